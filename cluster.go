@@ -42,6 +42,10 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	return append([]NodeInfo{self}, n.cluster.Nodes()...), nil
 }
 
+// Load returns what waits for clients that do not take it in time, and how far the node's clock is off. It asks
+// the loops, and returns the error of ctx if ctx ends first.
+func (n *Node) Load(ctx context.Context) (observe.Load, error) { return n.clients.Load(ctx) }
+
 // Survey calls the Survey handler of every node of the cluster, this one included, or only
 // of the node with the UID node if that is not empty. It returns the replies by UID when
 // each known node has replied or left. If ctx ends earlier (it gets a deadline of 10 s if it
@@ -56,7 +60,7 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
 	}
-	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	answers, err := n.cluster.Survey(ctx, op, data, node)
 	replies := make(map[string]SurveyReply, len(answers))
 	for uid, a := range answers {
@@ -103,7 +107,7 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 // Channels is a Survey with the same limits, but without a partial result: if nodes are
 // missing, the error names them.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
-	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, 1)
+	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	return n.cluster.Channels(ctx, pattern)
 }
 

@@ -87,7 +87,7 @@ func everyWay(t *testing.T, by func() (*counts, observe.Observer), play func(t *
 				if diff := cmp.Diff(c.Connected, c.Disconnected); diff != "" || len(c.Connected) == 0 {
 					t.Errorf("(-connected +disconnected):\n%s", diff)
 				}
-				if c.Subscribed != c.Unsubscribed || c.Subscribed == [observe.NumAgents]int{} {
+				if !maps.Equal(c.Subscribed, c.Unsubscribed) || len(c.Subscribed) == 0 {
 					t.Errorf("subscribed %v, unsubscribed %v", c.Subscribed, c.Unsubscribed)
 				}
 			})
@@ -321,7 +321,7 @@ func TestBroadcastsAreCounted(t *testing.T) {
 		synctest.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for name, list := range map[string][]observe.Timing{"lags": c.Lags, "broadcasts": c.Broadcasts} {
+		for name, list := range map[string][]observe.Timing{"lags": c.Lags, "broadcasts": c.Broadcasts, "writes": c.Writes} {
 			n := 0
 			for _, l := range list {
 				if n += l.Count; l.Took != 0 {
@@ -379,10 +379,10 @@ func TestTotals(t *testing.T) {
 			"sent map_publication": 1, "sent map_removal": 1,
 		}
 		for e := range observe.NumEvents {
-			got["sent "+e.String()], got["received "+e.String()] = totals.Sent(e), totals.Received(e)
+			got["sent "+e.String()], got["received "+e.String()] = totals.Sent(e, ""), totals.Received(e, "")
 		}
 		for a := range observe.NumActions {
-			got[a.String()] = totals.Actions(a)
+			got[a.String()] = totals.Actions(a, "")
 		}
 		maps.DeleteFunc(got, func(name string, n uint64) bool { return n == 0 || strings.HasSuffix(name, " control") })
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -402,17 +402,18 @@ func TestControlMessagesAreCounted(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		a, b := totals[0].Sent(observe.EventControl), totals[1].Sent(observe.EventControl)
+		a, b := totals[0].Sent(observe.EventControl, ""), totals[1].Sent(observe.EventControl, "")
 		if a != uint64(engines[0].Sent()) || b != uint64(engines[1].Sent()) || a == 0 || b == 0 {
 			t.Errorf("%d and %d messages were counted, %d and %d sent", a, b, engines[0].Sent(), engines[1].Sent())
 		}
-		if got := totals[0].Received(observe.EventControl); got == 0 || got > a+b {
+		if got := totals[0].Received(observe.EventControl, ""); got == 0 || got > a+b {
 			t.Errorf("%d of %d messages were received", got, a+b)
 		}
 	})
 }
 
-// The time for which a window holds publications back is no part of their lag and broadcast.
+// The time for which a window holds publications back is no part of their lag and broadcast, but of
+// the time from the publish to the write.
 func TestWindowsAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, o := observer()
@@ -435,6 +436,100 @@ func TestWindowsAreNotCounted(t *testing.T) {
 				t.Errorf("lags %v, broadcasts %v", c.Lags, c.Broadcasts)
 			}
 		}
+		if want := []observe.Timing{{Took: time.Second, Count: 1}, {Took: 700 * time.Millisecond, Count: 1}}; !slices.Equal(c.Writes, want) {
+			t.Errorf("writes %v, want %v", c.Writes, want)
+		}
+	})
+}
+
+// With a function that names namespaces, all that concerns a channel is counted under the channel's.
+func TestNamespacesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, o := observer()
+		named, turn := make(map[string]bool), o.Turn
+		o.Turn = func(t *observe.Turn) {
+			turn(t)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, e := range t.Commands {
+				named[e.Method.String()+" in "+e.Namespace] = true
+			}
+			for i := range t.Transports {
+				for m, n := range t.Transports[i].Sent {
+					if n.Messages > 0 {
+						named[observe.Message(m).String()+" sent in "+t.Transports[i].Namespace] = true
+					}
+				}
+			}
+			for _, e := range t.Subscriptions {
+				named["subscribed in "+e.Namespace] = true
+			}
+			for _, e := range slices.Concat(t.Lags, t.Broadcasts, t.Writes) {
+				named["publication in "+e.Namespace] = true
+			}
+		}
+		totals := new(observe.Totals)
+		o.Totals, o.ClientNames = totals, []string{"js"}
+		o.Namespace = func(ch string) string {
+			before, _, _ := strings.Cut(ch, ":")
+			return before
+		}
+		node := countedNode(t, o)
+		a := connect(t, node, "u")
+		a.Subscribe("chat:1", "")
+		publish(t, node, "chat:1", `1`)
+		a.Pub()
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		want := []string{
+			"connect in ", "connect sent in ", "publication in chat", "push_join sent in chat", "push_publication sent in chat",
+			"subscribe in chat", "subscribe sent in chat", "subscribed in chat",
+		}
+		if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
+			t.Errorf("counted %q, want %q", got, want)
+		}
+		if totals.Sent(observe.EventPublication, "chat") != 1 || totals.Received(observe.EventPublication, "chat") != 1 ||
+			totals.Actions(observe.ActionBrokerSubscribe, "chat") != 1 || totals.Sent(observe.EventPublication, "") != 0 {
+			t.Error("the totals are not those of the namespace")
+		}
+	})
+}
+
+// What a client does not take is known, and for how long it has waited.
+func TestLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := run(t, gyro.Config{Logger: quiet, Handlers: everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}), PingInterval: -1})
+		want := func(step string, ok func(observe.Load) bool) {
+			t.Helper()
+			synctest.Wait()
+			if l, err := node.Load(t.Context()); err != nil || !ok(l) {
+				t.Errorf("%s: %+v, %v", step, l, err)
+			}
+		}
+		clients := []*wstest.Client{connect(t, node, "u"), connect(t, node, "v"), connect(t, node, "w")}
+		for _, c := range clients {
+			c.Subscribe("ch", "")
+		}
+		want("at first", func(l observe.Load) bool { return l == observe.Load{} })
+		clients[0].Stall(true)
+		publish(t, node, "ch", `1`)
+		synctest.Wait()
+		one := 0
+		want("one stalls", func(l observe.Load) bool {
+			one = l.LargestQueue
+			return l.QueuedClients == 1 && l.QueuedBytes == one && one > 0
+		})
+		time.Sleep(2 * time.Second)
+		clients[1].Stall(true)
+		publish(t, node, "ch", `2`)
+		want("two stall", func(l observe.Load) bool {
+			return l.QueuedClients == 2 && l.LargestQueue > one && l.QueuedBytes > l.LargestQueue && l.OldestQueued == 2*time.Second
+		})
+		clients[0].Vanish()
+		want("one has gone", func(l observe.Load) bool { return l.QueuedClients == 1 && l.OldestQueued < 2*time.Second })
+		clients[1].Stall(false)
+		want("none stalls", func(l observe.Load) bool { return l == observe.Load{} })
 	})
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/internal/skew"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -71,11 +72,11 @@ func New(cfg Config) (*Node, error) {
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
 	n.health = pulse.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
-	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, cfg.Observer.Totals, cfg.Logger)
-	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Log: cfg.Logger}
-	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
+	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, metered.New(&cfg.Observer), cfg.Logger)
 	settings := cfg.session()
-	settings.NodeID = n.uid
+	settings.NodeID, settings.Clocks = n.uid, skew.New(n.uid)
+	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
+	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
 	recorder := flight.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
 	n.clients = client.New(client.Config{
 		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger, Flight: recorder,
@@ -106,8 +107,8 @@ func New(cfg Config) (*Node, error) {
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,
 		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder},
 	}
-	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), cfg.Observer.Totals)
-	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Logger: cfg.Logger})
+	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), metered.New(&cfg.Observer))
+	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Clocks: settings.Clocks, Logger: cfg.Logger})
 	n.member.Inspector.Survey = n.cluster.Survey
 	return n, nil
 }

@@ -55,8 +55,10 @@ func (a *tally) turn(t *observe.Turn) {
 	for l, n := range t.Refusals {
 		a.add(n, "refused %s", observe.Limit(l))
 	}
-	a.add(t.Subscribed[0], "subscribed")
-	a.add(t.Unsubscribed[0], "unsubscribed")
+	for _, s := range t.Subscriptions {
+		a.add(s.Subscribed, "subscribed")
+		a.add(s.Unsubscribed, "unsubscribed")
+	}
 	a.add(t.Deliveries, "deliveries")
 	a.add(t.Bytes, "bytes")
 }

@@ -28,6 +28,7 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool
 	opts := orZero(o)
 	json, err := n.rules.Publish(ch, &opts)
 	p := new(opts.Publication(data))
+	p.Time = n.rules.Clocks.Stamp()
 	if p.Checked = checked; err == nil && json && !checked {
 		p.Checked, err = rules.Payload(ch, data)
 	}

@@ -41,14 +41,17 @@ type counts struct {
 	mu sync.Mutex
 	traffic
 	Connected, Disconnected  map[string]int // by transport and agent
-	Subscribed, Unsubscribed [observe.NumAgents]int
+	Subscribed, Unsubscribed map[string]int // by agent
 	Filtered                 int
 	Pongs                    []observe.Pong
-	Lags, Broadcasts         []observe.Timing
+	Lags, Broadcasts, Writes []observe.Timing
 }
 
 func newCounts() *counts {
-	return &counts{traffic: newTraffic(), Connected: map[string]int{}, Disconnected: map[string]int{}}
+	return &counts{
+		traffic: newTraffic(), Connected: map[string]int{}, Disconnected: map[string]int{},
+		Subscribed: map[string]int{}, Unsubscribed: map[string]int{},
+	}
 }
 
 func (c *counts) turn(t *observe.Turn) {
@@ -61,24 +64,27 @@ func (c *counts) turn(t *observe.Turn) {
 			carried(c.Sent, key, k.Sent[m])
 			carried(c.Received, key, k.Received[m])
 		}
-		for a := range observe.NumAgents {
-			if label := k.Name + " " + a.Name() + " " + a.Version(); k.Connected[a]+k.Disconnected[a] > 0 {
-				c.Connected[label] += k.Connected[a]
-				c.Disconnected[label] += k.Disconnected[a]
-			}
-		}
 	}
-	for a := range observe.NumAgents {
-		c.Subscribed[a] += t.Subscribed[a]
-		c.Unsubscribed[a] += t.Unsubscribed[a]
+	for _, e := range t.Connections {
+		label := e.Transport + " " + e.Agent.Name(nil) + " " + e.Agent.Version()
+		c.Connected[label] += e.Connected
+		c.Disconnected[label] += e.Disconnected
+	}
+	for _, e := range t.Subscriptions {
+		label := e.Agent.Name(nil) + " " + e.Agent.Version()
+		c.Subscribed[label] += e.Subscribed
+		c.Unsubscribed[label] += e.Unsubscribed
 	}
 	for _, r := range t.Recoveries {
 		c.Recoveries[r]++
 	}
-	c.Filtered += t.Filtered
+	for _, f := range t.Filtered {
+		c.Filtered += f.Count
+	}
 	c.Pongs = append(c.Pongs, t.Pongs...)
 	c.Lags = append(c.Lags, t.Lags...)
 	c.Broadcasts = append(c.Broadcasts, t.Broadcasts...)
+	c.Writes = append(c.Writes, t.Writes...)
 }
 
 // ledger has connections go through it to an acceptor, and decodes what they carry.

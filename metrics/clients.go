@@ -16,12 +16,14 @@ type clients struct {
 	since   func() time.Duration
 	stripes stripes[tally]
 	totals  observe.Totals
+	names   []string // of software
 }
 
 // clientDescs are the families that clients exports.
 type clientDescs struct {
 	sent, received, actions, filtered       *prometheus.Desc
-	lag, broadcast                          *shape
+	suppressed, mapSuppressed, removal      *prometheus.Desc
+	lag, broadcast, write                   *shape
 	errors, disconnects, unsubscribes       *prometheus.Desc
 	refusals, recover                       *prometheus.Desc
 	commands, recovered, pongs              *shape // recovered is nil if it is not wanted
@@ -37,39 +39,44 @@ var (
 	lagBuckets       = []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2, 5, 10}
 	broadcastBuckets = []float64{1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	commandBuckets   = []float64{1e-4, 2.5e-4, 5e-4, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	writeBuckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	recoveredBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50, 100, 250, 500, 1000, 2000, 5000, 10000}
 )
 
-// space is the label for the namespace of a channel. Its value is always empty.
-const space = "channel_namespace"
+// inSpace is the label for the namespace of a channel. Its value is empty without Config.ChannelNamespace.
+const inSpace = "channel_namespace"
 
 func newClients(m *Metrics) *clients {
-	c := &clients{since: m.since, stripes: newStripes[tally]()}
+	c := &clients{since: m.since, stripes: newStripes[tally](), names: m.cfg.ClientNames}
 	d := &c.clientDescs
-	d.sent = m.desc("node", "messages_sent_count", "Messages that the engines have accepted from this node.", "type", space)
-	d.received = m.desc("node", "messages_received_count", "Messages that this node has received from its engines, its own included.", "type", space)
-	d.actions = m.desc("node", "action_count", "What the node did with its clients, its engines and other nodes.", "action", space)
-	d.filtered = m.desc("node", "tags_filter_dropped_publications", "Publications that subscriptions skipped because of a tags filter.", space)
-	d.lag = m.histogram("node", "pub_sub_lag_seconds", "Age of publications when the node takes them.", lagBuckets, space)
-	d.broadcast = m.histogram("node", "broadcast_duration_seconds", "Time until a publication was written to all local subscribers of a loop.", broadcastBuckets, "type", space)
+	d.sent = m.desc("node", "messages_sent_count", "Messages that the engines have accepted from this node.", "type", inSpace)
+	d.received = m.desc("node", "messages_received_count", "Messages that this node has received from its engines, its own included.", "type", inSpace)
+	d.actions = m.desc("node", "action_count", "What the node did with its clients, its engines and other nodes.", "action", inSpace)
+	d.filtered = m.desc("node", "tags_filter_dropped_publications", "Publications that subscriptions skipped because of a tags filter.", inSpace)
+	d.lag = m.histogram("node", "pub_sub_lag_seconds", "Age of publications when the node takes them.", lagBuckets, inSpace)
+	d.broadcast = m.histogram("node", "broadcast_duration_seconds", "Time until a publication was written to all local subscribers of a loop.", broadcastBuckets, "type", inSpace)
+	d.write = m.histogram("node", "publish_to_write_seconds", "Time from a publish to the write to the last of the subscribers on a loop, by clocks that are corrected.", writeBuckets, inSpace)
+	d.suppressed = m.desc("broker", "publish_suppressed_count", "Publications that a broker did not deliver, because they are not new.", "reason", inSpace)
+	d.mapSuppressed = m.desc("map_broker", "publish_suppressed_count", "Changes of maps that were not made because of what the map has.", "reason", inSpace)
+	d.removal = m.desc("map_broker", "remove_suppressed_count", "Removals from maps that were not made because of what the map has.", "reason", inSpace)
 
-	d.errors = m.desc("client", "num_reply_errors", "Commands that were answered with an error.", "method", "code", space)
-	d.unsubscribes = m.desc("client", "num_server_unsubscribes", "Subscriptions that the server ended.", "code", space)
+	d.errors = m.desc("client", "num_reply_errors", "Commands that were answered with an error.", "method", "code", inSpace)
+	d.unsubscribes = m.desc("client", "num_server_unsubscribes", "Subscriptions that the server ended.", "code", inSpace)
 	d.disconnects = m.desc("client", "num_server_disconnects", "Connections that the server ended.", "code")
-	d.commands = m.times("client", "command_duration_seconds", "Time from a command's arrival to its answer", commandBuckets, "method", space)
-	d.recover = m.desc("client", "recover", "Attempts to recover what was missed.", "recovered", space, "has_recovered_publications")
+	d.commands = m.times("client", "command_duration_seconds", "Time from a command's arrival to its answer", commandBuckets, "method", inSpace)
+	d.recover = m.desc("client", "recover", "Attempts to recover what was missed.", "recovered", inSpace, "has_recovered_publications")
 	if m.cfg.RecoveredPublications {
-		d.recovered = m.histogram("client", "recovered_publications", "Publications that a recovery returned.", recoveredBuckets, space)
+		d.recovered = m.histogram("client", "recovered_publications", "Publications that a recovery returned.", recoveredBuckets, inSpace)
 	}
 	d.pongs = m.histogram("client", "ping_pong_duration_seconds", "Time from a ping to the client's pong.", commandBuckets, "transport")
 	software := []string{"transport", "accept_protocol", "client_name", "client_version"}
 	d.connections = m.desc("client", "connections_accepted", "Clients that have connected.", software...)
 	d.connected = m.desc("client", "connections_inflight", "Clients that are connected.", software...)
-	d.subscriptions = m.desc("client", "subscriptions_accepted", "Subscriptions that were established.", "client_name", space)
-	d.subscribed = m.desc("client", "subscriptions_inflight", "Subscriptions that clients have.", "client_name", space)
+	d.subscriptions = m.desc("client", "subscriptions_accepted", "Subscriptions that were established.", "client_name", inSpace)
+	d.subscribed = m.desc("client", "subscriptions_inflight", "Subscriptions that clients have.", "client_name", inSpace)
 	d.refusals = m.desc("client", "refusals_total", "Limits that were reached; queue_size is that of slow clients.", "limit")
 
-	frame := []string{"transport", "frame_type", space}
+	frame := []string{"transport", "frame_type", inSpace}
 	d.messagesSent = m.desc("transport", "messages_sent", "Messages for clients.", frame...)
 	d.bytesSent = m.desc("transport", "messages_sent_size", "Bytes of messages for clients, before compression and framing.", frame...)
 	d.messagesReceived = m.desc("transport", "messages_received", "Messages of clients.", frame...)
@@ -90,13 +97,25 @@ func (c *clients) export(out values) {
 	now := c.since()
 	var all tally
 	c.stripes.each(func(t *tally) { all.add(t, now) })
-	all.export(out, &c.clientDescs, now)
-	for e := range observe.NumEvents {
-		out.counted(c.sent, c.totals.Sent(e), e.String(), "")
-		out.counted(c.received, c.totals.Received(e), e.String(), "")
+	all.export(out, &c.clientDescs, c.names, now)
+	for _, in := range c.totals.Namespaces() {
+		for e := range observe.NumEvents {
+			out.counted(c.sent, c.totals.Sent(e, in), e.String(), in)
+			out.counted(c.received, c.totals.Received(e, in), e.String(), in)
+		}
+		for a := range observe.NumActions {
+			out.counted(c.actions, c.totals.Actions(a, in), a.String(), in)
+		}
 	}
-	for a := range observe.NumActions {
-		out.counted(c.actions, c.totals.Actions(a), a.String(), "")
+	for e, n := range c.totals.Suppressed() {
+		desc := c.suppressed
+		switch e.Event {
+		case observe.EventMapPublication:
+			desc = c.mapSuppressed
+		case observe.EventMapRemoval:
+			desc = c.removal
+		}
+		out.count(desc, n, string(e.Reason), e.Namespace)
 	}
 	closes := make(map[[2]string]uint64)
 	for e, n := range c.totals.Closes() {

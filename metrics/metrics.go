@@ -36,6 +36,11 @@ type Config struct {
 	// RecoveredPublications adds client_recovered_publications, a histogram of how many
 	// publications each recovery returned.
 	RecoveredPublications bool
+	// ChannelNamespace fills the label channel_namespace: it returns the namespace of a channel. See
+	// observe.Observer.Namespace for what it has to heed. Default: the label is empty.
+	ChannelNamespace func(channel string) string
+	// ClientNames are values of the label client_name, 63 at most, besides unnamed and unregistered.
+	ClientNames []string
 	// Version is the label of node_build. Default: none, and there is no node_build.
 	Version string
 	// Logger gets an error for metrics that Handler cannot collect. Default: slog.Default().
@@ -80,22 +85,29 @@ func New(c Config) *Metrics {
 // Observer returns the observer for gyro.Config.Observer, of one node. A program that observes
 // something itself calls the functions of both.
 func (m *Metrics) Observer() observe.Observer {
-	return observe.Observer{Turn: m.clients.turn, Totals: &m.clients.totals}
+	return observe.Observer{
+		Turn: m.clients.turn, Totals: &m.clients.totals, Namespace: m.cfg.ChannelNamespace, ClientNames: m.cfg.ClientNames,
+	}
 }
 
 // Handler serves the metrics together with those of the Go runtime, of the process, and of others. It
 // does not offer OpenMetrics, which would append _total to the names of counters that dashboards know
 // without it. At most 16 scrapes are answered at a time, more are refused with 503.
 func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.MustRegister(others...)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+	return promhttp.HandlerFor(m.Gatherer(others...), promhttp.HandlerOpts{
 		ErrorLog:            errorLog{m.cfg.Logger},
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: 16,
 		CoalesceGather:      true,
 	})
+}
+
+// Gatherer has what Handler serves.
+func (m *Metrics) Gatherer(others ...prometheus.Collector) prometheus.Gatherer {
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(others...)
+	return r
 }
 
 // errorLog is the logger of promhttp.

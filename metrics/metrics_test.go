@@ -22,6 +22,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/metrics"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -54,6 +55,10 @@ func (n *fakeNode) Info(ctx context.Context) ([]gyro.NodeInfo, error) {
 	return n.infos, nil
 }
 
+func (n *fakeNode) Load(context.Context) (observe.Load, error) {
+	return observe.Load{QueuedClients: 2, QueuedBytes: 300, LargestQueue: 200, OldestQueued: time.Second, ClockSkew: -time.Millisecond}, nil
+}
+
 func (n *fakeNode) Health() []gyro.Health { return n.health }
 func (n *fakeNode) Panics() uint64        { return 8 }
 
@@ -64,6 +69,9 @@ func fake() *fakeNode {
 	}
 }
 
+// named is a client with a name that is not known.
+func named() observe.Agent { return (&observe.Observer{}).NewAgent("x", "") }
+
 // busy is a turn with something of everything, apart from errors.
 func busy() *observe.Turn {
 	t := &observe.Turn{
@@ -72,19 +80,20 @@ func busy() *observe.Turn {
 		Recoveries:   []observe.Recovery{{Recovered: true, Publications: 7}},
 		Disconnects:  []observe.Disconnect{{Count: 1}, {Disconnect: protocol.DisconnectConnectionClosed, Count: 2}, {Disconnect: protocol.DisconnectSlow, Count: 3}},
 		Unsubscribes: []observe.Unsubscribe{{Code: 2500, Count: 4}},
-		Subscribed:   [observe.NumAgents]int{3, 2, 1, 1},
-		Unsubscribed: [observe.NumAgents]int{2, 1, 0, 0},
-		Deliveries:   12,
-		Filtered:     5,
-		Lags:         []observe.Timing{{Took: 3 * time.Millisecond, Count: 2}, {Took: -time.Second, Count: 1}},
-		Broadcasts:   []observe.Timing{{Took: 30 * time.Microsecond, Count: 2}},
-		Bytes:        1000,
+		Connections:  []observe.Connections{{Transport: "websocket", Agent: named(), Connected: 3, Disconnected: 1}},
+		Subscriptions: []observe.Subscriptions{
+			{Subscribed: 3, Unsubscribed: 2}, {Agent: named(), Subscribed: 2, Unsubscribed: 1}, {Namespace: "chat", Subscribed: 2},
+		},
+		Deliveries: 12,
+		Filtered:   []observe.Filtered{{Count: 5}},
+		Lags:       []observe.Timing{{Took: 3 * time.Millisecond, Count: 2}, {Took: -time.Second, Count: 1}},
+		Broadcasts: []observe.Timing{{Took: 30 * time.Microsecond, Count: 2}},
+		Writes:     []observe.Timing{{Took: 4 * time.Millisecond, Count: 2}, {Namespace: "chat", Took: time.Second, Count: 1}},
+		Bytes:      1000,
 	}
 	for i := range 64 {
 		t.Commands = append(t.Commands, observe.Command{Method: observe.Message(1 + i%11), Took: time.Duration(i*i) * time.Microsecond})
 	}
-	t.Transports[0].Connected[observe.AgentNamed] = 3
-	t.Transports[0].Disconnected[observe.AgentNamed] = 1
 	for _, m := range []observe.Message{observe.MessagePublish, observe.MessagePushPublication, observe.MessageSubscribe} {
 		t.Transports[0].Sent[m] = observe.Traffic{Messages: 30, Bytes: 4000}
 		t.Transports[0].Received[m] = observe.Traffic{Messages: 20, Bytes: 2000}
@@ -108,9 +117,12 @@ func full(t *testing.T, c metrics.Config) *metrics.Metrics {
 	turn := busy()
 	turn.Commands[0].Code = 108
 	o.Turn(turn)
-	o.Totals.AddSent(observe.EventPublication, 2)
-	o.Totals.AddReceived(observe.EventControl)
-	o.Totals.AddAction(observe.ActionHistory, 1)
+	o.Totals.AddSent(observe.EventPublication, "", 2)
+	o.Totals.AddReceived(observe.EventControl, "")
+	o.Totals.AddAction(observe.ActionHistory, "", 1)
+	for _, e := range []observe.Event{observe.EventPublication, observe.EventMapPublication, observe.EventMapRemoval} {
+		o.Totals.AddSuppressed(observe.Suppressed{Event: e, Reason: channel.SuppressVersion})
+	}
 	o.Totals.AddClose(observe.Close{Transport: "websocket", Code: 3000})
 	return m
 }
@@ -124,7 +136,7 @@ func reference(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	// Others come from the server, from the engines themselves, or from what this build does not have.
-	elsewhere := []string{"#", "api_", "broker_", "consumers_", "proxy_", "shared_poll_", "node_incoming_http_requests_total"}
+	elsewhere := []string{"#", "api_", "broker_redis_", "broker_postgres_", "consumers_", "proxy_", "shared_poll_", "node_incoming_http_requests_total"}
 	families := make(map[string]string)
 	for line := range strings.Lines(string(data)) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), " ")
@@ -161,13 +173,19 @@ func describe(f *dto.MetricFamily) string {
 
 // ours are the families that the reference does not have.
 var ours = map[string]string{
-	"broker_canary_delay_seconds": "gauge broker_name shard",
-	"broker_delivers":             "gauge broker_name shard",
-	"broker_reconnects_total":     "counter broker_name shard",
-	"client_refusals_total":       "counter limit",
-	"node_canary_delay_seconds":   "gauge",
-	"node_panics_total":           "counter",
-	"node_ready":                  "gauge",
+	"broker_canary_delay_seconds":   "gauge broker_name shard",
+	"broker_delivers":               "gauge broker_name shard",
+	"broker_reconnects_total":       "counter broker_name shard",
+	"client_queue_largest_bytes":    "gauge",
+	"client_queue_oldest_seconds":   "gauge",
+	"client_queued_bytes":           "gauge",
+	"client_queued_clients":         "gauge",
+	"client_refusals_total":         "counter limit",
+	"node_canary_delay_seconds":     "gauge",
+	"node_clock_skew_seconds":       "gauge",
+	"node_publish_to_write_seconds": "histogram channel_namespace 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10",
+	"node_panics_total":             "counter",
+	"node_ready":                    "gauge",
 }
 
 // TestFamilies holds names, types, labels and buckets against the reference.
@@ -262,6 +280,47 @@ func TestCodes(t *testing.T) {
 		`transport_outgoing_close_count{code="3001",transport="t"} 1`, `transport_outgoing_close_count{code="other",transport="t"} 2`)
 }
 
+// TestNamespaces: what happens in the channels of a namespace is under its name, and what software the program knows
+// under the software's.
+func TestNamespaces(t *testing.T) {
+	m := metrics.New(metrics.Config{ClientNames: []string{"js"}, ChannelNamespace: func(ch string) string {
+		before, _, _ := strings.Cut(ch, ":")
+		return before
+	}})
+	o := m.Observer()
+	if o.Namespace("chat:1") != "chat" {
+		t.Error("the observer has no namespaces")
+	}
+	js := o.NewAgent("js", "1")
+	for range 2 { // in two orders: the latest goes to the front
+		o.Turn(&observe.Turn{
+			Connections:   []observe.Connections{{Transport: "t", Agent: js, Connected: 2, Disconnected: 1}},
+			Subscriptions: []observe.Subscriptions{{Namespace: "chat", Agent: js, Subscribed: 2}, {Subscribed: 1}},
+			Transports:    []observe.Transport{{Name: "t"}, {Name: "t", Namespace: "chat"}},
+			Commands:      []observe.Command{{Method: observe.MessagePublish, Namespace: "chat", Code: 103}, {Method: observe.MessageRPC}},
+			Unsubscribes:  []observe.Unsubscribe{{Namespace: "chat", Code: 2500, Count: 1}, {Code: 2500, Count: 2}},
+			Recoveries:    []observe.Recovery{{Namespace: "chat"}},
+			Filtered:      []observe.Filtered{{Namespace: "chat", Count: 3}},
+			Writes:        []observe.Timing{{Namespace: "chat", Took: 3 * time.Millisecond, Count: 2}},
+		})
+	}
+	o.Totals.AddAction(observe.ActionHistory, "chat", 2)
+	wantLines(t, m, "client_con", `client_connections_accepted{accept_protocol="",client_name="js",client_version="unregistered",transport="t"} 4`,
+		`client_connections_inflight{accept_protocol="",client_name="js",client_version="unregistered",transport="t"} 2`)
+	wantLines(t, m, "client_subscriptions_inflight", `client_subscriptions_inflight{channel_namespace="",client_name="unnamed"} 2`,
+		`client_subscriptions_inflight{channel_namespace="chat",client_name="js"} 4`)
+	wantLines(t, m, "client_num", `client_num_reply_errors{channel_namespace="chat",code="103",method="publish"} 2`,
+		`client_num_server_unsubscribes{channel_namespace="",code="2500"} 4`, `client_num_server_unsubscribes{channel_namespace="chat",code="2500"} 2`)
+	wantLines(t, m, "client_command_duration_seconds_count", `client_command_duration_seconds_count{channel_namespace="",method="rpc"} 2`,
+		`client_command_duration_seconds_count{channel_namespace="chat",method="publish"} 2`)
+	wantLines(t, m, "client_recover", `client_recover{channel_namespace="chat",has_recovered_publications="no",recovered="no"} 2`)
+	wantLines(t, m, "node_tags", `node_tags_filter_dropped_publications{channel_namespace="chat"} 6`)
+	wantLines(t, m, "node_publish_to_write_seconds_count", `node_publish_to_write_seconds_count{channel_namespace="chat"} 4`)
+	wantLines(t, m, "node_action", `node_action_count{action="add_client",channel_namespace=""} 4`,
+		`node_action_count{action="add_subscription",channel_namespace=""} 2`, `node_action_count{action="add_subscription",channel_namespace="chat"} 4`,
+		`node_action_count{action="history",channel_namespace="chat"} 2`, `node_action_count{action="remove_client",channel_namespace=""} 2`)
+}
+
 // TestNode: numbers are at most a second old, and a loop that hangs does not keep a scrape from the rest.
 func TestNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,6 +329,8 @@ func TestNode(t *testing.T) {
 		m.Watch(n)
 		wantLines(t, m, "node_", `node_build{version="v?"} 1`, "node_canary_delay_seconds 0.002", "node_panics_total 8", "node_ready 1")
 		n.hangs = false
+		wantLines(t, m, "client_queue", "client_queue_largest_bytes 200", "client_queue_oldest_seconds 1", "client_queued_bytes 300", "client_queued_clients 2")
+		wantLines(t, m, "node_clock", "node_clock_skew_seconds -0.001")
 		wantLines(t, m, "node_num", "node_num_channels 3", "node_num_clients 5", "node_num_nodes 2", "node_num_subscriptions 7", "node_num_users 4")
 		n.infos[0].NumClients = 6
 		wantLines(t, m, "node_num_clients", "node_num_clients 5")

@@ -9,11 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/observe"
 )
 
 // Node has the methods of *gyro.Node whose results are exported.
 type Node interface {
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
+	Load(ctx context.Context) (observe.Load, error)
 	Health() []gyro.Health
 	Panics() uint64
 }
@@ -63,11 +65,13 @@ type node struct {
 	version string
 
 	sizes                              [5]*prometheus.Desc
+	loads                              [5]*prometheus.Desc
 	build, delay, ready, limit, panics *prometheus.Desc
 
 	mu     sync.Mutex
 	taken  time.Time // zero: never
 	values [5]int    // of sizes
+	load   observe.Load
 }
 
 func newNode(m *Metrics) *node {
@@ -81,6 +85,15 @@ func newNode(m *Metrics) *node {
 	} {
 		n.sizes[i] = m.desc("node", s.name, s.help)
 	}
+	for i, s := range [...]struct{ subsystem, name, help string }{
+		{"client", "queued_clients", "Clients that have not taken all that was sent to them."},
+		{"client", "queued_bytes", "Bytes that wait for these clients."},
+		{"client", "queue_largest_bytes", "Bytes that wait for one of these clients, for which most wait."},
+		{"client", "queue_oldest_seconds", "Time for which the oldest of these bytes has waited."},
+		{"node", "clock_skew_seconds", "How far the clock of this node is ahead of the middle one of the cluster; negative if it is behind."},
+	} {
+		n.loads[i] = m.desc(s.subsystem, s.name, s.help)
+	}
 	n.build = m.desc("node", "build", "Version of the program; always 1.", "version")
 	n.delay = m.desc("node", "canary_delay_seconds", "Time that the newest canary took to come round the slowest loop of the node.")
 	n.ready = m.desc("node", "ready", "1 if everything delivers, so that clients may be sent here; else 0.")
@@ -90,9 +103,14 @@ func newNode(m *Metrics) *node {
 }
 
 func (n *node) export(out values) {
-	if sizes, ok := n.sample(); ok {
+	if sizes, l, ok := n.sample(); ok {
 		for i, d := range n.sizes {
 			out.gauge(d, float64(sizes[i]))
+		}
+		for i, v := range [...]float64{
+			float64(l.QueuedClients), float64(l.QueuedBytes), float64(l.LargestQueue), l.OldestQueued.Seconds(), l.ClockSkew.Seconds(),
+		} {
+			out.gauge(n.loads[i], v)
 		}
 	}
 	if n.version != "" {
@@ -109,19 +127,23 @@ func (n *node) export(out values) {
 	out.gauge(n.ready, float64(oneIf(ready)))
 }
 
-// sample returns the sizes of the node. It asks the node if the last answer is not fresh; it is not ok
-// if the node has never answered.
-func (n *node) sample() (sizes [5]int, ok bool) {
+// sample returns the sizes of the node, and what waits in it. It asks the node if the last answer is not
+// fresh; it is not ok if the node has never answered.
+func (n *node) sample() (sizes [5]int, load observe.Load, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.taken.IsZero() || time.Since(n.taken) >= fresh {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if infos, err := n.Info(ctx); err == nil && len(infos) > 0 {
+		infos, err := n.Info(ctx)
+		if err == nil {
+			load, err = n.Load(ctx)
+		}
+		if err == nil && len(infos) > 0 {
 			self := &infos[0]
 			n.values = [5]int{self.NumClients, self.NumUsers, self.NumSubs, self.NumChannels, len(infos)}
-			n.taken = time.Now()
+			n.load, n.taken = load, time.Now()
 		}
 	}
-	return n.values, !n.taken.IsZero()
+	return n.values, n.load, !n.taken.IsZero()
 }

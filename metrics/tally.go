@@ -8,19 +8,27 @@ import (
 
 // tally is what the turns of loops add up to. Its owner holds a lock.
 type tally struct {
-	transports   []transport
-	commands     [observe.NumMessages]distribution
-	errors       map[failure]uint64
-	disconnects  map[code]uint64
-	unsubscribes map[code]uint64
-	recoveries   [2][2]uint64 // failed or succeeded, without or with publications
-	recovered    distribution
-	refusals     [observe.NumLimits]uint64
-	subscribed   [observe.NumAgents]uint64
-	unsubscribed [observe.NumAgents]uint64
-	filtered     uint64
-	lags         distribution
-	broadcasts   distribution
+	transports  []*transport
+	connections map[connection]flow
+	disconnects map[code]uint64
+	refusals    [observe.NumLimits]uint64
+	spaces      []*space
+}
+
+// space is what the channels of a namespace add up to; that with the empty name also has the commands
+// without a channel.
+type space struct {
+	name          string
+	commands      [observe.NumMessages]distribution
+	errors        map[failure]uint64
+	unsubscribes  map[code]uint64
+	recoveries    [2][2]uint64 // failed or succeeded, without or with publications
+	recovered     distribution
+	subscriptions map[observe.Agent]flow
+	filtered      uint64
+	lags          distribution
+	broadcasts    distribution
+	writes        distribution
 }
 
 // failure is an answer with an error.
@@ -29,12 +37,20 @@ type failure struct {
 	code   code
 }
 
-// transport is what connections of one kind add up to.
+// connection is what is counted of the clients of one kind.
+type connection struct {
+	transport string
+	agent     observe.Agent
+}
+
+// flow is how many came and went.
+type flow struct{ came, went uint64 }
+
+// transport is what the messages of one kind of connections add up to, in a namespace.
 type transport struct {
-	name                    string
-	connected, disconnected [observe.NumAgents]uint64
-	sent, received          [observe.NumMessages]traffic
-	pongs                   distribution
+	name, space    string
+	sent, received [observe.NumMessages]traffic
+	pongs          distribution
 }
 
 type traffic struct{ messages, bytes uint64 }
@@ -44,35 +60,56 @@ func (a *traffic) add(b traffic) {
 	a.bytes += b.bytes
 }
 
-// transport returns the counts of a kind of connections. There are as many as the program has kinds.
-func (t *tally) transport(name string) *transport {
-	for i := range t.transports {
-		if t.transports[i].name == name {
-			return &t.transports[i]
+// find returns the element of a list that is, and adds the one that is made if there is none. The element that is
+// asked for is mostly that of the call before, so it goes to the front.
+func find[T any](list *[]*T, is func(*T) bool, made func() *T) *T {
+	for i, e := range *list {
+		if is(e) {
+			(*list)[0], (*list)[i] = e, (*list)[0]
+			return e
 		}
 	}
-	t.transports = append(t.transports, transport{name: name})
-	return &t.transports[len(t.transports)-1]
+	e := made()
+	*list = append(*list, e)
+	return e
+}
+
+// transport returns the counts of a kind of connections in a namespace. There are as many kinds as the program has.
+func (t *tally) transport(name, in string) *transport {
+	return find(&t.transports, func(e *transport) bool { return e.name == name && e.space == in }, func() *transport {
+		return &transport{name: name, space: in}
+	})
+}
+
+// space returns the counts of a namespace.
+func (t *tally) space(name string) *space {
+	return find(&t.spaces, func(e *space) bool { return e.name == name }, func() *space { return &space{name: name} })
 }
 
 // turn adds a turn of a loop.
 func (t *tally) turn(o *observe.Turn, d *clientDescs, now time.Duration) {
 	for i := range o.Transports {
-		t.transport(o.Transports[i].Name).turn(&o.Transports[i])
+		e := &o.Transports[i]
+		t.transport(e.Name, e.Namespace).turn(e)
+	}
+	for _, e := range o.Connections {
+		flows(&t.connections, connection{e.Transport, e.Agent}, e.Connected, e.Disconnected)
 	}
 	for _, cmd := range o.Commands {
-		t.commands[cmd.Method].observe(d.commands, cmd.Took.Seconds(), 1, now)
+		s := t.space(cmd.Namespace)
+		s.commands[cmd.Method].observe(d.commands, cmd.Took.Seconds(), 1, now)
 		if cmd.Code != 0 {
-			count(&t.errors, failure{cmd.Method, codeOf(cmd.Code)}, 1)
+			count(&s.errors, failure{cmd.Method, codeOf(cmd.Code)}, 1)
 		}
 	}
 	for _, p := range o.Pongs {
-		t.transport(p.Transport).pongs.observe(d.pongs, p.Took.Seconds(), 1, now)
+		t.transport(p.Transport, "").pongs.observe(d.pongs, p.Took.Seconds(), 1, now)
 	}
 	for _, r := range o.Recoveries {
-		t.recoveries[oneIf(r.Recovered)][oneIf(r.Publications > 0)]++
+		s := t.space(r.Namespace)
+		s.recoveries[oneIf(r.Recovered)][oneIf(r.Publications > 0)]++
 		if d.recovered != nil {
-			t.recovered.observe(d.recovered, float64(r.Publications), 1, now)
+			s.recovered.observe(d.recovered, float64(r.Publications), 1, now)
 		}
 	}
 	for _, e := range o.Disconnects {
@@ -81,29 +118,33 @@ func (t *tally) turn(o *observe.Turn, d *clientDescs, now time.Duration) {
 		}
 	}
 	for _, e := range o.Unsubscribes {
-		count(&t.unsubscribes, codeOf(e.Code), e.Count)
+		count(&t.space(e.Namespace).unsubscribes, codeOf(e.Code), e.Count)
 	}
 	for l, n := range o.Refusals {
 		t.refusals[l] += uint64(n)
 	}
-	for a, n := range o.Subscribed {
-		t.subscribed[a] += uint64(n)
-		t.unsubscribed[a] += uint64(o.Unsubscribed[a])
+	for _, e := range o.Subscriptions {
+		flows(&t.space(e.Namespace).subscriptions, e.Agent, e.Subscribed, e.Unsubscribed)
 	}
-	t.filtered += uint64(o.Filtered)
+	for _, f := range o.Filtered {
+		t.space(f.Namespace).filtered += uint64(f.Count)
+	}
+	t.timings(o, d, now)
+}
+
+func (t *tally) timings(o *observe.Turn, d *clientDescs, now time.Duration) {
 	for _, l := range o.Lags {
-		t.lags.observe(d.lag, max(l.Took.Seconds(), 0), uint64(l.Count), now) // clocks differ
+		t.space(l.Namespace).lags.observe(d.lag, max(l.Took.Seconds(), 0), uint64(l.Count), now) // clocks differ
 	}
 	for _, b := range o.Broadcasts {
-		t.broadcasts.observe(d.broadcast, b.Took.Seconds(), uint64(b.Count), now)
+		t.space(b.Namespace).broadcasts.observe(d.broadcast, b.Took.Seconds(), uint64(b.Count), now)
+	}
+	for _, w := range o.Writes {
+		t.space(w.Namespace).writes.observe(d.write, w.Took.Seconds(), uint64(w.Count), now)
 	}
 }
 
 func (t *transport) turn(o *observe.Transport) {
-	for a := range o.Connected {
-		t.connected[a] += uint64(o.Connected[a])
-		t.disconnected[a] += uint64(o.Disconnected[a])
-	}
 	for m := range o.Sent {
 		t.sent[m].add(traffic{uint64(o.Sent[m].Messages), uint64(o.Sent[m].Bytes)})
 		t.received[m].add(traffic{uint64(o.Received[m].Messages), uint64(o.Received[m].Bytes)})
@@ -112,38 +153,43 @@ func (t *transport) turn(o *observe.Transport) {
 
 // add adds another tally.
 func (t *tally) add(o *tally, now time.Duration) {
-	for i := range o.transports {
-		t.transport(o.transports[i].name).add(&o.transports[i], now)
+	for _, e := range o.transports {
+		t.transport(e.name, e.space).add(e, now)
 	}
-	for m := range o.commands {
-		t.commands[m].add(&o.commands[m], now)
+	for key, f := range o.connections {
+		flows(&t.connections, key, int(f.came), int(f.went))
 	}
-	addAll(&t.errors, o.errors)
 	addAll(&t.disconnects, o.disconnects)
-	addAll(&t.unsubscribes, o.unsubscribes)
-	for i := range o.recoveries {
-		for j, n := range o.recoveries[i] {
-			t.recoveries[i][j] += n
-		}
-	}
-	t.recovered.add(&o.recovered, now)
 	for l, n := range o.refusals {
 		t.refusals[l] += n
 	}
-	for a, n := range o.subscribed {
-		t.subscribed[a] += n
-		t.unsubscribed[a] += o.unsubscribed[a]
+	for _, e := range o.spaces {
+		t.space(e.name).add(e, now)
 	}
-	t.filtered += o.filtered
-	t.lags.add(&o.lags, now)
-	t.broadcasts.add(&o.broadcasts, now)
+}
+
+func (s *space) add(o *space, now time.Duration) {
+	for m := range o.commands {
+		s.commands[m].add(&o.commands[m], now)
+	}
+	addAll(&s.errors, o.errors)
+	addAll(&s.unsubscribes, o.unsubscribes)
+	for i := range o.recoveries {
+		for j, n := range o.recoveries[i] {
+			s.recoveries[i][j] += n
+		}
+	}
+	s.recovered.add(&o.recovered, now)
+	for a, f := range o.subscriptions {
+		flows(&s.subscriptions, a, int(f.came), int(f.went))
+	}
+	s.filtered += o.filtered
+	s.lags.add(&o.lags, now)
+	s.broadcasts.add(&o.broadcasts, now)
+	s.writes.add(&o.writes, now)
 }
 
 func (t *transport) add(o *transport, now time.Duration) {
-	for a, n := range o.connected {
-		t.connected[a] += n
-		t.disconnected[a] += o.disconnected[a]
-	}
 	for m := range o.sent {
 		t.sent[m].add(o.sent[m])
 		t.received[m].add(o.received[m])
@@ -151,91 +197,102 @@ func (t *transport) add(o *transport, now time.Duration) {
 	t.pongs.add(&o.pongs, now)
 }
 
-// export sends all that is not 0.
-func (t *tally) export(out values, d *clientDescs, now time.Duration) {
-	for i := range t.transports {
-		t.transports[i].export(out, d, now)
+// export sends all that is not 0. names are those of software.
+func (t *tally) export(out values, d *clientDescs, names []string, now time.Duration) {
+	for _, e := range t.transports {
+		e.export(out, d, now)
 	}
-	for m := range t.commands {
-		t.commands[m].export(out, d.commands, now, observe.Message(m).String(), "")
+	var clients flow
+	labels := make(map[[3]string]flow) // agents may have the same labels
+	for key, f := range t.connections {
+		l := [3]string{key.transport, key.agent.Name(names), key.agent.Version()}
+		labels[l] = labels[l].plus(f)
+		clients = clients.plus(f)
 	}
-	for f, n := range t.errors {
-		out.count(d.errors, n, f.method.String(), f.code.String(), "")
+	for l, f := range labels {
+		if f.came > 0 {
+			out.count(d.connections, f.came, l[0], "", l[1], l[2])
+			out.gauge(d.connected, f.left(), l[0], "", l[1], l[2])
+		}
 	}
 	for c, n := range t.disconnects {
 		out.count(d.disconnects, n, c.String())
 	}
-	for c, n := range t.unsubscribes {
-		out.count(d.unsubscribes, n, c.String(), "")
-	}
-	no := [2]string{"no", "yes"}
-	for i := range t.recoveries {
-		for j, n := range t.recoveries[i] {
-			out.counted(d.recover, n, no[i], "", no[j])
-		}
-	}
-	if d.recovered != nil {
-		t.recovered.export(out, d.recovered, now, "")
-	}
 	for l, n := range t.refusals {
 		out.counted(d.refusals, n, observe.Limit(l).String())
 	}
-	t.exportSubscriptions(out, d)
-	t.lags.export(out, d.lag, now, "")
-	t.broadcasts.export(out, d.broadcast, now, observe.EventPublication.String(), "")
-	out.counted(d.filtered, t.filtered, "")
+	out.counted(d.actions, clients.came, "add_client", "")
+	out.counted(d.actions, clients.went, "remove_client", "")
+	for _, e := range t.spaces {
+		e.export(out, d, names, now)
+	}
 }
 
-// exportSubscriptions sends the subscriptions and, as actions of the node, the clients that came and went.
-func (t *tally) exportSubscriptions(out values, d *clientDescs) {
-	var named [observe.AgentNamed + 1]struct{ begun, ended uint64 }
-	var actions struct{ begun, ended, came, went uint64 }
-	for a, begun := range t.subscribed {
-		n := &named[observe.Agent(a)&observe.AgentNamed]
-		n.begun += begun
-		n.ended += t.unsubscribed[a]
-		actions.begun += begun
-		actions.ended += t.unsubscribed[a]
+func (s *space) export(out values, d *clientDescs, names []string, now time.Duration) {
+	for m := range s.commands {
+		s.commands[m].export(out, d.commands, now, observe.Message(m).String(), s.name)
 	}
-	for a, n := range named {
-		if n.begun > 0 {
-			name := observe.Agent(a).Name()
-			out.count(d.subscriptions, n.begun, name, "")
-			out.gauge(d.subscribed, float64(n.begun)-float64(n.ended), name, "")
+	for f, n := range s.errors {
+		out.count(d.errors, n, f.method.String(), f.code.String(), s.name)
+	}
+	for c, n := range s.unsubscribes {
+		out.count(d.unsubscribes, n, c.String(), s.name)
+	}
+	no := [2]string{"no", "yes"}
+	for i := range s.recoveries {
+		for j, n := range s.recoveries[i] {
+			out.counted(d.recover, n, no[i], s.name, no[j])
 		}
 	}
-	for i := range t.transports {
-		for a, n := range t.transports[i].connected {
-			actions.came += n
-			actions.went += t.transports[i].disconnected[a]
+	if d.recovered != nil {
+		s.recovered.export(out, d.recovered, now, s.name)
+	}
+	var all flow
+	labels := make(map[string]flow)
+	for a, f := range s.subscriptions {
+		labels[a.Name(names)] = labels[a.Name(names)].plus(f)
+		all = all.plus(f)
+	}
+	for name, f := range labels {
+		if f.came > 0 {
+			out.count(d.subscriptions, f.came, name, s.name)
+			out.gauge(d.subscribed, f.left(), name, s.name)
 		}
 	}
-	out.counted(d.actions, actions.came, "add_client", "")
-	out.counted(d.actions, actions.went, "remove_client", "")
-	out.counted(d.actions, actions.begun, "add_subscription", "")
-	out.counted(d.actions, actions.ended, "remove_subscription", "")
+	out.counted(d.actions, all.came, "add_subscription", s.name)
+	out.counted(d.actions, all.went, "remove_subscription", s.name)
+	s.lags.export(out, d.lag, now, s.name)
+	s.broadcasts.export(out, d.broadcast, now, observe.EventPublication.String(), s.name)
+	s.writes.export(out, d.write, now, s.name)
+	out.counted(d.filtered, s.filtered, s.name)
 }
+
+func (f flow) plus(o flow) flow { return flow{f.came + o.came, f.went + o.went} }
+
+// left is how many are there. A loop may tell of the end of what another one has not told the begin of.
+func (f flow) left() float64 { return float64(f.came) - float64(f.went) }
 
 func (t *transport) export(out values, d *clientDescs, now time.Duration) {
-	for a, n := range t.connected {
-		if n > 0 {
-			agent := observe.Agent(a)
-			out.count(d.connections, n, t.name, "", agent.Name(), agent.Version())
-			out.gauge(d.connected, float64(n)-float64(t.disconnected[a]), t.name, "", agent.Name(), agent.Version())
-		}
-	}
 	for m := range t.sent {
 		frame := observe.Message(m).String()
 		if n := t.sent[m]; n.messages > 0 {
-			out.count(d.messagesSent, n.messages, t.name, frame, "")
-			out.count(d.bytesSent, n.bytes, t.name, frame, "")
+			out.count(d.messagesSent, n.messages, t.name, frame, t.space)
+			out.count(d.bytesSent, n.bytes, t.name, frame, t.space)
 		}
 		if n := t.received[m]; n.messages > 0 {
-			out.count(d.messagesReceived, n.messages, t.name, frame, "")
-			out.count(d.bytesReceived, n.bytes, t.name, frame, "")
+			out.count(d.messagesReceived, n.messages, t.name, frame, t.space)
+			out.count(d.bytesReceived, n.bytes, t.name, frame, t.space)
 		}
 	}
 	t.pongs.export(out, d.pongs, now, t.name)
+}
+
+// flows adds what came and went to a map, which is made if there is none.
+func flows[K comparable](m *map[K]flow, key K, came, went int) {
+	if *m == nil {
+		*m = make(map[K]flow)
+	}
+	(*m)[key] = (*m)[key].plus(flow{uint64(came), uint64(went)})
 }
 
 // count adds to a counter of a map, which is made if there is none.

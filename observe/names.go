@@ -45,30 +45,49 @@ var messages = [NumMessages]string{
 
 func (m Message) String() string { return messages[m] }
 
-// Agent says which software a client has named in its connect command, as bits. There is no
-// list of known names, and what a client sends is no label.
+// Agent says which software a client has named in its connect command: whether it gave a name and a
+// version, and which of Observer.ClientNames it gave. What a client sends is no label.
 type Agent uint8
 
-// Agents.
 const (
-	// AgentNamed is set if the client gave a name, AgentVersioned if it gave a version.
-	AgentNamed Agent = 1 << iota
-	AgentVersioned
-	// NumAgents is the number of combinations.
-	NumAgents
+	agentNamed Agent = 1 << iota
+	agentVersioned
+	agentRegistered // the number of the registered name, from 1 on, is from this bit on
 )
 
-// Name suits the label "client_name".
-func (a Agent) Name() string {
-	if a&AgentNamed == 0 {
-		return "unnamed"
+// MaxClientNames is how many names Observer.ClientNames can have.
+const MaxClientNames = 63
+
+// NewAgent returns the Agent of a client that gave this name and version.
+func (o *Observer) NewAgent(name, version string) (a Agent) {
+	if name != "" {
+		a |= agentNamed
 	}
-	return "unregistered"
+	if version != "" {
+		a |= agentVersioned
+	}
+	for i, known := range o.ClientNames {
+		if i < MaxClientNames && known == name && name != "" {
+			return a | Agent(i+1)*agentRegistered
+		}
+	}
+	return a
+}
+
+// Name suits the label "client_name". registered is Observer.ClientNames.
+func (a Agent) Name(registered []string) string {
+	switch i := int(a / agentRegistered); {
+	case i > 0 && i <= len(registered):
+		return registered[i-1]
+	case a&agentNamed != 0:
+		return "unregistered"
+	}
+	return "unnamed"
 }
 
 // Version suits the label "client_version".
 func (a Agent) Version() string {
-	if a&AgentVersioned == 0 {
+	if a&agentVersioned == 0 {
 		return "unversioned"
 	}
 	return "unregistered"
@@ -121,9 +140,10 @@ const (
 	ActionMapPublish
 	ActionMapRemove
 	ActionMapClear
-	// ActionMapStateRead is a read of a page of a map, ActionMapStats one of the number of its entries. The
-	// changes of maps are read as history.
+	// ActionMapStateRead is a read of a page of a map, ActionMapStreamRead one of its changes for a subscriber
+	// that catches up, ActionMapStats one of the number of its entries.
 	ActionMapStateRead
+	ActionMapStreamRead
 	ActionMapStats
 	// NumActions is the number of actions.
 	NumActions
@@ -132,7 +152,7 @@ const (
 var actions = [NumActions]string{
 	"broker_subscribe", "broker_unsubscribe", "add_presence", "remove_presence", "presence", "presence_stats", "history",
 	"history_recover", "history_recover_cache", "history_stream_top", "history_remove", "survey",
-	"map_publish", "map_remove", "map_clear", "map_state_read", "map_stats",
+	"map_publish", "map_remove", "map_clear", "map_state_read", "map_stream_read", "map_stats",
 }
 
 func (a Action) String() string { return actions[a] }

@@ -36,6 +36,14 @@ type Observer struct {
 	// on loops and other goroutines, and must not block. Answers of handlers with codes of
 	// the application's own are refusals only if they are made by refusal.Because.
 	Refused func(f *refusal.Refusal)
+	// Namespace, if it is not nil, returns the namespace of a channel, by which counts are told
+	// apart. Metrics keep counters for each text that it has returned, so there must be few:
+	// names that the program knows, and an empty text for all other channels. It is called on
+	// loops and other goroutines, some times per publication, and must not block.
+	Namespace func(channel string) string
+	// ClientNames are the names of software that counts tell apart (Agent): 63 at most, further
+	// ones are like those that are not listed.
+	ClientNames []string
 	// Polled is told of the calls by which the node asks for the keys of shared poll channels, and of what
 	// else happens there. It is called on goroutines of the node, and must not block.
 	Polled func(p *Polled)
@@ -84,39 +92,65 @@ type Turn struct {
 	Unsubscribes []Unsubscribe
 	// Refusals counts how often a limit was reached, by Limit.
 	Refusals [NumLimits]int
-	// Subscribed counts the subscriptions that were established, Unsubscribed those of them
-	// that have ended, for whatever reason, both by Agent of the client.
-	Subscribed, Unsubscribed [NumAgents]int
+	// Connections are the clients that have connected, and those of them that have gone.
+	// Subscriptions likewise.
+	Connections   []Connections
+	Subscriptions []Subscriptions
 	// Deliveries counts publications, joins and leaves, once for each subscription that
 	// they reach, also if the subscription skips them (because of a filter or its position).
 	Deliveries int
 	// Filtered counts the publications that subscriptions skipped because of a tags filter.
-	Filtered int
+	Filtered []Filtered
 	// Lags are the ages of publications, by the time that the broker gave them, when the
 	// loop takes them, in whole milliseconds; publications without a time are not among
 	// them. Broadcasts are the times from the turn in which the delivery of a publication
 	// begins, after a batching window, to the end of the turn that has written it to the last
 	// of the loop's subscribers. Each loop with subscribers of the channel reports a
-	// publication once in both.
-	Lags, Broadcasts []Timing
+	// publication once in both. Writes are the times from the publish, by the time of the publication,
+	// to the end of that turn, up to a millisecond too long. They include what batching windows hold
+	// back, and not what waits for slow clients (Load). Times of other nodes are corrected by what
+	// their clocks differ (Load.ClockSkew).
+	Lags, Broadcasts, Writes []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
 }
 
-// Transport counts the connections and messages of one kind of connection.
+// Transport counts the connections of one kind, and their messages in the channels of one namespace.
 type Transport struct {
 	// Name as in gyro.TransportInfo.
 	Name     string
 	Encoding protocol.Encoding
+	// Namespace of the messages' channels, see Observer.Namespace; empty for messages without one.
+	Namespace string
 	// Accepted connections, counted before their clients send anything.
 	Accepted int
-	// Connected counts the clients whose connect command succeeded, Disconnected those of
-	// them whose connection has ended, both by Agent.
-	Connected, Disconnected [NumAgents]int
 	// Sent counts the messages that were queued for clients, Received the commands and pongs
 	// that arrived, both by Message. The size of the connect request of a one-way client is
 	// only known if it came as a message.
 	Sent, Received [NumMessages]Traffic
+}
+
+// Connections counts the clients whose connect command succeeded, and those of them whose connection
+// has ended.
+type Connections struct {
+	// Transport is Transport.Name.
+	Transport               string
+	Agent                   Agent
+	Connected, Disconnected int
+}
+
+// Subscriptions counts the subscriptions that were established, and those of them that have ended, for
+// whatever reason.
+type Subscriptions struct {
+	Namespace                string
+	Agent                    Agent // of the client
+	Subscribed, Unsubscribed int
+}
+
+// Filtered counts publications that subscriptions skipped.
+type Filtered struct {
+	Namespace string
+	Count     int
 }
 
 // Traffic is a number of messages and their size. The size is that of the encoded messages,
@@ -127,6 +161,8 @@ type Traffic struct{ Messages, Bytes int }
 // Command that was answered.
 type Command struct {
 	Method Message
+	// Namespace of the command's channel.
+	Namespace string
 	// Code of the error; 0 for success.
 	Code uint32
 	// Took is the time from the command's arrival at the loop to its answer.
@@ -143,16 +179,18 @@ type Pong struct {
 
 // Recovery is an attempt to recover.
 type Recovery struct {
+	Namespace string
 	// Recovered is set if the client got all that it missed.
 	Recovered bool
 	// Publications that the client got.
 	Publications int
 }
 
-// Timing is a time that was measured Count times.
+// Timing is a time that was measured Count times, with publications in channels of a namespace.
 type Timing struct {
-	Took  time.Duration
-	Count int
+	Namespace string
+	Took      time.Duration
+	Count     int
 }
 
 // Disconnect counts connections that ended for the same reason.
@@ -167,6 +205,20 @@ type Disconnect struct {
 
 // Unsubscribe counts subscriptions that the server ended.
 type Unsubscribe struct {
-	Code  uint32
-	Count int
+	Namespace string
+	Code      uint32
+	Count     int
+}
+
+// Load is what waits in a node at a moment, and how far its clock is off: gyro.Node.Load.
+type Load struct {
+	// QueuedClients have not taken all that was sent to them. QueuedBytes wait for them together,
+	// LargestQueue for one of them. OldestQueued is how long the oldest of these bytes has waited.
+	// What the kernel or a TLS connection has taken does not count.
+	QueuedClients, QueuedBytes, LargestQueue int
+	OldestQueued                             time.Duration
+	// ClockSkew is how far the clock of the node is ahead of the middle one (the median) of the
+	// cluster's nodes, negative if it is behind. The nodes measure it by the messages that they
+	// exchange, to about a millisecond in a data centre. It is 0 for a node without others.
+	ClockSkew time.Duration
 }

@@ -3,19 +3,27 @@ package observe
 import (
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gyrohq/gyro/channel"
 )
 
-// Totals counts what does not happen on loops. The zero value is ready for use; the program
-// gives it to the node in Observer.Totals. Any goroutine may use it. The methods that add are
-// for the node. They do nothing if t is nil.
+// Totals counts what does not happen on loops, by the namespace of the channel (Observer.Namespace). The
+// zero value is ready for use; the program gives it to the node in Observer.Totals. Any goroutine may use
+// it. The methods that add are for the node. They do nothing if t is nil.
 type Totals struct {
-	parts [parts]part
+	unnamed space // of channels without a namespace, and of what concerns no channel
+	named   atomic.Pointer[map[string]*space]
 
-	mu     sync.Mutex
-	closes map[Close]uint64
+	mu         sync.Mutex
+	closes     map[Close]uint64
+	suppressed map[Suppressed]uint64
 }
+
+// space has the counters of a namespace.
+type space [parts]part
 
 // parts is how many copies of the counters there are, so that goroutines on several processors
 // rarely add to the same one. It is a power of two.
@@ -25,7 +33,7 @@ const parts = 8
 type part struct {
 	sent, received [NumEvents]atomic.Uint64
 	actions        [NumActions]atomic.Uint64
-	_              [4]uint64
+	_              [(8 - (2*int(NumEvents)+int(NumActions))%8) % 8]uint64
 }
 
 // Close is how a transport ended a connection.
@@ -36,32 +44,88 @@ type Close struct {
 	Code uint16
 }
 
-func (t *Totals) part() *part { return &t.parts[rand.Uint32()%parts] }
+// Suppressed is why an engine changed nothing.
+type Suppressed struct {
+	// Event that was not sent: a publication, or the change of a map.
+	Event     Event
+	Reason    channel.SuppressReason
+	Namespace string
+}
 
-// Sent is how many events the node's engines have accepted. What an engine ignored as a
-// duplicate counts too.
-func (t *Totals) Sent(e Event) (n uint64) {
-	for i := range t.parts {
-		n += t.parts[i].sent[e].Load()
+// in returns the counters of a namespace, to add to.
+func (t *Totals) in(namespace string) *part {
+	s := &t.unnamed
+	if namespace != "" {
+		if s = t.space(namespace); s == nil {
+			s = t.grow(namespace)
+		}
+	}
+	return &s[rand.Uint32()%parts]
+}
+
+// space returns the counters of a namespace; nil if it has none.
+func (t *Totals) space(namespace string) *space {
+	if namespace == "" {
+		return &t.unnamed
+	}
+	if named := t.named.Load(); named != nil {
+		return (*named)[namespace]
+	}
+	return nil
+}
+
+func (t *Totals) grow(namespace string) *space {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.space(namespace); s != nil { // another goroutine was faster
+		return s
+	}
+	named := make(map[string]*space)
+	if old := t.named.Load(); old != nil {
+		maps.Copy(named, *old)
+	}
+	s := new(space)
+	named[namespace] = s
+	t.named.Store(&named)
+	return s
+}
+
+// Namespaces returns the namespaces that have counters, the empty one first.
+func (t *Totals) Namespaces() []string {
+	list := []string{""}
+	if named := t.named.Load(); named != nil {
+		list = slices.AppendSeq(list, maps.Keys(*named))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (t *Totals) sum(namespace string, of func(*part) *atomic.Uint64) (n uint64) {
+	s := t.space(namespace)
+	if s == nil {
+		return 0
+	}
+	for i := range s {
+		n += of(&s[i]).Load()
 	}
 	return n
+}
+
+// Sent is how many events the node's engines have accepted, in channels of a namespace. What an engine
+// ignored as a duplicate counts too.
+func (t *Totals) Sent(e Event, namespace string) uint64 {
+	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.sent[e] })
 }
 
 // Received is how many events the node has received from its engines, those that it sent
 // itself included.
-func (t *Totals) Received(e Event) (n uint64) {
-	for i := range t.parts {
-		n += t.parts[i].received[e].Load()
-	}
-	return n
+func (t *Totals) Received(e Event, namespace string) uint64 {
+	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.received[e] })
 }
 
 // Actions is how often the node did something, whether it succeeded or not.
-func (t *Totals) Actions(a Action) (n uint64) {
-	for i := range t.parts {
-		n += t.parts[i].actions[a].Load()
-	}
-	return n
+func (t *Totals) Actions(a Action, namespace string) uint64 {
+	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.actions[a] })
 }
 
 // Closes returns the numbers of connections that transports ended with a message of their own
@@ -73,36 +137,53 @@ func (t *Totals) Closes() map[Close]uint64 {
 	return maps.Clone(t.closes)
 }
 
-// AddSent adds n events.
-func (t *Totals) AddSent(e Event, n int) {
+// Suppressed returns the numbers of publications and changes of maps by which engines changed nothing.
+func (t *Totals) Suppressed() map[Suppressed]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.suppressed)
+}
+
+// AddSent adds n events in channels of a namespace.
+func (t *Totals) AddSent(e Event, namespace string, n int) {
 	if t != nil {
-		t.part().sent[e].Add(uint64(n))
+		t.in(namespace).sent[e].Add(uint64(n))
 	}
 }
 
 // AddReceived adds an event.
-func (t *Totals) AddReceived(e Event) {
+func (t *Totals) AddReceived(e Event, namespace string) {
 	if t != nil {
-		t.part().received[e].Add(1)
+		t.in(namespace).received[e].Add(1)
 	}
 }
 
 // AddAction adds n actions.
-func (t *Totals) AddAction(a Action, n int) {
+func (t *Totals) AddAction(a Action, namespace string, n int) {
 	if t != nil {
-		t.part().actions[a].Add(uint64(n))
+		t.in(namespace).actions[a].Add(uint64(n))
+	}
+}
+
+// AddSuppressed adds what an engine did not do.
+func (t *Totals) AddSuppressed(s Suppressed) {
+	if t != nil {
+		count(&t.mu, &t.suppressed, s)
 	}
 }
 
 // AddClose adds the end of a connection.
 func (t *Totals) AddClose(c Close) {
-	if t == nil {
-		return
+	if t != nil {
+		count(&t.mu, &t.closes, c)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closes == nil {
-		t.closes = make(map[Close]uint64)
+}
+
+func count[K comparable](mu *sync.Mutex, m *map[K]uint64, key K) {
+	mu.Lock()
+	defer mu.Unlock()
+	if *m == nil {
+		*m = make(map[K]uint64)
 	}
-	t.closes[c]++
+	(*m)[key]++
 }

@@ -44,14 +44,14 @@ type Engines struct {
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presence.Manager // nil if the presence manager is local
-	totals   *observe.Totals   // may be nil
+	meter    *metered.Meter    // may be nil
 }
 
 // New puts gates before the engines that are not local. concurrency is how many calls may
-// be in progress at each. totals, if it is not nil, counts the calls, as many as come to the
+// be in progress at each. meter, if it is not nil, counts the calls, as many as come to the
 // gates.
-func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *observe.Totals, log *slog.Logger) *Engines {
-	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, totals: totals}
+func New(b broker.Broker, p broker.PresenceManager, concurrency int, meter *metered.Meter, log *slog.Logger) *Engines {
+	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, meter: meter}
 	localPresence := p.Describe().Local
 	g.Local = g.Traits.Local && localPresence
 	g.Maps = g.Traits.Maps
@@ -63,10 +63,10 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, totals *obs
 		g.presence = presence.New(gate.NewPresence(p, concurrency), log)
 		g.Presence = g.presence
 	}
-	if totals != nil {
-		g.Broker, g.Streams = metered.Broker(b, totals), metered.Streams(g.Streams, totals)
-		g.Presence, g.Traits = metered.Presence(g.Presence, totals), g.Broker.Describe()
-		g.Maps = metered.Maps(g.Maps, totals)
+	if meter != nil {
+		g.Broker, g.Streams = metered.Broker(b, meter), metered.Streams(g.Streams, meter)
+		g.Presence, g.Traits = metered.Presence(g.Presence, meter), g.Broker.Describe()
+		g.Maps = metered.Maps(g.Maps, meter)
 	}
 	g.Routes = route.New(g.Streams)
 	return g
@@ -176,7 +176,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		if err == nil && it.Positioned {
 			it.MetaTTL = g.metaTTL(it.Channel, it.MetaTTL)
 			g.Watch(it.Channel, it.MetaTTL)
-			g.totals.AddAction(reads(&it.HistoryFilter), 1)
+			g.meter.Action(reads(&it.HistoryFilter), it.Channel, 1)
 			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
 		if err == nil && !inline && g.Fill != nil && it.Lacks(it.History) {
@@ -233,7 +233,7 @@ func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter
 		return broker.History{}, protocol.ErrorBadRequest
 	}
 	f.MetaTTL = g.metaTTL(ch, f.MetaTTL)
-	g.totals.AddAction(observe.ActionHistory, 1)
+	g.meter.Action(observe.ActionHistory, ch, 1)
 	h, err := g.Streams.History(ctx, ch, f)
 	if err != nil {
 		return broker.History{}, err

@@ -23,7 +23,7 @@ func (g *Engines) Page(ctx context.Context, o Owner, e *effect.Page) {
 		default:
 			f := *e.Changes
 			f.MetaTTL = g.metaTTL(e.Channel, f.MetaTTL)
-			g.totals.AddAction(observe.ActionHistoryRecover, 1)
+			g.meter.Action(observe.ActionMapStreamRead, e.Channel, 1)
 			e.History, err = g.Streams.History(ctx, e.Channel, f)
 		}
 		return err

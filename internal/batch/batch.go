@@ -65,6 +65,7 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 func (r *round) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
 	var known findings
+	at := r.rules.Clocks.Stamp()
 	for i := range batch {
 		p := &batch[i]
 		item, o := &r.items[n], options(p)
@@ -85,6 +86,7 @@ func (r *round) fill(batch []channel.BatchPublication) (n int) {
 			*item.Pub = o.Publication(p.Data)
 			item.Pub.Checked = known.covers(p.Data)
 		}
+		item.Pub.Time = at
 		r.of[n] = i
 		n++
 	}

@@ -41,6 +41,9 @@ type Loop struct {
 	entered *Client
 }
 
+// Cluster implements counting.Clock.
+func (l *Loop) Cluster() int64 { return l.clients.Session.Clocks.Now() }
+
 // register makes a client addressable by its user.
 func (l *Loop) register(c *Client) bool {
 	user := c.session.User()

@@ -19,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/once"
+	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
@@ -83,8 +84,8 @@ func New(cfg Config) *Registry {
 		l.refusals = r.recorder(l.tape)
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
-		if turn := cfg.Observer.Turn; turn != nil {
-			l.counts = counting.New(turn, l, r.Panicked)
+		if cfg.Observer.Turn != nil {
+			l.counts = counting.New(&r.Observer, l, r.Panicked)
 			l.Hub().Counter = l.counts
 			l.OnTurn = func() { l.counts.End(l.Hub().Delivered(), l.Pool().Written()) }
 		}
@@ -285,6 +286,22 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 		}
 	}
 	return channels, nil
+}
+
+// Load is that of gyro.Node.
+func (r *Registry) Load(ctx context.Context) (observe.Load, error) {
+	parts := make([]outbox.Waiting, len(r.loops))
+	if err := r.OnLoops(ctx, func(l *Loop) { parts[l.Index] = l.Pool().Waiting() }); err != nil {
+		return observe.Load{}, err
+	}
+	var w outbox.Waiting
+	for _, p := range parts {
+		w.Add(p)
+	}
+	return observe.Load{
+		QueuedClients: w.Queues, QueuedBytes: w.Bytes, LargestQueue: w.Largest, OldestQueued: w.Oldest,
+		ClockSkew: r.Session.Clocks.Ahead(),
+	}, nil
 }
 
 // Panics is the number of panics that were contained.

@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/skew"
 )
 
 const (
@@ -62,7 +63,9 @@ type Config struct {
 	// Controller may be nil: the node is alone.
 	Controller broker.Controller
 	Handler    Handler
-	Logger     *slog.Logger
+	// Clocks measures what the clocks of the nodes differ; may be nil.
+	Clocks *skew.Clocks
+	Logger *slog.Logger
 }
 
 // Cluster is one node's view of all. Any goroutine may use it.
@@ -195,6 +198,14 @@ func (c *Cluster) describe() *control.Node {
 	info.UID = c.cfg.UID
 	n := message(&info)
 	n.Clock = int64(c.clock.now())
+	if c.cfg.Clocks == nil {
+		return n
+	}
+	now, reports := c.cfg.Clocks.Send(time.Now())
+	n.Time = now
+	for _, r := range reports {
+		n.Delays = append(n.Delays, &control.Delay{Node: r.Node, Took: r.Took})
+	}
 	return n
 }
 
@@ -292,6 +303,7 @@ func (c *Cluster) handle(cmd *control.Command) {
 // one either.
 func (c *Cluster) alive(uid string, n *control.Node) {
 	n.UID = uid
+	c.compare(uid, n)
 	c.mu.Lock()
 	unknown := c.registry.put(n, time.Now())
 	greet := unknown && !c.left
@@ -310,6 +322,20 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	}
 }
 
+// compare compares the clock of a node with that of this one.
+func (c *Cluster) compare(uid string, n *control.Node) {
+	if c.cfg.Clocks == nil {
+		return
+	}
+	reports := make([]skew.Report, min(len(n.Delays), skew.MaxReports))
+	for i := range reports {
+		reports[i] = skew.Report{Node: n.Delays[i].Node, Took: n.Delays[i].Took}
+	}
+	c.cfg.Clocks.Receive(uid, n.Time, reports, time.Now())
+	n.Delays = nil // the registry keeps n
+}
+
+// gone is called when a node says that it leaves.
 func (c *Cluster) gone(uid string) {
 	c.mu.Lock()
 	known := c.registry.remove(uid, time.Now())

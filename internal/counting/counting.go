@@ -30,9 +30,12 @@ type Client interface {
 
 // Clock of the loop, in nanoseconds since the Unix epoch.
 type Clock interface {
-	// Now is the time at which the turn began, Clock the time.
+	// Now is the time at which the turn began, Clock the time. Steps of the system's clock do not
+	// move them.
 	Now() int64
 	Clock() int64
+	// Cluster is the time by the clocks of the cluster, which publications have.
+	Cluster() int64
 }
 
 // Counter belongs to one loop. It allocates nothing once its lists have their size. The methods
@@ -43,6 +46,9 @@ type Counter struct {
 	handOver func() // hands turn to the observer
 	panicked func(reason any, stack []byte)
 	clock    Clock
+	observer *observe.Observer
+	// channel is the latest whose namespace was asked for, and space the answer.
+	channel, space string
 
 	// framer is that of turn.Transports[0], if there is one: most clients of a loop use the
 	// same transport.
@@ -53,8 +59,11 @@ type Counter struct {
 	of      Client // of newest; nil: there is none
 	waiting map[Client][]command
 	free    [][]command
-	// broadcasts that ended in this turn. Took is the time at which they began.
-	broadcasts []observe.Timing
+	// broadcasts and writes that end with this turn. Took is the time at which they began, for writes
+	// by the clocks of the cluster.
+	broadcasts, writes []observe.Timing
+	// now is the time by these clocks when a publication was first taken in this turn; 0: none was.
+	now int64
 
 	delivered, written uint64 // when the last turn ended
 }
@@ -64,19 +73,31 @@ type command struct {
 	id     uint32
 	method observe.Message
 	at     int64
+	space  string
 }
 
-// New returns a counter that hands over to turn. It calls panicked when turn panics.
-func New(turn func(*observe.Turn), clock Clock, panicked func(reason any, stack []byte)) *Counter {
-	c := &Counter{clock: clock, panicked: panicked, waiting: make(map[Client][]command)}
-	c.handOver = func() { turn(&c.turn) }
+// New returns a counter that hands over to o.Turn. It calls panicked when that panics.
+func New(o *observe.Observer, clock Clock, panicked func(reason any, stack []byte)) *Counter {
+	c := &Counter{observer: o, clock: clock, panicked: panicked, waiting: make(map[Client][]command)}
+	c.handOver = func() { o.Turn(&c.turn) }
 	return c
+}
+
+// namespaceOf returns the namespace of a channel. What is counted in a row is mostly of one channel.
+func (c *Counter) namespaceOf(ch string) string {
+	if c.observer.Namespace == nil || ch == "" {
+		return ""
+	}
+	if ch != c.channel {
+		c.channel, c.space = ch, c.observer.Namespace(ch)
+	}
+	return c.space
 }
 
 // End ends a turn. delivered and written are the counts of the hub and of the outboxes since
 // the start.
 func (c *Counter) End(delivered, written uint64) {
-	if len(c.broadcasts) > 0 {
+	if c.now = 0; len(c.broadcasts) > 0 {
 		c.endBroadcasts()
 	}
 	if !c.some && delivered == c.delivered && written == c.written {
@@ -94,6 +115,15 @@ func (c *Counter) endBroadcasts() {
 		add(c, &c.turn.Broadcasts, b)
 	}
 	c.broadcasts = c.broadcasts[:0]
+	if len(c.writes) == 0 {
+		return
+	}
+	now = c.clock.Cluster()
+	for _, w := range c.writes {
+		w.Took = max(time.Duration(now)-w.Took, 0)
+		add(c, &c.turn.Writes, w)
+	}
+	c.writes = c.writes[:0]
 }
 
 // flush hands over what was counted, and begins anew.
@@ -103,8 +133,9 @@ func (c *Counter) flush() {
 	*t = observe.Turn{
 		Transports: t.Transports[:0], Commands: t.Commands[:0], Pongs: t.Pongs[:0], Recoveries: t.Recoveries[:0],
 		Disconnects: t.Disconnects[:0], Unsubscribes: t.Unsubscribes[:0], Lags: t.Lags[:0], Broadcasts: t.Broadcasts[:0],
+		Writes: t.Writes[:0], Connections: t.Connections[:0], Subscriptions: t.Subscriptions[:0], Filtered: t.Filtered[:0],
 	}
-	c.some, c.framer = false, nil
+	c.some, c.framer, c.channel = false, nil, ""
 }
 
 // add appends to a list of the turn.
@@ -117,12 +148,12 @@ func add[T any](c *Counter, list *[]T, v T) {
 }
 
 // count adds to a list of timings. Equal ones in a row share an element.
-func count(c *Counter, list *[]observe.Timing, took time.Duration, n int) {
-	if last := len(*list) - 1; last >= 0 && (*list)[last].Took == took {
+func count(c *Counter, list *[]observe.Timing, space string, took time.Duration, n int) {
+	if last := len(*list) - 1; last >= 0 && (*list)[last].Took == took && (*list)[last].Namespace == space {
 		(*list)[last].Count += n
 		return
 	}
-	add(c, list, observe.Timing{Took: took, Count: n})
+	add(c, list, observe.Timing{Namespace: space, Took: took, Count: n})
 }
 
 func grow(t *observe.Traffic, messages, bytes int) {
@@ -130,15 +161,15 @@ func grow(t *observe.Traffic, messages, bytes int) {
 	t.Bytes += bytes
 }
 
-// transport finds the counts of a transport.
-func (c *Counter) transport(f *via.Framer) *observe.Transport {
+// transport finds the counts of a transport in a namespace.
+func (c *Counter) transport(f *via.Framer, space string) *observe.Transport {
 	list := c.turn.Transports
-	if f == c.framer {
+	if f == c.framer && space == list[0].Namespace {
 		return &list[0]
 	}
 	e := f.Encoding()
 	for i := range list {
-		if t := &list[i]; t.Name == f.Transport && t.Encoding == e {
+		if t := &list[i]; t.Name == f.Transport && t.Encoding == e && t.Namespace == space {
 			return t
 		}
 	}
@@ -151,7 +182,7 @@ func (c *Counter) transport(f *via.Framer) *observe.Transport {
 	}
 	c.turn.Transports = slices.Grow(c.turn.Transports, 1)[:last+1]
 	t := &c.turn.Transports[last]
-	*t = observe.Transport{Name: f.Transport, Encoding: e} // it is large, so it is made in its place
+	*t = observe.Transport{Name: f.Transport, Encoding: e, Namespace: space} // it is large, so it is made in its place
 	c.some = true
 	return t
 }
@@ -159,27 +190,49 @@ func (c *Counter) transport(f *via.Framer) *observe.Transport {
 // Accepted counts a new connection.
 func (c *Counter) Accepted(k *via.Kind) {
 	if c != nil {
-		c.transport(k.Framer).Accepted++
+		c.transport(k.Framer, "").Accepted++
 	}
 }
 
 // Agent returns what a connect request says of the client's software.
-func Agent(req *protocol.ConnectRequest) (a observe.Agent) {
-	if req.Name != "" {
-		a |= observe.AgentNamed
+func (c *Counter) Agent(req *protocol.ConnectRequest) (a observe.Agent) {
+	if c == nil {
+		return 0
 	}
-	if req.Version != "" {
-		a |= observe.AgentVersioned
-	}
-	return a
+	return c.observer.NewAgent(req.Name, req.Version)
 }
 
 // Connected counts a client that has connected.
 func (c *Counter) Connected(of Client) {
 	if c != nil {
 		a, _ := of.Agent()
-		c.transport(of.Via().Framer).Connected[a]++
+		c.connections(of, a).Connected++
 	}
+}
+
+// connections finds the counts of clients like one.
+func (c *Counter) connections(of Client, a observe.Agent) *observe.Connections {
+	transport := of.Via().Name
+	for i := range c.turn.Connections {
+		if e := &c.turn.Connections[i]; e.Transport == transport && e.Agent == a {
+			return e
+		}
+	}
+	add(c, &c.turn.Connections, observe.Connections{Transport: transport, Agent: a})
+	return &c.turn.Connections[len(c.turn.Connections)-1]
+}
+
+// subscriptions finds the counts of subscriptions like one.
+func (c *Counter) subscriptions(of Client, ch string) *observe.Subscriptions {
+	a, _ := of.Agent()
+	space := c.namespaceOf(ch)
+	for i := range c.turn.Subscriptions {
+		if e := &c.turn.Subscriptions[i]; e.Namespace == space && e.Agent == a {
+			return e
+		}
+	}
+	add(c, &c.turn.Subscriptions, observe.Subscriptions{Namespace: space, Agent: a})
+	return &c.turn.Subscriptions[len(c.turn.Subscriptions)-1]
 }
 
 // Closed counts the end of a connection, and forgets its waiting commands.
@@ -194,7 +247,7 @@ func (c *Counter) Closed(of Client, d protocol.Disconnect) {
 		c.forget(of, list)
 	}
 	if a, connected := of.Agent(); connected {
-		c.transport(of.Via().Framer).Disconnected[a]++
+		c.connections(of, a).Disconnected++
 	}
 	transport := of.Via().Name
 	list := c.turn.Disconnects
@@ -208,27 +261,23 @@ func (c *Counter) Closed(of Client, d protocol.Disconnect) {
 }
 
 // Subscribed counts a subscription that was established, Unsubscribed one of these that ended.
-func (c *Counter) Subscribed(of Client) {
+func (c *Counter) Subscribed(of Client, ch string) {
 	if c != nil {
-		a, _ := of.Agent()
-		c.turn.Subscribed[a]++
-		c.some = true
+		c.subscriptions(of, ch).Subscribed++
 	}
 }
 
 // Unsubscribed: see Subscribed.
-func (c *Counter) Unsubscribed(of Client) {
+func (c *Counter) Unsubscribed(of Client, ch string) {
 	if c != nil {
-		a, _ := of.Agent()
-		c.turn.Unsubscribed[a]++
-		c.some = true
+		c.subscriptions(of, ch).Unsubscribed++
 	}
 }
 
 // Recovered counts the attempt of a subscription to recover.
-func (c *Counter) Recovered(ok bool, publications int) {
+func (c *Counter) Recovered(ch string, ok bool, publications int) {
 	if c != nil {
-		add(c, &c.turn.Recoveries, observe.Recovery{Recovered: ok, Publications: publications})
+		add(c, &c.turn.Recoveries, observe.Recovery{Namespace: c.namespaceOf(ch), Recovered: ok, Publications: publications})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ type clock struct{ now, end int64 }
 func (c *clock) Now() int64   { return c.now }
 func (c *clock) Clock() int64 { return max(c.now, c.end) }
 
+// Cluster has clocks that agree.
+func (c *clock) Cluster() int64 { return c.Clock() }
+
 // commands, one of each method.
 var commands = []protocol.Command{
 	{Connect: &protocol.ConnectRequest{}}, {Ping: &protocol.PingRequest{}}, {Subscribe: &protocol.SubscribeRequest{}},
@@ -59,12 +63,13 @@ var methods = []observe.Message{
 
 type answer struct {
 	method observe.Message
+	space  string
 	code   uint32
 }
 
 type moved struct {
-	transport string
-	message   observe.Message
+	transport, space string
+	message          observe.Message
 }
 
 // books are what was counted, whenever it was handed over.
@@ -74,11 +79,12 @@ type books struct {
 	Accepted, Connected, Disconnected map[string]int
 	Closed, Unsubscribes              map[uint32]int
 	Refusals                          [observe.NumLimits]int
-	Subscribed, Unsubscribed          [observe.NumAgents]int
+	Subscribed, Unsubscribed          map[string]int
 	Pongs                             map[observe.Pong]int
 	Recoveries                        map[observe.Recovery]int
-	Lags, Broadcasts                  map[time.Duration]int
-	Deliveries, Bytes, Filtered       int
+	Lags, Broadcasts, Writes          map[observe.Timing]int
+	Filtered                          map[string]int
+	Deliveries, Bytes                 int
 }
 
 func newBooks() *books {
@@ -86,7 +92,8 @@ func newBooks() *books {
 		Answers: map[answer]int{}, Sent: map[moved]observe.Traffic{}, Received: map[moved]observe.Traffic{},
 		Accepted: map[string]int{}, Connected: map[string]int{}, Disconnected: map[string]int{},
 		Closed: map[uint32]int{}, Unsubscribes: map[uint32]int{}, Pongs: map[observe.Pong]int{},
-		Recoveries: map[observe.Recovery]int{}, Lags: map[time.Duration]int{}, Broadcasts: map[time.Duration]int{},
+		Recoveries: map[observe.Recovery]int{}, Lags: map[observe.Timing]int{}, Broadcasts: map[observe.Timing]int{},
+		Writes: map[observe.Timing]int{}, Filtered: map[string]int{}, Subscribed: map[string]int{}, Unsubscribed: map[string]int{},
 	}
 }
 
@@ -104,24 +111,20 @@ func move(m map[moved]observe.Traffic, key moved, messages, bytes int) {
 	}
 }
 
-func agents(name string, a int) string { return fmt.Sprint(name, " ", a) }
+func agents(name string, a observe.Agent) string { return fmt.Sprint(name, " ", a) }
 
 func (b *books) turn(t *observe.Turn) {
 	for i := range t.Transports {
 		k := &t.Transports[i]
 		add(b.Accepted, k.Name, k.Accepted)
-		for a := range k.Connected {
-			add(b.Connected, agents(k.Name, a), k.Connected[a])
-			add(b.Disconnected, agents(k.Name, a), k.Disconnected[a])
-		}
 		for m := range k.Sent {
-			key := moved{k.Name, observe.Message(m)}
+			key := moved{k.Name, k.Namespace, observe.Message(m)}
 			move(b.Sent, key, k.Sent[m].Messages, k.Sent[m].Bytes)
 			move(b.Received, key, k.Received[m].Messages, k.Received[m].Bytes)
 		}
 	}
 	for _, c := range t.Commands {
-		b.Answers[answer{c.Method, c.Code}]++
+		b.Answers[answer{c.Method, c.Namespace, c.Code}]++
 	}
 	for _, d := range t.Disconnects {
 		b.Closed[d.Disconnect.Code] += d.Count
@@ -129,12 +132,16 @@ func (b *books) turn(t *observe.Turn) {
 	for _, u := range t.Unsubscribes {
 		b.Unsubscribes[u.Code] += u.Count
 	}
+	for _, e := range t.Connections {
+		add(b.Connected, agents(e.Transport, e.Agent), e.Connected)
+		add(b.Disconnected, agents(e.Transport, e.Agent), e.Disconnected)
+	}
+	for _, e := range t.Subscriptions {
+		add(b.Subscribed, agents(e.Namespace, e.Agent), e.Subscribed)
+		add(b.Unsubscribed, agents(e.Namespace, e.Agent), e.Unsubscribed)
+	}
 	for l, n := range t.Refusals {
 		b.Refusals[l] += n
-	}
-	for a := range t.Subscribed {
-		b.Subscribed[a] += t.Subscribed[a]
-		b.Unsubscribed[a] += t.Unsubscribed[a]
 	}
 	for _, p := range t.Pongs {
 		b.Pongs[p]++
@@ -142,15 +149,19 @@ func (b *books) turn(t *observe.Turn) {
 	for _, r := range t.Recoveries {
 		b.Recoveries[r]++
 	}
-	for _, l := range t.Lags {
-		b.Lags[l.Took] += l.Count
-	}
-	for _, l := range t.Broadcasts {
-		b.Broadcasts[l.Took] += l.Count
+	for _, e := range []struct {
+		books map[observe.Timing]int
+		list  []observe.Timing
+	}{{b.Lags, t.Lags}, {b.Broadcasts, t.Broadcasts}, {b.Writes, t.Writes}} {
+		for _, l := range e.list {
+			e.books[observe.Timing{Namespace: l.Namespace, Took: l.Took}] += l.Count
+		}
 	}
 	b.Deliveries += t.Deliveries
 	b.Bytes += t.Bytes
-	b.Filtered += t.Filtered
+	for _, f := range t.Filtered {
+		b.Filtered[f.Namespace] += f.Count
+	}
 }
 
 // peer is a client with its own books of what it waits for.
@@ -163,7 +174,20 @@ type peer struct {
 type waiting struct {
 	id     uint32
 	method observe.Message
+	space  string
 }
+
+// space is the namespace of a channel.
+func space(ch string) string {
+	before, _, found := strings.Cut(ch, ":")
+	if !found {
+		return ""
+	}
+	return before
+}
+
+// some returns a channel.
+func (w *world) some() string { return []string{"x", "chat:1", "chat:2", "news:1"}[w.IntN(4)] }
 
 // world is a counter, its clients, and the books that it should make.
 type world struct {
@@ -182,7 +206,7 @@ type world struct {
 func TestCounterProperty(t *testing.T) {
 	for seed := range uint64(200) {
 		got, w := newBooks(), &world{Rand: rand.New(rand.NewPCG(seed, 1)), clock: &clock{now: 1e15}, want: newBooks(), kinds: map[string]*via.Kind{}}
-		w.c = counting.New(got.turn, w.clock, func(any, []byte) { t.Error("a panic") })
+		w.c = counting.New(&observe.Observer{Turn: got.turn, Namespace: space}, w.clock, func(any, []byte) { t.Error("a panic") })
 		for range 3000 {
 			w.step()
 		}
@@ -212,10 +236,10 @@ func (w *world) step() {
 	case 6, 7, 8, 9, 10:
 		p.answer(w)
 	case 11:
-		code := uint32(2000 + w.IntN(400))
-		w.c.Replied(p.s, &protocol.Reply{Push: &protocol.Push{Unsubscribe: &protocol.Unsubscribe{Code: code}}}, 7)
+		code, ch := uint32(2000+w.IntN(400)), w.some()
+		w.c.Replied(p.s, &protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &protocol.Unsubscribe{Code: code}}}, 7)
 		w.want.Unsubscribes[code]++
-		move(w.want.Sent, moved{p.via, observe.MessagePushUnsubscribe}, 1, 7)
+		move(w.want.Sent, moved{p.via, space(ch), observe.MessagePushUnsubscribe}, 1, 7)
 	case 12:
 		l := observe.Limit(w.IntN(int(observe.NumLimits)))
 		w.c.Refused(l)
@@ -223,10 +247,11 @@ func (w *world) step() {
 	case 13:
 		w.close(i, uint32(3000+w.IntN(400)))
 	case 14:
-		w.c.Subscribed(p.s)
-		w.c.Unsubscribed(p.s)
-		w.want.Subscribed[p.s.agent]++
-		w.want.Unsubscribed[p.s.agent]++
+		ch := w.some()
+		w.c.Subscribed(p.s, ch)
+		w.c.Unsubscribed(p.s, ch)
+		w.want.Subscribed[agents(space(ch), p.s.agent)]++
+		w.want.Unsubscribed[agents(space(ch), p.s.agent)]++
 	case 15:
 		w.delivered += uint64(w.IntN(3))
 		w.written += uint64(w.IntN(3))
@@ -239,8 +264,9 @@ func (w *world) step() {
 		w.c.Pong(p.s, w.clock.now-ago)
 		w.want.Pongs[observe.Pong{Transport: p.via, Took: time.Duration(ago)}]++
 	case 17:
-		r := observe.Recovery{Recovered: w.IntN(2) == 0, Publications: w.IntN(3)}
-		w.c.Recovered(r.Recovered, r.Publications)
+		ch := w.some()
+		r := observe.Recovery{Namespace: space(ch), Recovered: w.IntN(2) == 0, Publications: w.IntN(3)}
+		w.c.Recovered(ch, r.Recovered, r.Publications)
 		w.want.Recoveries[r]++
 	default:
 		p.broadcast(w)
@@ -260,9 +286,9 @@ func (w *world) accept() {
 	if w.IntN(4) == 0 {
 		return // never connects
 	}
-	p.s.agent, p.s.connected = observe.Agent(w.IntN(int(observe.NumAgents))), true
+	p.s.agent, p.s.connected = observe.Agent(w.IntN(256)), true
 	w.c.Connected(p.s)
-	w.want.Connected[agents(name, int(p.s.agent))]++
+	w.want.Connected[agents(name, p.s.agent)]++
 }
 
 func (w *world) close(i int, code uint32) {
@@ -270,7 +296,7 @@ func (w *world) close(i int, code uint32) {
 	w.c.Closed(p.s, protocol.Disconnect{Code: code})
 	w.want.Closed[code]++
 	if p.s.connected {
-		w.want.Disconnected[agents(p.via, int(p.s.agent))]++
+		w.want.Disconnected[agents(p.via, p.s.agent)]++
 	}
 	w.peers = append(w.peers[:i], w.peers[i+1:]...)
 }
@@ -278,17 +304,22 @@ func (w *world) close(i int, code uint32) {
 // broadcast counts what a hub does with a publication.
 func (p *peer) broadcast(w *world) {
 	lag, messages := w.IntN(3), w.IntN(5)
-	w.c.Taken(&channel.Publication{Time: w.clock.now/int64(time.Millisecond) - int64(lag)})
-	w.c.Taken(&channel.Publication{}) // has no time
-	w.c.Sent(hub.KindPublication, p.s.via.Framer, messages, 3*messages)
-	w.c.Sent(hub.KindJoin, p.s.via.Framer, 1, 2)
-	w.c.Filtered(2)
-	w.c.Done(w.clock.now, 1)
-	w.want.Lags[time.Duration(lag)*time.Millisecond]++
-	move(w.want.Sent, moved{p.via, observe.MessagePushPublication}, messages, 3*messages)
-	move(w.want.Sent, moved{p.via, observe.MessagePushJoin}, 1, 2)
-	w.want.Filtered += 2
-	w.want.Broadcasts[0]++
+	ch := w.some()
+	pub, old := &channel.Publication{Time: w.clock.now/int64(time.Millisecond) - int64(lag)}, new(channel.Publication)
+	w.c.Taken(ch, pub)
+	w.c.Taken(ch, old) // has no time
+	w.c.Sent(ch, hub.KindPublication, p.s.via.Framer, messages, 3*messages)
+	w.c.Sent(ch, hub.KindJoin, p.s.via.Framer, 1, 2)
+	w.c.Filtered(ch, 2)
+	w.c.Done(ch, w.clock.now, pub)
+	w.c.Done(ch, w.clock.now, old)
+	took := observe.Timing{Namespace: space(ch), Took: time.Duration(lag) * time.Millisecond}
+	w.want.Lags[took]++
+	w.want.Writes[took]++
+	move(w.want.Sent, moved{p.via, space(ch), observe.MessagePushPublication}, messages, 3*messages)
+	move(w.want.Sent, moved{p.via, space(ch), observe.MessagePushJoin}, 1, 2)
+	w.want.Filtered[space(ch)] += 2
+	w.want.Broadcasts[observe.Timing{Namespace: space(ch)}] += 2
 }
 
 func (p *peer) command(w *world) {
@@ -296,19 +327,22 @@ func (p *peer) command(w *world) {
 	switch n {
 	case len(commands):
 		w.c.Received(p.s, &protocol.Command{}, text)
-		move(w.want.Received, moved{p.via, observe.MessageClientPong}, 1, 4)
+		move(w.want.Received, moved{p.via, "", observe.MessageClientPong}, 1, 4)
 		return
 	case len(commands) + 1:
 		w.c.Malformed(p.s, text[:3])
-		move(w.want.Received, moved{p.via, observe.MessageUnknown}, 1, 3)
+		move(w.want.Received, moved{p.via, "", observe.MessageUnknown}, 1, 3)
 		return
 	}
-	cmd, m := commands[n], methods[n]
+	cmd, m, in := commands[n], methods[n], ""
 	cmd.ID = 1 + w.Uint32N(100)
+	if ch := w.some(); cmd.Publish != nil {
+		cmd.Publish, in = &protocol.PublishRequest{Channel: ch}, space(ch)
+	}
 	w.c.Received(p.s, &cmd, text)
-	move(w.want.Received, moved{p.via, m}, 1, 4)
+	move(w.want.Received, moved{p.via, in, m}, 1, 4)
 	if m != observe.MessageSend {
-		p.waiting = append(p.waiting, waiting{cmd.ID, m})
+		p.waiting = append(p.waiting, waiting{cmd.ID, m, in})
 	}
 }
 
@@ -316,8 +350,8 @@ func (p *peer) answer(w *world) {
 	if len(p.waiting) == 0 {
 		w.c.Replied(p.s, &protocol.Reply{ID: 1000}, 5) // to nothing
 		w.c.Replied(p.s, &protocol.Reply{}, 2)         // a ping
-		move(w.want.Sent, moved{p.via, observe.MessageUnknown}, 1, 5)
-		move(w.want.Sent, moved{p.via, observe.MessageServerPing}, 1, 2)
+		move(w.want.Sent, moved{p.via, "", observe.MessageUnknown}, 1, 5)
+		move(w.want.Sent, moved{p.via, "", observe.MessageServerPing}, 1, 2)
 		return
 	}
 	i := 0
@@ -330,11 +364,11 @@ func (p *peer) answer(w *world) {
 	reply := &protocol.Reply{ID: id}
 	if w.IntN(2) == 0 {
 		reply.Error = &protocol.Error{Code: 100 + w.Uint32N(5)}
-		w.want.Answers[answer{p.waiting[i].method, reply.Error.Code}]++
+		w.want.Answers[answer{p.waiting[i].method, p.waiting[i].space, reply.Error.Code}]++
 	} else {
-		w.want.Answers[answer{p.waiting[i].method, 0}]++
+		w.want.Answers[answer{p.waiting[i].method, p.waiting[i].space, 0}]++
 	}
-	move(w.want.Sent, moved{p.via, p.waiting[i].method}, 1, 6)
+	move(w.want.Sent, moved{p.via, p.waiting[i].space, p.waiting[i].method}, 1, 6)
 	p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
 	w.c.Replied(p.s, reply, 6)
 }
@@ -342,11 +376,11 @@ func (p *peer) answer(w *world) {
 // A turn in which nothing happened is not handed over, and a long one in parts.
 func TestTurns(t *testing.T) {
 	calls, commands, longest := 0, 0, 0
-	c := counting.New(func(t *observe.Turn) {
+	c := counting.New(&observe.Observer{Turn: func(t *observe.Turn) {
 		calls++
 		commands += len(t.Commands)
 		longest = max(longest, len(t.Commands))
-	}, new(clock), nil)
+	}}, new(clock), nil)
 	c.End(0, 0)
 	if calls != 0 {
 		t.Errorf("%d calls for nothing", calls)
@@ -371,11 +405,11 @@ func TestTurns(t *testing.T) {
 // What is handed over was forgotten, also if the observer panicked.
 func TestPanic(t *testing.T) {
 	panics, refused := 0, 0
-	c := counting.New(func(t *observe.Turn) {
+	c := counting.New(&observe.Observer{Turn: func(t *observe.Turn) {
 		if refused += t.Refusals[observe.LimitQueue]; panics == 0 {
 			panic("of the test")
 		}
-	}, new(clock), func(reason any, _ []byte) {
+	}}, new(clock), func(reason any, _ []byte) {
 		if panics++; reason != "of the test" {
 			t.Errorf("told of %v", reason)
 		}
@@ -391,24 +425,29 @@ func TestPanic(t *testing.T) {
 
 // A broadcast ends with the turn. What belongs to one turn shares an element.
 func TestBroadcasts(t *testing.T) {
-	var got []observe.Timing
-	at := &clock{now: 1000}
-	c := counting.New(func(t *observe.Turn) { got = append(got, t.Broadcasts...) }, at, nil)
+	var got, writes []observe.Timing
+	at := &clock{now: 1e6 + 1000}
+	pub := &channel.Publication{Time: 1}
+	c := counting.New(&observe.Observer{Turn: func(t *observe.Turn) { got, writes = append(got, t.Broadcasts...), append(writes, t.Writes...) }}, at, nil)
 	for range 3 {
-		c.Done(900, 1)
+		c.Done("x", 1e6+900, pub)
 	}
-	c.Done(1000, 1)
-	at.end = 1500
+	c.Done("x", 1e6+1000, pub)
+	c.Done("x", 1e6+1000, &channel.Publication{Time: 5}) // of a clock that is ahead
+	at.end = 1e6 + 1500
 	c.End(0, 0)
 	c.End(0, 0)
-	if want := []observe.Timing{{Took: 600, Count: 3}, {Took: 500, Count: 1}}; !slices.Equal(got, want) {
+	if want := []observe.Timing{{Took: 600, Count: 3}, {Took: 500, Count: 2}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if want := []observe.Timing{{Took: 1500, Count: 4}, {Count: 1}}; !slices.Equal(writes, want) {
+		t.Errorf("writes %v, want %v", writes, want)
 	}
 }
 
 // Steady work allocates nothing, whether commands are answered at once or wait.
 func TestCounterAllocations(t *testing.T) {
-	c := counting.New(func(*observe.Turn) {}, new(clock), nil)
+	c := counting.New(&observe.Observer{Turn: func(*observe.Turn) {}, Namespace: func(ch string) string { return ch[:1] }}, new(clock), nil)
 	clients := []*client{newClient("x"), newClient("y")}
 	cmd, reply, pub := &protocol.Command{RPC: &protocol.RPCRequest{}}, &protocol.Reply{}, &channel.Publication{Time: 1}
 	if got := testing.AllocsPerRun(1000, func() {
@@ -425,12 +464,13 @@ func TestCounterAllocations(t *testing.T) {
 			}
 		}
 		c.Connected(clients[0])
-		c.Subscribed(clients[0])
-		c.Recovered(true, 1)
+		c.Subscribed(clients[0], "chat:1")
+		c.Recovered("chat:1", true, 1)
 		c.Pong(clients[0], 0)
-		c.Taken(pub)
-		c.Sent(hub.KindPublication, clients[1].via.Framer, 1, 1)
-		c.Done(1, 1)
+		c.Taken("chat:1", pub)
+		c.Sent("chat:1", hub.KindPublication, clients[1].via.Framer, 1, 1)
+		c.Done("chat:1", 1, pub)
+		c.Filtered("news:1", 1)
 		c.Closed(clients[0], protocol.DisconnectSlow)
 		c.End(0, 0)
 	}); got != 0 {

@@ -19,8 +19,9 @@ func (c *Counter) Received(of Client, cmd *protocol.Command, text []byte) {
 	if c == nil {
 		return
 	}
-	m := method(cmd)
-	c.received(of, m, text)
+	m, ch := method(cmd)
+	space := c.namespaceOf(ch)
+	c.received(of, m, space, text)
 	if cmd.ID == 0 || m == observe.MessageSend {
 		return
 	}
@@ -31,55 +32,56 @@ func (c *Counter) Received(of Client, cmd *protocol.Command, text []byte) {
 		}
 		c.waiting[of] = append(list, c.newest)
 	}
-	c.of, c.newest = of, command{cmd.ID, m, c.clock.Clock()}
+	c.of, c.newest = of, command{cmd.ID, m, c.clock.Clock(), space}
 }
 
 // Malformed counts what could not be decoded.
 func (c *Counter) Malformed(of Client, text []byte) {
 	if c != nil {
-		c.received(of, observe.MessageUnknown, text)
+		c.received(of, observe.MessageUnknown, "", text)
 	}
 }
 
-func (c *Counter) received(of Client, m observe.Message, text []byte) {
+func (c *Counter) received(of Client, m observe.Message, space string, text []byte) {
 	f := of.Via().Framer
 	if f.Encoding() == protocol.JSON {
 		text = bytes.TrimSuffix(text, []byte{'\n'})
 	}
-	grow(&c.transport(f).Received[m], 1, len(text))
+	grow(&c.transport(f, space).Received[m], 1, len(text))
 }
 
-// method of a command, as the session sees it: the first one, if there are several.
-func method(cmd *protocol.Command) observe.Message {
+// method of a command, as the session sees it: the first one, if there are several. ch is its channel, if
+// it has one.
+func method(cmd *protocol.Command) (m observe.Message, ch string) {
 	switch {
 	case cmd.Connect != nil:
-		return observe.MessageConnect
+		return observe.MessageConnect, ""
 	case cmd.Ping != nil:
-		return observe.MessageUnknown // the protocol does not use it
+		return observe.MessageUnknown, "" // the protocol does not use it
 	case cmd.Subscribe != nil:
-		return observe.MessageSubscribe
+		return observe.MessageSubscribe, cmd.Subscribe.Channel
 	case cmd.Unsubscribe != nil:
-		return observe.MessageUnsubscribe
+		return observe.MessageUnsubscribe, cmd.Unsubscribe.Channel
 	case cmd.Publish != nil:
-		return observe.MessagePublish
+		return observe.MessagePublish, cmd.Publish.Channel
 	case cmd.Presence != nil:
-		return observe.MessagePresence
+		return observe.MessagePresence, cmd.Presence.Channel
 	case cmd.PresenceStats != nil:
-		return observe.MessagePresenceStats
+		return observe.MessagePresenceStats, cmd.PresenceStats.Channel
 	case cmd.History != nil:
-		return observe.MessageHistory
+		return observe.MessageHistory, cmd.History.Channel
 	case cmd.RPC != nil:
-		return observe.MessageRPC
+		return observe.MessageRPC, ""
 	case cmd.Send != nil:
-		return observe.MessageSend
+		return observe.MessageSend, ""
 	case cmd.Refresh != nil:
-		return observe.MessageRefresh
+		return observe.MessageRefresh, ""
 	case cmd.SubRefresh != nil:
-		return observe.MessageSubRefresh
+		return observe.MessageSubRefresh, cmd.SubRefresh.Channel
 	case cmd.ID == 0:
-		return observe.MessageClientPong
+		return observe.MessageClientPong, ""
 	}
-	return observe.MessageUnknown
+	return observe.MessageUnknown, ""
 }
 
 // Replied counts a reply or push to one client, of size bytes, and what it says: that a command
@@ -88,33 +90,33 @@ func (c *Counter) Replied(of Client, r *protocol.Reply, size int) {
 	if c == nil {
 		return
 	}
-	m := observe.MessageServerPing
+	m, space := observe.MessageServerPing, ""
 	switch {
 	case r.ID != 0:
-		m = c.answered(of, r)
+		m, space = c.answered(of, r)
 	case r.Push != nil:
-		m = push(r.Push)
+		m, space = push(r.Push), c.namespaceOf(r.Push.Channel)
 		if r.Push.Unsubscribe != nil {
-			c.unsubscribe(r.Push.Unsubscribe.Code)
+			c.unsubscribe(space, r.Push.Unsubscribe.Code)
 		}
 	case r.Connect != nil:
 		m = observe.MessagePushConnect
 	}
-	grow(&c.transport(of.Via().Framer).Sent[m], 1, size)
+	grow(&c.transport(of.Via().Framer, space).Sent[m], 1, size)
 }
 
-// answered counts the answer to a command and returns the command's method.
-func (c *Counter) answered(of Client, r *protocol.Reply) observe.Message {
+// answered counts the answer to a command and returns the command's method and namespace.
+func (c *Counter) answered(of Client, r *protocol.Reply) (m observe.Message, space string) {
 	cmd, ok := c.take(of, r.ID)
 	if !ok {
-		return observe.MessageUnknown
+		return observe.MessageUnknown, ""
 	}
-	done := observe.Command{Method: cmd.method, Took: time.Duration(c.clock.Clock() - cmd.at)}
+	done := observe.Command{Method: cmd.method, Namespace: cmd.space, Took: time.Duration(c.clock.Clock() - cmd.at)}
 	if r.Error != nil {
 		done.Code = r.Error.Code
 	}
 	add(c, &c.turn.Commands, done)
-	return cmd.method
+	return cmd.method, cmd.space
 }
 
 // push returns the type of a push that is for one client.
@@ -168,15 +170,15 @@ func (c *Counter) forget(of Client, list []command) {
 	}
 }
 
-func (c *Counter) unsubscribe(code uint32) {
+func (c *Counter) unsubscribe(space string, code uint32) {
 	list := c.turn.Unsubscribes
 	for i := range list {
-		if list[i].Code == code {
+		if list[i].Code == code && list[i].Namespace == space {
 			list[i].Count++
 			return
 		}
 	}
-	add(c, &c.turn.Unsubscribes, observe.Unsubscribe{Code: code, Count: 1})
+	add(c, &c.turn.Unsubscribes, observe.Unsubscribe{Namespace: space, Code: code, Count: 1})
 }
 
 // kinds are the types of the messages of hubs.
@@ -192,25 +194,39 @@ func (c *Counter) Delivered(d *hub.Delivery) {
 }
 
 // Sent implements hub.Counter.
-func (c *Counter) Sent(k hub.Kind, f transport.Framer, messages, bytes int) {
-	grow(&c.transport(f.(*via.Framer)).Sent[kinds[k]], messages, bytes)
+func (c *Counter) Sent(ch string, k hub.Kind, f transport.Framer, messages, bytes int) {
+	grow(&c.transport(f.(*via.Framer), c.namespaceOf(ch)).Sent[kinds[k]], messages, bytes)
 }
 
 // Filtered implements hub.Counter.
-func (c *Counter) Filtered(publications int) {
-	c.turn.Filtered += publications
-	c.some = true
+func (c *Counter) Filtered(ch string, publications int) {
+	space := c.namespaceOf(ch)
+	for i := range c.turn.Filtered {
+		if e := &c.turn.Filtered[i]; e.Namespace == space {
+			e.Count += publications
+			return
+		}
+	}
+	add(c, &c.turn.Filtered, observe.Filtered{Namespace: space, Count: publications})
 }
 
 // Taken implements hub.Counter.
-func (c *Counter) Taken(p *channel.Publication) {
-	if p.Time != 0 {
-		lag := max(c.clock.Now()/int64(time.Millisecond)-p.Time, 0)
-		count(c, &c.turn.Lags, time.Duration(lag)*time.Millisecond, 1)
+func (c *Counter) Taken(ch string, p *channel.Publication) {
+	if p.Time == 0 {
+		return
 	}
+	if c.now == 0 {
+		c.now = c.clock.Cluster()
+	}
+	lag := max(c.now/int64(time.Millisecond)-p.Time, 0)
+	count(c, &c.turn.Lags, c.namespaceOf(ch), time.Duration(lag)*time.Millisecond, 1)
 }
 
 // Done implements hub.Counter.
-func (c *Counter) Done(since int64, publications int) {
-	count(c, &c.broadcasts, time.Duration(since), publications)
+func (c *Counter) Done(ch string, since int64, p *channel.Publication) {
+	space := c.namespaceOf(ch)
+	count(c, &c.broadcasts, space, time.Duration(since), 1)
+	if p.Time != 0 {
+		count(c, &c.writes, space, time.Duration(p.Time)*time.Millisecond, 1)
+	}
 }

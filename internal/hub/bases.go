@@ -35,7 +35,8 @@ type base struct {
 
 // patch is a publication as frames that build on a base.
 type patch struct {
-	offset uint64
+	channel string
+	offset  uint64
 	encoded
 }
 
@@ -219,7 +220,7 @@ func (t *baseTable) forget(c Counter) {
 	for _, b := range t.used {
 		for i := range b.patches {
 			if e := &b.patches[i].encoded; c != nil && e.taken > 0 && e.err == nil {
-				c.Sent(KindPublication, e.framer, e.taken, e.taken*e.size)
+				c.Sent(b.patches[i].channel, KindPublication, e.framer, e.taken, e.taken*e.size)
 			}
 		}
 		clear(b.patches)
@@ -245,7 +246,7 @@ func (d *Delivery) based(f transport.Framer, form Form) ([]byte, error) {
 	if len(b.patches) == 0 {
 		t.used = append(t.used, b)
 	}
-	p := patch{d.Pub.Offset, encoded{framer: f, form: form, taken: 1}}
+	p := patch{d.Channel, d.Pub.Offset, encoded{framer: f, form: form, taken: 1}}
 	p.frame, p.size, p.err = d.encode(d.hub.arena, f, form, &b.pub)
 	b.patches = append(b.patches, p)
 	return p.frame, p.err

@@ -26,7 +26,7 @@ type Batch struct {
 func (b *Batch) tell(c Counter) {
 	for i := range b.frames {
 		if e := &b.frames[i]; e.taken > 0 && c != nil {
-			c.Sent(KindPublication, e.framer, e.taken*len(b.list), e.taken*e.size)
+			c.Sent(b.list[0].Channel, KindPublication, e.framer, e.taken*len(b.list), e.taken*e.size)
 		}
 		b.frames[i] = encoded{}
 	}

@@ -28,14 +28,14 @@ type Subscriber interface {
 type Counter interface {
 	// Sent counts messages of a kind that subscribers took in frames of f. bytes is their
 	// size without the envelope.
-	Sent(k Kind, f transport.Framer, messages, bytes int)
+	Sent(ch string, k Kind, f transport.Framer, messages, bytes int)
 	// Filtered counts publications that subscribers skipped because of a filter.
-	Filtered(publications int)
+	Filtered(ch string, publications int)
 	// Taken is called for each publication that the hub has subscribers for.
-	Taken(p *channel.Publication)
-	// Done counts publications that all subscribers have got. Their delivery began at since,
-	// the time of an Advance.
-	Done(since int64, publications int)
+	Taken(ch string, p *channel.Publication)
+	// Done counts a publication that all subscribers have got. Its delivery began at since, the
+	// time of an Advance.
+	Done(ch string, since int64, p *channel.Publication)
 }
 
 // Seat is where a subscriber sits. The zero value sits nowhere.
@@ -270,7 +270,7 @@ func (h *Hub) Publish(m *Message) {
 		return
 	}
 	if h.Counter != nil && m.Kind == KindPublication {
-		h.Counter.Taken(m.Pub)
+		h.Counter.Taken(m.Channel, m.Pub)
 	}
 	w := r.sweep
 	if w == nil {

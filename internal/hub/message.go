@@ -171,12 +171,12 @@ func (d *Delivery) Tell(c Counter) {
 	for i := range d.frames {
 		e := &d.frames[i]
 		if e.taken > 0 && e.err == nil {
-			c.Sent(d.Kind, e.framer, e.taken, e.taken*e.size)
+			c.Sent(d.Channel, d.Kind, e.framer, e.taken, e.taken*e.size)
 		}
 		e.taken = 0
 	}
 	if d.Filtered > 0 {
-		c.Filtered(d.Filtered)
+		c.Filtered(d.Channel, d.Filtered)
 		d.Filtered = 0
 	}
 }
@@ -184,7 +184,7 @@ func (d *Delivery) Tell(c Counter) {
 // done is Tell after the last subscriber.
 func (d *Delivery) done(c Counter) {
 	if d.Tell(c); c != nil && d.Kind == KindPublication {
-		c.Done(d.since, 1)
+		c.Done(d.Channel, d.since, d.Pub)
 	}
 }
 

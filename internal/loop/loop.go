@@ -208,6 +208,7 @@ func (l *Loop) Run() {
 			batch, _ = l.take(batch)
 		}
 		l.now = l.Clock()
+		l.pool.Now = l.now
 		l.turn(batch)
 		if clear(batch); cap(batch) > keepItems {
 			batch = nil

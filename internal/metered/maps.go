@@ -9,7 +9,7 @@ import (
 )
 
 // Maps returns m with its calls counted, and its changes as events that were sent. Nil stays nil.
-func Maps(m broker.Maps, t *observe.Totals) broker.Maps {
+func Maps(m broker.Maps, t *Meter) broker.Maps {
 	if m == nil {
 		return nil
 	}
@@ -18,7 +18,7 @@ func Maps(m broker.Maps, t *observe.Totals) broker.Maps {
 
 type maps struct {
 	broker.Maps
-	totals *observe.Totals
+	meter *Meter
 }
 
 // event is what a publication is among nodes.
@@ -37,10 +37,10 @@ func (m *maps) Change(ctx context.Context, ch string, pub *channel.Publication, 
 	if pub.Removed {
 		action = observe.ActionMapRemove
 	}
-	m.totals.AddAction(action, 1)
+	m.meter.Action(action, ch, 1)
 	r, err := m.Maps.Change(ctx, ch, pub, opts)
-	if err == nil && r.Suppressed == "" {
-		m.totals.AddSent(sent, 1)
+	if m.meter.suppressed(sent, ch, r.Suppressed); err == nil && r.Suppressed == "" {
+		m.meter.sent(sent, ch)
 	}
 	return r, err
 }
@@ -50,11 +50,11 @@ func (m *maps) State(ctx context.Context, ch string, filter channel.StateFilter)
 	if filter == (channel.StateFilter{}) {
 		action = observe.ActionMapStats
 	}
-	m.totals.AddAction(action, 1)
+	m.meter.Action(action, ch, 1)
 	return m.Maps.State(ctx, ch, filter)
 }
 
 func (m *maps) Clear(ctx context.Context, ch string) error {
-	m.totals.AddAction(observe.ActionMapClear, 1)
+	m.meter.Action(observe.ActionMapClear, ch, 1)
 	return m.Maps.Clear(ctx, ch)
 }

@@ -9,14 +9,84 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
+// Meter counts for an observer. A nil Meter counts nothing.
+type Meter struct {
+	totals    *observe.Totals
+	namespace func(ch string) string // nil: all channels have the namespace ""
+}
+
+// New returns the meter of an observer; nil if it has no Totals.
+func New(o *observe.Observer) *Meter {
+	if o.Totals == nil {
+		return nil
+	}
+	return &Meter{o.Totals, o.Namespace}
+}
+
+func (m *Meter) of(ch string) string {
+	if m.namespace == nil || ch == "" {
+		return ""
+	}
+	return m.namespace(ch)
+}
+
+// Action counts n actions in a channel; ch is empty for what concerns none.
+func (m *Meter) Action(a observe.Action, ch string, n int) {
+	if m != nil {
+		m.totals.AddAction(a, m.of(ch), n)
+	}
+}
+
+// actions counts an action in each of some channels.
+func (m *Meter) actions(a observe.Action, channels []string) {
+	if m.namespace == nil {
+		m.totals.AddAction(a, "", len(channels))
+		return
+	}
+	for _, ch := range channels {
+		m.totals.AddAction(a, m.of(ch), 1)
+	}
+}
+
+func (m *Meter) sent(e observe.Event, ch string) { m.totals.AddSent(e, m.of(ch), 1) }
+
+func (m *Meter) received(e observe.Event, ch string) { m.totals.AddReceived(e, m.of(ch)) }
+
+// suppressed counts what a broker did not do, unless reason is empty.
+func (m *Meter) suppressed(e observe.Event, ch string, reason channel.SuppressReason) {
+	if reason != "" {
+		m.totals.AddSuppressed(observe.Suppressed{Event: e, Reason: reason, Namespace: m.of(ch)})
+	}
+}
+
+// batch counts the publications of a batch that were accepted.
+func (m *Meter) batch(items []broker.BatchItem) {
+	accepted := 0
+	for i := range items {
+		it := &items[i]
+		if it.Err != nil {
+			continue
+		}
+		m.suppressed(observe.EventPublication, it.Channel, it.Result.Suppressed)
+		if m.namespace == nil {
+			accepted++
+		} else {
+			m.sent(observe.EventPublication, it.Channel)
+		}
+	}
+	if accepted > 0 {
+		m.totals.AddSent(observe.EventPublication, "", accepted)
+	}
+}
+
 // Broker returns b for all but Subscribe, Unsubscribe and the reads for clients: see Streams.
 // It counts the publications, joins and leaves in both directions, removals of history, and
 // all reads as those of tops.
-func Broker(b broker.Broker, t *observe.Totals) broker.Broker { return &metered{b, t} }
+func Broker(b broker.Broker, t *Meter) broker.Broker { return &metered{b, t} }
 
 type metered struct {
 	broker.Broker
-	totals *observe.Totals
+	meter *Meter
 }
 
 func (m *metered) Describe() broker.Traits {
@@ -24,18 +94,12 @@ func (m *metered) Describe() broker.Traits {
 	if publish := traits.Batch; publish != nil {
 		traits.Batch = func(ctx context.Context, batch []broker.BatchItem) {
 			publish(ctx, batch)
-			accepted := 0
-			for i := range batch {
-				if batch[i].Err == nil {
-					accepted++
-				}
-			}
-			m.totals.AddSent(observe.EventPublication, accepted)
+			m.meter.batch(batch)
 		}
 	}
 	if read := traits.Positions; read != nil {
 		traits.Positions = func(ctx context.Context, channels []string) []broker.PositionResult {
-			m.totals.AddAction(observe.ActionHistoryStreamTop, len(channels))
+			m.meter.actions(observe.ActionHistoryStreamTop, channels)
 			return read(ctx, channels)
 		}
 	}
@@ -43,111 +107,112 @@ func (m *metered) Describe() broker.Traits {
 }
 
 func (m *metered) Run(h broker.EventHandler) error {
-	return m.Broker.Run(&handler{h, m.totals})
+	return m.Broker.Run(&handler{h, m.meter})
 }
 
 // sent counts an event that the broker has accepted, unless err says otherwise.
-func (m *metered) sent(e observe.Event, err error) error {
+func (m *metered) sent(e observe.Event, ch string, err error) error {
 	if err == nil {
-		m.totals.AddSent(e, 1)
+		m.meter.sent(e, ch)
 	}
 	return err
 }
 
 func (m *metered) Publish(ctx context.Context, ch string, pub *channel.Publication, o broker.PublishOptions) (broker.PublishResult, error) {
 	r, err := m.Broker.Publish(ctx, ch, pub, o)
-	return r, m.sent(observe.EventPublication, err)
+	m.meter.suppressed(observe.EventPublication, ch, r.Suppressed)
+	return r, m.sent(observe.EventPublication, ch, err)
 }
 
 func (m *metered) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return m.sent(observe.EventJoin, m.Broker.PublishJoin(ctx, ch, info))
+	return m.sent(observe.EventJoin, ch, m.Broker.PublishJoin(ctx, ch, info))
 }
 
 func (m *metered) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return m.sent(observe.EventLeave, m.Broker.PublishLeave(ctx, ch, info))
+	return m.sent(observe.EventLeave, ch, m.Broker.PublishLeave(ctx, ch, info))
 }
 
 func (m *metered) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
-	m.totals.AddAction(observe.ActionHistoryStreamTop, 1)
+	m.meter.Action(observe.ActionHistoryStreamTop, ch, 1)
 	return m.Broker.History(ctx, ch, f)
 }
 
 func (m *metered) RemoveHistory(ctx context.Context, ch string) error {
-	m.totals.AddAction(observe.ActionHistoryRemove, 1)
+	m.meter.Action(observe.ActionHistoryRemove, ch, 1)
 	return m.Broker.RemoveHistory(ctx, ch)
 }
 
 // handler counts the events of a broker.
 type handler struct {
 	broker.EventHandler
-	totals *observe.Totals
+	meter *Meter
 }
 
 func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
-	h.totals.AddReceived(event(e.Pub))
+	h.meter.received(event(e.Pub), ch)
 	h.EventHandler.HandlePublication(ch, e)
 }
 
 func (h *handler) HandleJoin(ch string, info *channel.ClientInfo) {
-	h.totals.AddReceived(observe.EventJoin)
+	h.meter.received(observe.EventJoin, ch)
 	h.EventHandler.HandleJoin(ch, info)
 }
 
 func (h *handler) HandleLeave(ch string, info *channel.ClientInfo) {
-	h.totals.AddReceived(observe.EventLeave)
+	h.meter.received(observe.EventLeave, ch)
 	h.EventHandler.HandleLeave(ch, info)
 }
 
 // Streams returns b for subscriptions. It counts Subscribe and Unsubscribe.
-func Streams(b broker.Broker, t *observe.Totals) broker.Broker { return &streams{b, t} }
+func Streams(b broker.Broker, t *Meter) broker.Broker { return &streams{b, t} }
 
 type streams struct {
 	broker.Broker
-	totals *observe.Totals
+	meter *Meter
 }
 
 func (s *streams) Subscribe(ctx context.Context, channels ...string) error {
-	s.totals.AddAction(observe.ActionBrokerSubscribe, len(channels))
+	s.meter.actions(observe.ActionBrokerSubscribe, channels)
 	return s.Broker.Subscribe(ctx, channels...)
 }
 
 func (s *streams) Unsubscribe(ctx context.Context, channels ...string) error {
-	s.totals.AddAction(observe.ActionBrokerUnsubscribe, len(channels))
+	s.meter.actions(observe.ActionBrokerUnsubscribe, channels)
 	return s.Broker.Unsubscribe(ctx, channels...)
 }
 
 // Presence returns p, which counts all calls.
-func Presence(p broker.PresenceManager, t *observe.Totals) broker.PresenceManager {
+func Presence(p broker.PresenceManager, t *Meter) broker.PresenceManager {
 	return &presence{p, t}
 }
 
 type presence struct {
 	broker.PresenceManager
-	totals *observe.Totals
+	meter *Meter
 }
 
 func (p *presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	p.totals.AddAction(observe.ActionAddPresence, 1)
+	p.meter.Action(observe.ActionAddPresence, ch, 1)
 	return p.PresenceManager.Add(ctx, ch, info)
 }
 
 func (p *presence) Remove(ctx context.Context, ch, client, user string) error {
-	p.totals.AddAction(observe.ActionRemovePresence, 1)
+	p.meter.Action(observe.ActionRemovePresence, ch, 1)
 	return p.PresenceManager.Remove(ctx, ch, client, user)
 }
 
 func (p *presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
-	p.totals.AddAction(observe.ActionPresence, 1)
+	p.meter.Action(observe.ActionPresence, ch, 1)
 	return p.PresenceManager.Presence(ctx, ch)
 }
 
 func (p *presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
-	p.totals.AddAction(observe.ActionPresenceStats, 1)
+	p.meter.Action(observe.ActionPresenceStats, ch, 1)
 	return p.PresenceManager.Stats(ctx, ch)
 }
 
 // Controller returns c, which counts the control messages in both directions, unless c or t is nil.
-func Controller(c broker.Controller, t *observe.Totals) broker.Controller {
+func Controller(c broker.Controller, t *Meter) broker.Controller {
 	if c == nil || t == nil {
 		return c
 	}
@@ -156,12 +221,12 @@ func Controller(c broker.Controller, t *observe.Totals) broker.Controller {
 
 type controller struct {
 	broker.Controller
-	totals *observe.Totals
+	meter *Meter
 }
 
 func (c *controller) RunControl(node string, handle func(data []byte)) error {
 	return c.Controller.RunControl(node, func(data []byte) {
-		c.totals.AddReceived(observe.EventControl)
+		c.meter.received(observe.EventControl, "")
 		handle(data)
 	})
 }
@@ -169,7 +234,7 @@ func (c *controller) RunControl(node string, handle func(data []byte)) error {
 func (c *controller) PublishControl(ctx context.Context, node string, data []byte) error {
 	err := c.Controller.PublishControl(ctx, node, data)
 	if err == nil {
-		c.totals.AddSent(observe.EventControl, 1)
+		c.meter.sent(observe.EventControl, "")
 	}
 	return err
 }

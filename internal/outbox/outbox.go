@@ -17,6 +17,10 @@ type Pool struct {
 	one     [1][]byte
 	command *protocol.Command
 	written uint64
+	// Now is the time of the turn, in nanoseconds since the Unix epoch. The loop sets it.
+	Now int64
+	// backlogs are those of the few queues that Writers did not empty.
+	backlogs map[*Queue]*backlog
 
 	gathering gathering
 }
@@ -128,6 +132,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 		return nil
 	}
 	q.keep(p, n)
+	p.note(q, n)
 	return nil
 }
 
@@ -169,6 +174,7 @@ func (q *Queue) Take(p *Pool) [][]byte {
 	if q.size > 0 {
 		frames = append(q.older, q.last)
 	}
+	p.forget(q)
 	*q = Queue{}
 	return frames
 }
@@ -179,5 +185,6 @@ func (q *Queue) Drop(p *Pool) {
 		p.gathering.q = nil
 	}
 	p.put(q.older)
+	p.forget(q)
 	*q = Queue{}
 }

@@ -39,6 +39,9 @@ func (m *checkedMaps) Change(ctx context.Context, ch string, pub *channel.Public
 	if err != nil {
 		return channel.MapResult{}, err
 	}
+	if pub.Time == 0 {
+		pub.Time = m.rules.Clocks.Stamp()
+	}
 	return m.Maps.Change(ctx, ch, pub, opts)
 }
 

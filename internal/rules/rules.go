@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/once"
+	"github.com/gyrohq/gyro/internal/skew"
 )
 
 // Rules of a node. The exported fields are constant. Any goroutine may call the methods.
@@ -20,7 +21,9 @@ type Rules struct {
 	Binary  bool
 	// Tracked reports whether this node has subscribers of a channel that keep a position.
 	Tracked func(ch string) bool
-	Log     *slog.Logger
+	// Clocks of the cluster's nodes, which give publications their times (skew.Clocks.Stamp).
+	Clocks *skew.Clocks
+	Log    *slog.Logger
 
 	warned once.PerMinute
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/lease"
@@ -22,7 +21,7 @@ import (
 // connect asks the application whether the client may connect.
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
-	s.agent, s.compacts = counting.Agent(req), s.via.Compacts(req.Name)
+	s.agent, s.compacts = s.env.Counts().Agent(req), s.via.Compacts(req.Name)
 	s.do(&effect.Connecting{Request: req, ID: id})
 }
 

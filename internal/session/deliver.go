@@ -94,7 +94,7 @@ func (b *Subscription) hold(m *hub.Message) {
 // at a gap.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
-	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
+	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
 		b.insufficientState()
 		return
 	}

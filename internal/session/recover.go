@@ -31,7 +31,7 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	}
 	if was.recovers() {
 		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.subscribing.Request), it.History, budget)
-		b.s.env.Counts().Recovered(ok, len(m.Publications))
+		b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
 		b.noteRecovery(ok, len(m.Publications))
 		if err != nil {
 			return nil, err

@@ -453,6 +453,7 @@ func (s *Session) unregister() {
 func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	s.state = stateClosed
 	try(func() { s.conn.Close(d, nil) })
+	try(s.deafen)
 	try(s.unregister)
 	try(func() { s.env.Schedule(0) })
 	var items []effect.DetachItem

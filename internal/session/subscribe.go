@@ -402,7 +402,7 @@ func (b *Subscription) goLive() {
 	}
 	was, counts := b.setup, s.env.Counts()
 	b.state = subLive
-	counts.Subscribed(s)
+	counts.Subscribed(s, b.channel)
 	by := ""
 	if b.serverSide {
 		by = "server-side"

@@ -117,7 +117,7 @@ func (s *Session) part(b *Subscription) {
 	s.env.Part(b)
 	b.terms.Keys.End()
 	if b.state == subLive {
-		s.env.Counts().Unsubscribed(s)
+		s.env.Counts().Unsubscribed(s, b.channel)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/skew"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -35,6 +36,8 @@ type Session struct {
 	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
 	ConnectDisconnects map[uint32]protocol.Disconnect
 
+	// Clocks of the cluster's nodes.
+	Clocks *skew.Clocks
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
 }

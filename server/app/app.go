@@ -96,8 +96,10 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
 	}
-	a.meters = a.newMeters(o.Version)
 	var err error
+	if a.meters, err = a.newMeters(o.Version); err != nil {
+		return nil, err
+	}
 	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("client.allowed_origins: %w", err)
 	}
@@ -258,7 +260,11 @@ func (a *App) Start(ctx context.Context) error {
 	a.log.Info("node is running", a.engines.Describe()...)
 	if err = a.consumers.Connect(ctx); err == nil {
 		if err = a.notified.Start(ctx); err == nil {
-			if err = a.open(); err != nil {
+			if err = a.meters.start(ctx, a); err == nil {
+				err = a.open()
+			}
+			if err != nil {
+				a.meters.pusher.Shutdown(ctx)
 				a.notified.Close()
 			}
 		}
@@ -367,6 +373,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, g.shutdown(ctx))
 	}
 	err = errors.Join(err, a.engines.Close(ctx))
+	a.meters.pusher.Shutdown(ctx)
 	a.inForce.Load().backend.Proxies.Close()
 	wg.Wait()
 	a.jwks.Close()
@@ -413,7 +420,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 	if cfg.Health.Enabled {
 		errs = append(errs, a.mountHealth(internal))
 	}
-	if m := a.meters.registry; m != nil {
+	if m := a.meters.registry; m != nil && cfg.Prometheus.Enabled {
 		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, endpoint{Handler: m.Handler()})
 	}
 	if cfg.Debug.Enabled {

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"context"
+
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/metrics"
+	"github.com/gyrohq/gyro/server/metrics/otlp"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/proxy"
 )
@@ -12,6 +15,7 @@ import (
 // meters hold the metrics of the server. Without a registry nothing is measured.
 type meters struct {
 	registry *metrics.Registry
+	version  string
 	http     api.Observer      // of commands of the server API by HTTP
 	grpc     api.Observer      // and by gRPC
 	requests *metrics.Requests // nil: HTTP requests are not counted
@@ -19,26 +23,55 @@ type meters struct {
 	polls    func(*observe.Polled)
 	polled   func(proxy string, asked, given int)
 	notified func(*notify.Received)
+	pushed   bool         // by OTLP
+	pusher   *otlp.Pusher // nil before start
 }
 
-func (a *App) newMeters(version string) meters {
-	cfg := &a.cfg.Prometheus
-	if !cfg.Enabled {
-		return meters{}
+func (a *App) newMeters(version string) (meters, error) {
+	cfg, pushed := &a.cfg.Prometheus, a.cfg.OpenTelemetry.Enabled && a.cfg.OpenTelemetry.Metrics
+	if !cfg.Enabled && !pushed {
+		return meters{}, nil
+	}
+	if pushed {
+		if err := otlp.Check(); err != nil {
+			return meters{}, err
+		}
+	}
+	// A name that is not configured is no label, as clients can make up any number of them.
+	namespace := func(ch string) string {
+		if c, known := a.inForce.Load().channels.Resolve(ch); known {
+			return c.Options.Name
+		}
+		return ""
+	}
+	resolve := namespace
+	if !cfg.ChannelNamespaceResolution {
+		resolve = nil
 	}
 	m := meters{registry: metrics.New(metrics.Config{
 		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms,
 		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
-	})}
+		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve,
+	}), version: version, pushed: pushed}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
-	m.polls, m.polled = m.registry.Polls(func(ch string) string { return a.inForce.Load().channels.Namespace(ch) })
+	m.polls, m.polled = m.registry.Polls(namespace)
 	if a.cfg.SharedPoll.Notification.Enabled {
 		m.notified = m.registry.Notifications()
 	}
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()
 	}
-	return m
+	return m, nil
+}
+
+// start begins to push metrics, if that is configured.
+func (m *meters) start(ctx context.Context, a *App) (err error) {
+	if m.pushed {
+		m.pusher, err = otlp.Start(ctx, otlp.Config{
+			Gatherer: m.registry.Gatherer(), Node: a.node.UID(), Version: m.version, Logger: a.log,
+		})
+	}
+	return err
 }
 
 // observer returns the node's observer, which counts what clients do.

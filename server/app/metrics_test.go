@@ -132,7 +132,7 @@ func TestMetricsOfClients(t *testing.T) {
 var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
 // measurement is what differs from one conversation to the next: times, and the requests of this test itself.
-var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|.*path="/metrics").*\n`)
+var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|gyro_node_memory|.*path="/metrics").*\n`)
 
 // TestMetricsOfConversation compares what a conversation adds up to with testdata/metrics.txt.
 func TestMetricsOfConversation(t *testing.T) {
@@ -178,6 +178,32 @@ func TestMetricsOfConversation(t *testing.T) {
 	if !*update {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// TestMetricsOfNamespaces: configured namespaces are labels, what clients make up is not.
+func TestMetricsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		measured(cfg)
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.Client.Insecure = true
+		cfg.Channel.Namespaces = []config.Namespace{{Name: "chat", ChannelOptions: cfg.Channel.WithoutNamespace}}
+		cfg.Prometheus.ChannelNamespaceResolution, cfg.Prometheus.AdditionalClientNames = true, []string{"js"}
+	})
+	c := s.dial(nil)
+	c.Connect(`"name":"js"`)
+	c.Subscribe("chat:1", "")
+	c.Subscribe("news", "")
+	c.Outcome(`"subscribe":{"channel":"nowhere:1"}`)
+	s.api("publish", `{"channel":"chat:1","data":{}}`)
+	c.Pub()
+	s.wantMetric(1, "gyro_client_connections_inflight", "accept_protocol=", "client_name=js", "client_version=unversioned", "transport=websocket")
+	s.wantMetric(1, "gyro_client_subscriptions_inflight", "channel_namespace=chat", "client_name=js")
+	s.wantMetric(1, "gyro_client_subscriptions_inflight", "channel_namespace=", "client_name=js")
+	s.wantMetric(1, "gyro_client_num_reply_errors", "channel_namespace=", "code=102", "method=subscribe")
+	s.wantMetric(1, "gyro_node_publish_to_write_seconds", "channel_namespace=chat")
+	s.wantMetric(1, "gyro_node_messages_sent_count", "channel_namespace=chat", "type=publication")
+	s.wantMetric(0, "gyro_client_queued_clients")
 }
 
 // TestMetricsOfAPI: however a request comes, it counts once.

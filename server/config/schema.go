@@ -55,7 +55,7 @@ type Config struct {
 	Swagger       Swagger       `key:"swagger" doc:"OpenAPI document of the HTTP API, and a page (Swagger UI) to read it and to send requests."`
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
 	Flight        Flight        `key:"flight_recorder" doc:"Memory of what happened to connections and channels of late (docs/flight-recorder.md). Keys of Gyro alone."`
-	OpenTelemetry OpenTelemetry `key:"opentelemetry" opt:"later" doc:"Traces."`
+	OpenTelemetry OpenTelemetry `key:"opentelemetry" doc:"Export by OTLP. Where to is said by the variables OTEL_*."`
 	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
 }
 
@@ -319,12 +319,14 @@ type Admin struct {
 
 // Prometheus is the metrics endpoint.
 type Prometheus struct {
-	Enabled                        bool   `key:"enabled"`
-	HandlerPrefix                  string `key:"handler_prefix" def:"/metrics" doc:"Path."`
-	Namespace                      string `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
-	InstrumentHTTPHandlers         bool   `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
-	RecoveredPublicationsHistogram bool   `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
-	NativeHistograms               bool   `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
+	Enabled                        bool     `key:"enabled"`
+	HandlerPrefix                  string   `key:"handler_prefix" def:"/metrics" doc:"Path."`
+	Namespace                      string   `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
+	InstrumentHTTPHandlers         bool     `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
+	RecoveredPublicationsHistogram bool     `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
+	ChannelNamespaceResolution     bool     `key:"channel_namespace_resolution" doc:"Tell the namespaces of channels apart, by the label channel_namespace. Each configured namespace has counters of its own; channels without one, or with one that is not configured, have the empty label."`
+	AdditionalClientNames          []string `key:"additional_client_names" doc:"Names that clients give themselves and that become values of the label client_name, 63 at most. All others are unregistered."`
+	NativeHistograms               bool     `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 
 // Health has the health endpoints.
@@ -354,10 +356,11 @@ type Flight struct {
 
 // OpenTelemetry says what is traced.
 type OpenTelemetry struct {
-	Enabled            bool `key:"enabled" opt:"refused" doc:"Export traces."`
-	API                bool `key:"api" doc:"Trace server API calls."`
-	Consuming          bool `key:"consuming" doc:"Trace consumers."`
-	GoogleCloudADCAuth bool `key:"google_cloud_adc_auth" doc:"Authenticate by Google application default credentials."`
+	Enabled            bool `key:"enabled" doc:"Export what the other keys switch on."`
+	Metrics            bool `key:"metrics" doc:"Push all metrics by OTLP, every 60 s or as OTEL_METRIC_EXPORT_INTERVAL says. prometheus.enabled is not needed for that, but its other keys count."`
+	API                bool `key:"api" opt:"later" doc:"Trace server API calls."`
+	Consuming          bool `key:"consuming" opt:"later" doc:"Trace consumers."`
+	GoogleCloudADCAuth bool `key:"google_cloud_adc_auth" opt:"later" doc:"Authenticate by Google application default credentials."`
 }
 
 // Graphite exports metrics to Graphite.

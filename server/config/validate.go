@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/config/internal/problem"
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
@@ -77,6 +78,9 @@ func (c *Config) checkServer(p *problem.List) {
 		if n, err := strconv.ParseUint(s.InternalPort, 10, 16); err != nil || n == 0 {
 			p.Add("http_server.internal_port", "%s is not a port from 1 to 65535", problem.Quote(s.InternalPort))
 		}
+	}
+	if n := len(c.Prometheus.AdditionalClientNames); n > observe.MaxClientNames {
+		p.Add("prometheus.additional_client_names", "%d names are more than %d", n, observe.MaxClientNames)
 	}
 	if m := &c.Prometheus; m.Enabled && !metricPattern.MatchString(m.Namespace) {
 		p.Add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", problem.Quote(m.Namespace))

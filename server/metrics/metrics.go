@@ -33,11 +33,18 @@ type Registry struct {
 // New returns a registry with the metrics of a node. The methods of the registry that add others are
 // called at most once, API once for each protocol, and before Handler.
 func New(c Config) *Registry {
-	return &Registry{Metrics: metrics.New(c), namespace: c.Namespace, native: c.NativeHistograms}
+	r := &Registry{Metrics: metrics.New(c), namespace: c.Namespace, native: c.NativeHistograms}
+	r.gauge("node", "memory_limit_bytes", "Memory that the process may use: that of its control group, or of the machine.", func() float64 {
+		return memoryLimit()
+	})
+	return r
 }
 
 // Handler serves all metrics, and those of the Go runtime and of the process.
 func (r *Registry) Handler() http.Handler { return r.Metrics.Handler(r.others...) }
+
+// Gatherer has what Handler serves.
+func (r *Registry) Gatherer() prometheus.Gatherer { return r.Metrics.Gatherer(r.others...) }
 
 // Surveys returns n, and exports how long its surveys take.
 func (r *Registry) Surveys(n api.Node) api.Node { return &surveyed{n, r.Metrics} }
@@ -53,6 +60,12 @@ func (s *surveyed) Channels(ctx context.Context, pattern string) (map[string]int
 	channels, err := s.Node.Channels(ctx, pattern)
 	s.metrics.Survey("channels", time.Since(begin))
 	return channels, err
+}
+
+func (r *Registry) gauge(subsystem, name, help string, value func() float64) {
+	r.others = append(r.others, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: r.namespace, Subsystem: subsystem, Name: name, Help: help,
+	}, value))
 }
 
 func (r *Registry) counters(subsystem, name, help string, labels ...string) *prometheus.CounterVec {

@@ -48,11 +48,15 @@ var ours = []string{
 	"broker_redis_map_cache_loads_total counter broker_name", "broker_redis_map_cache_misses_total counter broker_name",
 	"broker_nats_dropped_messages_total counter broker_name",
 	"broker_reconnects_total counter broker_name shard",
+	"client_queue_largest_bytes gauge", "client_queue_oldest_seconds gauge", "client_queued_bytes gauge", "client_queued_clients gauge",
 	"client_refusals_total counter limit",
 	"consumers_given_up_total counter consumer_name",
 	"consumers_lag gauge consumer_name part",
 	"node_canary_delay_seconds gauge",
+	"node_clock_skew_seconds gauge",
+	"node_memory_limit_bytes gauge",
 	"node_panics_total counter",
+	"node_publish_to_write_seconds histogram channel_namespace 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10",
 	"node_ready gauge",
 	"proxy_streams gauge name",
 	"proxy_streams_broken_total counter name",
@@ -61,7 +65,7 @@ var ours = []string{
 }
 
 // later are families of features that this build does not have.
-var later = []string{"api_rpc_", "broker_postgres_", "broker_publish_suppressed_count"}
+var later = []string{"api_rpc_", "broker_postgres_"}
 
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
 // Centrifugo.
@@ -107,6 +111,8 @@ type fakeNode struct {
 func (n *fakeNode) Info(context.Context) ([]gyro.NodeInfo, error) {
 	return n.infos, nil
 }
+
+func (n *fakeNode) Load(context.Context) (observe.Load, error) { return observe.Load{}, nil }
 
 func (n *fakeNode) Health() []gyro.Health { return n.health }
 func (n *fakeNode) Panics() uint64        { return 8 }
@@ -156,24 +162,30 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	}
 	r.Requests().Counter("/api/publish")(http.MethodPost, http.StatusOK)
 	turn := &observe.Turn{
-		Transports:   []observe.Transport{{Name: "websocket"}},
-		Commands:     []observe.Command{{Method: observe.MessageRPC, Code: 108}},
-		Pongs:        []observe.Pong{{Transport: "websocket"}},
-		Recoveries:   []observe.Recovery{{}},
-		Disconnects:  []observe.Disconnect{{Disconnect: protocol.DisconnectSlow, Count: 3}},
-		Unsubscribes: []observe.Unsubscribe{{Code: 2500, Count: 4}},
-		Filtered:     1,
-		Lags:         []observe.Timing{{Count: 1}},
-		Broadcasts:   []observe.Timing{{Count: 1}},
+		Transports:    []observe.Transport{{Name: "websocket"}},
+		Commands:      []observe.Command{{Method: observe.MessageRPC, Code: 108}},
+		Pongs:         []observe.Pong{{Transport: "websocket"}},
+		Recoveries:    []observe.Recovery{{}},
+		Disconnects:   []observe.Disconnect{{Disconnect: protocol.DisconnectSlow, Count: 3}},
+		Unsubscribes:  []observe.Unsubscribe{{Code: 2500, Count: 4}},
+		Filtered:      []observe.Filtered{{Count: 1}},
+		Connections:   []observe.Connections{{Transport: "websocket", Connected: 1}},
+		Subscriptions: []observe.Subscriptions{{Subscribed: 1}},
+		Writes:        []observe.Timing{{Count: 1}},
+		Lags:          []observe.Timing{{Count: 1}},
+		Broadcasts:    []observe.Timing{{Count: 1}},
 	}
-	turn.Refusals[observe.LimitQueue], turn.Subscribed[0], turn.Transports[0].Connected[0] = 3, 1, 1
+	turn.Refusals[observe.LimitQueue] = 3
 	traffic := observe.Traffic{Messages: 1, Bytes: 1}
 	turn.Transports[0].Sent[observe.MessageRPC], turn.Transports[0].Received[observe.MessageRPC] = traffic, traffic
 	observer := r.Observer()
 	observer.Turn(turn)
-	observer.Totals.AddSent(observe.EventPublication, 1)
-	observer.Totals.AddReceived(observe.EventPublication)
-	observer.Totals.AddAction(observe.ActionSurvey, 1)
+	observer.Totals.AddSent(observe.EventPublication, "", 1)
+	observer.Totals.AddReceived(observe.EventPublication, "")
+	observer.Totals.AddAction(observe.ActionSurvey, "", 1)
+	for _, e := range []observe.Event{observe.EventPublication, observe.EventMapPublication, observe.EventMapRemoval} {
+		observer.Totals.AddSuppressed(observe.Suppressed{Event: e, Reason: channel.SuppressVersion})
+	}
 	observer.Totals.AddClose(observe.Close{Transport: "websocket", Code: 3000})
 	c1 := r.Consumers()("c1")
 	c1.Processed(2)

@@ -57,13 +57,8 @@ func (r *Registry) Notifications() func(*notify.Received) {
 
 // WatchPolls exports the numbers of channels and keys.
 func (r *Registry) WatchPolls(p channel.Polls) {
-	gauge := func(name, help string, value func() int) {
-		r.others = append(r.others, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: r.namespace, Subsystem: "shared_poll", Name: name, Help: help,
-		}, func() float64 { return float64(value()) }))
-	}
-	gauge("num_channels", "Shared poll channels with subscribers.", func() int { channels, _ := p.Size(); return channels })
-	gauge("num_keys", "Keys that clients track.", func() int { _, keys := p.Size(); return keys })
+	r.gauge("shared_poll", "num_channels", "Shared poll channels with subscribers.", func() float64 { channels, _ := p.Size(); return float64(channels) })
+	r.gauge("shared_poll", "num_keys", "Keys that clients track.", func() float64 { _, keys := p.Size(); return float64(keys) })
 }
 
 func (r *Registry) histograms(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {

@@ -40,16 +40,24 @@ type Confirmed struct {
 
 // Node tells that the sender lives, and what it does.
 type Node struct {
-	UID         string // As in the command.
-	Name        string // As configured.
-	Version     string // Of the software.
-	NumClients  uint32 // Authenticated connections.
-	NumUsers    uint32 // Distinct users of these.
-	NumChannels uint32 // Channels with subscribers.
-	Uptime      uint32 // Seconds.
-	NumSubs     uint32 // Subscriptions.
-	Protocol    uint32 // Version of this protocol; 0 is that of Centrifugo's numbers alone.
-	Clock       int64  // How long the node has lived, in nanoseconds, by a clock that never loses time.
+	UID         string   // As in the command.
+	Name        string   // As configured.
+	Version     string   // Of the software.
+	NumClients  uint32   // Authenticated connections.
+	NumUsers    uint32   // Distinct users of these.
+	NumChannels uint32   // Channels with subscribers.
+	Uptime      uint32   // Seconds.
+	NumSubs     uint32   // Subscriptions.
+	Protocol    uint32   // Version of this protocol; 0 is that of Centrifugo's numbers alone.
+	Clock       int64    // How long the node has lived, in nanoseconds, by a clock that never loses time.
+	Time        int64    // Nanoseconds since the Unix epoch, when this was sent.
+	Delays      []*Delay // Of messages of some of the other nodes.
+}
+
+// Delay is how long the messages of a node took to the sender at best, by the clocks of both.
+type Delay struct {
+	Node uint64 // Hash of its UID: FNV-1a with 64 bits.
+	Took int64  // Nanoseconds; negative if the sender's clock is behind.
 }
 
 // Shutdown tells that the sender leaves.

@@ -464,12 +464,28 @@ func (m *Node) SizeProto() (n int) {
 	if m.Clock != 0 {
 		n += 2 + pbwire.SizeVarint(uint64(m.Clock))
 	}
+	if m.Time != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Time))
+	}
+	for _, v := range m.Delays {
+		n += 2 + pbwire.SizeBytes(v.SizeProto())
+	}
 	return n
 }
 
 func (m *Node) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for _, v := range slices.Backward(m.Delays) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i = pbwire.PutVarint(buf, i, 0x33a)
+	}
+	if m.Time != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Time))
+		i = pbwire.PutVarint(buf, i, 0x330)
 	}
 	if m.Clock != 0 {
 		i = pbwire.PutVarint(buf, i, uint64(m.Clock))
@@ -545,6 +561,76 @@ func (m *Node) readProto(r *pbwire.Reader) {
 			m.Protocol = r.Uint32()
 		case 0x328: // clock = 101
 			m.Clock = r.Int64()
+		case 0x330: // time = 102
+			m.Time = r.Int64()
+		case 0x33a: // delays = 103
+			v := new(Delay)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Delays = append(m.Delays, v)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Delay) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Delay) UnmarshalProto(data []byte) error {
+	*m = Delay{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Delay) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.Node != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Node))
+	}
+	if m.Took != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Took))
+	}
+	return n
+}
+
+func (m *Delay) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Took != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Took))
+		i--
+		buf[i] = 0x10
+	}
+	if m.Node != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Node))
+		i--
+		buf[i] = 0x08
+	}
+	return i
+}
+
+func (m *Delay) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x08: // node = 1
+			m.Node = r.Uint64()
+		case 0x10: // took = 2
+			m.Took = r.Int64()
 		default:
 			r.Skip()
 		}

@@ -96,7 +96,7 @@ var groups = []group{
 		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "Obtained when the server starts, for the hosts of host_whitelist, which is required; see [TLS](tls.md#acme).", ""},
 		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
 		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
-		{"OpenTelemetry traces", []string{"opentelemetry.enabled"}, "", "Remove the section; trace in your backend."},
+		{"OpenTelemetry traces", []string{"opentelemetry.api", "opentelemetry.consuming"}, "", "Remove the keys; trace in your backend."},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
 		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
 		{"Swagger UI", []string{"swagger.enabled"}, "The document is OpenAPI 3.1 instead of 2.0.", ""},
@@ -114,7 +114,7 @@ var extended = []struct{ names, do string }{
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
 	{"keep_latest_publication client_publication " +
 		"state_proxy_enabled channel_state push_notifications user_status database " +
-		"clickhouse_analytics channel_namespace_resolution additional_client_names expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
+		"clickhouse_analytics expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }
 
