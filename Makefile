@@ -98,6 +98,7 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 generate:
 	$(GO) generate ./protocol/... ./internal/... ./server/...
 	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
+	$(GO) run ./tools/dashboard
 
 # The page of the server API: the files of Swagger UI that the server embeds. They are committed.
 swagger-ui:

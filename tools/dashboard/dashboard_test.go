@@ -1,8 +1,7 @@
-package dashboard
+package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,65 +11,40 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	compose = "../../deploy/compose"
-	page    = "../../docs/metrics.md"
-)
-
-// dashboard is what is checked of the JSON model of Grafana.
-type dashboard struct {
-	UID, Title    string
-	SchemaVersion int
-	Templating    struct {
-		List []struct{ Name, Type string }
-	}
-	Panels []panel
-}
-
-type panel struct {
-	ID          int
-	Type, Title string
-	GridPos     struct{ H, W, X, Y int }
-	Datasource  source
-	Targets     []struct {
-		RefID, Expr, LegendFormat string
-		Datasource                source
-	}
-}
-
-type source struct{ Type, UID string }
+const root = "../.."
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
+	data, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-// families are the labels of all metrics by name: those of docs/metrics.md, and those of the process and of the
-// Go runtime. A histogram is there as its series.
-func families(t *testing.T) map[string][]string {
+func families(t *testing.T) []family {
 	t.Helper()
-	list := make(map[string][]string)
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\|([^|]*)\\|")
-	for _, m := range row.FindAllStringSubmatch(string(read(t, page)), -1) {
-		labels := strings.FieldsFunc(m[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
-		labels = append(labels, "instance", "job")
-		if name := "gyro_" + m[1]; m[2] == "histogram" {
-			list[name+"_bucket"] = append(slices.Clone(labels), "le")
-			list[name+"_sum"], list[name+"_count"] = labels, labels
-		} else {
-			list[name] = labels
-		}
+	list, err := readFamilies(read(t, "docs/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(list) < 50 {
-		t.Fatalf("%d families on the page", len(list))
+	return list
+}
+
+// documented are the series of docs/metrics.md, and those of the process, of the Go runtime and of Prometheus itself.
+func documented(t *testing.T) series {
+	t.Helper()
+	all := series{"up": nil}
+	for _, f := range families(t) {
+		if name := "gyro_" + f.name; f.kind == "histogram" {
+			all[name+"_bucket"] = append(slices.Clone(f.labels), "le")
+			all[name+"_sum"], all[name+"_count"] = f.labels, f.labels
+		} else {
+			all[name] = f.labels
+		}
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -79,56 +53,13 @@ func families(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	for _, f := range process {
-		list[f.GetName()] = []string{"instance", "job"}
+		all[f.GetName()] = nil
 	}
-	return list
+	return all
 }
 
-// query checks an expression: its syntax, and that there are its metrics and their labels. It returns the
-// metrics' names.
-func query(families map[string][]string, expr string) (names []string, err error) {
-	e, err := parser.ParseExpr(expr)
-	if err != nil {
-		return nil, err
-	}
-	has := func(node parser.Node, labels ...string) error {
-		for _, s := range parser.ExtractSelectors(node.(parser.Expr)) {
-			for _, m := range s {
-				if m.Name == "__name__" {
-					for _, l := range labels {
-						if !slices.Contains(families[m.Value], l) {
-							return fmt.Errorf("%s has no label %s", m.Value, l)
-						}
-					}
-				}
-			}
-		}
-		return nil
-	}
-	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
-		switch n := node.(type) {
-		case *parser.VectorSelector:
-			if _, ok := families[n.Name]; !ok {
-				err = fmt.Errorf("there is no metric %s", n.Name)
-			}
-			names = append(names, n.Name)
-			for _, m := range n.LabelMatchers {
-				if wrong := has(n, m.Name); m.Name != "__name__" && wrong != nil {
-					err = wrong
-				}
-			}
-		case *parser.AggregateExpr:
-			if wrong := has(n.Expr, n.Grouping...); wrong != nil {
-				err = wrong
-			}
-		}
-		return nil
-	})
-	return names, err
-}
-
-func TestQuery(t *testing.T) {
-	list := families(t)
+func TestCheck(t *testing.T) {
+	all := documented(t)
 	for expr, ok := range map[string]bool{
 		`sum by (instance) (gyro_node_num_clients)`:                      true,
 		`rate(gyro_client_command_duration_seconds_histogram_count[5m])`: true,
@@ -139,83 +70,52 @@ func TestQuery(t *testing.T) {
 		`gyro_node_pub_sub_lag_seconds`:          false, // a histogram has other series
 		`process_open_fds + process_made_up_fds`: false,
 	} {
-		if _, err := query(list, expr); (err == nil) != ok {
+		if _, err := all.check(expr); (err == nil) != ok {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}
 }
 
-// TestAlerts: what the page tells to watch can be watched.
-func TestAlerts(t *testing.T) {
-	list := families(t)
-	alert := regexp.MustCompile("(?m)^\\| [^|`]+ \\| `(gyro_|sum|increase|histogram_quantile)([^`|]*)`")
-	found := alert.FindAllStringSubmatch(string(read(t, page)), -1)
-	if len(found) < 10 {
-		t.Fatalf("%d alerts found", len(found))
-	}
-	for _, m := range found {
-		if _, err := query(list, m[1]+m[2]); err != nil {
-			t.Errorf("%s: %v", m[1]+m[2], err)
+// TestQualify: names of metrics are found wherever they are, labels and functions are not.
+func TestQualify(t *testing.T) {
+	for expr, want := range map[string]string{
+		`node_ready == 0`: `p_node_ready{m} == 0`,
+		`sum by (limit) (rate(client_refusals_total{limit="queue_size"}[5m]))`: `sum by (limit) (rate(p_client_refusals_total{m,limit="queue_size"}[5m]))`,
+		`rate(node_pub_sub_lag_seconds_bucket[$i])`:                            `rate(p_node_pub_sub_lag_seconds_bucket{m}[$i])`,
+		`process_open_fds > 1`:                                                 `process_open_fds{m} > 1`,
+	} {
+		if got := qualify(expr, "p", "m", families(t)); got != want {
+			t.Errorf("%s: %s, want %s", expr, got, want)
 		}
 	}
 }
 
-// TestDashboards checks the dashboards, and that they show every metric of the page.
-func TestDashboards(t *testing.T) {
-	files, err := filepath.Glob(compose + "/grafana/dashboards/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no dashboards", err)
+// TestGenerated: the files are those that the generator makes.
+func TestGenerated(t *testing.T) {
+	files, err := generate(read(t, "docs/metrics.md"), "gyro")
+	if err != nil {
+		t.Fatal(err)
 	}
-	list, shown := families(t), make(map[string]bool)
-	for _, file := range files {
-		var d dashboard
-		if err := json.Unmarshal(read(t, file), &d); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if d.UID == "" || d.Title == "" || d.SchemaVersion == 0 {
-			t.Errorf("%s has no uid, title or schemaVersion", file)
-		}
-		var variables []string
-		for _, v := range d.Templating.List {
-			variables = append(variables, v.Name)
-		}
-		taken := make(map[[2]int]string)
-		ids := make(map[int]bool)
-		for _, p := range d.Panels {
-			if p.ID == 0 || ids[p.ID] {
-				t.Errorf("%s: the id %d is not its own", p.Title, p.ID)
-			}
-			ids[p.ID] = true
-			p.place(t, taken)
-			if p.Type != "row" {
-				p.check(t, list, variables, shown)
-			}
-		}
-	}
-	for name := range list {
-		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
-		_, twin := list[name+"_histogram_bucket"]
-		if strings.HasPrefix(name, "gyro_") && !twin && !shown[name] && !shown[base+"_bucket"] {
-			t.Errorf("no panel shows %s", name)
+	for name, data := range files {
+		if string(read(t, name)) != string(data) {
+			t.Errorf("%s is stale: run make generate", name)
 		}
 	}
 }
 
-// place takes the panel's part of the grid.
-func (p *panel) place(t *testing.T, taken map[[2]int]string) {
-	t.Helper()
-	g := p.GridPos
-	if g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
-		t.Errorf("%s is not in the grid: %+v", p.Title, g)
-	}
-	for x := g.X; x < g.X+g.W; x++ {
-		for y := g.Y; y < g.Y+g.H; y++ {
-			if other, ok := taken[[2]int{x, y}]; ok {
-				t.Fatalf("%s overlaps %s", p.Title, other)
-			}
-			taken[[2]int{x, y}] = p.Title
-		}
-	}
+// board is what is checked of the JSON model of Grafana.
+type board struct {
+	UID, Title    string
+	SchemaVersion int
+	Templating    struct{ List []struct{ Name string } }
+	Panels        []boardPanel
+}
+
+type boardPanel struct {
+	ID          int
+	Type, Title string
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct{ Expr, LegendFormat string }
 }
 
 var (
@@ -223,51 +123,99 @@ var (
 	label    = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// check checks what a panel asks for.
-func (p *panel) check(t *testing.T, families map[string][]string, variables []string, shown map[string]bool) {
+// queries are the expressions of all panels and alerts, with the variables in them replaced.
+func queries(t *testing.T) (list []query) {
 	t.Helper()
-	if p.Title == "" || len(p.Targets) == 0 {
-		t.Errorf("panel %d has no title or no query", p.ID)
+	var d board
+	if err := json.Unmarshal(read(t, dashboardFile), &d); err != nil {
+		t.Fatal(err)
 	}
-	refs := make(map[string]bool)
-	for _, target := range p.Targets {
-		if target.RefID == "" || refs[target.RefID] {
-			t.Errorf("%s: the refId %q is not its own", p.Title, target.RefID)
-		}
-		refs[target.RefID] = true
-		if want := (source{"prometheus", "${datasource}"}); target.Datasource != want || p.Datasource != want {
-			t.Errorf("%s: data source %v", p.Title, target.Datasource)
-		}
-		if !strings.Contains(target.Expr, `{instance=~"$node"`) {
-			t.Errorf("%s does not heed the choice of nodes: %s", p.Title, target.Expr)
-		}
-		expr := variable.ReplaceAllStringFunc(target.Expr, func(v string) string {
-			switch name := variable.FindStringSubmatch(v)[1]; {
-			case name == "__rate_interval":
-				return "5m"
-			case !slices.Contains(variables, name):
-				t.Errorf("%s: there is no variable %s", p.Title, name)
-			case name == "prefix":
-				return "gyro"
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			if !strings.Contains(target.Expr, `{instance=~"$node"`) {
+				t.Errorf("%s does not heed the choice of nodes: %s", p.Title, target.Expr)
 			}
-			return ".+"
-		})
-		names, err := query(families, expr)
+			list = append(list, query{variable.ReplaceAllStringFunc(target.Expr, func(v string) string {
+				switch name := variable.FindStringSubmatch(v)[1]; name {
+				case "__rate_interval":
+					return "5m"
+				case "prefix":
+					return "gyro"
+				case "node":
+					return ".+"
+				default:
+					t.Errorf("%s: there is no variable %s", p.Title, name)
+					return ""
+				}
+			}), target.LegendFormat})
+		}
+	}
+	var alerts rules
+	if err := yaml.UnmarshalStrict(read(t, rulesFile), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range alerts.Groups[0].Rules {
+		list = append(list, query{Expr: r.Expr})
+	}
+	return list
+}
+
+// TestQueries: panels and alerts ask for what there is, legends name labels that the result has, and every metric is shown.
+func TestQueries(t *testing.T) {
+	all, shown := documented(t), make(map[string]bool)
+	for _, q := range queries(t) {
+		names, err := all.check(q.Expr)
 		if err != nil {
-			t.Errorf("%s: %s: %v", p.Title, expr, err)
+			t.Errorf("%s: %v", q.Expr, err)
 		}
 		for _, name := range names {
 			shown[name] = true
-			for _, m := range label.FindAllStringSubmatch(target.LegendFormat, -1) {
-				if !slices.Contains(families[name], m[1]) || strings.Contains(expr, " by ") && !regexp.MustCompile(`by \([^)]*\b`+m[1]+`\b`).MatchString(expr) {
-					t.Errorf("%s: the legend names %s, which %s does not have", p.Title, m[1], expr)
+			for _, m := range label.FindAllStringSubmatch(q.Legend, -1) {
+				if all.has(name, m[1]) != nil || strings.Contains(q.Expr, " by ") && !regexp.MustCompile(`by \([^)]*\b`+m[1]+`\b`).MatchString(q.Expr) {
+					t.Errorf("the legend names %s, which %s does not have", m[1], q.Expr)
 				}
+			}
+		}
+	}
+	list := families(t)
+	for _, f := range list {
+		if name := "gyro_" + f.name; !shown[name] && !shown[name+"_bucket"] && !shown[name+"_count"] && !twin(list, f) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+}
+
+// TestGrid: panels do not overlap, and Grafana can tell them apart.
+func TestGrid(t *testing.T) {
+	var d board
+	if err := json.Unmarshal(read(t, dashboardFile), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.UID == "" || d.Title == "" || d.SchemaVersion == 0 || len(d.Templating.List) != 3 {
+		t.Errorf("%+v", d)
+	}
+	taken, ids := make(map[[2]int]string), make(map[int]bool)
+	for _, p := range d.Panels {
+		if p.ID == 0 || ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s: the id %d is not its own, or it is empty", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		g := p.GridPos
+		if g.W < 1 || g.H < 1 || g.X < 0 || g.X+g.W > 24 {
+			t.Errorf("%s is not in the grid: %+v", p.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok {
+					t.Fatalf("%s overlaps %s", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
 			}
 		}
 	}
 }
 
-// TestProvisioning: Grafana finds Prometheus and the dashboards.
+// TestProvisioning: Prometheus finds the rules, Grafana finds Prometheus and the dashboards.
 func TestProvisioning(t *testing.T) {
 	var sources struct {
 		APIVersion  int
@@ -290,33 +238,43 @@ func TestProvisioning(t *testing.T) {
 		Global struct {
 			Interval string `json:"scrape_interval"`
 		}
+		Rules []string `json:"rule_files"`
+		Jobs  []struct {
+			Name string `json:"job_name"`
+		} `json:"scrape_configs"`
 	}
 	for file, v := range map[string]any{
-		"grafana/provisioning/datasources/prometheus.yaml": &sources, "grafana/provisioning/dashboards/gyro.yaml": &providers,
-		"compose.yaml": &services, "prometheus.yml": &scrapes,
+		"deploy/grafana/provisioning/datasources/prometheus.yaml": &sources, "deploy/grafana/provisioning/dashboards/gyro.yaml": &providers,
+		"deploy/compose/compose.yaml": &services, "deploy/prometheus/prometheus.yml": &scrapes,
 	} {
-		if err := yaml.Unmarshal(read(t, filepath.Join(compose, file)), v); err != nil {
+		if err := yaml.Unmarshal(read(t, file), v); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 	}
 	if len(sources.Datasources) != 1 || len(providers.Providers) != 1 || sources.APIVersion != 1 || providers.APIVersion != 1 {
 		t.Fatalf("%+v %+v", sources, providers)
 	}
-	d, grafana := sources.Datasources[0], services.Services["grafana"]
-	if _, ok := services.Services["prometheus"]; !ok || d.URL != "http://prometheus:9090" || d.Type != "prometheus" {
+	d, grafana, prom := sources.Datasources[0], services.Services["grafana"], services.Services["prometheus"]
+	if d.URL != "http://prometheus:9090" || d.Type != "prometheus" {
 		t.Errorf("the data source is %+v", d)
 	}
 	if d.JSONData.TimeInterval != scrapes.Global.Interval {
 		t.Errorf("Prometheus scrapes every %s, Grafana thinks every %s", scrapes.Global.Interval, d.JSONData.TimeInterval)
 	}
-	for _, want := range []string{"./grafana/dashboards:" + providers.Providers[0].Options.Path + ":ro", "./grafana/provisioning:/etc/grafana/provisioning:ro"} {
+	for _, want := range []string{"../grafana/dashboards:" + providers.Providers[0].Options.Path + ":ro", "../grafana/provisioning:/etc/grafana/provisioning:ro"} {
 		if !slices.Contains(grafana.Volumes, want) {
 			t.Errorf("Grafana has no volume %s", want)
 		}
 	}
-	for _, p := range grafana.Ports {
+	if !slices.Contains(prom.Volumes, "../prometheus:/etc/prometheus:ro") || !slices.Equal(scrapes.Rules, []string{filepath.Base(rulesFile)}) {
+		t.Errorf("Prometheus has the volumes %v and the rules %v", prom.Volumes, scrapes.Rules)
+	}
+	if len(scrapes.Jobs) == 0 || scrapes.Jobs[0].Name != "gyro" {
+		t.Errorf("the jobs are %v", scrapes.Jobs) // an alert names it
+	}
+	for _, p := range slices.Concat(grafana.Ports, prom.Ports) {
 		if !strings.HasPrefix(p, "127.0.0.1:") {
-			t.Errorf("Grafana is published on %s", p)
+			t.Errorf("published on %s", p)
 		}
 	}
 }
