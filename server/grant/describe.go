@@ -5,13 +5,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Describe tells what a namespace gives its subscribers: those options that are not off.
 func Describe(o *namespace.Options) map[string]string {
-	options := map[string]string{"subscription_type": cmp.Or(o.SubscriptionType, config.TypeStream)}
+	options := map[string]string{"subscription_type": cmp.Or(o.SubscriptionType, "stream")}
 	for option, on := range map[string]bool{
 		"presence": o.Presence, "join_leave": o.JoinLeave, "force_push_join_leave": o.ForcePushJoinLeave,
 		"force_recovery": o.ForceRecovery, "force_positioning": o.ForcePositioning, "allow_recovery": o.AllowRecovery,
