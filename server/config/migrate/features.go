@@ -77,6 +77,7 @@ var groups = []group{
 	}},
 	{"Backends", []feature{
 		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
+		{"Connections API (Centrifugo PRO)", []string{"http_api.key"}, "By user, client, channel and labels; not by an expression.", ""},
 		{"Server API over gRPC", []string{"grpc_api.enabled"}, "Also serves the standard health service, which needs no key.", ""},
 		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "", ""},
 		{"Consumers: PostgreSQL, Kafka, Redis streams, NATS JetStream, Google Pub/Sub, AWS SQS, Azure Service Bus", []string{"consumers[].enabled"},
