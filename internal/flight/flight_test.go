@@ -103,6 +103,16 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// A text that is cut within a character is still text.
+func TestCutCharacter(t *testing.T) {
+	r, user := New(1, 1), strings.Repeat("é", 200)
+	r.Loop(0).Add(1, &Record{Kind: inspect.Connected, User: user})
+	got := r.Read(&inspect.Query{User: user, Limit: 1}).Events
+	if len(got) != 1 || got[0].User != user[:254] {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What concerns the node comes if it is asked for, or if everything is.
 func TestNodeRing(t *testing.T) {
 	r := New(1, 3)

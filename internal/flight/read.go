@@ -3,6 +3,7 @@ package flight
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -132,7 +133,7 @@ func event(b []byte) inspect.Event {
 		e.Client = id.String()
 	}
 	for i, to := range [texts]*string{&e.User, &e.Addr, &e.Channel, &e.What, &e.Text, &e.Key} {
-		*to = string(text(b, i))
+		*to = strings.ToValidUTF8(string(text(b, i)), "") // a text may have been cut within a character
 	}
 	return e
 }

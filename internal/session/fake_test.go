@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -193,7 +191,6 @@ type fakeEnv struct {
 	do       func(effect.Effect) (done bool)
 	refused  func(l observe.Limit, ch string) // nil: nobody cares
 	events   func(string)                     // nil: nobody cares
-	notes    []string                         // of Note
 	fed      []*session.Subscription          // those whose feeds run, in order
 	// explained gets the arguments of Explain; nil: nobody cares.
 	explained func(kind, ch string, why error)
@@ -224,13 +221,11 @@ func (e *fakeEnv) Explain(kind, ch string, why error) {
 		e.explained(kind, ch, why)
 	}
 }
-func (e *fakeEnv) Counts() *counting.Counter { return e.counts }
-func (e *fakeEnv) Pong(at int64)             { e.counts.Pong(&e.s, at) }
-func (e *fakeEnv) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
-	e.notes = append(e.notes, strings.TrimRight(fmt.Sprintf("%v %s %d %d %s", k, ch, code, count, text), " "))
-}
-func (e *fakeEnv) Again() { e.again = true }
-func (e *fakeEnv) Gone()  { e.say("gone") }
+func (e *fakeEnv) Counts() *counting.Counter                      { return e.counts }
+func (e *fakeEnv) Pong(at int64)                                  { e.counts.Pong(&e.s, at) }
+func (e *fakeEnv) Note(inspect.Kind, string, uint32, int, string) {}
+func (e *fakeEnv) Again()                                         { e.again = true }
+func (e *fakeEnv) Gone()                                          { e.say("gone") }
 func (e *fakeEnv) Allowance() *int {
 	if e.share == 0 {
 		e.left = math.MaxInt
