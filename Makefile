@@ -11,7 +11,7 @@ TIME        ?= 10m
 SEED        ?= $(shell date +%s)
 GO          ?= go
 # What make test makes on what the tests leave of the processors.
-BESIDE      ?= cross
+BESIDE      ?= cross packages
 
 .PHONY: run build test unit cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
 
@@ -24,7 +24,7 @@ build:
 	cd server && CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
 
 test: check-generated
-	scripts/beside.sh "$(BESIDE)" unit deploy packages e2e
+	scripts/beside.sh "$(BESIDE)" unit deploy e2e
 
 # Unit, property and fixture tests of all modules, with the race detector; then without it those
 # that it distorts, which have one of these words in their names.

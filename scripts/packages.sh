@@ -28,7 +28,7 @@ mkdir -p "$dist/tree"
 go build -o .cache/release ./tools/release
 target="linux/$(go env GOARCH)"
 .cache/release -targets "$target" -out "$dist/first"
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$dist/tree"
+git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --ignore-failed-read -cf - 2>/dev/null | tar -C "$dist/tree" -xf -
 GIT_DIR="$(git rev-parse --absolute-git-dir)" .cache/release -targets "$target" -tree "$dist/tree" -out "$dist/second" >/dev/null
 rm -rf "$dist/tree"
 

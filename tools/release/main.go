@@ -117,7 +117,7 @@ func makeImage(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // the system cleans its folder for temporary files, too
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (r *release) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // the system cleans its folder for temporary files, too
 	r.programs = map[build.Target][]byte{}
 	for _, step := range []func(context.Context, string) error{r.binaries, r.completions, r.packages} {
 		if err := step(ctx, work); err != nil {

@@ -66,7 +66,7 @@ func (b Builder) Build(ctx context.Context, t Target, file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(folder) //nolint:errcheck // the system cleans its folder for temporary files, too
 	workspace := filepath.Join(folder, "go.work")
 	if err := b.workspace(workspace); err != nil {
 		return err

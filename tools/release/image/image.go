@@ -144,7 +144,7 @@ func Write(w io.Writer, r Release) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(folder) //nolint:errcheck // the system cleans its folder for temporary files, too
 	path, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return err

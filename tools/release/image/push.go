@@ -27,7 +27,7 @@ func Push(ctx context.Context, file, reference string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(folder) //nolint:errcheck // the system cleans its folder for temporary files, too
 	if err := unpack(file, folder); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}

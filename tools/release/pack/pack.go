@@ -48,10 +48,7 @@ func Tar(w io.Writer, files []File, changed time.Time) error {
 
 // TarGz is Tar, compressed.
 func TarGz(w io.Writer, files []File, changed time.Time) error {
-	compressed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	compressed := gzip.NewWriter(w)
 	if err := Tar(compressed, files, changed); err != nil {
 		return err
 	}
