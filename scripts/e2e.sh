@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the public SDKs, and a real browser, against the server that `make build`
-# made and one with the race detector; the browser also visits the site of `make site`.
-# What is missing (Python's venv, Chromium, npm and PyPI packages) is installed first; Go
+# made and one with the race detector; the browser also visits the documentation as a web
+# site. What is missing (Python's venv, Chromium, npm and PyPI packages) is installed first; Go
 # and Node.js 20.11 or newer have to be there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -108,8 +108,9 @@ documentation() {
   step "Documentation: every block of README.md and docs"
   go test -count=1 -timeout=5m ./e2e/docs
 }
-site() {
+website() {
   step "Browser: the documentation as a web site"
+  scripts/site.sh
   cd e2e/js
   npm run --silent site
 }
@@ -117,5 +118,5 @@ need jq jq
 need curl curl
 need php php-cli
 need ruby ruby
-together browser backends site
-together installation documentation
+together browser backends
+together installation documentation website

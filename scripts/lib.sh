@@ -15,10 +15,13 @@ retry() {
 # as_root is for the system's package manager.
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# packages installs packages of the system; another script may do so at the same time.
+# packages installs packages of the system; another script may do so at the same time, and is waited for.
 packages() {
-  retry as_root apt-get update -qq
-  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "$@" >/dev/null
+  (
+    flock 9
+    retry as_root apt-get update -qq
+    retry as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends "$@" >/dev/null
+  ) 9>"${TMPDIR:-/tmp}/gyro-packages.lock"
 }
 
 # need COMMAND PACKAGE installs a package unless the command is there.

@@ -214,8 +214,12 @@ func (p *page) program(language, name string) *exec.Cmd {
 		return p.command("sh", "go build -o program "+name+" && exec ./program")
 	case "php", "rb", "java":
 		interpreter := map[string]string{"php": "php", "rb": "ruby", "java": "java"}[language]
-		if _, err := exec.LookPath(interpreter); err != nil {
-			p.Logf("not run: there is no %s here", interpreter)
+		needed := interpreter
+		if language == "java" {
+			needed = "javac" // java compiles a file only where there is a compiler
+		}
+		if _, err := exec.LookPath(needed); err != nil {
+			p.Logf("not run: there is no %s here", needed)
 			return nil
 		}
 		return p.command("sh", "exec "+interpreter+" "+name)

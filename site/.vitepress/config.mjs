@@ -32,7 +32,7 @@ export default defineConfig({
   ignoreDeadLinks: true, // checkSite finds more of them, and takes links to localhost for what they are
   head: [['link', { rel: 'icon', href: icon }]],
   appearance: true,
-  vite: { plugins: [vue] },
+  vite: { plugins: [vue], build: { chunkSizeWarningLimit: 4096 } }, // the index of the search is one file
   markdown: {
     anchor: { slugify: slug },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },

@@ -46,5 +46,8 @@ function diagram(text) {
     .replace(/<style>.*?<\/style>/s, '')
     .replace(/(id="arrowhead-start"[^>]*)auto-start-reverse/, '$1auto')
     .replace('<svg ', '<svg role="img" aria-label="Diagram" ');
+  const count = (pattern, within) => within.match(pattern)?.length ?? 0;
+  // Those before the first message are lost.
+  if (count(/^\s*Note /gm, text) !== count(/class="note"/g, svg)) throw new Error(`a note of this diagram is not drawn:\n${text}`);
   return `<div class="diagram" tabindex="0" v-pre>${svg}</div>\n`;
 }

@@ -40,7 +40,7 @@ message Item {}
 		"| `items` | 4 | map of strings to [Item](#item) |  |\n" +
 		"| `words` | 5 | list of string | At most 3. |\n" +
 		"| `secret` | 6 | bytes | Internal. Not in JSON. |\n" +
-		"\n### Item\n\nItem is empty.\n\nEnd.\n"
+		"\n### Item\n\nItem is empty.\nEnd.\n"
 	if got := string(files["page.md"]); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
