@@ -6,21 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/server/internal/apicall"
 )
-
-// maxAnswer bounds an answer of the API, in bytes.
-const maxAnswer = 256 << 20
 
 // apiSender publishes over the HTTP API, one request at a time. A request has as many
 // publications as may be in flight: if they are several, it is a batch.
 type apiSender struct {
 	p        *producer
-	http     *http.Client
+	api      *apicall.Caller
 	channels []byte // JSON list, for broadcasts
 	body     []byte
 	answer   bytes.Buffer
@@ -28,9 +25,10 @@ type apiSender struct {
 
 // overAPI makes a producer publish over the HTTP API.
 func (p *producer) overAPI() {
-	s := &apiSender{p: p, http: &http.Client{Transport: &http.Transport{
-		TLSClientConfig: p.run.target.TLS, MaxIdleConnsPerHost: 1, DisableCompression: true,
-	}}}
+	t := p.run.target
+	s := &apiSender{p: p, api: &apicall.Caller{URL: t.API, Key: t.APIKey, HTTP: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: t.TLS, MaxIdleConnsPerHost: 1, DisableCompression: true,
+	}}}}
 	if p.broadcast {
 		s.channels = append(s.channels, '[')
 		for i, name := range p.run.channels {
@@ -76,7 +74,7 @@ func (s *apiSender) send(ctx context.Context, items []item) error {
 	}
 	s.body = b
 	start := time.Now()
-	if err := s.post(ctx, method, b); err != nil {
+	if err := s.api.Post(ctx, method, b, &s.answer); err != nil {
 		return err
 	}
 	took := time.Since(start)
@@ -104,71 +102,28 @@ func appendPublish(b []byte, it item) []byte {
 	return append(b, '}')
 }
 
-// post leaves the answer in s.answer.
-func (s *apiSender) post(ctx context.Context, method string, body []byte) error {
-	t := s.p.run.target
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.API+"/"+method, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if t.APIKey != "" {
-		req.Header.Set("X-API-Key", t.APIKey)
-	}
-	res, err := s.http.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	defer res.Body.Close()
-	s.answer.Reset()
-	if _, err := s.answer.ReadFrom(io.LimitReader(res.Body, maxAnswer)); err != nil {
-		return err
-	}
-	switch res.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusUnauthorized:
-		return fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
-	case http.StatusNotFound:
-		return fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api)?", req.URL)
-	case http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%s: HTTP status 413: %d bytes are too much for the server in one request", req.URL, len(body))
-	}
-	return fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
-}
-
-type apiError struct {
-	Code    uint32 `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *apiError) err() error { return fmt.Errorf("error %d: %s", e.Code, e.Message) }
-
 // check returns an error if the answer does not confirm n publications.
 func (s *apiSender) check(method string, n int) error {
 	var answer struct {
-		Error  *apiError `json:"error"`
+		Error  *apicall.Error `json:"error"`
 		Result *struct {
 			Responses []struct {
-				Error *apiError `json:"error"`
+				Error *apicall.Error `json:"error"`
 			} `json:"responses"`
 		} `json:"result"`
 		Replies []struct {
-			Error *apiError `json:"error"`
+			Error *apicall.Error `json:"error"`
 		} `json:"replies"`
 	}
 	if err := json.Unmarshal(s.answer.Bytes(), &answer); err != nil {
 		return fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	if answer.Error != nil {
-		return answer.Error.err()
+		return answer.Error
 	}
 	answers, errs := n, 0
-	var first *apiError
-	count := func(e *apiError) {
+	var first *apicall.Error
+	count := func(e *apicall.Error) {
 		if e != nil {
 			if errs++; first == nil {
 				first = e
@@ -190,7 +145,7 @@ func (s *apiSender) check(method string, n int) error {
 		}
 	}
 	if first != nil {
-		return fmt.Errorf("%d of %d publications: %w", errs, n, first.err())
+		return fmt.Errorf("%d of %d publications: %w", errs, n, first)
 	}
 	if answers != n {
 		return fmt.Errorf("%d answers to %d publications", answers, n)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/bench/internal/account"
-	"github.com/gyrohq/gyro/server/bench/internal/wire"
+	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // The ids of a connection's commands; those of publications follow.

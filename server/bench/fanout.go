@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/server/bench/internal/proc"
-	"github.com/gyrohq/gyro/server/bench/internal/wire"
+	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // Load says how many publishers there are, and what they publish.

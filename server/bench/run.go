@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/server/bench/internal/account"
 	"github.com/gyrohq/gyro/server/bench/internal/proc"
-	"github.com/gyrohq/gyro/server/bench/internal/wire"
+	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // ErrFailed is the error of a run that came to its end, but in which something was lost,

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/bench/internal/account"
-	"github.com/gyrohq/gyro/server/bench/internal/wire"
+	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // MinSize and MaxSize bound the size of a published payload, in bytes. A smaller payload has no

@@ -32,17 +32,23 @@ func init() {
 }
 
 func main() {
-	cmd, err := root().ExecuteContextC(context.Background())
+	command := root()
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) {
+		command.SetErr(os.Stderr) // shells take what is on stdout for completions
+	}
+	cmd, err := command.ExecuteContextC(context.Background())
 	if err == nil {
 		return
 	}
+	code, silent := exitCode(err)
 	switch {
+	case silent:
 	case cmd.Annotations[runsServer] != "":
 		logs.ReportFatal(err)
 	case !cmd.SilenceErrors: // the command has not printed it itself
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	}
-	os.Exit(1)
+	os.Exit(code)
 }
 
 // runsServer is the annotation of commands that run a server: their output is a log.
@@ -57,6 +63,7 @@ func root() *cobra.Command {
 		devCommand(), benchCommand(), dictCommand(), explainCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(),
 		filesCommand(),
+		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), doctorCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)

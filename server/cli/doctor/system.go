@@ -1,0 +1,207 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gyrohq/gyro/server/config"
+)
+
+// What many connections need.
+const (
+	wantFiles   = 65536 // descriptors: one per connection
+	wantBacklog = 4096  // connections that wait for accept
+	wantPorts   = 28000 // local ports, for connections to one address of a backend
+	pageSize    = 4096
+	wantMemory  = 1 << 30 // of sockets, bytes
+)
+
+// limits looks at the limits of the system. Where it has no /proc, there is nothing to read.
+func (d *doctor) limits(context.Context) {
+	const area = "limits"
+	if d.Proc == nil {
+		d.say(area, OK, "", "they are not examined on this system")
+		return
+	}
+	if soft, hard, ok := d.files(); ok {
+		if soft < wantFiles && hard < wantFiles {
+			d.say(area, Warn, "LimitNOFILE= in the systemd unit, or ulimit -n", "this process may open %d files, at most %d: each connection needs one", soft, hard)
+		} else {
+			d.say(area, OK, "", "this process may open %d files", max(soft, hard))
+		}
+	}
+	d.atLeast(area, "net.core.somaxconn", 0, wantBacklog, "connections that come faster than they are accepted are refused")
+	if low, high, ok := d.sysctls("net.ipv4.ip_local_port_range"); ok {
+		if high-low < wantPorts {
+			d.say(area, Warn, "sysctl -w net.ipv4.ip_local_port_range='1024 65535'", "net.ipv4.ip_local_port_range has %d ports, which bounds connections to each backend and from each proxy in front", high-low)
+		} else {
+			d.say(area, OK, "", "net.ipv4.ip_local_port_range has %d ports", high-low)
+		}
+	}
+	d.atLeast(area, "net.ipv4.tcp_mem", 2, wantMemory/pageSize, "pages are all that sockets may hold: beyond that, connections stall")
+	most, there := d.sysctl("net.netfilter.nf_conntrack_max", 0)
+	used, _ := d.sysctl("net.netfilter.nf_conntrack_count", 0)
+	switch {
+	case !there:
+	case most < wantFiles || used > most*8/10:
+		d.say(area, Warn, "sysctl -w net.netfilter.nf_conntrack_max=1048576", "the firewall tracks %d of at most %d connections: others are dropped without a word", used, most)
+	default:
+		d.say(area, OK, "", "the firewall tracks %d of at most %d connections", used, most)
+	}
+}
+
+// files returns how many files this process may open, and may make it at most.
+func (d *doctor) files() (soft, hard int64, ok bool) {
+	text, err := fs.ReadFile(d.Proc, "self/limits")
+	if err != nil {
+		return 0, 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "Max open files"); found {
+			fields := strings.Fields(rest)
+			if len(fields) < 2 {
+				return 0, 0, false
+			}
+			return number(fields[0]), number(fields[1]), true
+		}
+	}
+	return 0, 0, false
+}
+
+// number reads a number; what is none is without limit.
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 1<<63 - 1
+	}
+	return n
+}
+
+// sysctl returns the field of a setting.
+func (d *doctor) sysctl(name string, field int) (int64, bool) {
+	text, err := fs.ReadFile(d.Proc, "sys/"+strings.ReplaceAll(name, ".", "/"))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) <= field {
+		return 0, false
+	}
+	return number(fields[field]), true
+}
+
+func (d *doctor) sysctls(name string) (first, second int64, ok bool) {
+	first, one := d.sysctl(name, 0)
+	second, two := d.sysctl(name, 1)
+	return first, second, one && two
+}
+
+func (d *doctor) atLeast(area, name string, field int, want int64, why string) {
+	switch n, ok := d.sysctl(name, field); {
+	case !ok:
+	case n < want:
+		d.say(area, Warn, "sysctl -w "+name+", at least "+strconv.FormatInt(want, 10), "%s is %d: %s", name, n, why)
+	default:
+		d.say(area, OK, "", "%s is %d", name, n)
+	}
+}
+
+// ports tells whether the server could listen.
+func (d *doctor) ports(ctx context.Context) {
+	const area = "ports"
+	c := d.Config
+	h := &c.HTTPServer
+	port := strconv.Itoa(h.Port)
+	addresses := []struct{ keys, at string }{{"http_server.address, http_server.port", net.JoinHostPort(strings.Trim(h.Address, "[]"), port)}}
+	if h.InternalAddress != "" || h.InternalPort != "" {
+		at, on := h.InternalAddress, h.InternalPort
+		if at == "" {
+			at = h.Address
+		}
+		if on == "" {
+			on = port
+		}
+		if internal := net.JoinHostPort(strings.Trim(at, "[]"), on); internal != addresses[0].at {
+			addresses = append(addresses, struct{ keys, at string }{"http_server.internal_address, http_server.internal_port", internal})
+		}
+	}
+	if c.GRPCAPI.Enabled {
+		addresses = append(addresses, struct{ keys, at string }{"grpc_api.address, grpc_api.port", net.JoinHostPort(c.GRPCAPI.Address, strconv.Itoa(c.GRPCAPI.Port))})
+	}
+	if c.UniGRPC.Enabled {
+		addresses = append(addresses, struct{ keys, at string }{"uni_grpc.address, uni_grpc.port", net.JoinHostPort(c.UniGRPC.Address, strconv.Itoa(c.UniGRPC.Port))})
+	}
+	for _, a := range addresses {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", a.at)
+		switch {
+		case err == nil:
+			ln.Close()
+			d.say(area, OK, "", "%s is free", a.at)
+		case errors.Is(err, syscall.EADDRINUSE):
+			d.say(area, Warn, "nothing, if it is this server that runs already; else stop what does, or change "+a.keys, "%s is in use", a.at)
+		default:
+			d.say(area, Fail, "change "+a.keys+", or the rights of the process", "%v", err)
+		}
+	}
+}
+
+// renewal is how long before its end a certificate should have been renewed.
+const renewal = 14 * 24 * time.Hour
+
+func (d *doctor) certificates(context.Context) {
+	c := d.Config
+	d.listener("http_server.tls", &c.HTTPServer.TLS)
+	d.listener("http_server.internal_tls", &c.HTTPServer.InternalTLS)
+	if c.GRPCAPI.Enabled {
+		d.listener("grpc_api.tls", &c.GRPCAPI.TLS)
+	}
+	if c.UniGRPC.Enabled {
+		d.listener("uni_grpc.tls", &c.UniGRPC.TLS)
+	}
+}
+
+func (d *doctor) listener(section string, t *config.ListenerTLS) {
+	const area = "certificates"
+	if !t.Enabled || t.CertPEM == "" {
+		return
+	}
+	for _, pair := range append([]config.CertificatePair{{CertPEM: t.CertPEM, KeyPEM: t.KeyPEM}}, t.Certificates...) {
+		cert, err := pair.CertPEM.Load()
+		if err != nil {
+			continue // the check of the configuration has told
+		}
+		key, err := pair.KeyPEM.Load()
+		if err != nil {
+			continue
+		}
+		loaded, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			continue
+		}
+		leaf, err := x509.ParseCertificate(loaded.Certificate[0])
+		if err != nil {
+			continue
+		}
+		names := strings.Join(leaf.DNSNames, ", ")
+		for _, ip := range leaf.IPAddresses {
+			names = strings.TrimPrefix(names+", "+ip.String(), ", ")
+		}
+		switch left := time.Until(leaf.NotAfter); {
+		case time.Now().Before(leaf.NotBefore):
+			d.say(area, Fail, "check the clock of this machine", "%s: the certificate of %s begins at %s", section, names, leaf.NotBefore.UTC().Format(time.RFC3339))
+		case left <= 0:
+			d.say(area, Fail, "renew it", "%s: the certificate of %s has expired at %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
+		case left < renewal:
+			d.say(area, Warn, "renew it", "%s: the certificate of %s expires at %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
+		case names == "":
+			d.say(area, Warn, "issue one with the names that clients connect to", "%s: the certificate has no names, so clients refuse it", section)
+		default:
+			d.say(area, OK, "", "%s: the certificate of %s is valid until %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// Output is where a command writes: data to Out, messages about it to Err. Its methods must not be called concurrently.
+type Output struct {
+	Out, Err io.Writer
+	// JSON makes data one JSON object per line.
+	JSON bool
+	// Terminal says that Out is a terminal: what could control it is replaced.
+	Terminal bool
+}
+
+// line writes a line of data.
+func (o *Output) line(text string) error {
+	if o.Terminal {
+		text = harmless(text)
+	}
+	_, err := io.WriteString(o.Out, text+"\n")
+	return err
+}
+
+// object writes a value as a line of JSON.
+func (o *Output) object(v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	return o.line(strings.TrimSuffix(buf.String(), "\n"))
+}
+
+// table writes rows below their titles.
+func (o *Output) table(rows [][]string) error {
+	var buf strings.Builder
+	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = harmless(cell)
+		}
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(o.Out, buf.String())
+	return err
+}
+
+// say writes a message, unless Err is nil.
+func (o *Output) say(format string, args ...any) {
+	if o.Err == nil {
+		return
+	}
+	fmt.Fprintln(o.Err, harmless(fmt.Sprintf(format, args...)))
+}
+
+// harmless replaces control characters but tabs, by which what others have published could control the terminal.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// compact is a payload in one line. What is no JSON is made a JSON string.
+func compact(data []byte) json.RawMessage {
+	var buf bytes.Buffer
+	if json.Compact(&buf, data) != nil {
+		buf.Reset()
+		text, _ := json.Marshal(string(data)) // a string always has a form
+		buf.Write(text)
+	}
+	return buf.Bytes()
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/cli/client"
+)
+
+// maxLine bounds a line of the input, in bytes.
+const maxLine = 64 << 20
+
+// Publish publishes into a channel.
+type Publish struct {
+	Remote
+	Channel string
+	// Data is the payload; nil: each line of In is one.
+	Data []byte
+	In   io.Reader
+	// Text makes a JSON string of each payload, which has to be JSON otherwise.
+	Text bool
+	// AsClient publishes over a connection instead of the server API, without the options below.
+	AsClient       bool
+	SkipHistory    bool
+	Delta          bool
+	IdempotencyKey string
+	Tags           map[string]string
+}
+
+// published is the result of a publication: where it stands, if the channel keeps a history.
+type published struct {
+	Channel string `json:"channel"`
+	Offset  uint64 `json:"offset,omitempty"`
+	Epoch   string `json:"epoch,omitempty"`
+}
+
+// Run publishes, one payload after the other, and ends with the first that fails. Errors about lines have their number.
+func (p *Publish) Run(ctx context.Context, out *Output) error {
+	if p.AsClient && (p.SkipHistory || p.Delta || p.IdempotencyKey != "" || len(p.Tags) > 0) {
+		return errors.New("clients publish without options: leave them out, or publish over the API")
+	}
+	send, closes, err := p.sender(ctx)
+	if err != nil {
+		return err
+	}
+	defer closes()
+	one := func(data []byte) error {
+		payload, err := p.payload(data)
+		if err != nil {
+			return err
+		}
+		res, err := send(payload)
+		if err != nil || !out.JSON {
+			return err
+		}
+		res.Channel = p.Channel
+		return out.object(res)
+	}
+	if p.Data != nil {
+		return one(p.Data)
+	}
+	lines := bufio.NewScanner(p.In)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for n = 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 && !p.Text {
+			continue
+		}
+		if err := one(lines.Bytes()); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", n, err)
+	}
+	return nil
+}
+
+// payload returns the JSON of a payload.
+func (p *Publish) payload(data []byte) (json.RawMessage, error) { return payload(data, p.Text) }
+
+func payload(data []byte, text bool) (json.RawMessage, error) {
+	switch {
+	case text:
+		return json.Marshal(string(data))
+	case !json.Valid(data):
+		return nil, errors.New("the payload is not JSON: quote it, or let --text make a JSON string of it")
+	}
+	return bytes.Clone(data), nil
+}
+
+// sender returns the function that publishes a payload, and what ends it.
+func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published, error), func(), error) {
+	if p.AsClient {
+		c, err := open(ctx, p.Remote)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(data json.RawMessage) (published, error) {
+			_, err := c.do(&protocol.Command{Publish: &protocol.PublishRequest{Channel: p.Channel, Data: data}})
+			return published{}, err
+		}, c.close, nil
+	}
+	api, err := p.Caller()
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(data json.RawMessage) (published, error) {
+		var res published
+		err := api.Call(ctx, "publish", struct {
+			Channel        string            `json:"channel"`
+			Data           json.RawMessage   `json:"data"`
+			SkipHistory    bool              `json:"skip_history,omitempty"`
+			Delta          bool              `json:"delta,omitempty"`
+			IdempotencyKey string            `json:"idempotency_key,omitempty"`
+			Tags           map[string]string `json:"tags,omitempty"`
+		}{p.Channel, data, p.SkipHistory, p.Delta, p.IdempotencyKey, p.Tags}, &res)
+		return res, err
+	}, func() {}, nil
+}
+
+// connection is a client that sends commands and waits for their replies.
+type connection struct {
+	*client.Client
+	ctx   context.Context
+	end   context.CancelFunc
+	ended chan error
+}
+
+// open returns a connected client. It does not connect again: whether a command was done would not be known.
+func open(ctx context.Context, r Remote) (*connection, error) {
+	cfg, err := r.client()
+	if err != nil {
+		return nil, err
+	}
+	up := make(chan struct{}, 1)
+	cfg.Handle = func(e client.Event) error {
+		switch e.Kind {
+		case client.Connected:
+			up <- struct{}{}
+		case client.Disconnected:
+			return fmt.Errorf("the connection is lost: %w", e.Err)
+		}
+		return nil
+	}
+	c := &connection{Client: client.New(cfg), ended: make(chan error, 1)}
+	c.ctx, c.end = context.WithCancel(ctx)
+	go func() { c.ended <- c.Run(c.ctx) }()
+	select {
+	case <-up:
+		return c, nil
+	case err := <-c.ended:
+		c.end()
+		return nil, err
+	}
+}
+
+// do sends a command. If the connection ends before the reply, the error says why.
+func (c *connection) do(cmd *protocol.Command) (*protocol.Reply, error) {
+	r, err := c.Do(c.ctx, cmd)
+	var refused *protocol.Error
+	if err == nil || errors.As(err, &refused) {
+		return r, err
+	}
+	select {
+	case why := <-c.ended:
+		c.ended <- why
+		if why != nil {
+			err = why
+		}
+	default:
+	}
+	return nil, err
+}
+
+func (c *connection) close() {
+	c.end()
+	<-c.ended
+}

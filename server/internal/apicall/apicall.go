@@ -1,0 +1,94 @@
+// Package apicall calls methods of the server API over HTTP.
+package apicall
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// maxAnswer bounds an answer, in bytes.
+const maxAnswer = 256 << 20
+
+// Caller is an endpoint of the API. Several goroutines may use it at a time.
+type Caller struct {
+	URL  string // of the API, without trailing slash
+	Key  string // empty for none
+	HTTP *http.Client
+}
+
+// Error is the API's answer to a command that failed.
+type Error struct {
+	Code    uint32 `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("error %d: %s", e.Code, e.Message) }
+
+// Post sends a request and leaves the body of the answer, whose status was 200, in answer. When ctx ends, the error is
+// its cause.
+func (c *Caller) Post(ctx context.Context, method string, body []byte, answer *bytes.Buffer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+method, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.Key != "" {
+		req.Header.Set("X-API-Key", c.Key)
+	}
+	res, err := c.HTTP.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	defer res.Body.Close()
+	answer.Reset()
+	if _, err := answer.ReadFrom(io.LimitReader(res.Body, maxAnswer)); err != nil {
+		return err
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
+	case http.StatusNotFound:
+		return fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api)?", req.URL)
+	case http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%s: HTTP status 413: %d bytes are too much for the server in one request", req.URL, len(body))
+	}
+	return fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
+}
+
+// Call calls a method with a request and stores its result, both as JSON. An error of the API wraps an *Error.
+func (c *Caller) Call(ctx context.Context, method string, request, result any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := c.Post(ctx, method, body, &text); err != nil {
+		return err
+	}
+	var answer struct {
+		Error  *Error          `json:"error"`
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(text.Bytes(), &answer); err != nil {
+		return fmt.Errorf("%s/%s: the answer is not JSON: %w", c.URL, method, err)
+	}
+	switch {
+	case answer.Error != nil:
+		return fmt.Errorf("%s: %w", method, answer.Error)
+	case answer.Result == nil:
+		return fmt.Errorf("%s/%s: %w", c.URL, method, errNoResult)
+	}
+	return json.Unmarshal(answer.Result, result)
+}
+
+var errNoResult = errors.New("the answer has no result")
