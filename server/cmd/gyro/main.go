@@ -60,10 +60,9 @@ func root() *cobra.Command {
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout
 	cmd.AddCommand(
-		devCommand(), benchCommand(), dictCommand(), explainCommand(), versionCommand(),
-		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(),
-		filesCommand(),
-		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), doctorCommand(),
+		devCommand(), benchCommand(), dictCommand(), versionCommand(),
+		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(), filesCommand(),
+		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), doctorCommand(), topCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)
