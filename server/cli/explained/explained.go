@@ -2,84 +2,33 @@
 package explained
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/internal/apicall"
 )
 
-// Server is the HTTP API of a server.
-type Server struct {
-	// URL of the API, such as http://127.0.0.1:8000/api.
-	URL string
-	// Key of the API; empty for none. No error has it.
-	Key  string
-	HTTP *http.Client
-}
-
-// maxAnswer bounds an answer, in bytes.
-const maxAnswer = 64 << 20
-
 // Ask makes an explain request. It returns the result and its JSON.
-func (s *Server) Ask(ctx context.Context, r *api.ExplainRequest) (*api.ExplainResult, []byte, error) {
-	body, err := json.Marshal(map[string]any{"user": r.User, "channel": r.Channel, "limit": r.Limit})
+func Ask(ctx context.Context, caller *apicall.Caller, r *api.ExplainRequest) (*api.ExplainResult, []byte, error) {
+	var text json.RawMessage
+	err := caller.Call(ctx, "explain", map[string]any{"user": r.User, "channel": r.Channel, "limit": r.Limit}, &text)
 	if err != nil {
 		return nil, nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(s.URL, "/")+"/explain", bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if s.Key != "" {
-		req.Header.Set("X-API-Key", s.Key)
-	}
-	res, err := s.HTTP.Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, err
-	}
-	switch res.StatusCode {
-	case http.StatusOK:
-	case http.StatusUnauthorized:
-		return nil, nil, fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
-	case http.StatusNotFound:
-		return nil, nil, fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api), and does the server know the method?", req.URL)
-	default:
-		return nil, nil, fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
-	}
-	var answer struct {
-		Error *struct {
-			Code    uint32
-			Message string
-		}
-		Result json.RawMessage
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, nil, fmt.Errorf("%s: the answer is not JSON: %w", req.URL, err)
-	}
-	if answer.Error != nil {
-		return nil, nil, fmt.Errorf("explain: error %d: %s", answer.Error.Code, answer.Error.Message)
 	}
 	result := new(api.ExplainResult)
-	if err := result.UnmarshalJSON(answer.Result); err != nil {
-		return nil, nil, fmt.Errorf("%s: the answer has no result: %w", req.URL, err)
+	if err := result.UnmarshalJSON(text); err != nil {
+		return nil, nil, fmt.Errorf("explain: the result cannot be read: %w", err)
 	}
-	return result, answer.Result, nil
+	return result, text, nil
 }
 
 // Write writes an answer as text. Clients can say anything, so characters that control a terminal are replaced.

@@ -143,7 +143,7 @@ func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, r
 	if site != nil {
 		site.announce(server.Addr("external"))
 	}
-	failure := wait(server, signals, reload != nil)
+	failure := await(server, signals, reload != nil)
 	log.Info("shutting down")
 	if err := shutdown(server, signals, cfg.Shutdown.Timeout); err != nil {
 		log.Error("shutdown is not complete", "error", err)
@@ -181,8 +181,8 @@ func warn(log *slog.Logger, warnings config.Warnings) {
 	}
 }
 
-// wait handles signals until one of them, or a failure, ends the server.
-func wait(server *app.App, signals <-chan os.Signal, reloads bool) error {
+// await handles signals until one of them, or a failure, ends the server.
+func await(server *app.App, signals <-chan os.Signal, reloads bool) error {
 	for {
 		select {
 		case err := <-server.Failed():

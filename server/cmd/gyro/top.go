@@ -35,7 +35,7 @@ With --json, no terminal is needed: each look prints an object per node.`,
 		}
 		return r.run(func(ctx context.Context, remote cli.Remote, out *cli.Output) error {
 			if out.JSON {
-				return watch(ctx, remote, out, *interval)
+				return watchNodes(ctx, remote, out, *interval)
 			}
 			if !logs.IsTerminal(os.Stdout) || !logs.IsTerminal(os.Stdin) {
 				return errors.New("gyro top needs a terminal; without one, use --json, or gyro info")
@@ -50,8 +50,8 @@ With --json, no terminal is needed: each look prints an object per node.`,
 	return cmd
 }
 
-// watch prints the nodes again and again.
-func watch(ctx context.Context, remote cli.Remote, out *cli.Output, interval time.Duration) error {
+// watchNodes prints the nodes again and again.
+func watchNodes(ctx context.Context, remote cli.Remote, out *cli.Output, interval time.Duration) error {
 	for {
 		if err := (&cli.Info{Remote: remote}).Run(ctx, out); err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 // it. A nil Memo keeps nothing.
 type Memo[T any] struct {
 	largest int
-	seed  maphash.Seed
-	slots [4096]atomic.Pointer[remembered[T]]
+	seed    maphash.Seed
+	slots   [4096]atomic.Pointer[remembered[T]]
 }
 
 type remembered[T any] struct {
@@ -22,7 +22,9 @@ type remembered[T any] struct {
 }
 
 // NewMemo returns an empty Memo, which keeps messages of up to largest bytes.
-func NewMemo[T any](largest int) *Memo[T] { return &Memo[T]{largest: largest, seed: maphash.MakeSeed()} }
+func NewMemo[T any](largest int) *Memo[T] {
+	return &Memo[T]{largest: largest, seed: maphash.MakeSeed()}
+}
 
 func (m *Memo[T]) slot(message []byte) *atomic.Pointer[remembered[T]] {
 	return &m.slots[maphash.Bytes(m.seed, message)%uint64(len(m.slots))]
