@@ -112,15 +112,13 @@ func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, er
 }
 
 // Connections returns the connections in the cluster that f selects. It is a Survey with the same
-// limits; if nodes are missing, it returns the connections of the others with ErrNoAnswer. A
-// filter that names neither user nor channel looks at all connections of each node, for some milliseconds.
+// limits; if nodes are missing, it returns the connections of the others with ErrNoAnswer.
 func (n *Node) Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	return n.member.Inspector.Connections(ctx, f)
 }
 
-// Flight returns what the flight recorders of the cluster have of what q selects, and is otherwise
-// like Connections: see Config.FlightRecorder.
+// Flight is like Connections for what happened of late to clients and channels: see Config.FlightRecorder.
 func (n *Node) Flight(ctx context.Context, q inspect.Query) (inspect.Log, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	return n.member.Inspector.Flight(ctx, q)

@@ -137,8 +137,7 @@ type Config struct {
 	// have to, it returns ErrWouldBlock, and the node calls it once more, with Inline
 	// unset, where it may block. Default: false.
 	InlineHandlers bool
-	// FlightRecorder is how much memory the node has, in bytes, for what happened to its clients and
-	// channels of late: see Node.Flight. It takes the memory as it needs it. Default 8 MiB; negative: nothing is recorded.
+	// FlightRecorder is how much memory Node.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int
 	// GoroutineDriver gives every connection goroutines of its own, also where the
 	// node's loops could watch its socket. It is for diagnosis. Default: false.

@@ -100,8 +100,7 @@ func New(cfg Config) (*Node, error) {
 	})
 	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
 	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
-	n.pulse = pulse.New(loops)
-	n.pulse.Tick = recorder.Node().Watch(n.Health)
+	n.pulse = pulse.New(loops, recorder.Node().Watch(n.Health))
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,

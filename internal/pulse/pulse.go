@@ -22,12 +22,9 @@ const (
 // Pulse measures the loops of a node. It has one timer and no goroutine. Any goroutine may
 // use it.
 type Pulse struct {
-	// Tick, if set, is called each second, between Begin and End. It must not block. It is set before
-	// Begin.
-	Tick func()
-
 	start    time.Time
 	canaries []canary
+	tick     func() // nil for none
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -49,9 +46,10 @@ func (c *canary) Run() {
 	c.sent.Store(0)
 }
 
-// New returns a Pulse that sends no canaries before Begin.
-func New(loops []*loop.Loop) *Pulse {
-	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops))}
+// New returns a Pulse that sends no canaries before Begin. With each of them it calls tick, unless that is nil, which must
+// not block.
+func New(loops []*loop.Loop, tick func()) *Pulse {
+	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), tick: tick}
 	for i, l := range loops {
 		p.canaries[i].loop, p.canaries[i].start = l, p.start
 	}
@@ -82,8 +80,8 @@ func (p *Pulse) send() {
 		return
 	}
 	p.timer.Reset(interval)
-	if p.Tick != nil {
-		p.Tick()
+	if p.tick != nil {
+		p.tick()
 	}
 	for i := range p.canaries {
 		c := &p.canaries[i]

@@ -16,7 +16,7 @@ func TestPulse(t *testing.T) {
 			go l.Run()
 			defer l.Close()
 		}
-		p := New(loops)
+		p := New(loops, nil)
 		want := func(delay time.Duration, text string) {
 			t.Helper()
 			synctest.Wait()
@@ -49,7 +49,7 @@ func TestPulseOfLoopsThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := loop.New()
 		go l.Run()
-		p := New([]*loop.Loop{l})
+		p := New([]*loop.Loop{l}, nil)
 		p.Begin()
 		defer p.End()
 		l.Close()
