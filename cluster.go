@@ -52,7 +52,7 @@ func (n *Node) Load(ctx context.Context) (observe.Load, error) { return n.client
 // has none), or a node has been silent for 7 to 45 s, Survey returns the replies so far with
 // ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
-// op must not be empty, "channels", or begin with "centrifuge_". data and the data of
+// op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of
 // a reply have at most 16 MiB, or less if the controller carries less; a longer reply
 // arrives as SurveyInternal. A node has at most 64 surveys of its own under way, further
 // ones wait, and it answers at most 128 surveys of other nodes at a time.
@@ -89,6 +89,12 @@ func (n *Node) Emulate(ctx context.Context, node, session string, data []byte) e
 }
 
 var _ transport.Emulator = (*Node)(nil)
+
+// Tap watches a user or a channel on all nodes until ctx ends or see returns an error, which it returns. It calls see four times
+// a second, also with nothing: first when all nodes that answer watch. observe.Tap has the bounds.
+func (n *Node) Tap(ctx context.Context, t observe.Tap, see func([]observe.Tapped) error) error {
+	return n.member.Watch(ctx, t, n.cluster, see)
+}
 
 // answer calls the Survey handler for the node with the UID from.
 func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {

@@ -93,7 +93,7 @@ func New(cfg Config) (*Node, error) {
 		Concurrency: cfg.PollConcurrency, Polled: cfg.Observer.Polled, Panicked: n.clients.Panicked, Log: cfg.Logger,
 	})}
 	n.clients.SetPolls(n.polls.Table)
-	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops, Keyed: n.polls.Take}
+	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops, Taps: settings.Taps, Keyed: n.polls.Take}
 	n.positions = position.New(position.Config{
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,

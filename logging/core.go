@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -15,11 +16,11 @@ const (
 	maxLines = 8192
 	maxBytes = 4 << 20
 
-	// Of each kind, burst lines are written within a window, then one line per window.
-	// Lines with a new error are written beyond that, up to maxErrors of them.
-	window    = 10 * time.Second
-	burst     = 20
-	maxErrors = 8
+	// Of each kind, so many lines are written within a window, then one line per window, unless Limit says
+	// otherwise. Lines with a new error are written beyond that, up to maxErrors of them.
+	defaultWindow = 10 * time.Second
+	defaultBurst  = 20
+	maxErrors     = 8
 	// maxKinds is how many kinds are limited each for itself. All other lines of a level
 	// count as one kind.
 	maxKinds = 512
@@ -33,6 +34,8 @@ type core struct {
 	unlimited bool
 
 	mu      sync.Mutex
+	burst   int           // 0: defaultBurst
+	window  time.Duration // 0: defaultWindow
 	queue   []line
 	lines   int    // in the queue, or being written
 	bytes   int    // of these lines
@@ -78,7 +81,7 @@ func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	if fresh {
 		h.errors = append(h.errors, errors)
 	}
-	if h.written < burst || fresh {
+	if h.written < cmp.Or(c.burst, defaultBurst) || fresh {
 		h.written++
 		return h, written
 	}
@@ -120,7 +123,7 @@ func (c *core) keep(h *history, l line) {
 func (c *core) wait() {
 	if !c.ticked {
 		c.ticked = true
-		time.AfterFunc(window, c.tick)
+		time.AfterFunc(cmp.Or(c.window, defaultWindow), c.tick)
 	}
 }
 
@@ -144,6 +147,7 @@ func (c *core) tick() {
 func (c *core) report() {
 	var due []line
 	c.mu.Lock()
+	window := cmp.Or(c.window, defaultWindow)
 	for _, h := range c.kinds {
 		if h.suppressed == 0 || h.example.inner == nil {
 			continue // none are suppressed, or keep is not called yet

@@ -44,6 +44,17 @@ func Unlimited(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: l.Handler(), unlimited: true}, inner: l.Handler()})
 }
 
+// Limit changes the limit on lines that repeat themselves of l, a logger that Wrap returned, and of all loggers made from
+// it: of one kind burst lines are written within a window, then one per window. 0 is the default: 20 and 10 s. A window
+// that has begun ends as it was. For other loggers Limit does nothing.
+func Limit(l *slog.Logger, burst int, window time.Duration) {
+	if h, ok := l.Handler().(*handler); ok {
+		h.core.mu.Lock()
+		defer h.core.mu.Unlock()
+		h.core.burst, h.core.window = max(burst, 0), max(window, 0)
+	}
+}
+
 // patience is how long Flush waits.
 const patience = time.Second
 
@@ -73,6 +84,9 @@ type handler struct {
 	core  *core
 	inner slog.Handler
 }
+
+// Unwrap returns the handler that gets the lines.
+func (h *handler) Unwrap() slog.Handler { return h.inner }
 
 func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.inner.Enabled(ctx, l) }
 

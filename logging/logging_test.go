@@ -192,7 +192,7 @@ func TestBytes(t *testing.T) {
 }
 
 // TestRepeated: of a line that repeats itself for a minute, the first ones are written,
-// then one per window, which tells of the others; and nothing remains of the kind.
+// then one per defaultWindow, which tells of the others; and nothing remains of the kind.
 func TestRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSink(slog.LevelInfo)
@@ -205,12 +205,12 @@ func TestRepeated(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		l.Info("something else")
-		time.Sleep(3 * window)
+		time.Sleep(3 * defaultWindow)
 		lines := s.lines(t)
 		if got := account(lines); got != rate*seconds+1 {
 			t.Errorf("%d lines are accounted for, want %d", got, rate*seconds+1)
 		}
-		if most := burst + 1 + seconds/10 + 1; len(lines) > most || len(lines) < burst+seconds/10 {
+		if most := defaultBurst + 1 + seconds/10 + 1; len(lines) > most || len(lines) < defaultBurst+seconds/10 {
 			t.Errorf("%d lines, at most %d", len(lines), most)
 		}
 		if _, _, kinds := state(l); kinds != 0 {
@@ -228,11 +228,11 @@ func TestRepeated(t *testing.T) {
 func TestDebugIsNotLimited(t *testing.T) {
 	s := newSink(slog.LevelDebug)
 	l := Wrap(slog.New(s))
-	for range 10 * burst {
+	for range 10 * defaultBurst {
 		l.Debug("request")
 	}
 	flush(t, l)
-	if n := len(s.lines(t)); n != 10*burst {
+	if n := len(s.lines(t)); n != 10*defaultBurst {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -241,14 +241,14 @@ func TestDebugIsNotLimited(t *testing.T) {
 func TestUnlimited(t *testing.T) {
 	s := newSink(slog.LevelInfo)
 	l := Unlimited(slog.New(s))
-	for range 10 * burst {
+	for range 10 * defaultBurst {
 		l.Info("again")
 	}
 	if Wrap(l) != l {
 		t.Error("it is wrapped once more")
 	}
 	flush(t, l)
-	if n := len(s.lines(t)); n != 10*burst {
+	if n := len(s.lines(t)); n != 10*defaultBurst {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -260,7 +260,7 @@ func TestNewErrors(t *testing.T) {
 		s := newSink(slog.LevelInfo)
 		l := Wrap(slog.New(s))
 		common := errors.New("common")
-		for range 10 * burst {
+		for range 10 * defaultBurst {
 			l.Error("failed", "error", common)
 		}
 		l.Error("failed", "error", fmt.Errorf("rare: %w", common))
@@ -273,12 +273,12 @@ func TestNewErrors(t *testing.T) {
 		for i := range 1000 {
 			l.Error("failed", "error", fmt.Errorf("number %d", i))
 		}
-		time.Sleep(3 * window)
+		time.Sleep(3 * defaultWindow)
 		lines := s.lines(t)
 		if n := len(lines) - before; n > maxErrors+1 {
 			t.Errorf("%d lines of many errors", n)
 		}
-		if got, want := account(lines), 10*burst+2+1000; got != want {
+		if got, want := account(lines), 10*defaultBurst+2+1000; got != want {
 			t.Errorf("%d lines are accounted for, want %d", got, want)
 		}
 	})
@@ -297,7 +297,7 @@ func TestManyKinds(t *testing.T) {
 		if _, _, n := state(l); n > maxKinds+1 {
 			t.Errorf("%d kinds are known", n)
 		}
-		time.Sleep(2 * window)
+		time.Sleep(2 * defaultWindow)
 		if got := account(s.lines(t)); got != kinds {
 			t.Errorf("%d lines are accounted for", got)
 		}
@@ -351,11 +351,11 @@ func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSink(slog.LevelInfo)
 		l := Wrap(slog.New(s))
-		for range burst + 7 {
+		for range defaultBurst + 7 {
 			l.Info("often")
 		}
 		flush(t, l)
-		if got := account(s.lines(t)); got != burst+7 {
+		if got := account(s.lines(t)); got != defaultBurst+7 {
 			t.Errorf("%d lines are accounted for", got)
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
@@ -419,4 +419,33 @@ func BenchmarkSuppressed(b *testing.B) {
 	for b.Loop() {
 		l.Info("refused", "client", "5f1c", "reason", err)
 	}
+}
+
+// TestLimit: a limit that is changed holds from the next line on, for loggers made before as well.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newSink(slog.LevelInfo)
+		log := Wrap(slog.New(out))
+		part := log.With("part", 1)
+		Limit(log, 2, time.Minute)
+		for range 5 {
+			part.Info("again")
+		}
+		if err := Flush(log); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.text.String(), "again"); n != 3 || !strings.Contains(out.text.String(), `"within":"1m0s"`) {
+			t.Errorf("%d lines:\n%s", n, out.text.String())
+		}
+		Limit(log, 100, 0)
+		for range 50 {
+			part.Info("again")
+		}
+		if err := Flush(log); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.text.String(), "again"); n != 53 {
+			t.Errorf("%d lines", n)
+		}
+	})
 }

@@ -78,6 +78,29 @@ type Reporter struct {
 	Observe func(f *Refusal)
 }
 
+// Counter is a handler of a log that also counts the refusals, of which the log may leave some out. It is told of each
+// refusal, whatever its level. Any goroutine calls it, those of loops as well, so it must not block. It keeps copies of
+// what it needs.
+type Counter interface {
+	slog.Handler
+	CountRefusal(f *Refusal)
+}
+
+// counter returns the counter among the handlers of a log, if there is one. A handler that wraps another one has the
+// method Unwrap.
+func counter(h slog.Handler) Counter {
+	for {
+		if c, ok := h.(Counter); ok {
+			return c
+		}
+		w, ok := h.(interface{ Unwrap() slog.Handler })
+		if !ok {
+			return nil
+		}
+		h = w.Unwrap()
+	}
+}
+
 // maxText bounds what a line shows of a text, bytes.
 const maxText = 256
 
@@ -87,6 +110,9 @@ func (r Reporter) Report(f Refusal, code uint32, err error) {
 	f.Code = code
 	if f.Key, f.Reason = Explain(err); r.Observe != nil {
 		r.Observe(&f)
+	}
+	if c := counter(r.Log.Handler()); c != nil {
+		c.CountRefusal(&f)
 	}
 	ctx := context.Background()
 	if !r.Log.Enabled(ctx, f.Level) {

@@ -18,7 +18,7 @@
 //	skip="REASON"   what cannot run here
 //
 // Blocks run in their order, in a folder per page, which also has api.proto and proxy.proto. The ports 8000
-// (Gyro), 10000 (its gRPC API), 8443, 9000, 3000, 3001 and 6379 stand for free ones, and "…" in
+// (Gyro), 10000 (its gRPC API), 8443, 9000, 3000, 3001, 4318 and 6379 stand for free ones, and "…" in
 // an output, an answer or a page for anything.
 // What a reader need not see is in an HTML comment. JSON is compared as values: a member
 // with the name "…" stands for one with any name, and "…": "…" for any further members.

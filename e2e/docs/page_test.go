@@ -63,7 +63,7 @@ func (c *process) tell(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, 
 func newPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
-	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "6379", "10000"} {
+	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "4318", "6379", "10000"} {
 		free, err := rig.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func (p *page) write(name, text string) {
 	}
 }
 
-var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|6379|10000)\b`)
+var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|4318|6379|10000)\b`)
 
 // here puts the ports of this page for those of the documentation.
 func (p *page) here(text string) string {

@@ -191,6 +191,7 @@ func (e *env) Register(req *protocol.ConnectRequest) bool {
 }
 
 func (e *env) Closed(d protocol.Disconnect) {
+	e.loop.clients.Session.Taps.Closed(e, &e.session, d)
 	if e.loop.removeConnection(e.client()) {
 		e.loop.counts.Closed(&e.session, d)
 		if _, connected := e.session.Agent(); connected {

@@ -23,6 +23,7 @@ import (
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/internal/via"
@@ -79,6 +80,7 @@ func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg}
 	r.handling, r.stop = context.WithCancel(context.Background())
 	r.parting, r.endParting = context.WithCancel(context.Background())
+	cfg.Session.Taps = tap.New(cfg.Session.NodeID)
 	for i := range runtime.GOMAXPROCS(0) {
 		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
 		l.refusals = r.recorder(l.tape)
@@ -356,8 +358,9 @@ func (r *Registry) End(ctx context.Context) {
 	}
 }
 
-// Close ends the loops.
+// Close ends the loops, and the taps of their clients.
 func (r *Registry) Close() {
+	r.Session.Taps.Close()
 	for _, l := range r.loops {
 		l.Close()
 	}

@@ -10,16 +10,20 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// opChannels is the survey that Channels makes. Names that begin with reservedOps are not
-// the application's either.
+// opChannels is the survey that Channels makes. Names that begin with reservedOps or ownOps are
+// not the application's either.
 const (
 	opChannels  = "channels"
 	reservedOps = "centrifuge_"
+	ownOps      = "gyro_"
 )
+
+// OpTap is the survey of taps.
+const OpTap = ownOps + "tap"
 
 // Reserved tells whether the application must not give a survey this name.
 func Reserved(op string) bool {
-	return op == "" || op == opChannels || strings.HasPrefix(op, reservedOps)
+	return op == "" || op == opChannels || strings.HasPrefix(op, reservedOps) || strings.HasPrefix(op, ownOps)
 }
 
 // Channels returns the channels of all nodes that match a pattern, and the number of

@@ -19,7 +19,7 @@ func (c *Counter) Received(of Client, cmd *protocol.Command, text []byte) {
 	if c == nil {
 		return
 	}
-	m, ch := method(cmd)
+	m, ch := Method(cmd)
 	space := c.namespaceOf(ch)
 	c.received(of, m, space, text)
 	if cmd.ID == 0 || m == observe.MessageSend {
@@ -50,9 +50,9 @@ func (c *Counter) received(of Client, m observe.Message, space string, text []by
 	grow(&c.transport(f, space).Received[m], 1, len(text))
 }
 
-// method of a command, as the session sees it: the first one, if there are several. ch is its channel, if
+// Method of a command, as the session sees it: the first one, if there are several. ch is its channel, if
 // it has one.
-func method(cmd *protocol.Command) (m observe.Message, ch string) {
+func Method(cmd *protocol.Command) (m observe.Message, ch string) {
 	switch {
 	case cmd.Connect != nil:
 		return observe.MessageConnect, ""
@@ -95,7 +95,7 @@ func (c *Counter) Replied(of Client, r *protocol.Reply, size int) {
 	case r.ID != 0:
 		m, space = c.answered(of, r)
 	case r.Push != nil:
-		m, space = push(r.Push), c.namespaceOf(r.Push.Channel)
+		m, space = Push(r.Push), c.namespaceOf(r.Push.Channel)
 		if r.Push.Unsubscribe != nil {
 			c.unsubscribe(space, r.Push.Unsubscribe.Code)
 		}
@@ -119,8 +119,8 @@ func (c *Counter) answered(of Client, r *protocol.Reply) (m observe.Message, spa
 	return cmd.method, cmd.space
 }
 
-// push returns the type of a push that is for one client.
-func push(p *protocol.Push) observe.Message {
+// Push returns the type of a push.
+func Push(p *protocol.Push) observe.Message {
 	switch {
 	case p.Unsubscribe != nil:
 		return observe.MessagePushUnsubscribe
@@ -128,6 +128,10 @@ func push(p *protocol.Push) observe.Message {
 		return observe.MessagePushSubscribe
 	case p.Pub != nil:
 		return observe.MessagePushPublication
+	case p.Join != nil:
+		return observe.MessagePushJoin
+	case p.Leave != nil:
+		return observe.MessagePushLeave
 	case p.Message != nil:
 		return observe.MessagePushMessage
 	case p.Refresh != nil:

@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/internal/tap"
 )
 
 // Fanout is a broker.EventHandler.
@@ -15,6 +16,8 @@ type Fanout struct {
 	Loops  []*loop.Loop
 	// Lost starts a check of the positions in the channels for which match is true.
 	Lost func(match func(ch string) bool)
+	// Taps watch channels; nil for none.
+	Taps *tap.Table
 	// Keyed takes a publication if it is of a shared poll channel.
 	Keyed func(ch string, p broker.PublicationEvent) bool
 }
@@ -43,6 +46,7 @@ func (f *Fanout) HandleLoss(match func(ch string) bool) { f.Lost(match) }
 
 // Post posts a message to the loops with subscribers of its channel.
 func (f *Fanout) Post(m *hub.Message) {
+	f.Taps.Published(m.Channel, m)
 	r := f.Routes.Find(m.Channel)
 	if r == nil {
 		m.Share(0)

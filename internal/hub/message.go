@@ -437,6 +437,23 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 }
 
 // fillPublication copies what clients get of p, but Epoch and Delta.
+// Push returns the message as a push in its plain form, which shares the payload; nil for a check.
+func (m *Message) Push() *protocol.Push {
+	p := &protocol.Push{Channel: m.Channel}
+	switch m.Kind {
+	case KindPublication:
+		p.Pub = new(protocol.Publication)
+		fillPublication(p.Pub, m.Pub)
+	case KindJoin:
+		p.Join = &protocol.Join{Info: m.Info}
+	case KindLeave:
+		p.Leave = &protocol.Leave{Info: m.Info}
+	default:
+		return nil
+	}
+	return p
+}
+
 func fillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Data, dst.DataChecked = p.Data, p.Checked
 	dst.Info = p.Info

@@ -14,7 +14,9 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/inspector"
 	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -60,6 +62,19 @@ func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 // Answer implements cluster.Handler.
 func (m *Member) Answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {
 	return m.Survey(ctx, from, op, data)
+}
+
+// Inquire implements cluster.Handler.
+func (m *Member) Inquire(ctx context.Context, op string, data []byte) cluster.Answer {
+	if op == cluster.OpTap {
+		return m.Session.Taps.Answer(data)
+	}
+	return m.Inspector.Inquire(ctx, op, data)
+}
+
+// Watch is gyro.Node.Tap.
+func (m *Member) Watch(ctx context.Context, of observe.Tap, c *cluster.Cluster, see func([]observe.Tapped) error) error {
+	return tap.Watch(ctx, of, c.Survey, see)
 }
 
 // Apply implements cluster.Handler.

@@ -49,7 +49,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 		batch.Newest(b.terms.Lets, b.Deliver)
 		return true
 	}
-	if b.state != subLive || !batch.Plain() || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
+	if b.state != subLive || !batch.Plain() || b.s.cfg.Taps.Watches(b.s) || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
 		return false
 	}
 	offset := b.at.Offset
@@ -126,6 +126,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
 		return
 	}
+	b.s.cfg.Taps.Delivered(b.s.env, b.s, m.Message)
 	if b.s.push(frame); bookmark != nil {
 		b.s.push(bookmark)
 	}

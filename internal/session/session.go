@@ -297,9 +297,7 @@ func (s *Session) refuse(id uint32, ch string, why error) {
 	s.fail(id, why)
 }
 
-func (s *Session) replyError(id uint32, e *protocol.Error) {
-	s.reply(protocol.Reply{ID: id, Error: e})
-}
+func (s *Session) replyError(id uint32, e *protocol.Error) { s.reply(protocol.Reply{ID: id, Error: e}) }
 
 // reply encodes and queues a reply.
 func (s *Session) reply(reply protocol.Reply) {
@@ -321,6 +319,7 @@ func (s *Session) reply(reply protocol.Reply) {
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the client can ask for less
 	default:
 		s.env.Counts().Replied(s, r, size)
+		s.cfg.Taps.Sent(s.env, s, r)
 		if s.via.Bookmarks > 0 {
 			buf = s.marked(buf, r)
 		}

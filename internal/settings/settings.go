@@ -6,6 +6,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/skew"
+	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -38,6 +39,8 @@ type Session struct {
 
 	// Clocks of the cluster's nodes.
 	Clocks *skew.Clocks
+	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.
+	Taps *tap.Table
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
 }

@@ -46,3 +46,31 @@ const (
 	StageDecode Stage = "unmarshal"
 	StageEncode Stage = "marshal"
 )
+
+// Tracer makes a span of each request that comes one way into the API. Its methods may be called from any
+// goroutine.
+type Tracer interface {
+	// Begin begins the span of a request that will be executed with the returned context. from has the fields of
+	// the request, which may name the trace of its sender.
+	Begin(ctx context.Context, m Method, r Request, from Fields) (context.Context, Span)
+	// Failed makes the span of a request of which a stage before its execution failed.
+	Failed(ctx context.Context, m Method, s Stage, from Fields)
+}
+
+// Fields of a request: headers, or metadata. Letter case does not matter.
+type Fields interface{ Get(name string) string }
+
+// Span of a request.
+type Span interface {
+	// End ends the span with what Execute returned, and with the status of the answer: that of HTTP, or the code
+	// of gRPC.
+	End(status int, res Result, err error)
+	// Abort ends the span of a request that panicked. After End it does nothing.
+	Abort()
+}
+
+// Channel returns the one channel that a request names; empty if it names none, or several.
+func Channel(r Request) string {
+	_, ch := target(r)
+	return ch
+}

@@ -30,11 +30,14 @@ import (
 	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/mapapi"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/reserve"
+	"github.com/gyrohq/gyro/server/tap"
+	"github.com/gyrohq/gyro/server/telemetry"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -61,6 +64,8 @@ type App struct {
 	node      *gyro.Node
 	origins   *origin.Matcher
 	meters    meters
+	tracer    *telemetry.Tracer // nil: nothing is traced
+	taps      *tap.Handler
 	limits    *admission.Limits
 	certs     *certs.Store
 	jwks      *jwks.Cache            // the keys of tokens that were fetched
@@ -97,6 +102,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
 	}
 	var err error
+	if a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger}); err != nil {
+		return nil, err
+	}
 	if a.meters, err = a.newMeters(o.Version); err != nil {
 		return nil, err
 	}
@@ -112,6 +120,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
+	a.taps = tap.NewHandler(a.node, o.Logger)
 	if err := a.publish(cfg); err != nil {
 		return nil, err
 	}
@@ -148,6 +157,9 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	observer := a.meters.observer()
 	observer.Refused = a.nameKey
+	if a.tracer != nil && cfg.OpenTelemetry.Client {
+		observer.Effect = a.tracer.Effect
+	}
 	return gyro.Config{
 		Handlers:               handlers(&a.inForce),
 		Observer:               observer,
@@ -247,7 +259,10 @@ func nodeName(cfg *config.Config) string {
 // stops trying to reach Redis and NATS before start_timeout is over. After an error, nothing
 // is left running.
 func (a *App) Start(ctx context.Context) error {
-	err := a.certs.PrepareCache()
+	err := a.tracer.Start(ctx, a.node.UID())
+	if err == nil {
+		err = a.certs.PrepareCache()
+	}
 	if err == nil {
 		err = a.engines.Connect(ctx)
 	}
@@ -255,7 +270,7 @@ func (a *App) Start(ctx context.Context) error {
 		err = a.node.Run()
 	}
 	if err != nil {
-		return errors.Join(err, a.engines.Close(context.Background()))
+		return errors.Join(err, a.engines.Close(context.Background()), a.tracer.Shutdown(context.Background()))
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
 	if err = a.consumers.Connect(ctx); err == nil {
@@ -273,7 +288,8 @@ func (a *App) Start(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()))
+		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()),
+			a.tracer.Shutdown(context.Background()))
 	}
 	a.consumers.Run(a.failed)
 	a.warnExposed()
@@ -357,6 +373,7 @@ func (a *App) Node() *gyro.Node { return a.node }
 // cuts off the rest and returns the error of ctx. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
+	a.taps.Close()
 	errs := make([]error, len(a.listeners))
 	for _, g := range a.grpc {
 		g.server.Stop()
@@ -378,7 +395,9 @@ func (a *App) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	a.jwks.Close()
 	a.stopCerts()
+	logs.Of(a.log).Close()
 	a.serving.Wait()
+	err = errors.Join(err, a.tracer.Shutdown(ctx))
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
 	return errors.Join(append(errs, err)...)
 }
@@ -443,7 +462,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 
 // newExecutor returns what executes the commands of the server API, by whichever way they come.
 func (a *App) newExecutor() *api.Executor {
-	return a.executor(a.meters.apiNode(a.node))
+	return a.executor(a.tracer.Node(a.meters.apiNode(a.node)))
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
@@ -458,15 +477,25 @@ func (a *App) executor(node api.Node) *api.Executor {
 func (a *App) newConsumers() (*consumers.Consumers, error) {
 	node, commands, meter := a.meters.consumers(a.node)
 	return consumers.New(consumers.Config{
-		List: a.cfg.Consumers, Commands: commands, Meter: meter, Logger: a.log,
-		Executor: a.executor(node),
+		List: a.cfg.Consumers, Commands: commands, Meter: meter, Tracer: a.tracer.Consumers(), Logger: a.log,
+		Executor: a.executor(a.tracer.Node(node)),
 	})
+}
+
+// operators returns the endpoints for operators by their names: those of the HTTP API for senders who may do
+// everything.
+func (a *App) operators() map[string]http.Handler {
+	control := logs.Of(a.log)
+	return map[string]http.Handler{
+		"trace": a.taps, "log_level": logs.LevelHandler(control, a.log), "refusals": logs.RefusalsHandler(control),
+	}
 }
 
 func (a *App) mountAPI(s *site, exec *api.Executor) error {
 	h, err := httpapi.New(exec, httpapi.Config{
 		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().httpSenders },
 		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
+		Operators: a.operators(), Tracer: a.tracer.HTTP(cleanPrefix(a.cfg.HTTPAPI.HandlerPrefix)),
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/notify"
+	"github.com/gyrohq/gyro/server/telemetry"
 )
 
 // Check finds mistakes of a configuration that its validation does not find: keys of tokens,
@@ -30,6 +31,7 @@ func Check(cfg *config.Config) error {
 		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
 	}
 	_, dictionaries := dictionary.Load(cfg.WebSocket.Dictionaries)
+	_, traces := telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Logger: log})
 	_, notifications := notify.New(cfg, notify.Config{Logger: log})
-	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), notifications)
+	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), traces, notifications)
 }

@@ -176,7 +176,7 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 			return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectBadRequest, "client.proxy.refresh.enabled",
 				"the refresh proxy prolongs connections, not their clients")
 		}
-		return s.backend.Refresh(c)
+		return s.backend.Refresh(ctx, c)
 	}
 	token, err := s.connect.VerifyConnect(ctx, e.Token)
 	if s.cfg.Client.Insecure {
@@ -233,7 +233,7 @@ func (s *snapshot) subRefresh(ctx context.Context, c *gyro.Client, e gyro.SubRef
 			return gyro.SubRefreshReply{}, refusal.Because(protocol.DisconnectBadRequest, "sub_refresh_proxy_enabled",
 				"the sub refresh proxy prolongs subscriptions, not their clients")
 		}
-		return s.backend.SubRefresh(c, ch, e.Channel)
+		return s.backend.SubRefresh(ctx, c, ch, e.Channel)
 	}
 	if !e.ClientSide {
 		s.log.Info("subscription expired", "client", c.ID(), "channel", e.Channel)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/app/internal/admission"
+	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -17,6 +18,7 @@ import (
 // net/http serves it.
 type gate struct {
 	log      *slog.Logger
+	access   logs.Access
 	refusals refusal.Reporter
 	limits   *admission.Limits               // nil: no limits
 	allowed  func(origin string) bool        // nil: all origins are allowed
@@ -27,7 +29,7 @@ type gate struct {
 
 // newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
 func (a *App) newGate(path string, e endpoint) *gate {
-	g := &gate{log: a.log, refusals: refusal.Reporter{Log: a.log}}
+	g := &gate{log: a.log, access: logs.AccessOf(a.log), refusals: refusal.Reporter{Log: a.log}}
 	if a.meters.requests != nil {
 		g.count = a.meters.requests.Counter(path)
 	}
@@ -61,7 +63,7 @@ func foreign(allowed []string) error {
 // Enter implements front.Gate. It checks the limits first, because a node with too many
 // clients must refuse at little cost.
 func (g *gate) Enter(q *front.Request) *front.Refusal {
-	if g.logs() {
+	if g.access.On() {
 		q.Began = time.Now()
 	}
 	if g.limits != nil {
@@ -89,20 +91,19 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 // excerpt is what the log shows of a text that a client chose.
 func excerpt(text string) string { return strings.ToValidUTF8(text[:min(len(text), 128)], "") }
 
-// Leave implements front.Gate. The access log, at debug level, has paths without their
-// query, which may hold an API key.
+// Leave implements front.Gate. The access log has paths without their query, which may hold an API key.
 func (g *gate) Leave(q *front.Request, status int) {
 	if g.count != nil {
 		g.count(q.Method, status)
 	}
-	if g.logs() {
-		g.log.Debug("request", "method", q.Method, "status", status, "path", q.Path,
-			"addr", clientAddr(q), "duration", time.Since(q.Began).String())
+	if q.Began.IsZero() { // there was no access log
+		return
+	}
+	if level, ok := g.access.Next(); ok {
+		g.log.Log(context.Background(), level, "request", "method", q.Method, "status", status, "path", excerpt(q.Path),
+			"addr", excerpt(clientAddr(q)), "duration", time.Since(q.Began).String())
 	}
 }
-
-// logs reports whether there is an access log.
-func (g *gate) logs() bool { return g.log.Enabled(context.Background(), slog.LevelDebug) }
 
 // clientAddr is the client's address for the access log. No decision may depend on it:
 // clients choose these headers.

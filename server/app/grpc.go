@@ -67,7 +67,7 @@ func (a *App) makeGRPC(exec *api.Executor) error {
 			TLS: tls, HandshakeFailed: a.handshakeFailed(grpcAPIName), ErrorMode: c.ErrorMode,
 			Guard:                 func() *rights.Guard { return a.inForce.Load().grpcSenders },
 			MaxReceiveMessageSize: c.MaxReceiveMessageSize, Reflection: c.Reflection, Ready: a.readiness(),
-			Observer: a.meters.grpc, Logger: a.log,
+			Observer: a.meters.grpc, Tracer: a.tracer.GRPC(), Logger: a.log,
 		})
 		if err != nil {
 			return err

@@ -48,12 +48,12 @@ func (s *snapshot) decide(ctx context.Context, c *gyro.Client, ch namespace.Chan
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
-		return s.backend.Subscribe(c, ch, e)
+		return s.backend.Subscribe(ctx, c, ch, e)
 	case namespace.StreamProxy:
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
-		return s.backend.SubscribeStream(c, ch, e)
+		return s.backend.SubscribeStream(ctx, c, ch, e)
 	}
 	granted := ch.Grant(facts, namespace.Wishes{
 		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
@@ -105,13 +105,13 @@ func fits(c *gyro.Client, ch string, t auth.SubscribeToken) error {
 	return refusal.Because(protocol.DisconnectInvalidToken, "", text)
 }
 
-func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
 	if e.Map {
-		return s.changing(c, ch, e)
+		return s.changing(ctx, c, ch, e)
 	}
 	decision := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
 	if decision.Err != nil {
@@ -120,7 +120,7 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 	switch decision.By {
 	case namespace.Rules:
 	case namespace.PublishProxy:
-		return s.backend.Publish(c, ch, e)
+		return s.backend.Publish(ctx, c, ch, e)
 	case namespace.StreamProxy:
 		return s.backend.PublishToStream(e)
 	}
@@ -130,7 +130,7 @@ func (s *snapshot) publishing(_ context.Context, c *gyro.Client, e gyro.PublishE
 }
 
 // changing decides on a command that changes a map.
-func (s *snapshot) changing(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+func (s *snapshot) changing(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	decision := ch.DecideMapChange(s.facts(c.UserID(), e.Subscribed), e.Removed)
 	if decision.Err != nil {
 		return reply, decision.Err
@@ -139,7 +139,7 @@ func (s *snapshot) changing(c *gyro.Client, ch namespace.Channel, e gyro.Publish
 		return reply, err
 	}
 	if decision.By != namespace.Rules {
-		return s.backend.ChangeMap(c, ch, e, reply)
+		return s.backend.ChangeMap(ctx, c, ch, e, reply)
 	}
 	reply.Key, err = ch.MapKey(e.Key, c.ID(), c.UserID())
 	return reply, err
@@ -175,12 +175,12 @@ func (s *snapshot) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro
 }
 
 // call answers RPCs: the built-in ping, and what the backend answers.
-func (s *snapshot) call(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+func (s *snapshot) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	ping, name, err := s.rpc.Decide(e.Method)
 	if err != nil || ping {
 		return nil, err
 	}
-	return s.backend.Call(c, name, e)
+	return s.backend.Call(ctx, c, name, e)
 }
 
 // ExplainSubscribe implements api.Channels.

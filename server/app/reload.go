@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
 )
 
 // Reload takes over the keys that can change while the server runs (docs/configuration.md,
@@ -48,8 +49,12 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 	if err != nil {
 		return config.Changes{}, err
 	}
+	before := a.inForce.Load().cfg.Log
 	if err := a.publish(next); err != nil {
 		return config.Changes{}, err
+	}
+	if next.Log != before {
+		logs.Of(a.log).Apply(a.log, &next.Log)
 	}
 	a.inForce.Load().prefetch()
 	a.warnOpen(&next.GRPCAPI)

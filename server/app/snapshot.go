@@ -93,11 +93,12 @@ func (a *App) publish(cfg *config.Config) error {
 	if old := a.inForce.Load(); old != nil {
 		before = old.backend.Proxies
 	}
-	proxies, err := proxy.NewSet(cfg, before, a.meters.proxies, a.log)
+	proxies, err := proxy.NewSet(cfg, before, a.meters.proxies, a.tracer.Proxies(), a.log)
 	if err != nil {
 		return err
 	}
 	s.backend.Proxies, s.backend.Forged, s.backend.Polled = proxies, &a.forged, a.meters.polled
+	s.backend.Traced = a.tracer != nil
 	s.polls = polls(&cfg.SharedPoll, s.channels, &a.inForce)
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {
 		proxies.Retire(before)

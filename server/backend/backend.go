@@ -34,6 +34,8 @@ type Backend struct {
 	Log      *slog.Logger
 	// Polled, if not nil, is told of the numbers of keys in questions and answers about shared poll channels.
 	Polled func(proxy string, asked, answered int)
+	// Traced says that the contexts of handlers have spans, which calls to the backend are part of.
+	Traced bool
 	// Forged bounds the log lines about headers in connect commands that are not forwarded.
 	Forged *rate.Sometimes
 }
@@ -73,6 +75,26 @@ func Label(reply *gyro.ConnectReply, labels map[string]string) {
 }
 
 func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
+
+// during returns the context of a call that a handler with the context ctx makes for a client: it ends with the
+// client. If calls are traced, it has the values of ctx, of which the span is one.
+func (b *Backend) during(ctx context.Context, c *gyro.Client) context.Context {
+	if !b.Traced {
+		return c.Context()
+	}
+	return during{c.Context(), ctx}
+}
+
+type during struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (d during) Value(key any) any { return d.values.Value(key) }
+
+// AfterFunc is for context.AfterFunc, which needs a goroutine otherwise.
+func (d during) AfterFunc(f func()) func() bool { return context.AfterFunc(d.Context, f) }
 
 // about returns the fields that the requests about a connected client begin with.
 func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {

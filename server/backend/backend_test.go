@@ -82,7 +82,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection bool, sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxies, err := proxy.NewSet(cfg, nil, nil, slog.New(slog.DiscardHandler))
+	proxies, err := proxy.NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,17 +111,17 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection bool, sta
 				r.Options.ExpireAt = expires
 				return r, nil
 			},
-			Refresh: func(_ context.Context, c *gyro.Client, _ gyro.RefreshEvent) (gyro.RefreshReply, error) {
+			Refresh: func(ctx context.Context, c *gyro.Client, _ gyro.RefreshEvent) (gyro.RefreshReply, error) {
 				ask()
-				return decides.Refresh(c)
+				return decides.Refresh(ctx, c)
 			},
-			SubRefresh: func(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+			SubRefresh: func(ctx context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 				ask()
 				ch, err := channels.Named(e.Channel)
 				if err != nil {
 					return gyro.SubRefreshReply{}, err
 				}
-				return decides.SubRefresh(c, ch, e.Channel)
+				return decides.SubRefresh(ctx, c, ch, e.Channel)
 			},
 		},
 	})

@@ -15,10 +15,10 @@ import (
 
 // Subscribe asks whether the client may subscribe. What the client wishes (positioned, recoverable,
 // join_leave) does not count: the namespace and the answer decide.
-func (b *Backend) Subscribe(c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
 	var res message.SubscribeResponse
-	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), subscription(p, c, e), &res); err != nil {
+	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), subscription(p, c, e), &res); err != nil {
 		return gyro.SubscribeReply{}, err
 	}
 	o, err := granted(p, ch, namespace.SourceSubscribeProxy, res.Result)
@@ -57,13 +57,13 @@ func granted(p *proxy.Proxy, ch namespace.Channel, source namespace.Source, r *m
 
 // SubRefresh asks whether a subscription lives on. An answer that refuses has no result, so the
 // subscription ends.
-func (b *Backend) SubRefresh(c *gyro.Client, ch namespace.Channel, name string) (gyro.SubRefreshReply, error) {
+func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch namespace.Channel, name string) (gyro.SubRefreshReply, error) {
 	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
 	req := &message.SubRefreshRequest{Channel: name}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Labels = labelsOf(c)
 	var res message.SubRefreshResponse
-	if err := p.Call(c.Context(), fromOf(c), req, &res); err != nil {
+	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
 		b.Log.Debug("a proxy gave no answer, the subscription lives on for a while", "client", c.ID(), "channel", name,
 			"for", grace, "error", err)
 		return gyro.SubRefreshReply{ExpireAt: time.Now().Add(grace)}, nil
@@ -87,14 +87,14 @@ func (b *Backend) SubRefresh(c *gyro.Client, ch namespace.Channel, name string) 
 }
 
 // Publish asks what of a client's publication is published, and how.
-func (b *Backend) Publish(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.PublishResponse
-	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
 		return reply, err
 	}
 	reply.Options = grant.Publication(ch)

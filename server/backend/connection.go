@@ -84,13 +84,13 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 
 // Refresh asks whether a connection lives on. An answer that refuses has no result, so the
 // connection ends.
-func (b *Backend) Refresh(c *gyro.Client) (gyro.RefreshReply, error) {
+func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshReply, error) {
 	p := b.Proxies.Of(proxy.Refresh, "")
 	req := new(message.RefreshRequest)
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Labels = labelsOf(c)
 	var res message.RefreshResponse
-	if err := p.Call(c.Context(), fromOf(c), req, &res); err != nil {
+	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
 		b.Log.Debug("a proxy gave no answer, the connection lives on for a while", "client", c.ID(), "for", grace, "error", err)
 		return gyro.RefreshReply{ExpireAt: time.Now().Add(grace)}, nil
 	}
@@ -110,14 +110,14 @@ func (b *Backend) Refresh(c *gyro.Client) (gyro.RefreshReply, error) {
 }
 
 // Call lets the named proxy answer a client's RPC.
-func (b *Backend) Call(c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, error) {
+func (b *Backend) Call(ctx context.Context, c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, error) {
 	p := b.Proxies.Of(proxy.RPC, name)
 	req := &message.RPCRequest{Method: e.Method}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.RPCResponse
-	if err := b.ask(c.Context(), p, c.ID(), "", fromOf(c), req, &res); err != nil || res.Result == nil {
+	if err := b.ask(b.during(ctx, c), p, c.ID(), "", fromOf(c), req, &res); err != nil || res.Result == nil {
 		return nil, err
 	}
 	return decoded(p, res.Result.Data, res.Result.B64Data, "b64data")

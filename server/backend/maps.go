@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/namespace"
@@ -10,10 +11,10 @@ import (
 
 // ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, without
 // delta_publish, which does not count here.
-func (b *Backend) ChangeMap(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
+func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
 	reply.Map.Delta = false
 	if e.Removed {
-		return b.removeKey(c, ch, e, reply)
+		return b.removeKey(ctx, c, ch, e, reply)
 	}
 	p := b.Proxies.Of(proxy.MapPublish, ch.Map.PublishProxyName)
 	req := &message.MapPublishRequest{Channel: e.Channel, Key: e.Key}
@@ -21,7 +22,7 @@ func (b *Backend) ChangeMap(c *gyro.Client, ch namespace.Channel, e gyro.Publish
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.MapPublishResponse
-	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
 		return reply, err
 	}
 	r := res.Result
@@ -42,13 +43,13 @@ func (b *Backend) ChangeMap(c *gyro.Client, ch namespace.Channel, e gyro.Publish
 	return reply, nil
 }
 
-func (b *Backend) removeKey(c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
+func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
 	p := b.Proxies.Of(proxy.MapRemove, ch.Map.RemoveProxyName)
 	req := &message.MapRemoveRequest{Channel: e.Channel, Key: e.Key}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
 	req.Labels = labelsOf(c)
 	var res message.MapRemoveResponse
-	if err := b.ask(c.Context(), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
+	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
 		return reply, err
 	}
 	if r := res.Result; r != nil {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -22,9 +23,9 @@ type stream struct {
 
 // SubscribeStream asks whether the client may subscribe, by a stream that then has the publications of
 // the subscription. They have no position, so there is no recovery and no delta.
-func (b *Backend) SubscribeStream(c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.SubscribeStream, ch.SubscribeStreamProxyName)
-	conn, res, err := p.Open(c.Context(), fromOf(c), subscription(p, c, e), ch.SubscribeStreamProxyBidi)
+	conn, res, err := p.Open(b.during(ctx, c), fromOf(c), subscription(p, c, e), ch.SubscribeStreamProxyBidi)
 	switch {
 	case errors.Is(err, proxy.ErrStreams):
 		return gyro.SubscribeReply{}, refusal.Because(protocol.ErrorInternal, p.Key()+".max_streams", proxy.ErrStreams.Error())

@@ -12,7 +12,7 @@ import (
 // them.
 type Config struct {
 	HTTPServer HTTPServer   `key:"http_server" doc:"HTTP listeners."`
-	Log        Log          `key:"log" doc:"Logging. What is refused to clients and backends is a line at info each, with the reason and the key that would allow it. A line that repeats itself is written 20 times, then once every 10 seconds with the number of the others as suppressed; levels below info are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
+	Log        Log          `key:"log" doc:"Logging. What is refused to clients and backends is a line at info each, with the reason and the key that would allow it. A line that repeats itself is written limit_burst times, then once every limit_window with the number of the others as suppressed; levels below info and log.access are not limited. Lines that the output does not take in time are dropped and counted: logging never holds the server up."`
 	Node       Node         `key:"node" doc:"Identity of this node in a cluster."`
 	Shutdown   Shutdown     `key:"shutdown" doc:"Graceful shutdown."`
 	UsageStats UsageStats   `key:"usage_stats" doc:"Accepted for compatibility: Gyro sends no usage data."`
@@ -120,8 +120,13 @@ type CertificatePair struct {
 
 // Log says what is logged, and where.
 type Log struct {
-	Level string `key:"level" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
+	Level string `key:"level" opt:"reload" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
 	File  string `key:"file" doc:"File to append JSON lines to."`
+
+	Access       bool          `key:"access" opt:"reload" doc:"Write a line for each request to an endpoint, at the level info: method, status, path, address and duration. Otherwise the level debug has them. Gyro's own key."`
+	AccessSample int           `key:"access_sample" opt:"reload" def:"1" min:"1" doc:"Write only each so manyth line of log.access. Gyro's own key."`
+	LimitBurst   int           `key:"limit_burst" opt:"reload" def:"20" min:"1" doc:"How many lines of one kind are written before they are limited. Gyro's own key."`
+	LimitWindow  time.Duration `key:"limit_window" opt:"reload" def:"10s" min:"100000000" doc:"How often a line of a kind is written that is limited, with the number of the others. Gyro's own key."`
 }
 
 // Node identifies this process.
@@ -356,11 +361,14 @@ type Flight struct {
 
 // OpenTelemetry says what is traced.
 type OpenTelemetry struct {
-	Enabled            bool `key:"enabled" doc:"Export what the other keys switch on."`
-	Metrics            bool `key:"metrics" doc:"Push all metrics by OTLP, every 60 s or as OTEL_METRIC_EXPORT_INTERVAL says. prometheus.enabled is not needed for that, but its other keys count."`
-	API                bool `key:"api" opt:"later" doc:"Trace server API calls."`
-	Consuming          bool `key:"consuming" opt:"later" doc:"Trace consumers."`
-	GoogleCloudADCAuth bool `key:"google_cloud_adc_auth" opt:"later" doc:"Authenticate by Google application default credentials."`
+	Enabled            bool   `key:"enabled" doc:"Export what the other keys switch on. The variables OTEL_* say where to and how (docs/tracing.md); the collector is expected on this machine by default."`
+	Metrics            bool   `key:"metrics" doc:"Push all metrics by OTLP, every 60 s or as OTEL_METRIC_EXPORT_INTERVAL says. prometheus.enabled is not needed for that, but its other keys count."`
+	API                bool   `key:"api" doc:"Trace requests to the server API, over HTTP and gRPC, and what the node does for them. A request that has a traceparent is a part of that trace."`
+	Consuming          bool   `key:"consuming" doc:"Trace the messages of consumers. A message with an attribute traceparent is a part of that trace."`
+	Proxy              bool   `key:"proxy" doc:"Trace calls to the backend, and send it traceparent. Gyro's own key."`
+	Client             bool   `key:"client" doc:"Trace what the node does for clients: handlers, proxies and engines, one trace for each command. Set sampler as well where there are many. Gyro's own key."`
+	Sampler            string `key:"sampler" doc:"Which traces are exported: always_on, always_off, traceidratio=0.1, or the same with parentbased_ before it, which keeps what the caller decided for its own traces. Empty: OTEL_TRACES_SAMPLER, else parentbased_always_on. Gyro's own key."`
+	GoogleCloudADCAuth bool   `key:"google_cloud_adc_auth" doc:"Authenticate at the collector by Google application default credentials. With grpc this needs TLS."`
 }
 
 // Graphite exports metrics to Graphite.

@@ -45,6 +45,14 @@ type Meter interface {
 	Lag(part string, messages int64)
 }
 
+// Tracer makes spans of messages. Its methods may be called from any goroutine.
+type Tracer interface {
+	// Begin begins the span of a message whose command, of method m, is executed with the returned context. The
+	// attributes of the message may name the trace of its sender. The caller calls end when the command was
+	// executed, with its error.
+	Begin(ctx context.Context, msg *Message, m api.Method, r api.Request) (_ context.Context, end func(err error))
+}
+
 // NoMeter counts nothing.
 type NoMeter struct{}
 
@@ -70,6 +78,8 @@ type Config struct {
 	Commands api.Observer
 	// Meter is required.
 	Meter Meter
+	// Tracer, if set, makes spans of messages.
+	Tracer Tracer
 	// Mode, unless it is nil, takes payloads as the data of publications.
 	Mode *DataMode
 	// Ordered stops at the first message that has to be tried again, so that later messages do not

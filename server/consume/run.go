@@ -87,6 +87,7 @@ func (r *run) flush() {
 	case 1:
 		r.execute(r.messages[0], api.MethodPublish, r.batch[0].Request)
 	default:
+		ends := r.trace()
 		begin := time.Now()
 		res, err := r.p.cfg.Executor.Batch(r.ctx, &api.BatchRequest{Commands: r.batch})
 		took := time.Since(begin)
@@ -99,6 +100,9 @@ func (r *run) flush() {
 			if refused, ok := reply.(*api.Error); ok {
 				failure = refused
 			}
+			if ends != nil {
+				ends[i](failure)
+			}
 			r.report(m, api.MethodPublish, took, reply, failure)
 		}
 	}
@@ -107,9 +111,28 @@ func (r *run) flush() {
 	r.messages, r.batch = r.messages[:0], r.batch[:0]
 }
 
+// trace begins the spans of the messages of the batch, and returns what ends them; nil if messages are not traced.
+// The batch is executed with the context of none of them.
+func (r *run) trace() []func(error) {
+	t := r.p.cfg.Tracer
+	if t == nil {
+		return nil
+	}
+	ends := make([]func(error), len(r.messages))
+	for i, m := range r.messages {
+		_, ends[i] = t.Begin(r.ctx, m, api.MethodPublish, r.batch[i].Request)
+	}
+	return ends
+}
+
 func (r *run) execute(m *Message, method api.Method, request api.Request) {
+	ctx, end := r.ctx, func(error) {}
+	if t := r.p.cfg.Tracer; t != nil {
+		ctx, end = t.Begin(ctx, m, method, request)
+	}
 	begin := time.Now()
-	res, err := r.p.cfg.Executor.Execute(r.ctx, request)
+	res, err := r.p.cfg.Executor.Execute(ctx, request)
+	end(err)
 	r.report(m, method, time.Since(begin), res, err)
 }
 

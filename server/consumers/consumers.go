@@ -204,6 +204,7 @@ type Config struct {
 	Executor *api.Executor
 	Commands api.Observer // nil: commands are not counted
 	Meter    func(name string) consume.Meter
+	Tracer   func(c *config.Consumer) consume.Tracer // nil: messages are not traced
 	Logger   *slog.Logger
 }
 
@@ -224,10 +225,14 @@ func New(cfg Config) (*Consumers, error) {
 		if c.DeadLetter == "" {
 			b.deadLetter = nil
 		}
-		s.list = append(s.list, &consumer{key: key + "." + c.Type, source: b.source, processor: consume.NewProcessor(consume.Config{
+		pc := consume.Config{
 			Name: c.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Name), Mode: dataMode(b.mode),
 			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: cfg.Logger,
-		})})
+		}
+		if cfg.Tracer != nil {
+			pc.Tracer = cfg.Tracer(c)
+		}
+		s.list = append(s.list, &consumer{key: key + "." + c.Type, source: b.source, processor: consume.NewProcessor(pc)})
 	}
 	return s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -19,6 +20,8 @@ import (
 
 // Levels beyond slog's.
 const (
+	// All is that of a handler which takes all lines, because Control decides.
+	All        = slog.Level(math.MinInt)
 	levelTrace = slog.LevelDebug - 4
 	levelNone  = slog.LevelError + 100
 	// LevelFatal is the level of the line that says why the server cannot run.
@@ -54,6 +57,7 @@ func New(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
 		out, console = os.Stdout, true
 	}
 	log = logging.Wrap(To(out, cfg.Level, console))
+	Of(log).Apply(log, cfg)
 	return log, func() error {
 		err := logging.Flush(log)
 		if cfg.File != "" {
@@ -72,11 +76,11 @@ func To(w io.Writer, name string, console bool) *slog.Logger {
 	}
 	var h slog.Handler
 	if console {
-		h = newConsole(w, level)
+		h = newConsole(w, All)
 	} else {
-		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: logAttr})
+		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: All, ReplaceAttr: logAttr})
 	}
-	log := slog.New(h)
+	log := Controlled(h, level)
 	if !known {
 		log.Warn("unknown log.level, using info", "log.level", name)
 	}
@@ -110,6 +114,8 @@ func levelName(l slog.Level) string {
 	switch {
 	case l < slog.LevelDebug:
 		return "trace"
+	case l == LevelAccess:
+		return "info"
 	case l > slog.LevelError:
 		return "fatal"
 	}

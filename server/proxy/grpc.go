@@ -33,6 +33,7 @@ type grpcCarrier struct {
 	method  string
 	static  metadata.MD
 	forward *forward
+	tracer  Tracer // nil: calls are not traced
 }
 
 // reconnect says how often an unreachable backend is tried while there are calls. By default gRPC
@@ -42,7 +43,7 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
+func newGRPC(e Event, c *config.Proxy, f *forward, t Tracer) (*grpcCarrier, error) {
 	secure, err := c.GRPC.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("grpc.tls.%w", err)
@@ -56,7 +57,7 @@ func newGRPC(e Event, c *config.Proxy, f *forward) (*grpcCarrier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
-	g := &grpcCarrier{conn: conn, method: service + table[e].method, static: metadata.New(c.GRPC.StaticMetadata), forward: f}
+	g := &grpcCarrier{conn: conn, method: service + table[e].method, static: metadata.New(c.GRPC.StaticMetadata), forward: f, tracer: t}
 	if c.GRPC.CredentialsKey != "" {
 		g.static.Set(c.GRPC.CredentialsKey, c.GRPC.CredentialsValue)
 	}
@@ -97,7 +98,7 @@ func target(endpoint string) string {
 func (g *grpcCarrier) close() { _ = g.conn.Close() }
 
 func (g *grpcCarrier) call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
-	ctx, cancel := context.WithDeadline(g.outgoing(ctx, from), deadline)
+	ctx, cancel := context.WithDeadline(g.outgoing(ctx, ctx, from), deadline)
 	defer cancel()
 	err := g.conn.Invoke(ctx, g.method, req, res)
 	if status.Code(err) == codes.DeadlineExceeded {
@@ -106,15 +107,18 @@ func (g *grpcCarrier) call(ctx context.Context, deadline time.Time, from *From, 
 	return err
 }
 
-// outgoing returns ctx with the metadata of a call.
-func (g *grpcCarrier) outgoing(ctx context.Context, from *From) context.Context {
+// outgoing returns ctx with the metadata of a call. traced has its span.
+func (g *grpcCarrier) outgoing(ctx, traced context.Context, from *From) context.Context {
 	md := g.static
-	if from != nil {
+	if from != nil || g.tracer != nil {
 		md = maps.Clone(md)
 		g.forward.fields(from, func(name string, values []string) {
 			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !printable(v) })
 			md[strings.ToLower(name)] = values
 		})
+	}
+	if g.tracer != nil {
+		g.tracer.Inject(traced, func(name, value string) { md.Set(name, value) })
 	}
 	return metadata.NewOutgoingContext(ctx, md)
 }

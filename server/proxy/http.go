@@ -32,6 +32,7 @@ type httpCarrier struct {
 	static     map[string]string
 	transforms []config.StatusTransform
 	forward    *forward
+	tracer     Tracer // nil: calls are not traced
 }
 
 // exchange is the memory of a call.
@@ -46,12 +47,12 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 // keepBody is the largest body whose memory is kept for the next call.
 const keepBody = 64 << 10
 
-func newHTTP(c *config.Proxy, f *forward) (*httpCarrier, error) {
+func newHTTP(c *config.Proxy, f *forward, t Tracer) (*httpCarrier, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" {
 		return nil, errors.New("endpoint: it is not a URL with a host")
 	}
-	h := &httpCarrier{static: c.HTTP.StaticHeaders, transforms: c.HTTP.StatusToCodeTransforms, forward: f, endpoint: new(fasthttp.URI)}
+	h := &httpCarrier{static: c.HTTP.StaticHeaders, transforms: c.HTTP.StatusToCodeTransforms, forward: f, tracer: t, endpoint: new(fasthttp.URI)}
 	if err := h.endpoint.Parse(nil, []byte(c.Endpoint)); err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
@@ -87,7 +88,7 @@ func (h *httpCarrier) call(ctx context.Context, deadline time.Time, from *From, 
 	if x.body, err = req.AppendJSON(x.body[:0]); err != nil {
 		return fmt.Errorf("the request cannot be written as JSON, see binary_encoding: %w", err)
 	}
-	h.fill(&x.req, from, x.body)
+	h.fill(ctx, &x.req, from, x.body)
 	err = h.exchange(ctx, deadline, x)
 	if errors.Is(err, errUnsent) {
 		err = h.exchange(ctx, deadline, x)
@@ -115,7 +116,7 @@ func (x *exchange) release() {
 	exchanges.Put(x)
 }
 
-func (h *httpCarrier) fill(r *fasthttp.Request, from *From, body []byte) {
+func (h *httpCarrier) fill(ctx context.Context, r *fasthttp.Request, from *From, body []byte) {
 	r.Reset()
 	r.SetURI(h.endpoint)
 	head := &r.Header
@@ -129,6 +130,9 @@ func (h *httpCarrier) fill(r *fasthttp.Request, from *From, body []byte) {
 			head.Add(name, v)
 		}
 	})
+	if h.tracer != nil {
+		h.tracer.Inject(ctx, head.Set)
+	}
 	head.SetContentType("application/json")
 	r.SetBodyRaw(body)
 }

@@ -77,6 +77,25 @@ type Meter interface {
 	Closed(broken bool)
 }
 
+// Tracer makes spans of calls. Its methods may be called from any goroutine.
+type Tracer interface {
+	// Begin begins the span of a call that is made with the returned context. The caller calls end with the error
+	// of the call.
+	Begin(ctx context.Context, c *Call) (_ context.Context, end func(err error))
+	// Inject calls set with the headers, or the metadata, that tell the backend of the span of ctx.
+	Inject(ctx context.Context, set func(name, value string))
+}
+
+// Call is what a Tracer is told of a call.
+type Call struct {
+	Event Event
+	// Name of the proxy and Key of the configuration, as in Options. Protocol is http or grpc. Endpoint is that of
+	// the configuration, without a password.
+	Name, Key, Protocol, Endpoint string
+	// Method is the full name of the method of a gRPC backend.
+	Method string
+}
+
 // Options of a Proxy.
 type Options struct {
 	Event  Event
@@ -85,7 +104,9 @@ type Options struct {
 	Config *config.Proxy // validated; it must not change
 	// Meter returns the meter of the proxy. Without it, nothing is measured.
 	Meter func(protocol string, e Event, name string) Meter
-	Log   *slog.Logger
+	// Tracer makes spans of calls. Without it, calls are not traced.
+	Tracer Tracer
+	Log    *slog.Logger
 }
 
 // Proxy asks one backend about one kind of event. Its methods may be called from any goroutine.
@@ -95,6 +116,8 @@ type Proxy struct {
 	config  *config.Proxy
 	forward forward
 	meter   Meter
+	tracer  Tracer // nil: calls are not traced
+	traced  Call   // what it is told
 	guard   *guard
 	carrier carrier
 	streams streams
@@ -110,14 +133,15 @@ type carrier interface {
 // New returns a proxy. It does not look for the backend: the first call does. An error names the
 // key below that of the proxy.
 func New(o Options) (*Proxy, error) {
-	p := &Proxy{event: o.Event, name: o.Name, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}}
+	p := &Proxy{event: o.Event, name: o.Name, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}, tracer: o.Tracer}
 	protocol := "grpc"
 	var err error
 	if isHTTP(o.Config.Endpoint) {
 		protocol = "http"
-		p.carrier, err = newHTTP(o.Config, &p.forward)
+		p.carrier, err = newHTTP(o.Config, &p.forward, o.Tracer)
 	} else {
-		p.carrier, err = newGRPC(o.Event, o.Config, &p.forward)
+		p.carrier, err = newGRPC(o.Event, o.Config, &p.forward, o.Tracer)
+		p.traced.Method = strings.TrimPrefix(service, "/") + table[o.Event].method
 	}
 	if err != nil {
 		return nil, err
@@ -126,6 +150,8 @@ func New(o Options) (*Proxy, error) {
 		p.meter = o.Meter(protocol, o.Event, o.Name)
 	}
 	p.guard = newGuard(o)
+	p.traced.Event, p.traced.Name, p.traced.Key = o.Event, o.Name, o.Key
+	p.traced.Protocol, p.traced.Endpoint = protocol, p.guard.endpoint
 	return p, nil
 }
 
@@ -160,14 +186,26 @@ func (p *Proxy) retire() {
 // the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
 // been counted and, as far as docs/proxies.md says so, logged.
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
-	return p.ask(ctx, res, func(deadline time.Time) error { return p.carrier.call(ctx, deadline, from, req, res) })
+	return p.ask(ctx, res, func(ctx context.Context, deadline time.Time) error {
+		return p.carrier.call(ctx, deadline, from, req, res)
+	})
 }
 
 // fallible is a response that counts as none if it has an error.
 type fallible interface{ Failure() error }
 
-// ask makes an attempt to get an answer within the bounds of the guard, and measures it. res may be nil.
-func (p *Proxy) ask(ctx context.Context, res Response, attempt func(deadline time.Time) error) error {
+// ask makes an attempt to get an answer within the bounds of the guard, measures and traces it. res may be nil.
+func (p *Proxy) ask(ctx context.Context, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
+	if p.tracer == nil {
+		return p.measured(ctx, res, attempt)
+	}
+	ctx, end := p.tracer.Begin(ctx, &p.traced)
+	err := p.measured(ctx, res, attempt)
+	end(err)
+	return err
+}
+
+func (p *Proxy) measured(ctx context.Context, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
 	start := time.Now()
 	p.meter.Began()
 	err := p.guarded(ctx, start.Add(p.config.Timeout), attempt)
@@ -185,7 +223,9 @@ func (p *Proxy) ask(ctx context.Context, res Response, attempt func(deadline tim
 	return nil
 }
 
-func (p *Proxy) guarded(ctx context.Context, deadline time.Time, attempt func(deadline time.Time) error) error {
+func (p *Proxy) guarded(
+	ctx context.Context, deadline time.Time, attempt func(ctx context.Context, deadline time.Time) error,
+) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -193,7 +233,7 @@ func (p *Proxy) guarded(ctx context.Context, deadline time.Time, attempt func(de
 	if err != nil {
 		return err
 	}
-	err = attempt(deadline)
+	err = attempt(ctx, deadline)
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}

@@ -29,7 +29,7 @@ const Default = "default"
 
 // NewSet makes the proxies that a validated configuration uses. It takes over those of before
 // whose configuration is the same; before may be nil. An error names the key.
-func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event, name string) Meter, log *slog.Logger) (*Set, error) {
+func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event, name string) Meter, tracer Tracer, log *slog.Logger) (*Set, error) {
 	s := &Set{proxies: make(map[use]*Proxy)}
 	var made []*Proxy
 	for u, at := range inUse(cfg) {
@@ -37,7 +37,7 @@ func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event
 			s.proxies[u] = p
 			continue
 		}
-		p, err := New(Options{Event: u.event, Name: u.name, Key: at.key, Config: at.config, Meter: meter, Log: log})
+		p, err := New(Options{Event: u.event, Name: u.name, Key: at.key, Config: at.config, Meter: meter, Tracer: tracer, Log: log})
 		if err != nil {
 			for _, p := range made {
 				p.Close()

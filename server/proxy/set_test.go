@@ -81,7 +81,7 @@ func TestRetire(t *testing.T) {
 		return p
 	}
 	log := slog.New(slog.DiscardHandler)
-	before, err := NewSet(calls(map[string]config.Proxy{"stays": at(stays), "moves": at(moves), "goes": at(goes)}), nil, nil, log)
+	before, err := NewSet(calls(map[string]config.Proxy{"stays": at(stays), "moves": at(moves), "goes": at(goes)}), nil, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestRetire(t *testing.T) {
 		<-w.asked
 		w.release <- struct{}{}
 	}
-	after, err := NewSet(calls(map[string]config.Proxy{"stays": at(stays), "moves": at(target)}), before, nil, log)
+	after, err := NewSet(calls(map[string]config.Proxy{"stays": at(stays), "moves": at(target)}), before, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestRetireGRPC(t *testing.T) {
 	p := *settings(serveGRPC(t, backend, grpc.StatsHandler(closed)))
 	p.Timeout = 1500 * time.Millisecond
 	log := slog.New(slog.DiscardHandler)
-	before, err := NewSet(calls(map[string]config.Proxy{"goes": p}), nil, nil, log)
+	before, err := NewSet(calls(map[string]config.Proxy{"goes": p}), nil, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	after, err := NewSet(calls(nil), before, nil, log)
+	after, err := NewSet(calls(nil), before, nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

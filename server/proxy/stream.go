@@ -56,10 +56,11 @@ func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequ
 	}
 	p.meter.Opened()
 	s := &Stream{proxy: p, bidirectional: bidirectional}
-	var own context.Context
-	own, s.cancel = context.WithCancel(p.carrier.(*grpcCarrier).outgoing(context.Background(), from))
+	own, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
 	var first message.StreamSubscribeResponse
-	err := p.ask(ctx, nil, func(deadline time.Time) error {
+	err := p.ask(ctx, nil, func(ctx context.Context, deadline time.Time) error {
+		own := p.carrier.(*grpcCarrier).outgoing(own, ctx, from)
 		late := time.AfterFunc(time.Until(deadline), s.cancel)
 		defer context.AfterFunc(ctx, s.cancel)()
 		err := s.open(own, req, &first)

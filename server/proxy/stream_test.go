@@ -400,7 +400,7 @@ func TestRetireKeepsStreams(t *testing.T) {
 	defer close(send)
 	cfg.Channel.Proxy.SubscribeStream.Timeout = time.Second
 	cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
-	before, err := NewSet(cfg, nil, nil, slog.New(slog.DiscardHandler))
+	before, err := NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestRetireKeepsStreams(t *testing.T) {
 	s := mustSubscribe(t, p, false)
 	changed := *cfg
 	changed.Channel.Proxy.SubscribeStream.Timeout = time.Minute
-	next, err := NewSet(&changed, before, nil, slog.New(slog.DiscardHandler))
+	next, err := NewSet(&changed, before, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func TestSetCloseWaitsForStreams(t *testing.T) {
 		cfg := config.DefaultConfig()
 		cfg.Channel.Proxy.SubscribeStream = *settings(address)
 		cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
-		set, err := NewSet(cfg, nil, nil, slog.New(slog.DiscardHandler))
+		set, err := NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

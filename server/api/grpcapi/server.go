@@ -51,6 +51,8 @@ type Config struct {
 	Ready func() error
 	// Observer, if set, hears of all commands.
 	Observer api.Observer
+	// Tracer, if set, makes spans of calls.
+	Tracer api.Tracer
 	// Logger hears why calls are refused. It is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -72,6 +74,7 @@ type Server struct {
 	guard     func() *rights.Guard
 	transport bool
 	observed  api.Observed
+	tracer    api.Tracer // nil: calls are not traced
 	refusals  refusal.Reporter
 	closing   context.Context // ends with Stop
 	close     context.CancelFunc
@@ -87,7 +90,7 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 	}
 	s := &Server{
 		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
-		observed: api.Observed{By: c.Observer}, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+		observed: api.Observed{By: c.Observer}, tracer: c.Tracer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 	}
 	if s.guard == nil {
 		only, err := rights.New(rights.Config{Section: "grpc_api", Key: c.Key, Insecure: c.Key == ""})
@@ -149,7 +152,7 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 	}
 	c := &call{request: m.NewRequest(), field: fieldResult}
 	if err := decode(c); err != nil {
-		s.observed.Failed(m, api.StageRead)
+		s.failed(ctx, m, api.StageRead)
 		if status.Code(err) == codes.ResourceExhausted {
 			s.refuse(ctx, prefix+m.RPC(), codes.ResourceExhausted,
 				refusal.Because(err, "grpc_api.max_receive_message_size", "the request is longer than grpc_api.max_receive_message_size"))
@@ -157,12 +160,12 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 		return nil, err
 	}
 	if c.err != nil {
-		s.observed.Failed(m, api.StageDecode)
+		s.failed(ctx, m, api.StageDecode)
 		err := status.Errorf(codes.InvalidArgument, "the request is not a Protobuf message of type %s: %v", m.RPC()+"Request", c.err)
 		s.refuse(ctx, prefix+m.RPC(), codes.InvalidArgument, refusal.Because(err, "", "the request is not a Protobuf message of its type"))
 		return nil, err
 	}
-	res, err := s.observed.Execute(ctx, exec, m, c.request)
+	res, err := s.execute(ctx, exec, m, c.request)
 	switch {
 	case err != nil && s.wantsTransport(ctx):
 		return nil, statusOf(api.AsError(err))
@@ -173,6 +176,46 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 	}
 	c.answer = res
 	return c, nil
+}
+
+// execute executes the command of a call, in a span if calls are traced.
+func (s *Server) execute(ctx context.Context, exec *api.Executor, m api.Method, r api.Request) (api.Result, error) {
+	if s.tracer == nil {
+		return s.observed.Execute(ctx, exec, m, r)
+	}
+	inner, span := s.tracer.Begin(ctx, m, r, fieldsOf(ctx))
+	defer span.Abort()
+	res, err := s.observed.Execute(inner, exec, m, r)
+	code := codes.OK
+	if err != nil && s.wantsTransport(ctx) {
+		code = codeOf(api.AsError(err))
+	}
+	span.End(int(code), res, err)
+	return res, err
+}
+
+// failed reports that a stage of a call before its execution failed.
+func (s *Server) failed(ctx context.Context, m api.Method, stage api.Stage) {
+	s.observed.Failed(m, stage)
+	if s.tracer != nil {
+		s.tracer.Failed(ctx, m, stage, fieldsOf(ctx))
+	}
+}
+
+// fields are the metadata of a call.
+type fields metadata.MD
+
+func fieldsOf(ctx context.Context) fields {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return fields(md)
+}
+
+// Get implements api.Fields.
+func (f fields) Get(name string) string {
+	if values := metadata.MD(f).Get(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // wantsTransport reports whether a call asks for errors as status.

@@ -43,6 +43,11 @@ type Config struct {
 	ShuttingDown func() bool
 	// Observer, if set, hears of all commands.
 	Observer api.Observer
+	// Tracer, if set, makes spans of requests.
+	Tracer api.Tracer
+	// Operators are further endpoints, by the last part of their path. Only senders who may do everything get
+	// in; they POST.
+	Operators map[string]http.Handler
 	// Logger hears why requests are refused, and of answers that cannot be encoded. It is
 	// wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
@@ -58,6 +63,7 @@ type Handler struct {
 	maxBody   int64
 	closing   func() bool
 	observed  api.Observed
+	tracer    api.Tracer // nil: requests are not traced
 	refusals  refusal.Reporter
 
 	prefix string
@@ -81,7 +87,7 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	h := &Handler{
 		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
 		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
-		observed: api.Observed{By: c.Observer}, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+		observed: api.Observed{By: c.Observer}, tracer: c.Tracer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]route),
 	}
 	if h.guard == nil {
@@ -101,6 +107,11 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	for _, m := range api.Methods() {
 		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
 			h.serveMethod(w, r, exec, m)
+		}
+	}
+	for name, operator := range c.Operators {
+		h.routes[strings.TrimSuffix(h.prefix, "/")+"/"+name] = func(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
+			h.serveOperator(w, r, exec, operator)
 		}
 	}
 	h.routes[h.prefix] = h.serveLegacyEndpoint
@@ -146,6 +157,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r, exec)
 }
 
+// serveOperator serves a sender who may do everything.
+func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *api.Executor, operator http.Handler) {
+	if exec == h.exec {
+		operator.ServeHTTP(w, r)
+		return
+	}
+	const text = "this is for senders who may do everything, such as those with http_api.key"
+	h.refuse(r, http.StatusForbidden, "http_api.key", text)
+	hangUp(w, r)
+	http.Error(w, "Forbidden: "+text, http.StatusForbidden)
+}
+
 // refuse tells the log why a request is answered with an HTTP status.
 func (h *Handler) refuse(r *http.Request, status int, key, text string) {
 	answer := errors.New(http.StatusText(status))
@@ -177,17 +200,17 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
 	if !h.readBody(w, r, body) {
-		h.observed.Failed(m, api.StageRead)
+		h.failed(r, m, api.StageRead)
 		return
 	}
 	req := m.NewRequest()
 	if err := req.UnmarshalJSON(body.b); err != nil {
-		h.observed.Failed(m, api.StageDecode)
+		h.failed(r, m, api.StageDecode)
 		h.badRequest(w, r, "the body is not the JSON object of a "+m.String()+" request: "+err.Error())
 		return
 	}
 	// The request holds copies, so the buffer serves for the answer as well.
-	status, out := h.execute(r.Context(), exec, m, req, body.b[:0], h.transport || wantsTransport(r.Header))
+	status, out := h.execute(r.Context(), exec, m, req, body.b[:0], h.transport || wantsTransport(r.Header), r.Header)
 	body.b = out
 	if status == http.StatusInternalServerError && len(out) == 0 {
 		writeText(w, status)
@@ -196,10 +219,33 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 	writeJSON(w, status, out)
 }
 
+// failed reports that a stage of a request before its execution failed.
+func (h *Handler) failed(r *http.Request, m api.Method, s api.Stage) {
+	h.observed.Failed(m, s)
+	if h.tracer != nil {
+		h.tracer.Failed(r.Context(), m, s, r.Header)
+	}
+}
+
 // execute appends the answer to a request to out. An answer that cannot be encoded
-// has status 500 and is empty.
-func (h *Handler) execute(ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool) (int, []byte) {
+// has status 500 and is empty. from has the fields of the request.
+func (h *Handler) execute(
+	ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool, from api.Fields,
+) (int, []byte) {
+	if h.tracer == nil {
+		res, err := h.observed.Execute(ctx, exec, m, req)
+		return h.encode(ctx, m, res, err, out, transport)
+	}
+	ctx, span := h.tracer.Begin(ctx, m, req, from)
+	defer span.Abort()
 	res, err := h.observed.Execute(ctx, exec, m, req)
+	status, out := h.encode(ctx, m, res, err, out, transport)
+	span.End(status, res, err)
+	return status, out
+}
+
+// encode appends the answer to out that has what Execute returned.
+func (h *Handler) encode(ctx context.Context, m api.Method, res api.Result, err error, out []byte, transport bool) (int, []byte) {
 	if err != nil {
 		apiErr := api.AsError(err)
 		if transport {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -112,7 +111,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, exec *api.
 			writeText(w, http.StatusRequestEntityTooLarge)
 			return
 		}
-		if out, err = h.legacyReply(r.Context(), exec, out, c); err != nil && encodeErr == nil {
+		if out, err = h.legacyReply(r, exec, out, c); err != nil && encodeErr == nil {
 			encodeErr = err
 		}
 	}
@@ -174,14 +173,14 @@ func (c *legacyCommand) decode(text []byte) error {
 }
 
 // legacyReply executes a command and appends its reply.
-func (h *Handler) legacyReply(ctx context.Context, exec *api.Executor, out []byte, c legacyCommand) ([]byte, error) {
+func (h *Handler) legacyReply(r *http.Request, exec *api.Executor, out []byte, c legacyCommand) ([]byte, error) {
 	out = append(out, '{')
 	if c.id != 0 {
 		out = append(out, `"id":`...)
 		out = strconv.AppendUint(out, uint64(c.id), 10)
 		out = append(out, ',')
 	}
-	res, err := h.legacyExecute(ctx, exec, c)
+	res, err := h.legacyExecute(r, exec, c)
 	if err != nil {
 		out = append(out, `"error":`...)
 		return append(api.AppendError(out, api.AsError(err)), '}'), nil
@@ -193,7 +192,7 @@ func (h *Handler) legacyReply(ctx context.Context, exec *api.Executor, out []byt
 	return append(out, '}'), err
 }
 
-func (h *Handler) legacyExecute(ctx context.Context, exec *api.Executor, c legacyCommand) (api.Result, error) {
+func (h *Handler) legacyExecute(r *http.Request, exec *api.Executor, c legacyCommand) (api.Result, error) {
 	m, ok := api.MethodByName(c.name)
 	if !ok {
 		return nil, api.ErrNotFound
@@ -202,9 +201,16 @@ func (h *Handler) legacyExecute(ctx context.Context, exec *api.Executor, c legac
 	// info alone takes no notice of its params.
 	if m != api.MethodInfo {
 		if err := req.UnmarshalJSON(c.params); err != nil {
-			h.observed.Failed(m, api.StageDecode)
+			h.failed(r, m, api.StageDecode)
 			return nil, api.ErrBadRequest
 		}
 	}
-	return h.observed.Execute(ctx, exec, m, req)
+	if h.tracer == nil {
+		return h.observed.Execute(r.Context(), exec, m, req)
+	}
+	ctx, span := h.tracer.Begin(r.Context(), m, req, r.Header)
+	defer span.Abort()
+	res, err := h.observed.Execute(ctx, exec, m, req)
+	span.End(http.StatusOK, res, err)
+	return res, err
 }

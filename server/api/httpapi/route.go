@@ -40,7 +40,7 @@ func (h *Handler) Routes() []front.Route {
 				if req.UnmarshalJSON(body) != nil {
 					return 0, out
 				}
-				return h.execute(ctx, exec, m, req, out, false)
+				return h.execute(ctx, exec, m, req, out, false, q)
 			},
 		})
 	}

@@ -76,11 +76,11 @@ func develop(cfg *config.Config, level slog.Level) error {
 		lowest.Set(slog.LevelWarn)
 	}
 	colour := runtime.GOOS != "windows" && logs.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
-	log := logging.Unlimited(slog.New(dev.NewHandler(os.Stdout, lowest, colour)))
+	log := logging.Unlimited(logs.Controlled(dev.NewHandler(os.Stdout, lowest, colour), level))
 	defer logging.Flush(log) //nolint:errcheck // the process ends
 	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {
 		_ = logging.Flush(log) // warnings of the start come first
-		lowest.Set(level)      // before anybody knows the address, so that the first refusal is explained
+		lowest.Set(logs.All)   // before anybody knows the address, so that the first refusal is explained
 		announce(cfg, addr, user, token)
 	}}
 	err = serveWith(log, cfg, config.Warnings{}, nil, site)

@@ -97,7 +97,7 @@ var groups = []group{
 		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "Obtained when the server starts, for the hosts of host_whitelist, which is required; see [TLS](tls.md#acme).", ""},
 		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
 		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
-		{"OpenTelemetry traces", []string{"opentelemetry.api", "opentelemetry.consuming"}, "", "Remove the keys; trace in your backend."},
+		{"OpenTelemetry traces", []string{"opentelemetry.enabled", "opentelemetry.api", "opentelemetry.consuming", "opentelemetry.google_cloud_adc_auth"}, "Clients and proxies can be traced, too, see [tracing](tracing.md).", ""},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
 		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
 		{"Swagger UI", []string{"swagger.enabled"}, "The document is OpenAPI 3.1 instead of 2.0.", ""},

@@ -173,6 +173,8 @@ var own = []struct{ keys, then string }{
 	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.max_streams client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
 		"A backend that is down is asked by every client; the same holds for all other proxies."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
+	{"opentelemetry.proxy opentelemetry.client opentelemetry.sampler", "Clients and proxies are not traced, and `OTEL_TRACES_SAMPLER` alone says what is exported."},
+	{"log.access log.access_sample log.limit_burst log.limit_window", "The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
 	{"websocket.dictionaries", "Messages are not compressed against dictionaries; clients that offer it get them as others do."},
 	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},

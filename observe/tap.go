@@ -1,0 +1,66 @@
+package observe
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// TapKind says what a Tap watches.
+type TapKind string
+
+// Kinds of taps.
+const (
+	// TapUser watches all connections of a user, from the reply to connect on.
+	TapUser TapKind = "user"
+	// TapChannel watches the commands of clients on a channel and their replies, and what the node delivers
+	// there: each publication, join and leave once for each node with subscribers.
+	TapChannel TapKind = "channel"
+)
+
+// Tap says what gyro.Node.Tap watches. The user with the empty ID are all anonymous clients.
+//
+// A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each until
+// they are fetched, drops those beyond that, and says how many. Events of several nodes are in the order of their
+// clocks. A node that joins later watches as well. A tap that nobody fetches any more ends after 10 s.
+type Tap struct {
+	Kind   TapKind
+	Entity string
+}
+
+// Events of taps.
+const (
+	// TapReceived is a command of a client, TapSent a reply or a push to one, TapDelivered a publication, a join or
+	// a leave to one, and TapPublished such a message on its way to all subscribers of a node.
+	TapReceived  = "received"
+	TapSent      = "sent"
+	TapDelivered = "delivered"
+	TapPublished = "published"
+	// TapDisconnected is the end of a connection, with Code and Reason.
+	TapDisconnected = "disconnected"
+	// TapDropped says that Dropped events are missing here, because they came faster than they were taken.
+	TapDropped = "dropped"
+	// TapSilent says that nodes do not answer, with Reason. What happens there is missing.
+	TapSilent = "silent"
+)
+
+// Tapped is what a tap has seen.
+type Tapped struct {
+	Time time.Time `json:"time"`
+	// Node is the UID of the node that has seen it.
+	Node  string `json:"node,omitempty"`
+	Event string `json:"event"`
+	// Type of the message, as in the label "frame_type" of metrics.
+	Type    string `json:"type,omitempty"`
+	Client  string `json:"client,omitempty"`
+	User    string `json:"user,omitempty"`
+	Channel string `json:"channel,omitempty"`
+	// Message is the command or the reply in the JSON of the client protocol. Tokens, session IDs and the values of
+	// headers are not shown. If it cannot be written as JSON, Protobuf has its encoding in Protobuf. A message
+	// of more than 32 KiB has neither, only its Size, in bytes.
+	Message  json.RawMessage `json:"message,omitempty"`
+	Protobuf []byte          `json:"protobuf,omitempty"`
+	Size     int             `json:"size,omitempty"`
+	Code     uint32          `json:"code,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Dropped  uint64          `json:"dropped,omitempty"`
+}

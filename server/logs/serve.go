@@ -1,0 +1,73 @@
+package logs
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// maxBody bounds a request; bytes.
+const maxBody = 4 << 10
+
+// LevelHandler returns a handler of POST requests of operators, whom it does not check. The body is a JSON object,
+// which may be empty: level is set for duration seconds, {"level":""} goes back to that of the configuration. The
+// answer is a State. c may be nil.
+func LevelHandler(c *Control, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Level    *string `json:"level"`
+			Duration int     `json:"duration"`
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err == nil && len(body) > 0 {
+			err = json.Unmarshal(body, &q)
+		}
+		if err == nil && q.Level != nil && c != nil {
+			if err = c.SetLevel(*q.Level, time.Duration(q.Duration)*time.Second); err == nil {
+				log.Warn("level of the log changed by an operator", "level", c.State().Level, "configured", c.State().Configured,
+					"seconds", q.Duration, "addr", r.RemoteAddr)
+			}
+		}
+		switch {
+		case err != nil:
+			http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		case c == nil:
+			http.Error(w, "Not Implemented: the log of this server is not its own", http.StatusNotImplemented)
+		default:
+			answer(w, c.State())
+		}
+	})
+}
+
+// RefusalsHandler returns a handler of requests of operators, whom it does not check. The answer is a JSON object with
+// the list refusals, of Refused, and the time since which they are counted. c may be nil.
+func RefusalsHandler(c *Control) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var out struct {
+			Since    *time.Time `json:"since,omitempty"`
+			Refusals []Refused  `json:"refusals"`
+		}
+		if c == nil {
+			http.Error(w, "Not Implemented: the log of this server is not its own", http.StatusNotImplemented)
+			return
+		}
+		kinds, since := c.Refusals().List()
+		if out.Refusals = kinds; !since.IsZero() {
+			out.Since = &since
+		}
+		answer(w, out)
+	})
+}
+
+func answer(w http.ResponseWriter, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(text) // the operator may be gone
+}
