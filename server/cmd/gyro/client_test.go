@@ -173,8 +173,8 @@ func TestCommandsOfPeople(t *testing.T) {
 	}
 	// Messages of failures are on stderr, and tell no secret.
 	for want, args := range map[string][]string{
-		`--user is missing`:                          {"explain"},
-		`(--api-key) is missing or wrong`:            {"explain", "--user", "42", "-c", "config.json", "--api-key", "secret-nonsense"},
+		`--user is missing`:                           {"explain"},
+		`(--api-key) is missing or wrong`:             {"explain", "--user", "42", "-c", "config.json", "--api-key", "secret-nonsense"},
 		`108: not available`:                          {"rpc", "-c", "config.json", "nothing"},
 		`the API key (--api-key) is missing or wrong`: {"info", "--api", "http://127.0.0.1:" + port, "--api-key", "secret-nonsense"},
 		`error 102: unknown channel`:                  {"pub", "-c", "config.json", "no:thing", "1"},
