@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/skew"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,6 +28,7 @@ type node struct {
 	*Cluster
 	engine *bustest.Engine
 	uid    string
+	clocks *skew.Clocks
 	// answer is called for surveys, emulate for commands of clients.
 	answer  func(ctx context.Context, from, op string, data []byte) Answer
 	emulate func(ctx context.Context, session string, data []byte) error
@@ -70,9 +72,9 @@ func (n *node) Emulate(ctx context.Context, session string, data []byte) error {
 // join starts a node, which leaves when the test ends.
 func join(t *testing.T, bus *bustest.Bus, uid string) *node {
 	t.Helper()
-	n := &node{uid: uid, engine: bus.Engine()}
+	n := &node{uid: uid, engine: bus.Engine(), clocks: skew.New(uid)}
 	n.Cluster = New(Config{
-		UID: uid, Controller: n.engine, Handler: n, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		UID: uid, Controller: n.engine, Handler: n, Clocks: n.clocks, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err := n.Listen(); err != nil {
 		t.Fatal(err)
@@ -100,6 +102,29 @@ func (n *node) want(t *testing.T, others string) {
 	if got := n.others(); got != others {
 		t.Errorf("%s knows %q, want %q", n.uid, got, others)
 	}
+}
+
+// Signs of life tell what the clocks differ: nodes whose clocks agree find nothing, and one that is 2 s ahead of this one is
+// as far from the middle.
+func TestClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		time.Sleep(time.Minute)
+		a.want(t, "b")
+		if a.clocks.Ahead() != 0 || b.clocks.Ahead() != 0 {
+			t.Errorf("clocks that agree are ahead by %v and %v", a.clocks.Ahead(), b.clocks.Ahead())
+		}
+		b.Leave(t.Context())
+		time.Sleep(10 * time.Minute)
+		bus.Inject("a", (&control.Command{UID: "x", Node: &control.Node{
+			Time: time.Now().Add(2 * time.Second).UnixNano(), Delays: []*control.Delay{{Node: skew.ID("a"), Took: int64(2 * time.Second)}},
+		}}).AppendProto(nil))
+		a.want(t, "x")
+		if ahead := a.clocks.Ahead(); ahead != -time.Second {
+			t.Errorf("ahead by %v", ahead)
+		}
+	})
 }
 
 func TestJoinAndLeave(t *testing.T) {

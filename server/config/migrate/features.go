@@ -98,6 +98,7 @@ var groups = []group{
 		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
 		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled", "opentelemetry.api", "opentelemetry.consuming", "opentelemetry.google_cloud_adc_auth"}, "Clients and proxies can be traced, too, see [tracing](tracing.md).", ""},
+		{"OpenTelemetry metrics", []string{"opentelemetry.metrics"}, "Also the channel_namespace and client_name labels of the extended edition, see [metrics](metrics.md).", ""},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
 		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
 		{"Swagger UI", []string{"swagger.enabled"}, "The document is OpenAPI 3.1 instead of 2.0.", ""},
