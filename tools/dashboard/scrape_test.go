@@ -132,7 +132,7 @@ func startRedis(t *testing.T) (address string) {
 	return "127.0.0.1:" + port
 }
 
-// object is a part of a configuration or of a request.
+// config is a part of a configuration or of a request.
 type config = map[string]any
 
 func startServer(t *testing.T, redis string) *server {
@@ -234,6 +234,7 @@ func (s *server) connect(ctx context.Context) *client {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { res.Body.Close() })
 	c := &client{s: s, lines: bufio.NewScanner(res.Body), last: 1}
 	first := c.read(func(r *reply) bool { return r.ID == 1 })
 	c.session.Session, c.session.Node = first.Connect.Session, first.Connect.Node
