@@ -4,16 +4,12 @@ package swagger
 
 import (
 	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/gyrohq/gyro/server/internal/packed"
 )
 
 // The document is made of the schema of the API and of openapi.yaml, which has the examples.
@@ -33,7 +29,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // path of the server API, such as "/api"; it ends with no slash, unless it is "/".
 func New(below, api string) http.Handler {
 	const javaScript, text = "text/javascript; charset=utf-8", "text/plain; charset=utf-8"
-	served := map[string]*file{
+	served := map[string]*packed.File{
 		"":             newFile("page.html", "text/html; charset=utf-8"),
 		"page.js":      newFile("page.js", javaScript),
 		"openapi.json": newFile("openapi.json", "application/json"),
@@ -44,7 +40,7 @@ func New(below, api string) http.Handler {
 	} {
 		served[name] = newFile("ui/"+name+".gz", kind)
 	}
-	served["openapi.json"].replace(document(served["openapi.json"].body, api))
+	served["openapi.json"].Replace(document(served["openapi.json"].Body(), api))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := served[strings.TrimPrefix(r.URL.Path, below)]
 		switch {
@@ -76,75 +72,15 @@ func document(embedded []byte, api string) []byte {
 	return bytes.ReplaceAll(moved, quoted(documentAPI), quoted(api))
 }
 
-// file is served under one path.
-type file struct {
-	kind   string // Content-Type
-	body   []byte
-	packed bool   // body is compressed by gzip
-	tag    string // ETag
-}
-
 // newFile returns an embedded file.
-func newFile(name, kind string) *file {
+func newFile(name, kind string) *packed.File {
 	body, err := files.ReadFile(name)
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	f := &file{kind: kind, packed: strings.HasSuffix(name, ".gz")}
-	f.replace(body)
-	return f
-}
-
-func (f *file) replace(body []byte) {
-	sum := sha256.Sum256(body)
-	// A weak one, as it is that of the compressed file and of what is in it.
-	f.body, f.tag = body, `W/"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`
-}
-
-// ServeHTTP implements http.Handler.
-func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Content-Type", f.kind)
-	header.Set("Etag", f.tag)
-	header.Set("Cache-Control", "no-cache")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("X-Frame-Options", "DENY")
-	header.Set("Content-Security-Policy", policy)
-	body := f.body
-	if f.packed {
-		header.Set("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
-			header.Set("Content-Encoding", "gzip")
-		} else {
-			body = unpacked(body)
-		}
-	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-}
-
-// takesGzip tells whether a client accepts answers that are compressed.
-func takesGzip(accepted string) bool {
-	for coding := range strings.SplitSeq(accepted, ",") {
-		name, weight, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			_, weight, _ = strings.Cut(weight, "=")
-			q, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
-			return err != nil || q > 0
-		}
-	}
-	return false
-}
-
-// unpacked returns what is in an embedded file that is compressed.
-func unpacked(body []byte) []byte {
-	r, err := gzip.NewReader(bytes.NewReader(body))
-	if err == nil {
-		body, err = io.ReadAll(r)
-	}
+	f, err := packed.New(kind, policy, body, strings.HasSuffix(name, ".gz"))
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // as above
 	}
-	return body
+	return f
 }
