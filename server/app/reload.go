@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/exposure"
 	"github.com/gyrohq/gyro/server/logs"
 )
 
@@ -57,7 +58,7 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 		logs.Of(a.log).Apply(a.log, &next.Log)
 	}
 	a.inForce.Load().prefetch()
-	a.warnOpen(&next.GRPCAPI)
+	exposure.WarnOpen(a.log, &next.GRPCAPI)
 	var applied []any
 	if len(changes.Applied) > 0 {
 		applied = []any{"applied", strings.Join(changes.Applied, ", ")}

@@ -82,7 +82,11 @@ func (s *site) handle(key, path string, e endpoint) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
 	}
-	path = cleanPrefix(path)
+	return s.handleExact(key, cleanPrefix(path), e)
+}
+
+// handleExact serves one path as it is, also with a slash at the end.
+func (s *site) handleExact(key, path string, e endpoint) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}

@@ -203,6 +203,8 @@ func (c *Config) insecure() []string {
 	add(c.Client.SubscriptionToken.Enabled && c.Client.SubscriptionToken.SkipJWKSSafetyCheck, "client.subscription_token."+bent)
 	add(c.HTTPAPI.Insecure, "http_api.insecure is on: the server API needs no key")
 	add(c.Admin.Insecure, "admin.insecure is on: the admin interface needs no login")
+	add(c.Admin.Enabled && c.Admin.Secret != "" && len(c.Admin.Secret) < 32, "admin.secret has less than 32 bytes: whoever sees a token could guess it and make others")
+	add(c.Admin.Enabled && c.Admin.Password != "" && len(c.Admin.Password) < 12, "admin.password has less than 12 bytes: it can be guessed")
 	add(c.Debug.Enabled, "debug.enabled is on: profiling endpoints are served")
 	add(len(c.Client.AllowedOrigins) == 1 && c.Client.AllowedOrigins[0] == "*",
 		"client.allowed_origins is *: pages of any origin may connect")

@@ -24,7 +24,7 @@ func TestReloaded(t *testing.T) {
 	next.Client.AllowedOrigins, next.Client.SubscriptionToken.Enabled = []string{"https://a.example"}, true
 	next.Channel.MaxLength, next.HTTPServer.Port, next.Client.ConnectionLimit = 7, 1, 7
 	next.Brokers = []engines.NamedBroker{{Name: "late"}}
-	next.GRPCAPI.Port, next.UsageStats.Disabled, next.Admin.Password = 1, true, "p"
+	next.GRPCAPI.Port, next.UsageStats.Disabled, next.Graphite.Host = 1, true, "h"
 
 	before := *started
 	got, changes, err := started.Reloaded(started, next)

@@ -49,7 +49,7 @@ type Config struct {
 	SockJS        SockJS        `key:"sockjs" doc:"SockJS, for old clients (docs/sockjs.md). Keys of Gyro alone."`
 	Init          Init          `key:"init" doc:"Endpoint for clients that warm up an HTTP connection."`
 
-	Admin         Admin         `key:"admin" opt:"later" doc:"Admin web interface."`
+	Admin         Admin         `key:"admin" doc:"Admin web interface (docs/admin.md)."`
 	Prometheus    Prometheus    `key:"prometheus" doc:"Metrics for Prometheus."`
 	Health        Health        `key:"health" doc:"Health endpoints."`
 	Swagger       Swagger       `key:"swagger" doc:"OpenAPI document of the HTTP API, and a page (Swagger UI) to read it and to send requests."`
@@ -312,14 +312,16 @@ type Init struct {
 
 // Admin is the admin interface.
 type Admin struct {
-	Enabled         bool   `key:"enabled" opt:"refused"`
-	HandlerPrefix   string `key:"handler_prefix" doc:"Path."`
-	Password        string `key:"password" opt:"secret" doc:"Password of the operator."`
-	Secret          string `key:"secret" opt:"secret" doc:"Secret that signs login tokens."`
-	Insecure        bool   `key:"insecure" doc:"No login."`
-	WebPath         string `key:"web_path" doc:"Directory with the web application, instead of the built-in one."`
-	WebProxyAddress string `key:"web_proxy_address" doc:"URL to take the web application from."`
-	External        bool   `key:"external" doc:"Serve on the external listener."`
+	Enabled         bool          `key:"enabled" doc:"Serve the admin web interface and its endpoints (docs/admin.md). It also counts what the metrics count, whatever prometheus.enabled says."`
+	HandlerPrefix   string        `key:"handler_prefix" doc:"Path that all paths of the interface begin with; empty for none, so that the interface is at / and its endpoints are below /admin."`
+	Password        string        `key:"password" opt:"secret,reload" doc:"Password of the operator. Nobody can log in without it and secret. A new one ends all sessions."`
+	Secret          string        `key:"secret" opt:"secret,reload" doc:"Secret that signs the tokens of sessions, the same on all nodes. A new one ends all sessions."`
+	SessionTTL      time.Duration `key:"session_ttl" def:"12h" min:"1m" max:"720h" opt:"reload" doc:"How long a login is valid. Gyro's own key."`
+	APIKey          string        `key:"api_key" opt:"secret,reload" doc:"What programs send as X-API-Key in place of a token of a session, at least 16 bytes; empty for none."`
+	Insecure        bool          `key:"insecure" doc:"No login: whoever reaches the listener is an operator."`
+	WebPath         string        `key:"web_path" doc:"Directory with another web application, in place of the built-in one."`
+	WebProxyAddress string        `key:"web_proxy_address" doc:"URL of a server to take the web application from, for its development; wins over web_path."`
+	External        bool          `key:"external" doc:"Serve on the external listener, which clients use, in place of the internal one."`
 }
 
 // Prometheus is the metrics endpoint.

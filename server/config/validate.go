@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ func (c *Config) Validate() error {
 	c.checkRPC(p)
 	c.checkConsumers(p)
 	c.checkNotification(p)
+	c.Admin.check(p)
 	return p.Err()
 }
 
@@ -82,7 +84,7 @@ func (c *Config) checkServer(p *problem.List) {
 	if n := len(c.Prometheus.AdditionalClientNames); n > observe.MaxClientNames {
 		p.Add("prometheus.additional_client_names", "%d names are more than %d", n, observe.MaxClientNames)
 	}
-	if m := &c.Prometheus; m.Enabled && !metricPattern.MatchString(m.Namespace) {
+	if m := &c.Prometheus; (m.Enabled || c.Admin.Enabled) && !metricPattern.MatchString(m.Namespace) {
 		p.Add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", problem.Quote(m.Namespace))
 	}
 	c.UniSSE.check(p, "uni_sse")
@@ -92,6 +94,26 @@ func (c *Config) checkServer(p *problem.List) {
 	}
 	if t := c.UniPoll.Timeout; t < time.Second || t > 5*time.Minute {
 		p.Add("uni_poll.timeout", "%s is not from 1s to 5m", t)
+	}
+}
+
+// minAPIKey is the fewest bytes of admin.api_key.
+const minAPIKey = 16
+
+func (a *Admin) check(p *problem.List) {
+	if a.APIKey != "" && len(a.APIKey) < minAPIKey {
+		p.Add("admin.api_key", "has %d bytes, at least %d are expected", len(a.APIKey), minAPIKey)
+	}
+	if !a.Enabled {
+		return
+	}
+	if !a.Insecure && a.APIKey == "" && (a.Password == "" || a.Secret == "") {
+		p.Add("admin.enabled", "nobody could log in: needs admin.password and admin.secret, which gyro genconfig makes")
+	}
+	if a.WebProxyAddress != "" {
+		if u, err := url.Parse(a.WebProxyAddress); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			p.Add("admin.web_proxy_address", "is no URL of http or https")
+		}
 	}
 }
 

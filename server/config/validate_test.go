@@ -274,7 +274,7 @@ func TestGathering(t *testing.T) {
 // unsupported are the keys that switch on what this version does not support.
 var (
 	unsupported = []string{
-		"admin.enabled", "graphite.enabled",
+		"graphite.enabled",
 	}
 )
 

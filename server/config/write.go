@@ -87,3 +87,20 @@ func secret(n int) string {
 	rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
+
+// View lists all keys with their values for people to read, as a JSON list of objects: key, value, default,
+// changed, secret, reload, idle and doc. Secrets and the users of URLs are hidden.
+func (c *Config) View() json.RawMessage { return view(c, DefaultConfig()) }
+
+// ViewOptions lists the options of a channel in the same way.
+func ViewOptions(o *ChannelOptions) json.RawMessage {
+	return view(o, &DefaultConfig().Channel.WithoutNamespace)
+}
+
+func view(of, def any) json.RawMessage {
+	text, err := json.Marshal(schema.View(of, def))
+	if err != nil {
+		panic(err) // texts, numbers and lists of them
+	}
+	return text
+}

@@ -26,6 +26,9 @@ const Namespace = "chat"
 // Channel that the demo page is subscribed to.
 const Channel = Namespace + ":index"
 
+// AdminPrefix is the path of the admin web interface.
+const AdminPrefix = "/admin"
+
 // TokenTTL is the lifetime of demo tokens.
 const TokenTTL = 24 * time.Hour
 
@@ -61,6 +64,10 @@ func Config(o Options) (*config.Config, error) {
 	}
 	if cfg.Client.Token.HMACSecretKey = o.Secret; o.Secret == "" {
 		cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
+	}
+	// The demo page is at /.
+	cfg.Admin = config.Admin{
+		Enabled: true, HandlerPrefix: AdminPrefix, Password: rand.Text(), Secret: rand.Text() + rand.Text(), SessionTTL: cfg.Admin.SessionTTL,
 	}
 	cfg.Client.AllowedOrigins = append(o.Origins[:len(o.Origins):len(o.Origins)], loopbackOrigins...)
 	enableTransports(cfg)

@@ -44,9 +44,9 @@ func Level(name string) (slog.Level, error) {
 
 // New makes the logger that the configuration describes (docs/configuration.md, log).
 // It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
-// writes the lines that wait and closes the file. An unknown level counts as info, with a
+// writes the lines that wait and closes the file. recent keeps its warnings. An unknown level counts as info, with a
 // warning.
-func New(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
+func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() error, err error) {
 	out, console := os.Stderr, false
 	switch {
 	case cfg.File != "":
@@ -56,7 +56,7 @@ func New(cfg *config.Log) (log *slog.Logger, closeLog func() error, err error) {
 	case runtime.GOOS != "windows" && IsTerminal(os.Stdout):
 		out, console = os.Stdout, true
 	}
-	log = logging.Wrap(To(out, cfg.Level, console))
+	log = logging.Wrap(slog.New(recent.Handler(To(out, cfg.Level, console).Handler())))
 	Of(log).Apply(log, cfg)
 	return log, func() error {
 		err := logging.Flush(log)

@@ -21,7 +21,7 @@ func TestLogger(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "log")
 		var got []string
 		for range 2 { // the file is appended to
-			log, closeLog, err := New(&config.Log{Level: level, File: file})
+			log, closeLog, err := New(&config.Log{Level: level, File: file}, NewRecent())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestLogger(t *testing.T) {
 			t.Errorf("%s: got %q, want %q twice", level, text, want)
 		}
 	}
-	if _, _, err := New(&config.Log{File: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "log.file") {
+	if _, _, err := New(&config.Log{File: t.TempDir()}, NewRecent()); err == nil || !strings.Contains(err.Error(), "log.file") {
 		t.Errorf("a folder as file: %v", err)
 	}
 }

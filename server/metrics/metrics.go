@@ -9,6 +9,7 @@ package metrics
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,11 @@ type Registry struct {
 	native    bool // histograms are native ones
 	others    []prometheus.Collector
 	commands  *commands // nil before API
+
+	figures  sync.Mutex // held to use what follows
+	gatherer prometheus.Gatherer
+	latest   *Figures
+	latestAt time.Time
 }
 
 // New returns a registry with the metrics of a node. The methods of the registry that add others are

@@ -76,14 +76,15 @@ func develop(cfg *config.Config, level slog.Level) error {
 		lowest.Set(slog.LevelWarn)
 	}
 	colour := runtime.GOOS != "windows" && logs.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
-	log := logging.Unlimited(logs.Controlled(dev.NewHandler(os.Stdout, lowest, colour), level))
+	recent := logs.NewRecent()
+	log := logging.Unlimited(slog.New(recent.Handler(logs.Controlled(dev.NewHandler(os.Stdout, lowest, colour), level).Handler())))
 	defer logging.Flush(log) //nolint:errcheck // the process ends
 	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {
 		_ = logging.Flush(log) // warnings of the start come first
 		lowest.Set(logs.All)   // before anybody knows the address, so that the first refusal is explained
 		announce(cfg, addr, user, token)
 	}}
-	err = serveWith(log, cfg, config.Warnings{}, nil, site)
+	err = serveWith(log, recent, cfg, config.Warnings{}, nil, site)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		err = fmt.Errorf("%w; gyro dev --port takes another port", err)
 	}
@@ -98,6 +99,7 @@ func announce(cfg *config.Config, addr, user, token string) {
 Gyro %s, development mode: on this machine only, everything in memory.
 
   Demo page    http://%s/    (open it in two tabs; it also shows the code)
+  Admin UI     http://%s%s/    (password %s)
   WebSocket    ws://%s/connection/websocket
   HTTP stream  http://%s/connection/http_stream
   SSE          http://%s/connection/sse
@@ -117,5 +119,5 @@ Watch in a terminal what happens in the channel of the demo page:
 
 Pages of any http://localhost port may connect. Requests that are refused are explained below.
 Press Ctrl-C to stop.
-`, version, host, host, host, host, host, cfg.HTTPAPI.Key, cfg.Client.Token.HMACSecretKey, token, user, dev.Curl(cfg, host), dev.Watch(host, token))
+`, version, host, host, dev.AdminPrefix, cfg.Admin.Password, host, host, host, host, cfg.HTTPAPI.Key, cfg.Client.Token.HMACSecretKey, token, user, dev.Curl(cfg, host), dev.Watch(host, token))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -26,7 +27,7 @@ func startDev(t *testing.T, flags ...string) (p *process, printed map[string]str
 	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z][A-Za-z -]*\w)  +(\S+)`).FindAllStringSubmatch(p.text(), -1) {
 		printed[m[1]] = m[2]
 	}
-	for _, label := range []string{"Demo page", "WebSocket", "HTTP stream", "SSE", "One-way", "API key", "HMAC secret", "Token"} {
+	for _, label := range []string{"Demo page", "Admin UI", "WebSocket", "HTTP stream", "SSE", "One-way", "API key", "HMAC secret", "Token"} {
 		if printed[label] == "" {
 			t.Fatalf("no %s in %s", label, p.text())
 		}
@@ -75,6 +76,18 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	wstest.Dial(t, base+"/connection/websocket", http.Header{"Origin": {"http://localhost:5173"}}).Connect(`"token":"` + own + `"`)
+	password := regexp.MustCompile(`\(password (\w+)\)`).FindStringSubmatch(p.text())
+	if password == nil {
+		t.Fatalf("no password in %s", p.text())
+	}
+	login, err := http.PostForm(printed["Admin UI"]+"admin/auth", url.Values{"password": {password[1]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	login.Body.Close()
+	if got := status(printed["Admin UI"]); login.StatusCode != http.StatusOK || got != http.StatusOK {
+		t.Errorf("admin: login %s, page %d", login.Status, got)
+	}
 	p.signal(syscall.SIGHUP) // the terminal is closed
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit code %d", code)

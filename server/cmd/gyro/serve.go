@@ -99,23 +99,24 @@ type loader func() (*config.Config, config.Warnings, error)
 // serve runs a server, with the log that its configuration describes, until a signal or a
 // failure ends it.
 func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
-	log, closeLog, err := logs.New(&cfg.Log)
+	recent := logs.NewRecent()
+	log, closeLog, err := logs.New(&cfg.Log, recent)
 	if err != nil {
 		return err
 	}
 	defer closeLog() //nolint:errcheck // the process ends
-	err = serveWith(log, cfg, warnings, reload, nil)
+	err = serveWith(log, recent, cfg, warnings, reload, nil)
 	if err != nil && cfg.Log.File != "" { // the caller reports the error on stderr only
 		log.Error("gyro cannot run", "error", err)
 	}
 	return err
 }
 
-// serveWith is serve with a log, and with what a development server adds; site is nil for
+// serveWith is serve with a log and its recent lines, and with what a development server adds; site is nil for
 // others. Without reload, SIGHUP ends the server too.
-func serveWith(log *slog.Logger, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
+func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	gcfloor.Set(heapFloor)
-	o := app.Options{Version: version, Logger: log, Load: reload}
+	o := app.Options{Version: version, Logger: log, Load: reload, Recent: recent}
 	if site != nil {
 		o.Pages, o.KnowsHost = site.pages, dev.Local
 	}

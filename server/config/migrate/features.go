@@ -100,7 +100,7 @@ var groups = []group{
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled", "opentelemetry.api", "opentelemetry.consuming", "opentelemetry.google_cloud_adc_auth"}, "Clients and proxies can be traced, too, see [tracing](tracing.md).", ""},
 		{"OpenTelemetry metrics", []string{"opentelemetry.metrics"}, "Also the channel_namespace and client_name labels of the extended edition, see [metrics](metrics.md).", ""},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
-		{"Admin web interface", []string{"admin.enabled"}, "", "Use the API commands info and channels, and a dashboard of the metrics."},
+		{"Admin web interface", []string{"admin.enabled"}, "Needs admin.password and admin.secret to start, or admin.insecure. Sessions end after admin.session_ttl, by default 12 hours, see [the admin web interface](admin.md).", ""},
 		{"Swagger UI", []string{"swagger.enabled"}, "The document is OpenAPI 3.1 instead of 2.0.", ""},
 		{"Profiling endpoints", []string{"debug.enabled"}, "", ""},
 		{"Reload by SIGHUP, .env file, variables, flags", []string{"pid_file"}, "`CENTRIFUGO_` variables are read; `GYRO_` ones win.", ""},

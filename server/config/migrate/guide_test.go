@@ -177,6 +177,8 @@ var own = []struct{ keys, then string }{
 	{"log.access log.access_sample log.limit_burst log.limit_window", "The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
 	{"websocket.dictionaries", "Messages are not compressed against dictionaries; clients that offer it get them as others do."},
+	{"admin.session_ttl", "Sessions last 30 days."},
+	{"admin.api_key", "The key exists in the extended edition only."},
 	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},
 	{"sockjs.enabled", "There is no such transport: clients have to use another one before the way back."},
 	{"uni_sse.retry_min uni_sse.retry_max", "Events have neither `retry` nor `id`: an `EventSource` misses what is published while it is away."},

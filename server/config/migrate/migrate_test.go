@@ -159,13 +159,13 @@ func TestVariables(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"differs GYRO_CLIENT_CHANNEL_LIMIT GYRO_CLIENT_CHANNEL_LIMIT ",
+		"refused admin.enabled CENTRIFUGO_ADMIN_ENABLED ",
 		"refused channel.namespaces[0](from-env).history_size CENTRIFUGO_CHANNEL_NAMESPACES ",
 		"refused channel.namespaces[0](from-env).history_ttl CENTRIFUGO_CHANNEL_NAMESPACES ",
 		"refused channel.namespaces[0](from-env).presence CENTRIFUGO_CHANNEL_NAMESPACES_FROM_ENV_PRESENCE ",
 		"refused client.channel_limit GYRO_CLIENT_CHANNEL_LIMIT ",
 		"unknown CENTRIFUGO_ADMIN_ENABLE CENTRIFUGO_ADMIN_ENABLE CENTRIFUGO_ADMIN_ENABLED",
 		"unknown channel.namespaces[0].x CENTRIFUGO_CHANNEL_NAMESPACES ",
-		"unsupported admin.enabled CENTRIFUGO_ADMIN_ENABLED ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,4 +1,4 @@
-package app
+package exposure
 
 import (
 	"encoding/json"
@@ -11,6 +11,12 @@ import (
 	"github.com/gyrohq/gyro/server/logs"
 )
 
+// server is one with a configuration.
+func server(cfg *config.Config) Server {
+	h := &cfg.HTTPServer
+	return Server{Config: cfg, Address: h.Address + ":8000", Shared: h.InternalPort == "" && h.InternalAddress == ""}
+}
+
 // TestWarnExposed: what clients should not reach is named, with the keys that change it.
 func TestWarnExposed(t *testing.T) {
 	const port = "http_server.internal_port, http_server.internal_address"
@@ -22,6 +28,11 @@ func TestWarnExposed(t *testing.T) {
 			cfg.Prometheus.Enabled, cfg.Debug.Enabled, cfg.Swagger.Enabled = true, true, true
 		},
 			[]string{"http_api /api: " + port, "prometheus /metrics: " + port, "debug /debug/pprof: " + port, "swagger /swagger: " + port}},
+		"admin": {func(cfg *config.Config) { cfg.HTTPAPI.Disabled, cfg.Admin.Enabled = true, true }, []string{"admin /: " + port}},
+		"admin external": {func(cfg *config.Config) {
+			cfg.HTTPServer.InternalPort, cfg.Admin.Enabled, cfg.Admin.External, cfg.Admin.HandlerPrefix = "9000", true, true, "/ops"
+		},
+			[]string{"admin /ops: admin.external"}},
 		"nothing but clients": {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, nil},
 		"no clients":          {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, nil},
 		"port of its own":     {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.Prometheus.Enabled = true }, nil},
@@ -36,8 +47,8 @@ func TestWarnExposed(t *testing.T) {
 	} {
 		cfg := config.DefaultConfig()
 		tt.edit(cfg)
-		out := new(logBuffer)
-		(&App{cfg: cfg, log: logs.To(out, "warn", false)}).warnExposed()
+		out := new(strings.Builder)
+		server(cfg).Warn(logs.To(out, "warn", false))
 		var got []string
 		for line := range strings.Lines(out.String()) {
 			var w map[string]string
@@ -68,8 +79,8 @@ func TestWarnUseless(t *testing.T) {
 		cfg := config.DefaultConfig()
 		cfg.Swagger.Enabled = true
 		tt.edit(cfg)
-		out := new(logBuffer)
-		(&App{cfg: cfg, log: logs.To(out, "warn", false)}).warnUseless()
+		out := new(strings.Builder)
+		server(cfg).warnUseless(logs.To(out, "warn", false))
 		if got := strings.Contains(out.String(), `"http_api.disabled, http_api.external"`); got != tt.want {
 			t.Errorf("%s: %s", name, out.String())
 		}

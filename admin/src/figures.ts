@@ -1,0 +1,66 @@
+// From the metrics of the server, which only grow, to rates and latencies. Nothing here touches the page.
+
+export interface Sample { labels?: Record<string, string>; value: number; count?: number; buckets?: [number, number][] }
+export interface Family { type: string; samples: Sample[] | null }
+export interface Figures { time: number; families: Record<string, Family> }
+
+type Filter = Record<string, string>;
+
+function matching(f: Figures, name: string, filter: Filter): Sample[] {
+  return (f.families[name]?.samples ?? []).filter(s => Object.entries(filter).every(([key, value]) => s.labels?.[key] === value));
+}
+
+// sum adds up the samples of a family that have the labels of the filter.
+export function sum(f: Figures, name: string, filter: Filter = {}): number {
+  return matching(f, name, filter).reduce((total, s) => total + s.value, 0);
+}
+
+// rate is by how much a family grew per second; null if it cannot be told.
+export function rate(before: Figures, now: Figures, name: string, filter: Filter = {}): number | null {
+  const seconds = (now.time - before.time) / 1000;
+  const more = sum(now, name, filter) - sum(before, name, filter);
+  return seconds > 0 && more >= 0 ? more / seconds : null; // less than before: the server began anew
+}
+
+// quantile estimates a quantile of what a histogram has observed between two looks at it, as Prometheus
+// does; null if there was nothing.
+export function quantile(before: Figures, now: Figures, name: string, q: number, filter: Filter = {}): number | null {
+  const counts = new Map<number, number>();
+  let total = 0, sums = 0;
+  const add = (f: Figures, sign: number) => {
+    for (const s of matching(f, name, filter)) {
+      total += sign * (s.count ?? 0);
+      sums += sign * s.value;
+      for (const [bound, count] of s.buckets ?? []) counts.set(bound, (counts.get(bound) ?? 0) + sign * count);
+    }
+  };
+  add(now, 1);
+  add(before, -1);
+  if (!(total > 0)) return null;
+  if (counts.size === 0) return sums / total; // a native histogram: the mean
+  const rank = q * total;
+  let lower = 0, below = 0;
+  for (const [bound, count] of [...counts].sort((a, b) => a[0] - b[0])) {
+    if (count >= rank) return count > below ? lower + (bound - lower) * (rank - below) / (count - below) : bound;
+    lower = bound;
+    below = count;
+  }
+  return lower; // beyond the last bound
+}
+
+// Series keeps the latest points of several lines over one axis of time.
+export class Series {
+  readonly times: number[] = [];
+  readonly lines: (number | null)[][];
+
+  constructor(readonly names: string[], private readonly limit: number) { this.lines = names.map(() => []); }
+
+  add(time: number, values: (number | null)[]) {
+    this.times.push(time);
+    this.lines.forEach((line, i) => line.push(values[i] ?? null));
+    if (this.times.length > this.limit) {
+      this.times.shift();
+      this.lines.forEach(line => line.shift());
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import { useState } from 'preact/hooks';
+import { call, type About, type Connection } from '../api';
+import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Search, useAction, useLoad } from '../components';
+import { bytes, count, dateTime, duration, millis } from '../format';
+import { go, link } from '../router';
+import { Events } from './events';
+
+interface Found { connections: Record<string, Connection>; more?: boolean; incomplete?: string }
+
+// Users shows the connections of a user, and what can be done about them. open tells whether a user is chosen: the ID
+// of anonymous users is empty.
+export function Users({ user, open, about }: { user: string; open: boolean; about: About }) {
+  const [text, setText] = useState(user);
+  const chosen = open || user !== '';
+  return <Page title={chosen ? user || 'Anonymous users' : 'Users'} lead={chosen ? 'Connections on all nodes, and what happened to them.' : 'Look a user up by the ID in its token.'}
+    tools={chosen && <>
+      {about.methods.includes('explain') && user && <a class="button" href={link('explain', user)}>Explain</a>}
+      {about.endpoints.includes('trace') && <a class="button" href={link('trace', user, 'user')}>Trace</a>}
+    </>}>
+    <form class="bar" role="search" onSubmit={e => { e.preventDefault(); go('users', text, 'is'); }}>
+      <Search label="User ID" placeholder="User ID; empty for anonymous users" value={text} onInput={setText} />
+      <button type="submit" class="primary">Show</button>
+    </form>
+    {chosen && <User key={user} user={user} about={about} />}
+  </Page>;
+}
+
+function User({ user, about }: { user: string; about: About }) {
+  const [dialog, act] = useAction();
+  const [code, setCode] = useState<'again' | 'never'>('never');
+  const who = user ? <>user <b>{user}</b></> : <b>all anonymous users</b>;
+  const lists = about.methods.includes('connections') && user !== '';
+  return <>
+    {lists ? <Connections user={user} act={act} /> : <Panel title="Connections"><Empty>{user ? 'This server cannot list connections.' : 'The connections of anonymous users are listed by channel: open one, and its tab Clients.'}</Empty></Panel>}
+    {about.methods.includes('flight') && user !== '' && <Events id={user} kind="user" part />}
+    <Panel title="Disconnect">
+      <fieldset><legend class="hidden">What the clients do</legend>
+        <label class="check"><input type="radio" name="code" checked={code === 'never'} onChange={() => setCode('never')} /> Clients stay away (3503)</label>
+        <label class="check"><input type="radio" name="code" checked={code === 'again'} onChange={() => setCode('again')} /> Clients connect again (4000)</label>
+      </fieldset>
+      <div class="buttons"><button class="danger" onClick={() => act({
+        title: 'Disconnect', verb: 'Disconnect', body: <p>All connections of {who} on all nodes are closed{code === 'again' ? '; the clients connect again' : '; the clients do not connect again by themselves'}.</p>,
+        run: () => call('disconnect', { user, ...(code === 'again' && { disconnect: { code: 4000, reason: 'disconnected by an operator' } }) }), done: 'Disconnected',
+      })}>Disconnect…</button></div>
+    </Panel>
+    {dialog}
+  </>;
+}
+
+function Connections({ user, act }: { user: string; act: ReturnType<typeof useAction>[1] }) {
+  const found = useLoad(signal => call<Found>('connections', { user, limit: 200 }, signal), [user], 3000);
+  return <Panel title="Connections" tools={<button onClick={found.reload}>Refresh</button>}>
+    <Loaded of={found}>{({ connections, more, incomplete }) => <>
+      {more && <Notice>There are more connections or subscriptions than are shown.</Notice>}
+      {incomplete && <Notice tone="warn">{incomplete}</Notice>}
+      {Object.keys(connections).length === 0 && <Empty>The user has no connection now.</Empty>}
+      {Object.entries(connections).map(([id, c]) => <article class="connection" key={id}>
+        <div class="panel-head">
+          <h3 class="mono">{id}</h3>
+          <button class="small" onClick={() => act({
+            title: 'Disconnect the connection', verb: 'Disconnect', body: <p>Connection <code>{id}</code> of user <b>{user}</b> is closed; the client does not connect again by itself.</p>,
+            run: async () => { await call('disconnect', { user, client: id }); found.reload(); }, done: 'Disconnected',
+          })}>Disconnect…</button>
+        </div>
+        <dl class="facts">
+          <div><dt>Transport</dt><dd>{c.transport} <Badge>{c.protocol}</Badge></dd></div>
+          <div><dt>Connected</dt><dd title={dateTime(c.connected_at_ms)}>{duration((Date.now() - c.connected_at_ms) / 1000)} ago</dd></div>
+          <div><dt>Address</dt><dd>{c.addr ?? '–'}</dd></div>
+          <div><dt>Round trip of a ping</dt><dd>{c.ping_pong_latency_ms < 0 ? 'not measured yet' : millis(c.ping_pong_latency_ms)}</dd></div>
+          <div><dt>Queue</dt><dd>{c.queue > 0 ? <Badge tone="warn">{bytes(c.queue)} wait</Badge> : <Badge tone="good">empty</Badge>}</dd></div>
+          <div><dt>Software</dt><dd>{c.app_name || 'unnamed'} {c.app_version}</dd></div>
+          <div><dt>Node</dt><dd class="mono faint">{c.node}</dd></div>
+          {c.labels && <div><dt>Labels</dt><dd><Json value={c.labels} /></dd></div>}
+          {c.state?.meta !== undefined && <div><dt>Meta</dt><dd><Json value={c.state.meta} /></dd></div>}
+        </dl>
+        <h4>{count(Object.keys(c.state?.channels ?? {}).length)} subscriptions</h4>
+        <ul class="chips">{Object.entries(c.state?.channels ?? {}).map(([name, s]) => <li>
+          <a class="mono" href={link('channel', name)}>{name}</a>{s.offset !== undefined && <span class="faint"> at {s.offset}</span>}{s.server_side && <> <Badge>server-side</Badge></>}
+          <button class="small" aria-label={`Unsubscribe from ${name}`} onClick={() => act({
+            title: 'Unsubscribe the connection', verb: 'Unsubscribe', body: <p>Connection <code>{id}</code> gets nothing more of <code>{name}</code> until it subscribes again.</p>,
+            run: async () => { await call('unsubscribe', { channel: name, user, client: id }); found.reload(); }, done: 'Unsubscribed',
+          })}>×</button>
+        </li>)}</ul>
+      </article>)}
+    </>}</Loaded>
+  </Panel>;
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Tests and builds the admin web application of the folder admin, and writes the files that the server embeds. The versions of
+# everything that takes part are in admin/package-lock.json, so the same sources make the same files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+. scripts/lib.sh
+
+most=$((150 * 1024)) # bytes of all files, compressed
+cd admin
+# npm writes the inner one when it is done.
+[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+npm run --silent test
+npm run --silent build -- --logLevel=warn
+ui=../server/admin/ui
+mkdir -p "$ui"
+rm -f "$ui"/*.gz
+for file in dist/*; do
+  gzip -9nc "$file" >"$ui/$(basename "$file").gz"
+done
+gzip -9nc node_modules/uplot/LICENSE >"$ui/uplot.LICENSE.txt.gz"
+gzip -9nc node_modules/preact/LICENSE >"$ui/preact.LICENSE.txt.gz"
+size=$(cat "$ui"/*.gz | wc -c)
+[ "$size" -le "$most" ] || { echo "the admin web application has $size bytes compressed, at most $most are allowed" >&2; exit 1; }

@@ -1,0 +1,276 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/logs"
+)
+
+const adminPassword, adminSecret = "password-of-operators", "secret-of-admin-sessions"
+
+// operator asks the admin interface of a server.
+type operator struct {
+	*testServer
+	base, token string
+}
+
+// startAdmin starts a server with the admin interface, and logs in.
+func startAdmin(t *testing.T, edit func(*config.Config)) *operator {
+	t.Helper()
+	recent := logs.NewRecent()
+	s := &testServer{t: t, logs: new(logBuffer), expected: "expected by the test", secrets: []string{tokenSecret, apiKey, adminPassword, adminSecret}}
+	s.cfg = testConfig(func(cfg *config.Config) {
+		cfg.Admin.Enabled, cfg.Admin.Password, cfg.Admin.Secret = true, adminPassword, adminSecret
+		addNamespace(cfg, "chat", func(o *config.ChannelOptions) {
+			o.HistorySize, o.HistoryTTL, o.JoinLeave, o.AllowSubscribeForClient = 10, 1e11, true, true
+		})
+		addNamespace(cfg, "board", func(o *config.ChannelOptions) { o.SubscriptionType, o.Map.Mode = config.TypeMap, "persistent" })
+		if edit != nil {
+			edit(cfg)
+		}
+	})
+	logger := logging.Wrap(slog.New(recent.Handler(logs.To(s.logs, "trace", false).Handler())))
+	s.app = must(New(s.cfg, Options{Version: "test", Logger: logger, Recent: recent}))
+	if err := s.app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	o := &operator{testServer: s, base: "http://" + s.app.Addr("external") + strings.TrimRight(s.cfg.Admin.HandlerPrefix, "/")}
+	var answer struct{ Token string }
+	status, text := o.ask("POST", "/admin/auth", url.Values{"password": {adminPassword}}.Encode())
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK {
+		t.Fatal(status, text, err)
+	}
+	o.token = answer.Token
+	return o
+}
+
+func (o *operator) request(ctx context.Context, method, path, body string) *http.Response {
+	o.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, o.base+path, strings.NewReader(body))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if o.token != "" {
+		r.Header.Set("Authorization", "token "+o.token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return answer
+}
+
+func (o *operator) ask(method, path, body string) (int, string) {
+	o.t.Helper()
+	answer := o.request(o.t.Context(), method, path, body)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// stream returns a function that returns the next line of an answer that goes on, which is not empty.
+func (o *operator) stream(method, path, body string) func() string {
+	o.t.Helper()
+	ctx, cancel := context.WithCancel(o.t.Context())
+	answer := o.request(ctx, method, path, body)
+	o.t.Cleanup(func() { cancel(); answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	return func() string {
+		o.t.Helper()
+		for lines.Scan() {
+			if text := lines.Text(); text != "" {
+				return text
+			}
+		}
+		o.t.Fatal("the stream has ended", lines.Err())
+		return ""
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, nil)
+	want := func(text string, parts ...string) {
+		t.Helper()
+		for _, p := range parts {
+			if !strings.Contains(text, p) {
+				t.Errorf("no %s in %.2000s", p, text)
+			}
+		}
+	}
+	status, text := o.ask("POST", "/admin/api", `{"id":1,"method":"info","params":{}}{"id":2,"method":"publish","params":{"channel":"chat:x","data":{"n":1}}}{"method":"nonsense"`)
+	if status != http.StatusBadRequest {
+		t.Error(status, text)
+	}
+	_, text = o.ask("POST", "/admin/api", `{"id":1,"method":"info","params":{}}{"id":2,"method":"publish","params":{"channel":"chat:x","data":{"n":1}}}`)
+	want(text, `{"id":1,"result":{"nodes":[{`, `{"id":2,"result":{"offset":2,`)
+	_, text = o.ask("GET", "/admin/health", "")
+	want(text, `"part":"node"`, `"delay_ms":`)
+	_, text = o.ask("GET", "/admin/about", "")
+	want(text, `"tail"`, `"publish"`, `"board":"map"`, `"version":"test"`)
+	_, text = o.ask("GET", "/admin/figures", "")
+	want(text, `"node_messages_sent_count"`, `"method":"publish","protocol":"admin"`)
+	_, text = o.ask("POST", "/admin/channel", `{"channel":"board:x"}`)
+	want(text, `"namespace":"board"`, `"type":"map"`, `"maps":true`, `"key":"history_size"`)
+	_, text = o.ask("GET", "/admin/config", "")
+	want(text, `{"key":"admin.password","value":"(hidden)"`, `"key":"channel.namespaces[0](chat).history_size","value":10`)
+	for _, secret := range o.secrets {
+		if strings.Contains(text, secret) {
+			t.Error("a secret is shown:", secret)
+		}
+	}
+	for _, name := range []string{"nope:x", ""} {
+		for _, path := range []string{"/admin/channel", "/admin/tail"} {
+			if status, text := o.ask("POST", path, `{"channel":"`+name+`"}`); status != http.StatusBadRequest {
+				t.Error(path, name, status, text)
+			}
+		}
+	}
+	if status, text := o.ask("POST", "/admin/tail", `{"channel":"board:x"}`); status != http.StatusBadRequest {
+		t.Error(status, text)
+	}
+	if status, text := o.ask("GET", "/", ""); status != http.StatusOK || !strings.Contains(text, "app.js") {
+		t.Error(status, text)
+	}
+	if status, text := o.ask("GET", "/other", ""); status != http.StatusNotFound || !strings.Contains(text, "this is Gyro") {
+		t.Error(status, text)
+	}
+	if status, _ := o.ask("GET", "/metrics", ""); status != http.StatusNotFound {
+		t.Error("prometheus.enabled is off:", status)
+	}
+	o.token = ""
+	for _, path := range []string{"about", "api", "channel", "config", "figures", "health", "logs", "tail"} {
+		for _, method := range []string{"GET", "POST"} {
+			if status, text := o.ask(method, "/admin/"+path, "{}"); status != http.StatusUnauthorized && status != http.StatusMethodNotAllowed {
+				t.Error(method, path, status, text)
+			}
+		}
+	}
+}
+
+func TestAdminTail(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, nil)
+	next := o.stream("POST", "/admin/tail", `{"channel":"chat:x"}`)
+	if line := next(); !strings.Contains(line, `"subs":{"chat:x":{`) || !strings.Contains(line, `"positioned":true`) {
+		t.Error(line)
+	}
+	o.ask("POST", "/admin/api", `{"method":"publish","params":{"channel":"chat:x","data":{"n":1}}}`)
+	if line := next(); !strings.HasPrefix(line, `{"channel":"chat:x","pub":{"data":{"n":1},"offset":1`) {
+		t.Error(line)
+	}
+	o.connect("anna").Subscribe("chat:x", "")
+	if line := next(); !strings.Contains(line, `"join":{"info":{"user":"anna"`) {
+		t.Error(line)
+	}
+	if _, text := o.ask("POST", "/admin/api", `{"method":"channels","params":{}}`); !strings.Contains(text, `"chat:x":{"num_clients":2}`) {
+		t.Error(text)
+	}
+	o.stop() // which ends it, and does not wait for it
+	if line := next(); !strings.Contains(line, `"disconnect":{"code":3001`) {
+		t.Error(line)
+	}
+}
+
+// TestAdminTailOfAnyone: nobody else becomes a client by the way of operators.
+func TestAdminTailOfAnyone(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, func(cfg *config.Config) { cfg.Admin.HandlerPrefix = "/ops/" })
+	o.token = ""
+	if status, _ := o.ask("POST", "/admin/tail", `{"channel":"chat:x"}`); status != http.StatusUnauthorized {
+		t.Error(status)
+	}
+	if status, text := o.ask("GET", "/", ""); status != http.StatusOK || !strings.Contains(text, "app.js") {
+		t.Error(status, text)
+	}
+	if status, text := o.ask("GET", "", ""); status != http.StatusOK || !strings.Contains(text, "app.js") { // redirected
+		t.Error(status, text)
+	}
+}
+
+func TestAdminLog(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, nil)
+	next := o.stream("GET", "/admin/logs", "")
+	token := o.token
+	o.token = "wrong"
+	o.ask("GET", "/admin/config", "")
+	o.token = token
+	for {
+		line := next()
+		if !json.Valid([]byte(line)) {
+			t.Fatal(line)
+		}
+		if strings.Contains(line, "admin request refused") {
+			if !strings.Contains(line, `"level":"warn"`) || !strings.Contains(line, "/admin/config") {
+				t.Error(line)
+			}
+			o.stop() // which does not wait for the stream
+			return
+		}
+	}
+}
+
+// TestAdminReload: a new password ends sessions without a restart.
+func TestAdminReload(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, nil)
+	next := *o.cfg
+	next.Admin.Password = "another-password"
+	if err := o.app.Reload(&next); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := o.ask("GET", "/admin/config", ""); status != http.StatusUnauthorized {
+		t.Error(status)
+	}
+	o.token = ""
+	if status, _ := o.ask("POST", "/admin/auth", "password=another-password"); status != http.StatusOK {
+		t.Error(status)
+	}
+}
+
+func TestAdminPlace(t *testing.T) {
+	t.Parallel()
+	// On the internal listener unless it is told otherwise; in the way of nobody.
+	cfg := testConfig(func(cfg *config.Config) {
+		cfg.Admin.Enabled, cfg.Admin.Insecure, cfg.HTTPAPI.HandlerPrefix = true, true, "/admin/api"
+	})
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "is taken by another endpoint") {
+		t.Error(err)
+	}
+	cfg = testConfig(func(cfg *config.Config) {
+		cfg.Admin.Enabled, cfg.Admin.Insecure, cfg.Admin.WebPath = true, true, "/no/such/folder"
+	})
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "admin.web_path") {
+		t.Error(err)
+	}
+	for _, external := range []bool{false, true} {
+		a := must(New(testConfig(func(cfg *config.Config) {
+			cfg.HTTPServer.InternalPort = "1"
+			cfg.Admin.Enabled, cfg.Admin.Insecure, cfg.Admin.External = true, true, external
+		}), Options{}))
+		for _, l := range a.listeners {
+			w := httptest.NewRecorder()
+			l.server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://host/admin/init", nil))
+			if served := w.Code == http.StatusOK; served != (external == (l.name == "external")) {
+				t.Errorf("external %t: %s answers %d", external, l.name, w.Code)
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package schema
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Hidden stands in a View for the value of a secret that is set.
+const Hidden = "(hidden)"
+
+// Item is a key in a View.
+type Item struct {
+	Key string `json:"key"`
+	// Value is a bool, a number, a string, a list of strings or an object of strings; a duration is
+	// a string.
+	Value any `json:"value"`
+	// Default is that of the schema, in the text form of the environment.
+	Default string `json:"default,omitempty"`
+	// Changed: the value is not that of an empty configuration.
+	Changed bool `json:"changed,omitempty"`
+	// Secret: the value is Hidden, unless it is that of an empty configuration.
+	Secret bool `json:"secret,omitempty"`
+	// Reload: a running server takes over a new value.
+	Reload bool `json:"reload,omitempty"`
+	// Idle is why the key has no effect.
+	Idle string `json:"idle,omitempty"`
+	Doc  string `json:"doc,omitempty"`
+}
+
+// View lists all keys of cfg for people to read, in the order of the schema. def is the configuration
+// with nothing set. No value of a key with opt:"secret" is in it, and no password of a URL.
+func View(cfg, def any) []Item {
+	empty := make(map[string]reflect.Value)
+	walk(path{}, root(def), func(l leaf) { empty[l.msg] = l.value })
+	var items []Item
+	walk(path{}, root(cfg), func(l leaf) {
+		if l.kind == kindList {
+			return // its elements follow
+		}
+		before, known := empty[l.msg]
+		// Elements of lists are not in def; their defaults are texts.
+		changed := l.path.fill(l.def) != ""
+		if !isEmpty(l.value) {
+			changed = strings.Trim(l.envText(), `"`) != l.path.fill(l.def)
+		}
+		if known {
+			changed = !(isEmpty(before) && isEmpty(l.value)) && !reflect.DeepEqual(before.Interface(), l.value.Interface())
+		}
+		items = append(items, Item{
+			Key: l.msg, Value: l.shown(changed), Default: l.path.fill(l.def), Changed: changed,
+			Secret: l.secret, Reload: l.path.reload, Idle: l.path.idle, Doc: l.field.doc,
+		})
+	})
+	return items
+}
+
+// shown returns the value of a leaf without secrets.
+func (l leaf) shown(changed bool) any {
+	hide := func(text string) string {
+		if l.secret && changed && text != "" {
+			return Hidden
+		}
+		return userOfURL.ReplaceAllString(text, "://"+Hidden+"@")
+	}
+	switch l.kind {
+	case kindBool:
+		return l.value.Bool()
+	case kindInt:
+		return l.value.Int()
+	case kindDuration:
+		return time.Duration(l.value.Int()).String()
+	case kindStrings:
+		texts := make([]string, l.value.Len())
+		for i := range texts {
+			texts[i] = hide(l.value.Index(i).String())
+		}
+		return texts
+	case kindMap:
+		texts := make(map[string]string, l.value.Len())
+		for it := l.value.MapRange(); it.Next(); {
+			texts[it.Key().String()] = hide(it.Value().String())
+		}
+		return texts
+	}
+	return hide(l.value.String())
+}
+
+// userOfURL is what may have a password in the value of a key that is no secret, such as the
+// endpoint of a proxy.
+var userOfURL = regexp.MustCompile(`://[^/\s]*@`)

@@ -1,0 +1,51 @@
+package metrics_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/metrics"
+)
+
+func TestFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := metrics.New(metrics.Config{Namespace: "here", Version: "v1"})
+		commands := r.API("http")
+		commands.Executed(api.MethodInfo, 3*time.Millisecond, nil, nil)
+		commands.Executed(api.MethodInfo, 30*time.Second, nil, api.ErrNotFound)
+		f := r.Figures()
+		if f.Time != time.Now().UnixMilli() {
+			t.Errorf("time %d", f.Time)
+		}
+		took := f.Families["api_command_duration_seconds_histogram"]
+		if took.Type != "histogram" || len(took.Samples) != 1 {
+			t.Fatalf("%+v", took)
+		}
+		s := took.Samples[0]
+		if s.Count != 2 || math.Abs(s.Value-30.003) > 1e-6 || s.Labels["method"] != "info" || s.Buckets[0] != [2]float64{.005, 1} || s.Buckets[len(s.Buckets)-1] != [2]float64{10, 1} {
+			t.Errorf("%+v", s)
+		}
+		if e := f.Families["api_command_errors_total"]; e.Type != "counter" || e.Samples[0].Value != 1 || e.Samples[0].Labels["error"] != "104" {
+			t.Errorf("%+v", e)
+		}
+		if _, summary := f.Families["api_command_duration_seconds"]; summary {
+			t.Error("there is a summary")
+		}
+		if _, err := json.Marshal(f); err != nil {
+			t.Error(err)
+		}
+		// Many who look cost no more than one.
+		commands.Executed(api.MethodInfo, time.Millisecond, nil, nil)
+		if r.Figures() != f {
+			t.Error("they were collected again at once")
+		}
+		time.Sleep(time.Second)
+		if s := r.Figures().Families["api_command_duration_seconds_histogram"].Samples[0]; s.Count != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
