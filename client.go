@@ -86,8 +86,8 @@ func (c *Client) Disconnect(d Disconnect) {
 	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
 }
 
-// SubscriptionInfo describes one subscription of a client: ServerSide, Source, and the position that
-// the client has reached. See "go doc github.com/gyrohq/gyro/inspect.Subscription".
+// SubscriptionInfo describes one subscription of a client: ServerSide, Source, and if it is Positioned, the
+// Offset and Epoch that the client has reached. See "go doc github.com/gyrohq/gyro/inspect.Subscription".
 type SubscriptionInfo = inspect.Subscription
 
 // IsSubscribed reports whether the client has an established subscription to a channel; a

@@ -195,18 +195,10 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Concurrency:            max(c.Concurrency, 1),
 		PollConcurrency:        cfg.SharedPoll.ConcurrencyLimit,
 		SendTime:               c.IncludeServerTime,
-		FlightRecorder:         flightSize(&cfg.Flight),
+		FlightRecorder:         cfg.Flight.Bytes(),
 		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
 		ConnectDisconnects:     connectDisconnects(c),
 	}
-}
-
-// flightSize is gyro.Config.FlightRecorder.
-func flightSize(c *config.Flight) int {
-	if c.Disabled {
-		return -1
-	}
-	return c.Size
 }
 
 // keys are the configuration keys that set what the node names in refusals.

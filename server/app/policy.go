@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/explain/permission"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
 )
@@ -184,28 +185,8 @@ func (s *snapshot) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([
 }
 
 // ExplainSubscribe implements api.Channels.
-func (s *snapshot) ExplainSubscribe(user, name string) *api.SubscribeExplanation {
-	facts := s.facts(user, false)
-	e := s.channels.ExplainSubscribe(name, facts, false)
-	out := &api.SubscribeExplanation{
-		Decision: api.Allowed, Reason: e.Reason, Key: e.Key,
-		Token: s.channels.ExplainSubscribe(name, facts, true).Decision.By == namespace.Token,
-	}
-	switch e.Decision.By {
-	case namespace.Rules:
-		if e.Decision.Err != nil {
-			out.Decision = api.Refused
-		}
-	default:
-		out.Decision = api.Backend
-	}
-	for _, c := range e.Checks {
-		out.Checks = append(out.Checks, api.Check{Text: c.Text, Holds: c.Holds, Key: c.Key, Value: c.Value})
-	}
-	if e.Namespace != nil {
-		out.Namespace, out.Options = e.Namespace.Name, grant.Describe(e.Namespace)
-	}
-	return out
+func (s *snapshot) ExplainSubscribe(user, ch string) *api.SubscribeExplanation {
+	return permission.Explain(s.channels, ch, s.facts(user, false))
 }
 
 // OptionKey implements api.Channels.

@@ -361,6 +361,14 @@ type Flight struct {
 	Size     int  `key:"size" def:"8388608" min:"262144" max:"1073741824" doc:"Bytes of the node's memory that it takes at most, of which it takes no more than it has needed. The oldest events are forgotten."`
 }
 
+// Bytes is Size, or negative if nothing is to be recorded.
+func (f *Flight) Bytes() int {
+	if f.Disabled {
+		return -1
+	}
+	return f.Size
+}
+
 // OpenTelemetry says what is traced.
 type OpenTelemetry struct {
 	Enabled            bool   `key:"enabled" doc:"Export what the other keys switch on. The variables OTEL_* say where to and how (docs/tracing.md); the collector is expected on this machine by default."`
