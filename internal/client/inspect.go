@@ -56,8 +56,7 @@ func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches f
 	var all inspect.Connections
 	var id uuid.UUID
 	if f.Client != "" {
-		var err error
-		if id, err = uuid.Parse(f.Client); err != nil {
+		if id, _ = uuid.Parse(f.Client); id == uuid.Nil {
 			return all, nil // nobody has that ID
 		}
 	}

@@ -82,9 +82,8 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 			}
 		}
 	}
-	hidden := false
-	res.Connections, hidden = e.connections(c.Connections)
-	res.More, res.Events, res.Incomplete = c.More || hidden, e.events(c.Events), c.Incomplete
+	list, hidden := e.connections(c.Connections)
+	res.Connections, res.More, res.Events, res.Incomplete = list, c.More || hidden, e.events(c.Events), c.Incomplete
 	for _, f := range explain.Find(&c) {
 		res.Findings = append(res.Findings, Finding{Level: string(f.Level), Text: f.Text, Key: f.Key, Client: f.Client})
 	}
