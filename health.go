@@ -1,19 +1,10 @@
 package gyro
 
-import (
-	"errors"
-
-	"github.com/gyrohq/gyro/broker"
-)
+import "github.com/gyrohq/gyro/broker"
 
 // Health of a Part of the node (an engine, a shard of it, or the node's own loops): the Delay of
 // its messages, Err if it does not work, and how many Reconnects it needed. See "go doc github.com/gyrohq/gyro/broker.Health".
 type Health = broker.Health
-
-var (
-	errNotRunning   = errors.New("gyro: node does not run")
-	errShuttingDown = errors.New("gyro: node is shutting down")
-)
 
 // Health reports for each part of the node whether it delivers, always in the same
 // order: first the part "node", whose Delay is how long a message takes through its slowest
@@ -34,11 +25,8 @@ func (n *Node) Health() []Health {
 func (n *Node) loopHealth() Health {
 	h := Health{Part: "node"}
 	h.Delay, h.Err = n.pulse.Health()
-	switch open, refusing := n.clients.State(); {
-	case refusing:
-		h.Err = errShuttingDown
-	case !open:
-		h.Err = errNotRunning
+	if err := n.clients.Closed(); err != nil {
+		h.Err = err
 	}
 	return h
 }

@@ -43,6 +43,22 @@ var kinds = [...]string{
 	Lost: "lost", Failing: "failing", Working: "working",
 }
 
+// Recovery returns Recovered or NotRecovered.
+func Recovery(ok bool) Kind {
+	if ok {
+		return Recovered
+	}
+	return NotRecovered
+}
+
+// By returns the text of Subscribed.
+func By(serverSide bool) string {
+	if serverSide {
+		return "server-side"
+	}
+	return ""
+}
+
 // String returns the name of the kind in answers of the server: "connected", "not_recovered".
 func (k Kind) String() string {
 	if int(k) < len(kinds) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -124,6 +125,22 @@ func (r *Registry) Open() {
 
 // State reports whether Open was called, and whether Refuse was.
 func (r *Registry) State() (open, refusing bool) { return r.open.Load(), r.refusing.Load() }
+
+// Closed returns why the registry takes no clients; nil if it does.
+func (r *Registry) Closed() error {
+	switch open, refusing := r.State(); {
+	case refusing:
+		return errShuttingDown
+	case !open:
+		return errNotRunning
+	}
+	return nil
+}
+
+var (
+	errNotRunning   = errors.New("gyro: node does not run")
+	errShuttingDown = errors.New("gyro: node is shutting down")
+)
 
 // Refuse makes the registry refuse new clients.
 func (r *Registry) Refuse() {

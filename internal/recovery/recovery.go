@@ -62,6 +62,23 @@ func Of(mode channel.RecoveryMode) Strategy {
 	return Stream
 }
 
+// For returns the strategy by which a subscription with options recovers, if it does.
+func For(o *channel.SubscribeOptions) Strategy {
+	if o.Map != nil {
+		return Map
+	}
+	return Of(o.RecoveryMode)
+}
+
+// Recovers reports whether a subscription with options gets what it missed. wish tells whether the client asks
+// for it.
+func Recovers(o *channel.SubscribeOptions, wish bool) bool {
+	if m := o.Map; m != nil {
+		return !m.Ephemeral
+	}
+	return o.Recoverable && (wish || o.AutoRecover && For(o).Automatic())
+}
+
 // Stream recovers all that was published since, or nothing.
 var Stream Strategy = stream{}
 

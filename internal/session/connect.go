@@ -179,12 +179,10 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.env.Do(&effect.Connected{})
 }
 
-func (s *Session) ttl(expireAt int64) int64       { return due.TTL(s.env.Now(), expireAt) }
-func (s *Session) past(expireAt int64) bool       { return expireAt != 0 && s.ttl(expireAt) <= 0 }
-func (s *Session) capExpiry(expireAt int64) int64 { return due.CapExpiry(s.env.Now(), expireAt) }
-func (s *Session) remaining(expireAt int64) (expires bool, ttl uint32) {
-	return due.Remaining(s.env.Now(), expireAt)
-}
+func (s *Session) ttl(expireAt int64) int64          { return due.TTL(s.env.Now(), expireAt) }
+func (s *Session) past(expireAt int64) bool          { return expireAt != 0 && s.ttl(expireAt) <= 0 }
+func (s *Session) capExpiry(expireAt int64) int64    { return due.CapExpiry(s.env.Now(), expireAt) }
+func (s *Session) remaining(at int64) (bool, uint32) { return due.Remaining(s.env.Now(), at) }
 
 // clientInfo describes the client in a channel.
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {

@@ -28,10 +28,3 @@ func (b *Subscription) FeedEnded(u protocol.Unsubscribe) {
 		b.s.end(b, u)
 	}
 }
-
-// closeFeed closes the feed of a subscription that was not established; f may be nil.
-func closeFeed(f channel.Feed) {
-	if f != nil {
-		f.Close()
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/scratch"
+	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -213,7 +214,7 @@ func (s *Session) quit(b *Subscription, u protocol.Unsubscribe, id uint32) {
 		s.drop(b, u, id)
 		return
 	}
-	closeFeed(b.terms.Feed)
+	terms.CloseFeed(b.terms.Feed)
 	if s.forget(b); id != 0 {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}

@@ -19,20 +19,20 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
 	was, r := b.setup, &of.Result
 	b.result(r, it)
-	r.WasRecovering = was.subscribing.Request.Recover || was.recovers()
+	r.WasRecovering = was.subscribing.Request.Recover || recovery.Recovers(was.opts, was.subscribing.Request.Recover)
 	var missed []*channel.Publication
 	if b.at.Positioned {
 		b.at.Offset, b.at.Epoch = it.Top.Offset, it.Top.Epoch
-		if was.strategy().Gapless() && !recovery.Follows(it.Top, was.buffer.Positions) {
+		if recovery.For(was.opts).Gapless() && !recovery.Follows(it.Top, was.buffer.Positions) {
 			// A publication was lost while the client subscribed.
 			return nil, protocol.DisconnectInsufficientState
 		}
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
-	if was.recovers() {
-		m, ok, err := recovery.Resume(was.strategy(), b.asks(was.subscribing.Request), it.History, budget)
+	if recovery.Recovers(was.opts, was.subscribing.Request.Recover) {
+		m, ok, err := recovery.Resume(recovery.For(was.opts), b.asks(was.subscribing.Request), it.History, budget)
 		b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
-		b.noteRecovery(ok, len(m.Publications))
+		b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), "")
 		if err != nil {
 			return nil, err
 		}
@@ -50,35 +50,10 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	return r, err
 }
 
-// noteRecovery records whether the client got what it had missed.
-func (b *Subscription) noteRecovery(ok bool, publications int) {
-	k := inspect.NotRecovered
-	if ok {
-		k = inspect.Recovered
-	}
-	b.s.env.Note(k, b.channel, 0, publications, "")
-}
-
 // recoveredAlone is recovered for a reply with a single subscription.
 func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *scratch.Subscribed) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recovered(it, &budget, of)
-}
-
-// strategy by which the subscription recovers, if it does.
-func (w *setup) strategy() recovery.Strategy {
-	if w.opts.Map != nil {
-		return recovery.Map
-	}
-	return recovery.Of(w.opts.RecoveryMode)
-}
-
-// recovers reports whether the subscription gets what it missed.
-func (w *setup) recovers() bool {
-	if m := w.opts.Map; m != nil {
-		return !m.Ephemeral
-	}
-	return w.opts.Recoverable && (w.subscribing.Request.Recover || w.opts.AutoRecover && w.strategy().Automatic())
 }
 
 // asks returns what the strategy has to know of the subscriber.

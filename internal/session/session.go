@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -207,7 +208,7 @@ func (s *Session) Complete(e effect.Effect) {
 		case *effect.Attach:
 			s.undo(e)
 		case *effect.Subscribing:
-			closeFeed(e.Feed)
+			terms.CloseFeed(e.Feed)
 		}
 		return
 	}
@@ -258,7 +259,7 @@ func (s *Session) undo(e *effect.Attach) {
 		if b := attaching(it); it.Err == nil {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 		} else {
-			closeFeed(b.terms.Feed)
+			terms.CloseFeed(b.terms.Feed)
 		}
 	}
 	if len(items) > 0 {

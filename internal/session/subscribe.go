@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/internal/track"
@@ -162,7 +163,7 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 		}
 	}
 	if err != nil {
-		closeFeed(e.Feed)
+		terms.CloseFeed(e.Feed)
 		s.finish(e.ID, err, protocol.Reply{})
 		s.forget(b)
 		return
@@ -229,10 +230,10 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 
 // establish starts buffering and seats the subscription in the hub.
 func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachItem {
-	s, o, strategy := b.s, b.setup.opts, b.setup.strategy()
+	s, o, strategy := b.s, b.setup.opts, recovery.For(b.setup.opts)
 	item := &b.setup.item
 	item.Channel, item.Positioned, item.Ref = b.channel, b.at.Positioned, b
-	if b.setup.recovers() {
+	if recovery.Recovers(o, b.setup.subscribing.Request.Recover) {
 		r := b.asks(req)
 		if item.HistoryFilter = strategy.Query(r); strategy.Latest() {
 			item.Latest = &r.Since
@@ -282,7 +283,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
-		closeFeed(b.terms.Feed)
+		terms.CloseFeed(b.terms.Feed)
 		s.part(b)
 		err := effect.Answer(it.Err)
 		if b.setup.catchup != nil {
@@ -403,11 +404,7 @@ func (b *Subscription) goLive() {
 	was, counts := b.setup, s.env.Counts()
 	b.state = subLive
 	counts.Subscribed(s, b.channel)
-	by := ""
-	if b.serverSide {
-		by = "server-side"
-	}
-	s.env.Note(inspect.Subscribed, b.channel, 0, int(b.source), by)
+	s.env.Note(inspect.Subscribed, b.channel, 0, int(b.source), inspect.By(b.serverSide))
 	b.at.Confirm(s.cfg.Rounds.Now())
 	for _, m := range was.buffer {
 		if b.state == subLive {

@@ -145,14 +145,11 @@ func (s *Session) Subscribed(ch string) bool { return s.subs.Get(ch).established
 func (s *Session) Subscriptions() map[string]inspect.Subscription {
 	list := make(map[string]inspect.Subscription, s.subs.Len())
 	for b := range s.subs.All() {
-		if b.state != subLive {
-			continue
+		if b.state == subLive {
+			i := inspect.Subscription{ServerSide: b.serverSide, Source: b.source}
+			i.Positioned, i.Offset, i.Epoch = b.at.Reached()
+			list[b.channel] = i
 		}
-		i := inspect.Subscription{ServerSide: b.serverSide, Source: b.source, Positioned: b.at.Positioned}
-		if i.Positioned {
-			i.Offset, i.Epoch = b.at.Offset, b.at.Epoch
-		}
-		list[b.channel] = i
 	}
 	return list
 }

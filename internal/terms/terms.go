@@ -44,6 +44,13 @@ func (t Terms) Shared() *Terms {
 	return &kept
 }
 
+// CloseFeed closes the feed of a subscription that was not established; f may be nil.
+func CloseFeed(f channel.Feed) {
+	if f != nil {
+		f.Close()
+	}
+}
+
 // SetFilters sets the server's filter of o, and the client's tf, each unless it is nil.
 func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) error {
 	if tf != nil {

@@ -25,6 +25,14 @@ type Position struct {
 	Form  hub.Form
 }
 
+// Reached returns the position that the client has reached, if it has one.
+func (p *Position) Reached() (positioned bool, offset uint64, epoch string) {
+	if p.Positioned {
+		return true, p.Offset, p.Epoch
+	}
+	return false, 0, ""
+}
+
 // Step is what a publication means to a subscription.
 type Step uint8
 

@@ -17,7 +17,7 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 	const key = "admin.handler_prefix"
 	prefix := strings.TrimSuffix(cleanPrefix(a.cfg.Admin.HandlerPrefix), "/")
 	if !a.cfg.Admin.Enabled {
-		s.guide.off[prefix+"/"], s.guide.off[cleanPrefix(prefix)] = "admin.enabled", "admin.enabled"
+		s.guide.Off[prefix+"/"], s.guide.Off[cleanPrefix(prefix)] = "admin.enabled", "admin.enabled"
 		return nil
 	}
 	commands, err := httpapi.New(exec, httpapi.Config{ShuttingDown: a.stopping.Load, Observer: a.meters.admin, Logger: a.log})

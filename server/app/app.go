@@ -414,10 +414,10 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
 	a.limits = admission.New(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
 	a.meters.watch(a)
-	external.guide.refusals, internal.guide.refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
+	external.guide.Refusals, internal.guide.Refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
 	if !cfg.WebSocket.Disabled {
 		path := cfg.WebSocket.HandlerPrefix
-		external.guide.webSocket = cleanPrefix(path)
+		external.guide.WebSocket = cleanPrefix(path)
 		errs = append(errs, mountWebSocket(external, "websocket.handler_prefix", path, a.webSocket()))
 	}
 	if cfg.UniWebSocket.Enabled {
@@ -454,11 +454,11 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 		if cfg.HTTPAPI.External {
 			where = external
 		}
-		where.guide.api = cleanPrefix(cfg.HTTPAPI.HandlerPrefix)
+		where.guide.API = cleanPrefix(cfg.HTTPAPI.HandlerPrefix)
 		errs = append(errs, a.mountAPI(where, exec))
 	}
 	for path, page := range o.Pages {
-		add(external, "the page "+path, path, endpoint{Handler: external.guide.before(page), checkHost: true})
+		add(external, "the page "+path, path, endpoint{Handler: external.guide.Before(page), checkHost: true})
 	}
 	return external, internal, errors.Join(errs...)
 }

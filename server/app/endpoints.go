@@ -89,7 +89,7 @@ func mountSwagger(s *site, cfg *config.Config) error {
 	prefix := cfg.Swagger.HandlerPrefix
 	below := strings.TrimSuffix(cleanPrefix(prefix), "/") + "/"
 	if !cfg.Swagger.Enabled {
-		s.guide.off[cleanPrefix(prefix)], s.guide.off[below] = "swagger.enabled", "swagger.enabled"
+		s.guide.Off[cleanPrefix(prefix)], s.guide.Off[below] = "swagger.enabled", "swagger.enabled"
 		return nil
 	}
 	return s.handleTree("swagger.handler_prefix", prefix, endpoint{Handler: swagger.New(below, cleanPrefix(cfg.HTTPAPI.HandlerPrefix))})

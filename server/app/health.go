@@ -32,11 +32,5 @@ func (a *App) readiness() func() error {
 	if a.cfg.Health.Mode == "live" {
 		return nil
 	}
-	return func() error {
-		var errs []error
-		for _, h := range a.node.Health() {
-			errs = append(errs, h.Err)
-		}
-		return errors.Join(errs...)
-	}
+	return func() error { return httpapi.Failing(a.node.Health()) }
 }

@@ -94,7 +94,7 @@ func makeListeners(cfg *config.Config, store *certs.Store, external, internal *s
 	}
 	if challenges := store.Challenges(); challenges != nil {
 		s := newSite(external.gate)
-		s.guide.refusals = external.guide.refusals
+		s.guide.Refusals = external.guide.Refusals
 		if err := s.handleTree("http_server.tls_autocert.http_addr", "/", endpoint{Handler: challenges}); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/app/internal/admission"
+	"github.com/gyrohq/gyro/server/app/internal/guide"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/keytest"
 )
@@ -429,8 +430,8 @@ func TestManyRefusals(t *testing.T) {
 // TestGuideBeforePage: a WebSocket client that asks for a page is told of its path, others get
 // the page.
 func TestGuideBeforePage(t *testing.T) {
-	g := guide{refusals: refusal.Reporter{Log: slog.New(slog.DiscardHandler)}, webSocket: "/ws"}
-	page := g.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }))
+	g := guide.Guide{Refusals: refusal.Reporter{Log: slog.New(slog.DiscardHandler)}, WebSocket: "/ws"}
+	page := g.Before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }))
 	for upgrade, want := range map[string]string{"": "the page", "WebSocket": "404 page not found: WebSocket clients connect to /ws\n"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Upgrade", upgrade)

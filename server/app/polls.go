@@ -27,7 +27,7 @@ func polls(cfg *config.SharedPoll, channels *namespace.Resolver, inForce *atomic
 		gather := cfg.Notification.Gathering(o)
 		list[of] = &channel.SharedPoll{
 			Poll: func(ctx context.Context, ch string, keys []channel.PolledKey) (channel.PollAnswer, error) {
-				return inForce.Load().poll(ctx, ch, keys)
+				return inForce.Load().backend.Poll(ctx, ch, keys)
 			},
 			Track:     func(_ context.Context, r *channel.TrackRequest) error { return inForce.Load().track(r) },
 			Versioned: o.Mode == "versioned", KeepLatest: o.KeepLatestData,
@@ -42,15 +42,6 @@ func polls(cfg *config.SharedPoll, channels *namespace.Resolver, inForce *atomic
 // newNotifications makes the receiver of notifications; nil if there are none.
 func (a *App) newNotifications() (*notify.Receiver, error) {
 	return notify.New(a.cfg, notify.Config{Notify: a.node.Polls().Notify, Observe: a.meters.notified, Logger: a.log})
-}
-
-// poll asks the backend for keys.
-func (s *snapshot) poll(ctx context.Context, ch string, keys []channel.PolledKey) (channel.PollAnswer, error) {
-	of, err := s.channels.Named(ch)
-	if err != nil {
-		return channel.PollAnswer{}, err
-	}
-	return s.backend.Poll(ctx, of, keys)
 }
 
 // track verifies the signatures with which a client wants to track keys.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gyrohq/gyro/server/app/internal/guide"
 	"github.com/gyrohq/gyro/server/metrics"
 	"github.com/gyrohq/gyro/transport/front"
 )
@@ -20,7 +21,7 @@ type site struct {
 	// gate makes the gate of an endpoint; path is its label in the metrics.
 	gate func(path string, e endpoint) *gate
 	// guide tells those who ask for a path that is not served.
-	guide guide
+	guide guide.Guide
 }
 
 // endpoint is what a site serves at a path.
@@ -38,7 +39,7 @@ type endpoint struct {
 
 func newSite(gate func(path string, e endpoint) *gate) *site {
 	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), gate: gate}
-	s.guide.off = make(map[string]string)
+	s.guide.Off = make(map[string]string)
 	s.rest = s.guard(metrics.Other, endpoint{Handler: &s.guide})
 	return s
 }

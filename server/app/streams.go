@@ -45,7 +45,7 @@ func (a *App) mountStreams(s *site) error {
 func (a *App) mountStream(s *site, section string, kind httpstream.Kind, c *config.BodyTransport, own httpstream.Config) error {
 	path := cleanPrefix(c.HandlerPrefix)
 	if !c.Enabled {
-		s.guide.off[path] = section + ".enabled"
+		s.guide.Off[path] = section + ".enabled"
 		return nil
 	}
 	own.MaxRequestBodySize, own.StaleTimeout, own.AllowOrigin = c.MaxRequestBodySize, a.cfg.Client.StaleCloseDelay, a.mayRead

@@ -6,13 +6,16 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/proxy"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
 // Poll asks for the values of keys of a shared poll channel.
-func (b *Backend) Poll(ctx context.Context, ch namespace.Channel, keys []channel.PolledKey) (answer channel.PollAnswer, err error) {
+func (b *Backend) Poll(ctx context.Context, name string, keys []channel.PolledKey) (answer channel.PollAnswer, err error) {
+	ch, err := b.Channels.Named(name)
+	if err != nil {
+		return answer, err
+	}
 	p := b.Proxies.Of(proxy.SharedPollRefresh, ch.SharedPoll.ProxyName)
 	if p == nil {
 		return answer, refusal.Because(protocol.ErrorNotAvailable, "subscription_type", "the channel is not a shared poll any more")

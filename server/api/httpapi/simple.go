@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -53,6 +54,15 @@ func Ready(parts func() []gyro.Health) http.Handler {
 		}
 		writeJSON(w, status, body)
 	})
+}
+
+// Failing returns why a node with these parts is not ready; nil if it is.
+func Failing(parts []gyro.Health) error {
+	var errs []error
+	for _, h := range parts {
+		errs = append(errs, h.Err)
+	}
+	return errors.Join(errs...)
 }
 
 // Init returns the handler of the init endpoint, with which a
