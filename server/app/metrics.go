@@ -72,7 +72,7 @@ func (a *App) newMeters(version string) (meters, error) {
 func (m *meters) start(ctx context.Context, a *App) (err error) {
 	if m.pushed {
 		m.pusher, err = otlp.Start(ctx, otlp.Config{
-			Gatherer: m.registry.Gatherer(), Node: a.node.UID(), Version: m.version, Logger: a.log,
+			Gatherer: m.registry.Gatherer(), Google: a.cfg.OpenTelemetry.GoogleCloudADCAuth, Node: a.node.UID(), Version: m.version, Logger: a.log,
 		})
 	}
 	return err

@@ -16,15 +16,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/otlpenv"
 )
 
 // scope is the name of the instrumentation in spans.
@@ -71,13 +69,13 @@ func New(c Config) (*Tracer, error) {
 	}
 	t := &Tracer{log: c.Logger, version: c.Version, settings: o, tracer: noop.NewTracerProvider().Tracer(scope)}
 	var err error
-	if t.protocol, err = exportProtocol(); err != nil {
+	if t.protocol, err = otlpenv.Protocol("TRACES"); err != nil {
 		return nil, err
 	}
 	if t.sampler, err = sampler(o.Sampler); err != nil {
 		return nil, err
 	}
-	_, err = t.resource(context.Background(), "")
+	_, err = otlpenv.Resource(context.Background(), "", t.version)
 	return t, err
 }
 
@@ -86,7 +84,7 @@ func (t *Tracer) Start(ctx context.Context, node string) error {
 	if t == nil {
 		return nil
 	}
-	res, err := t.resource(ctx, node)
+	res, err := otlpenv.Resource(ctx, node, t.version)
 	if err != nil {
 		return err
 	}
@@ -117,20 +115,6 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 		t.log.Error("the last spans cannot be exported", "error", err)
 	}
 	return nil // what is not traced fails no shutdown
-}
-
-// resource describes the process. The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES overrule the rest.
-func (t *Tracer) resource(ctx context.Context, node string) (*resource.Resource, error) {
-	res, err := resource.New(ctx,
-		resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(semconv.ServiceName("gyro"), semconv.ServiceInstanceID(node), semconv.ServiceVersion(t.version),
-			attribute.String("version", t.version)),
-		resource.WithFromEnv(),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
-	}
-	return res, nil
 }
 
 // sampler returns the one that opentelemetry.sampler names, else the one of OTEL_TRACES_SAMPLER and

@@ -5,11 +5,9 @@
 package otlp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,14 +16,16 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/resource"
-	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+
+	"github.com/gyrohq/gyro/server/internal/otlpenv"
 )
 
 // Config of a Pusher.
 type Config struct {
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
+	// Google authenticates by Google application default credentials.
+	Google bool
 	// Node is the ID of the node, Version that of the server.
 	Node, Version string
 	// Logger gets a warning when a push fails, and a line when one succeeds after that.
@@ -37,68 +37,48 @@ type Pusher struct {
 	provider *sdk.MeterProvider
 }
 
-// Values of OTEL_EXPORTER_OTLP_PROTOCOL.
-const (
-	overHTTP = "http/protobuf"
-	overGRPC = "grpc"
-)
-
 // Check returns an error that names the variable whose value cannot be used.
 func Check() error {
-	_, err := protocol()
+	_, err := otlpenv.Protocol("METRICS")
 	if err == nil {
-		_, err = describe(context.Background(), &Config{})
+		_, err = otlpenv.Resource(context.Background(), "", "")
 	}
 	return err
 }
 
-func protocol() (string, error) {
-	const all, own = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
-	p, name := os.Getenv(own), own
-	if p == "" {
-		p, name = cmp.Or(os.Getenv(all), overHTTP), all
-	}
-	if p != overHTTP && p != overGRPC {
-		return "", fmt.Errorf("%s: %q is none of %s and %s", name, p, overHTTP, overGRPC)
-	}
-	return p, nil
-}
-
-// describe returns what the metrics are of. The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES overrule it.
-func describe(ctx context.Context, c *Config) (*resource.Resource, error) {
-	res, err := resource.New(ctx,
-		resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(semconv.ServiceName("gyro"), semconv.ServiceInstanceID(c.Node), semconv.ServiceVersion(c.Version)),
-		resource.WithFromEnv(),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
-	}
-	return res, nil
-}
-
 // Start begins to push. It does not look for the collector.
 func Start(ctx context.Context, c Config) (*Pusher, error) {
-	p, err := protocol()
+	res, err := otlpenv.Resource(ctx, c.Node, c.Version)
 	if err != nil {
 		return nil, err
 	}
-	res, err := describe(ctx, &c)
-	if err != nil {
-		return nil, err
-	}
-	var exporter sdk.Exporter
-	if p == overGRPC {
-		exporter, err = otlpmetricgrpc.New(ctx)
-	} else {
-		exporter, err = otlpmetrichttp.New(ctx)
-	}
+	exporter, err := newExporter(ctx, c.Google)
 	if err != nil {
 		return nil, fmt.Errorf("opentelemetry.metrics: %w", err)
 	}
 	reader := sdk.NewPeriodicReader(&reported{Exporter: exporter, log: c.Logger},
 		sdk.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(c.Gatherer))))
 	return &Pusher{sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(res))}, nil
+}
+
+// newExporter returns an exporter. It reads the variables OTEL_EXPORTER_OTLP_* itself.
+func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
+	var overHTTP []otlpmetrichttp.Option
+	var overGRPC []otlpmetricgrpc.Option
+	if google {
+		client, dial, err := otlpenv.Google()
+		if err != nil {
+			return nil, err
+		}
+		overHTTP, overGRPC = append(overHTTP, otlpmetrichttp.WithHTTPClient(client)), append(overGRPC, otlpmetricgrpc.WithDialOption(dial))
+	}
+	switch protocol, err := otlpenv.Protocol("METRICS"); {
+	case err != nil:
+		return nil, err
+	case protocol == otlpenv.GRPC:
+		return otlpmetricgrpc.New(ctx, overGRPC...)
+	}
+	return otlpmetrichttp.New(ctx, overHTTP...)
 }
 
 // patience is how long Shutdown waits for the collector.
