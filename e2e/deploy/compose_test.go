@@ -255,7 +255,7 @@ func TestCompose(t *testing.T) {
 
 // TestPrometheus: the configured scrapes work, and their metrics have the right values.
 func TestPrometheus(t *testing.T) {
-	compose, prometheus := read(t, "compose.yaml"), read(t, "prometheus.yml")
+	compose, prometheus := read(t, "compose.yaml"), read(t, "../prometheus/prometheus.yml")
 	for _, service := range []string{"gyro-1:9000", "gyro-2:9000", "redis-exporter:9121"} {
 		name, _, _ := strings.Cut(service, ":")
 		if !strings.Contains(compose, "\n  "+name+":\n") || strings.Count(prometheus, service) != 1 {

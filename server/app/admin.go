@@ -17,7 +17,11 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 	const key = "admin.handler_prefix"
 	prefix := strings.TrimSuffix(cleanPrefix(a.cfg.Admin.HandlerPrefix), "/")
 	if !a.cfg.Admin.Enabled {
-		s.guide.Off[prefix+"/"], s.guide.Off[cleanPrefix(prefix)] = "admin.enabled", "admin.enabled"
+		for _, path := range []string{prefix, prefix + "/", prefix + "/admin", prefix + "/admin/"} {
+			if strings.Trim(path, "/") != "" { // at the root the guide tells of the other endpoints
+				s.guide.Off[path] = "admin.enabled"
+			}
+		}
 		return nil
 	}
 	commands, err := httpapi.New(exec, httpapi.Config{ShuttingDown: a.stopping.Load, Observer: a.meters.admin, Logger: a.log})
