@@ -50,7 +50,7 @@ func (s *apiSender) room(ctx context.Context, most int) (int, error) {
 }
 
 func (s *apiSender) send(ctx context.Context, items []item) error {
-	method := "publish"
+	var method string
 	b := s.body[:0]
 	switch {
 	case s.p.broadcast:

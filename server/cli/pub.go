@@ -67,8 +67,8 @@ func (p *Publish) Run(ctx context.Context, out *Output) error {
 	}
 	lines := bufio.NewScanner(p.In)
 	lines.Buffer(nil, maxLine)
-	n := 0
-	for n = 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 && !p.Text {
 			continue
 		}

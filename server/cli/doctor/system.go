@@ -140,7 +140,7 @@ func (d *doctor) ports(ctx context.Context) {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", a.at)
 		switch {
 		case err == nil:
-			ln.Close()
+			_ = ln.Close() // it was only to see whether the address is free
 			d.say(area, OK, "", "%s is free", a.at)
 		case errors.Is(err, syscall.EADDRINUSE):
 			d.say(area, Warn, "nothing, if it is this server that runs already; else stop what does, or change "+a.keys, "%s is in use", a.at)
