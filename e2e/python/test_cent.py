@@ -13,10 +13,10 @@ from harness import NODES, RIG, Scenario, in_seconds, token, unique
 API = f"{RIG['http']}/api"
 
 # OSS are the methods that have a test below; all others that cent has are of the
-# commercial edition, which the server does not have.
+# commercial edition, and the server does not have them.
 OSS = {
     "publish", "broadcast", "subscribe", "unsubscribe", "disconnect", "presence", "presence_stats",
-    "history", "history_remove", "info", "refresh", "channels", "batch",
+    "history", "history_remove", "info", "refresh", "channels", "batch", "connections",
 }  # fmt: skip
 
 
@@ -213,9 +213,19 @@ class Methods:
         with self.assertRaises(cent.CentUnauthorizedError):
             await self.call("info", cent.InfoRequest(), key="wrong")
 
+    async def test_connections(self):
+        user = unique("user")
+        c, sub = await self.live(token=token(sub=user))
+        await self.connect(token=token(sub=user))
+        found = (await self.call("connections", cent.ConnectionsRequest(user=user, expression=""))).connections
+        self.assertEqual([(i.user, i.transport, i.protocol) for i in found.values()], [(user, "websocket", "json")] * 2)
+        channels = [list(i.state.channels or {}) for i in found.values()]
+        self.assertCountEqual(channels, [[], [sub.channel]])
+        await self.fails("connections", cent.ConnectionsRequest(user=user, expression="true"), 107)
+
     async def test_methods_of_the_commercial_edition(self):
         methods = list(commercial())
-        self.assertEqual(len(methods), 19)
+        self.assertEqual(len(methods), 18)
         for method, request in methods:
             with self.assertRaises(cent.CentTransportError) as caught:
                 await self.call(method, request)
