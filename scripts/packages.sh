@@ -17,7 +17,7 @@ root="$PWD/.cache/clean-root.tar"
 mkdir -p .cache
 if [ ! -e "$root" ]; then
   step "A clean root: Debian 12, with what every installation has"
-  retry as_root mmdebstrap --quiet --variant=essential --include=passwd bookworm "$root.new"
+  retry as_root mmdebstrap --quiet --format=tar --variant=essential --include=passwd bookworm "$root.new"
   mv -f "$root.new" "$root"
 fi
 
