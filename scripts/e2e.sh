@@ -102,11 +102,11 @@ backends() {
 }
 installation() {
   step "Installation: modules from a proxy, and examples/accounts in browsers"
-  go test -count=1 -timeout=5m ./e2e/install
+  go test -count=1 -timeout=10m ./e2e/install
 }
 documentation() {
   step "Documentation: every block of README.md and docs"
-  go test -count=1 -timeout=5m ./e2e/docs
+  go test -count=1 -timeout=10m ./e2e/docs
 }
 website() {
   step "Browser: the documentation as a web site"
