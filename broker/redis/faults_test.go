@@ -35,8 +35,7 @@ func publish(b *redis.Broker, ch string) error {
 // TestRefused has Run fail, with an error that says why and holds no secret.
 func TestRefused(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{Password: "right"})
-	// rueidis sleeps for a second before it looks at a Cluster again, closed or not.
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	defer goleak.VerifyNone(t, redistest.Lingering(goleak.IgnoreCurrent())...)
 	nobody := freeAddr(t)
 	cases := map[string]redis.Config{
 		"refused":   {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Standalone}}},

@@ -20,16 +20,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
 
-// TestMain looks for goroutines that are left. That of Pub/Sub's SDK begins with the program. The client of
-// Redis waits a second before it asks for the nodes of a Cluster again, also when it is closed.
+// TestMain looks for goroutines that are left. That of Pub/Sub's SDK begins with the program.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m, redistest.Lingering(goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))...)
 }
 
 // authority signs certificates.

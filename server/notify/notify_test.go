@@ -19,11 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/config/engines"
 )
 
-func TestMain(m *testing.M) {
-	// The client of a Cluster sleeps a few seconds after it has read the slots, also when it is closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Lingering()...) }
 
 const patience = 20 * time.Second
 

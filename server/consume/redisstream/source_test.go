@@ -15,10 +15,9 @@ import (
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
 
-// TestMain looks for goroutines that are left. The client of Redis waits a second before it asks for the nodes
-// of a Cluster again, also when it is closed.
+// TestMain looks for goroutines that are left.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m, redistest.Lingering()...)
 }
 
 func config(s *redistest.Server, edit func(*Config)) Config {
