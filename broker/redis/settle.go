@@ -48,15 +48,17 @@ type settled struct {
 var errUnsettled = errors.New("the server is being replaced again and again")
 
 // whenSettled settles the shard and calls read. If the server was replaced meanwhile, it does
-// so again.
+// so again, also if the streams have been compared since: the answer may be older than that, and
+// may have the epoch that the comparison ended.
 func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
 		if err := b.settle(ctx, s); err != nil {
 			return err
 		}
+		before := s.settled.generation.Load()
 		err := read()
-		if err != nil || s.isSettled() {
+		if err != nil || s.client.Generation() == before {
 			return err
 		}
 	}

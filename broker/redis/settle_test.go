@@ -9,7 +9,9 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -147,6 +149,80 @@ func TestOlderDataAcknowledged(t *testing.T) {
 				t.Error("nobody was told of a loss")
 			}
 		}
+	}
+}
+
+// TestComparedMeanwhile: the server comes back with older data, and has as many publications again
+// when a read gets to it that was begun before. The streams are compared while the answer is on its way
+// to the reader. It must not take the answer for what was found to be continuous.
+func TestComparedMeanwhile(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	b, _ := begin(t, server, false, 0)
+	var before channel.StreamPosition
+	for i := range 5 {
+		before = publishTo(t, b, fmt.Sprintf("before %d", i))
+		if i == 2 {
+			server.Do("SAVE")
+		}
+	}
+	s, hash, err := b.place(t.Context(), "ch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tops []channel.StreamPosition
+	err = b.whenSettled(t.Context(), s, func() error {
+		if len(tops) > 0 {
+			tops = append(tops, readTop(t, b, s, hash))
+			return nil
+		}
+		end := holdComparison(s)
+		server.Restart(false)
+		other, _ := begin(t, server, false, 0) // knows nothing of the stream
+		for range 2 {
+			publishTo(t, other, "after")
+		}
+		tops = append(tops, readTop(t, b, s, hash))
+		end()
+		return b.settle(t.Context(), s)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tops[0] != before {
+		t.Fatalf("the answer on its way has %+v, want the position before, %+v", tops[0], before)
+	}
+	if last := tops[len(tops)-1]; last.Epoch == before.Epoch {
+		t.Errorf("%+v was read behind %+v: two other publications count as those that were lost", last, before)
+	}
+}
+
+// readTop reads the top of the channel once the server answers, whether or not the shard is settled.
+func readTop(t *testing.T, b *Broker, s *shard, hash uint64) (top channel.StreamPosition) {
+	t.Helper()
+	wait.Success(t, "the position is read", func() error {
+		m := slab.New(64)
+		var c script.Call
+		filter := broker.HistoryFilter{}
+		whole := b.historyCall(&c, s, &m, "ch", hash, nil, &filter)
+		h, _, err := b.history(t.Context(), s, &c, &filter, whole)
+		top = h.Top
+		return err
+	})
+	return top
+}
+
+// holdComparison lets no comparison begin until end is called.
+func holdComparison(s *shard) (end func()) {
+	running := make(chan struct{})
+	s.settled.mu.Lock()
+	defer s.settled.mu.Unlock()
+	s.settled.running = running
+	return func() {
+		s.settled.mu.Lock()
+		defer s.settled.mu.Unlock()
+		s.settled.running = nil
+		close(running)
 	}
 }
 
