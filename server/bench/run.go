@@ -1,3 +1,5 @@
+// Package bench puts load on a server of the client protocol, and reports what was delivered and what it cost:
+// the commands below "gyro bench" (docs/performance.md).
 package bench
 
 import (

@@ -6,6 +6,7 @@
 //   - an alias for a type in a public package, if "go doc" of the alias does not lead to the
 //     type's fields: the type has to be in a public package and be no alias itself, and the
 //     comment names it as "go doc IMPORTPATH.NAME" and names all its exported fields.
+//   - a public package without a comment, which says what it is for.
 //
 // It is called with the folder of the repository: doccheck [FOLDER].
 package main
@@ -61,6 +62,7 @@ func run(tree fs.FS) error {
 		return errors.New("no Go files found")
 	}
 	for _, folder := range slices.Sorted(maps.Keys(c.files)) {
+		c.described(folder)
 		for _, f := range c.files[folder] {
 			c.aliases(folder, f)
 		}
@@ -112,6 +114,14 @@ func (c *checker) visit(file string, d fs.DirEntry, err error) error {
 		c.files[folder] = append(c.files[folder], f)
 	}
 	return nil
+}
+
+// described checks that a file of a package has the package's comment.
+func (c *checker) described(folder string) {
+	name := c.files[folder][0].Name.Name
+	if !slices.ContainsFunc(c.files[folder], func(f *ast.File) bool { return strings.HasPrefix(f.Doc.Text(), "Package "+name+" ") }) {
+		c.errs = append(c.errs, fmt.Errorf("%s: no file has a comment that begins with \"Package %s\"", folder, name))
+	}
 }
 
 // private tells that users cannot import a package.

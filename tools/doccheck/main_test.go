@@ -46,7 +46,7 @@ const link = "strings.md" // up: ../docs/there.md, ../docs/no.md.
 }
 
 func TestAliases(t *testing.T) {
-	const values = "package values\ntype (\n\tOptions struct { Size, Time int; own int }\n\t// Other has Size and Time: \"go doc github.com/gyrohq/gyro/values.Options\".\n\tOther = Options\n\tNumber int\n\thidden struct{}\n)\n"
+	const values = "// Package values has values.\npackage values\ntype (\n\tOptions struct { Size, Time int; own int }\n\t// Other has Size and Time: \"go doc github.com/gyrohq/gyro/values.Options\".\n\tOther = Options\n\tNumber int\n\thidden struct{}\n)\n"
 	for name, tt := range map[string]struct{ declaration, want string }{
 		"good":            {"// Options have Size and Time: \"go doc\n// github.com/gyrohq/gyro/values.Options\".\ntype Options = values.Options", ""},
 		"renamed":         {"// \"go doc github.com/gyrohq/gyro/values.Number\"\ntype N = v.Number", ""},
@@ -64,7 +64,7 @@ func TestAliases(t *testing.T) {
 		"missing":         {"type Gone = values.Gone", "github.com/gyrohq/gyro/values.Gone was not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			imports := "package gyro\nimport (\n\"time\"\n\"github.com/gyrohq/gyro/values\"\nv \"github.com/gyrohq/gyro/values\"\n\"github.com/gyrohq/gyro/internal\"\n)\n"
+			imports := "// Package gyro is one.\npackage gyro\nimport (\n\"time\"\n\"github.com/gyrohq/gyro/values\"\nv \"github.com/gyrohq/gyro/values\"\n\"github.com/gyrohq/gyro/internal\"\n)\n"
 			err := run(fstest.MapFS{"values/a.go": file(values), "b.go": file(imports + tt.declaration),
 				// Not for users, so they may do what they like.
 				"internal/a.go": file(values + "type Alias = hidden"), "cmd/a.go": file("package main\ntype Alias = hidden"),
@@ -78,6 +78,19 @@ func TestAliases(t *testing.T) {
 				t.Errorf("got %q, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestPackages(t *testing.T) {
+	err := run(fstest.MapFS{
+		"good/a.go":     file("// Package good has a comment.\npackage good\n"),
+		"good/b.go":     file("package good\n"),
+		"bad/a.go":      file("// Something else.\npackage bad\n"),
+		"internal/a.go": file("package internal\n"),
+		"cmd/a.go":      file("package main\n"),
+	})
+	if want := `bad: no file has a comment that begins with "Package bad"`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
