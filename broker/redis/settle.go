@@ -47,9 +47,8 @@ type settled struct {
 
 var errUnsettled = errors.New("the server is being replaced again and again")
 
-// whenSettled settles the shard and calls read. If the server was replaced meanwhile, it does
-// so again, also if the streams have been compared since: the answer may be older than that, and
-// may have the epoch that the comparison ended.
+// whenSettled settles the shard and calls read, again if the server was replaced meanwhile: the
+// answer may be older than a comparison since, which ended the epoch that it has.
 func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
@@ -57,8 +56,7 @@ func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) e
 			return err
 		}
 		before := s.settled.generation.Load()
-		err := read()
-		if err != nil || s.client.Generation() == before {
+		if err := read(); err != nil || s.client.Generation() == before {
 			return err
 		}
 	}

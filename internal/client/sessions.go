@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -60,15 +61,32 @@ func parseSessionID(text string) (id uuid.UUID, ok bool) {
 // until they are dispatched. data is that of a protocol.EmulationRequest. Malformed commands
 // are only logged. The error is that of ctx.
 func (r *Registry) Emulate(ctx context.Context, session string, data []byte) error {
+	select {
+	case <-r.Dispatch(session, data):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Dispatch is Emulate without waiting: commands are dispatched in the order of the calls. The channel
+// is closed when they are, or need not be.
+func (r *Registry) Dispatch(session string, data []byte) <-chan struct{} {
+	dispatched := make(chan struct{})
 	id, ok := parseSessionID(session)
 	if open, _ := r.State(); !ok || !open {
-		return nil
+		close(dispatched)
+		return dispatched
 	}
 	l := r.loopOf(id)
-	if !l.call(ctx, func() { l.emulate(id, data) }) {
-		return ctx.Err() // nil if the loop has ended, and with it the session
+	posted := l.Post(loop.Func(func() {
+		defer close(dispatched)
+		l.emulate(id, data)
+	}))
+	if !posted { // the loop has ended, and with it the session
+		close(dispatched)
 	}
-	return nil
+	return dispatched
 }
 
 // EmulateOn is Emulate for a caller on the loop l, which does not wait. It returns l if the commands

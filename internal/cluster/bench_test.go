@@ -27,7 +27,7 @@ func (nowhere) Apply(*control.Command)                         {}
 func (nowhere) Answer(context.Context, string, string, []byte) (Answer, error) {
 	return Answer{}, nil
 }
-func (nowhere) Emulate(context.Context, string, []byte) error { return nil }
+func (nowhere) Dispatch(string, []byte) <-chan struct{} { return nil }
 
 func (n nowhere) Channels(context.Context, func(string) bool) (map[string]int, error) {
 	return n.channels, nil

@@ -52,9 +52,9 @@ type Handler interface {
 	// Channels returns the node's own channels whose names match, and the number of
 	// their subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
-	// Emulate hands commands to the node's client that has the session ID, if there is one,
-	// and waits until they are dispatched.
-	Emulate(ctx context.Context, session string, data []byte) error
+	// Dispatch hands commands to the node's client that has the session ID, if there is one, in
+	// the order of the calls. It must not wait. The channel is closed when they are dispatched.
+	Dispatch(session string, data []byte) <-chan struct{}
 }
 
 // Config of a Cluster.

@@ -29,9 +29,9 @@ type node struct {
 	engine *bustest.Engine
 	uid    string
 	clocks *skew.Clocks
-	// answer is called for surveys, emulate for commands of clients.
-	answer  func(ctx context.Context, from, op string, data []byte) Answer
-	emulate func(ctx context.Context, session string, data []byte) error
+	// answer is called for surveys, dispatch for commands of clients.
+	answer   func(ctx context.Context, from, op string, data []byte) Answer
+	dispatch func(session, data string) <-chan struct{}
 
 	mu      sync.Mutex
 	applied []*control.Command
@@ -65,8 +65,15 @@ func (n *node) Channels(context.Context, func(string) bool) (map[string]int, err
 	return nil, errors.New("none")
 }
 
-func (n *node) Emulate(ctx context.Context, session string, data []byte) error {
-	return n.emulate(ctx, session, data)
+func (n *node) Dispatch(session string, data []byte) <-chan struct{} {
+	return n.dispatch(session, string(data))
+}
+
+// dispatched is what Dispatch returns at once.
+func dispatched() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 // join starts a node, which leaves when the test ends.

@@ -36,13 +36,20 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 	return nil
 }
 
-func (c *Cluster) answerEmulation(ctx context.Context, data []byte) Answer {
+// dispatch hands on the commands of a survey that Relay made, before it returns, so that those of a
+// client that come in order stay in order. finish waits until they are dispatched.
+func (c *Cluster) dispatch(data []byte) (finish func(context.Context) Answer) {
 	var req control.Emulation
 	if err := req.UnmarshalProto(data); err != nil {
-		return Answer{CodeInvalid, []byte(err.Error())}
+		return func(context.Context) Answer { return Answer{CodeInvalid, []byte(err.Error())} }
 	}
-	if err := c.cfg.Handler.Emulate(ctx, req.Session, req.Data); err != nil {
-		return failed(err.Error())
+	dispatched := c.cfg.Handler.Dispatch(req.Session, req.Data)
+	return func(ctx context.Context) Answer {
+		select {
+		case <-dispatched:
+			return Answer{}
+		case <-ctx.Done():
+			return failed(ctx.Err().Error())
+		}
 	}
-	return Answer{}
 }

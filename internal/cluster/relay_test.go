@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +21,9 @@ func TestRelay(t *testing.T) {
 		a, b := join(t, bus, "a"), join(t, bus, "b")
 		synctest.Wait()
 		var got string
-		b.emulate = func(_ context.Context, session string, data []byte) error {
-			got = session + " " + string(data)
-			return nil
+		b.dispatch = func(session, data string) <-chan struct{} {
+			got = session + " " + data
+			return dispatched()
 		}
 		if err := a.Relay(t.Context(), "b", "s", []byte("data")); err != nil || got != "s data" {
 			t.Errorf("%v, b got %q", err, got)
@@ -31,8 +33,8 @@ func TestRelay(t *testing.T) {
 				t.Errorf("%q: %v", to, err)
 			}
 		}
-		b.emulate = func(context.Context, string, []byte) error { return errors.New("boom") }
-		if err := a.Relay(t.Context(), "b", "secret", nil); err == nil || !strings.Contains(err.Error(), "boom") || strings.Contains(err.Error(), "secret") {
+		b.dispatch = func(string, string) <-chan struct{} { return nil } // its loop hangs
+		if err := a.Relay(t.Context(), "b", "secret", nil); err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "secret") {
 			t.Error(err)
 		}
 		b.engine.Cut(true)
@@ -66,9 +68,34 @@ func TestRelayIsNotUnderstood(t *testing.T) {
 		if err := a.Relay(t.Context(), "old", "s", nil); err == nil || !strings.Contains(err.Error(), "node old: code 3") {
 			t.Error(err)
 		}
-		b.emulate = func(context.Context, string, []byte) error { t.Error("called"); return nil }
+		b.dispatch = func(string, string) <-chan struct{} { t.Error("called"); return dispatched() }
 		if answers, err := a.Survey(t.Context(), opEmulation, []byte{0xff}, "b"); err != nil || answers["b"].Code != CodeInvalid {
 			t.Errorf("%v, %v", answers, err)
+		}
+	})
+}
+
+// TestRelayInOrder: commands that come together, as after a pause of the node, are dispatched in the
+// order in which they were sent.
+func TestRelayInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		b := join(t, bus, "b")
+		synctest.Wait()
+		var got, want []string
+		b.dispatch = func(_, data string) <-chan struct{} {
+			got = append(got, data)
+			return dispatched()
+		}
+		for i := range 100 {
+			data := fmt.Appendf(nil, "command %d", i)
+			want = append(want, string(data))
+			req := &control.SurveyRequest{ID: uint64(i), Op: opEmulation, Data: (&control.Emulation{Session: "s", Data: data}).AppendProto(nil)}
+			b.receive((&control.Command{UID: "a", SurveyRequest: req}).AppendProto(nil))
+		}
+		synctest.Wait()
+		if !slices.Equal(got, want) {
+			t.Errorf("dispatched in the order %q", got)
 		}
 	})
 }
@@ -79,14 +106,10 @@ func TestRelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.New(t)
 		b := join(t, bus, "b")
-		var busy, most atomic.Int32
-		b.emulate = func(ctx context.Context, _ string, _ []byte) error {
-			if n := busy.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			defer busy.Add(-1)
-			<-ctx.Done()
-			return nil
+		var busy atomic.Int32
+		b.dispatch = func(string, string) <-chan struct{} {
+			busy.Add(1)
+			return nil // until the caller gives up
 		}
 		echo(b)
 		var errs atomic.Int32
@@ -114,7 +137,7 @@ func TestRelayIsBounded(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := most.Load(); n != maxEmulating {
+		if n := busy.Load(); n != maxEmulating {
 			t.Errorf("%d at a time", n)
 		}
 		if answers, err := a.Survey(t.Context(), "op", nil, "b"); err != nil || len(answers) != 1 {

@@ -247,22 +247,19 @@ func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string
 
 // answer answers a survey of another node, in the background.
 func (c *Cluster) answer(from string, req *control.SurveyRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
 	room := c.answering
 	if req.Op == opEmulation {
 		room = c.emulating
 	}
-	select {
-	case room <- struct{}{}:
-	default:
-		c.log.Warn("survey is not answered: too many at a time", "op", req.Op, "node", from, "limit", cap(room))
+	if !c.admit(room, from, req.Op) {
 		return
 	}
-	c.work.Go(func() {
+	ask := func(ctx context.Context) Answer { return c.ask(ctx, from, req.Op, req.Data) }
+	if req.Op == opEmulation {
+		ask = c.dispatch(req.Data)
+	}
+	go func() {
+		defer c.work.Done()
 		defer func() { <-room }()
 		timeout := Timeout
 		if req.Timeout > 0 {
@@ -270,8 +267,25 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
 		defer cancel()
-		c.reply(ctx, from, req.ID, c.ask(ctx, from, req.Op, req.Data))
-	})
+		c.reply(ctx, from, req.ID, ask(ctx))
+	}()
+}
+
+// admit finds room for a survey of another node, and adds it to the work.
+func (c *Cluster) admit(room chan struct{}, from, op string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	select {
+	case room <- struct{}{}:
+		c.work.Add(1)
+		return true
+	default:
+		c.log.Warn("survey is not answered: too many at a time", "op", op, "node", from, "limit", cap(room))
+		return false
+	}
 }
 
 // ask has this node answer a survey. A panic of the application's handler becomes an answer.
@@ -286,7 +300,7 @@ func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answ
 	case op == opChannels:
 		a = c.answerChannels(ctx, data)
 	case op == opEmulation:
-		a = c.answerEmulation(ctx, data)
+		a = c.dispatch(data)(ctx)
 	case Reserved(op):
 		a = c.cfg.Handler.Inquire(ctx, op, data)
 	default:

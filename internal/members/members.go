@@ -26,7 +26,7 @@ type Member struct {
 	// UID, Name, Version and Started describe the node to others.
 	UID, Name, Version string
 	Started            time.Time
-	*client.Registry   // implements Channels and Emulate
+	*client.Registry   // implements Channels and Dispatch
 	Routes             *route.Table
 	// Survey answers the application's surveys.
 	Survey               func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
