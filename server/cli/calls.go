@@ -30,7 +30,7 @@ func (r *RPC) Run(ctx context.Context, out *Output) error {
 	if r.Data != nil {
 		var err error
 		if data, err = payload(r.Data, r.Text); err != nil {
-			return err
+			return UsageError{err}
 		}
 	}
 	if r.OverAPI {

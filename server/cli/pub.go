@@ -43,7 +43,12 @@ type published struct {
 // Run publishes, one payload after the other, and ends with the first that fails. Errors about lines have their number.
 func (p *Publish) Run(ctx context.Context, out *Output) error {
 	if p.AsClient && (p.SkipHistory || p.Delta || p.IdempotencyKey != "" || len(p.Tags) > 0) {
-		return errors.New("clients publish without options: leave them out, or publish over the API")
+		return Usage("clients publish without options: leave them out, or publish over the API")
+	}
+	if p.Data != nil {
+		if _, err := p.payload(p.Data); err != nil {
+			return UsageError{err}
+		}
 	}
 	send, closes, err := p.sender(ctx)
 	if err != nil {

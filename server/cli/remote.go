@@ -5,8 +5,6 @@ package cli
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -105,7 +103,7 @@ func (r *Remote) complete() error {
 func endpoint(name, text string, other bool, scheme, path string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return "", Usage("%s: %w", name, err)
 	}
 	switch u.Scheme {
 	case "ws", "http":
@@ -113,10 +111,10 @@ func endpoint(name, text string, other bool, scheme, path string) (string, error
 	case "wss", "https":
 		u.Scheme = scheme + "s"
 	default:
-		return "", fmt.Errorf("%s: %q is no address such as %s://localhost:8000", name, text, scheme)
+		return "", Usage("%s: %q is no address such as %s://localhost:8000", name, text, scheme)
 	}
 	if u.Host == "" {
-		return "", fmt.Errorf("%s: %q has no host", name, text)
+		return "", Usage("%s: %q has no host", name, text)
 	}
 	if other || strings.Trim(u.Path, "/") == "" {
 		u.Path, u.RawQuery = path, ""
@@ -143,7 +141,7 @@ func (r Remote) client() (client.Config, error) {
 	c := client.Config{Dialer: &wire.Dialer{URL: r.URL, TLS: r.TLS}, Name: "gyro-cli", Handle: func(client.Event) error { return nil }}
 	switch {
 	case r.Token != "" && r.Sign != nil:
-		return c, errors.New("token: is given, and so is a secret that signs tokens: leave one of them out")
+		return c, Usage("token: is given, and so is a secret that signs tokens: leave one of them out")
 	case r.Token != "":
 		c.Token = func() (string, error) { return r.Token, nil }
 	case r.Sign != nil:

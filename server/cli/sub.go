@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/cli/client"
@@ -49,12 +48,12 @@ func done(err error) error {
 
 func channels(names []string, since *protocol.StreamPosition) ([]client.Channel, error) {
 	if since != nil && len(names) > 1 {
-		return nil, errors.New("since: a position is that of one channel")
+		return nil, Usage("since: a position is that of one channel")
 	}
 	seen, out := map[string]bool{}, make([]client.Channel, 0, len(names))
 	for _, name := range names {
 		if seen[name] {
-			return nil, fmt.Errorf("channel %q is given twice", name)
+			return nil, Usage("channel %q is given twice", name)
 		}
 		seen[name] = true
 		out = append(out, client.Channel{Name: name, Since: since})

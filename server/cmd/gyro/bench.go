@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/bench"
+	"github.com/gyrohq/gyro/server/cli"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/logs"
 )
@@ -124,7 +125,7 @@ func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, wind
 	via := f.String("via", way, "how to publish: client (a connection each) or api (HTTP)")
 	b.before = append(b.before, func() error {
 		if l.OverAPI = *via == "api"; !l.OverAPI && *via != "client" {
-			return fmt.Errorf("via: %q is neither client nor api", *via)
+			return cli.Usage("via: %q is neither client nor api", *via)
 		}
 		return nil
 	})
@@ -154,12 +155,12 @@ func (b *benchFlags) target() (bench.Target, error) {
 	case "protobuf":
 		t.Encoding = protocol.Protobuf
 	default:
-		return t, fmt.Errorf("proto: %q is neither json nor protobuf", b.encoding)
+		return t, cli.Usage("proto: %q is neither json nor protobuf", b.encoding)
 	}
 	for _, h := range b.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return t, fmt.Errorf("header: %q is not \"Name: value\"", h)
+			return t, cli.Usage("header: %q is not \"Name: value\"", h)
 		}
 		t.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -168,7 +169,7 @@ func (b *benchFlags) target() (bench.Target, error) {
 	}
 	switch {
 	case b.token != "" && b.tokenSecret != "":
-		return t, errors.New("token and token-hmac-secret exclude each other")
+		return t, cli.Usage("token and token-hmac-secret exclude each other")
 	case b.token != "":
 		t.Token = func(int, ...string) (string, error) { return b.token, nil }
 	case b.tokenSecret != "":
@@ -179,7 +180,7 @@ func (b *benchFlags) target() (bench.Target, error) {
 		}
 	}
 	if b.timeout <= 0 {
-		return t, fmt.Errorf("timeout: %s is not positive", b.timeout)
+		return t, cli.Usage("timeout: %s is not positive", b.timeout)
 	}
 	return t, nil
 }
@@ -224,16 +225,11 @@ func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	}()
 	rep, err := s.Run(ctx)
 	clear()
-	if rep == nil {
-		return err
+	if rep == nil { // it cannot begin with these flags
+		return cli.UsageError{Err: err}
 	}
 	out := b.cmd.OutOrStdout()
 	if b.json {
-		// Only the result goes to stdout.
-		b.cmd.SilenceErrors = true
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "Error:", err)
-		}
 		return errors.Join(err, rep.WriteJSON(out))
 	}
 	return errors.Join(err, rep.WriteText(out))

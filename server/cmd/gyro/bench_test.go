@@ -96,7 +96,7 @@ func TestBenchFlags(t *testing.T) {
 		{"transport: no client connects", []string{"publish", "--transport", "sse"}},
 		{"size: 10 is not from 96", []string{"publish", "--size", "10"}},
 	} {
-		fail(t, dir, test.want, append([]string{"bench"}, test.args...)...)
+		misuse(t, dir, test.want, append([]string{"bench"}, test.args...)...)
 	}
 	succeed(t, dir, "bench")
 }

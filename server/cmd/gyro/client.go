@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -73,7 +71,7 @@ the permission. With --via api no client is needed: the history is read again an
 			return err
 		}
 		if t.Lines < 0 || t.Interval <= 0 {
-			return errors.New("lines and interval have to be positive")
+			return cli.Usage("lines and interval have to be positive")
 		}
 		t.Channels = args
 		return r.run(func(ctx context.Context, remote cli.Remote, out *cli.Output) error {
@@ -118,7 +116,7 @@ With --json, the position of each publication is printed.`,
 		for _, tag := range *tags {
 			name, value, ok := strings.Cut(tag, "=")
 			if !ok {
-				return fmt.Errorf("tag: %q is not NAME=VALUE", tag)
+				return cli.Usage("tag: %q is not NAME=VALUE", tag)
 			}
 			if p.Tags == nil {
 				p.Tags = make(map[string]string)
@@ -204,7 +202,7 @@ func viaFlag(cmd *cobra.Command, def, meaning string) *string {
 
 func overAPI(via string) (bool, error) {
 	if via != "api" && via != "client" {
-		return false, fmt.Errorf("via: %q is neither client nor api", via)
+		return false, cli.Usage("via: %q is neither client nor api", via)
 	}
 	return via == "api", nil
 }

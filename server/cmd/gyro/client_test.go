@@ -173,26 +173,28 @@ func TestCommandsOfPeople(t *testing.T) {
 	}
 	// Messages of failures are on stderr, and tell no secret.
 	for want, args := range map[string][]string{
-		`--user is missing`:                           {"explain"},
+		`--user is missing`:                  {"explain"},
+		`the payload is not JSON`:            {"pub", "-c", "config.json", "news", "hello"},
+		`since: "x" is not OFFSET:EPOCH`:     {"sub", "-c", "config.json", "--since", "x", "news"},
+		`channel "news" is given twice`:      {"tail", "-c", "config.json", "news", "news"},
+		`via: "x" is neither client nor api`: {"pub", "--via", "x", "news", "1"},
+		`url: "x" is no address`:             {"sub", "--url", "x", "news"},
+	} {
+		misuse(t, dir, want, args...)
+	}
+	for want, args := range map[string][]string{
 		`(--api-key) is missing or wrong`:             {"explain", "--user", "42", "-c", "config.json", "--api-key", "secret-nonsense"},
 		`108: not available`:                          {"rpc", "-c", "config.json", "nothing"},
 		`the API key (--api-key) is missing or wrong`: {"info", "--api", "http://127.0.0.1:" + port, "--api-key", "secret-nonsense"},
 		`error 102: unknown channel`:                  {"pub", "-c", "config.json", "no:thing", "1"},
-		`the payload is not JSON`:                     {"pub", "-c", "config.json", "news", "hello"},
 		`disconnect 3500: invalid token`:              {"sub", "--url", "ws://127.0.0.1:" + port, "--token", "secret-nonsense", "news"},
-		`since: "x" is not OFFSET:EPOCH`:              {"sub", "-c", "config.json", "--since", "x", "news"},
-		`channel "news" is given twice`:               {"tail", "-c", "config.json", "news", "news"},
 		`connection refused`:                          {"sub", "--url", "ws://127.0.0.1:1", "news"},
-		`via: "x" is neither client nor api`:          {"pub", "--via", "x", "news", "1"},
 	} {
-		cmd := command(t, dir, nil, args...)
-		var messages strings.Builder
-		cmd.Stderr = &messages
-		out, _ := cmd.Output() // the code tells more
-		if code := cmd.ProcessState.ExitCode(); code != 1 || len(out) > 0 || !strings.Contains(messages.String(), want) || strings.Contains(messages.String(), "secret") {
-			t.Errorf("%q: code %d, %q, %s", args, code, out, messages.String())
-		}
+		fail(t, dir, want, args...)
 	}
+	failing := command(t, dir, nil, "pub", "-c", "config.json", "news", "-")
+	failing.Stdin = strings.NewReader("1\n2\nhello\n")
+	ends(t, failing, 1, "line 3: the payload is not JSON")
 	// A signal ends the command with the code of shells.
 	if err := sub.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

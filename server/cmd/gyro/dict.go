@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gyrohq/gyro/server/cli"
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -44,15 +45,16 @@ its first tab, such as a user. Look at the result before you use it.`,
 	out := cmd.Flags().StringP("output", "o", "", "file for the dictionary; required, and must not exist")
 	size := cmd.Flags().Int("size", 8<<10, fmt.Sprintf("most bytes of the dictionary, up to %d: each KiB costs memory traffic per message", websocket.MaxDictionary))
 	least := cmd.Flags().Int("least", 20, "number of sources that have to have a text")
+	print := printer(cmd)
 	sources := cmd.Flags().Bool("sources", false, "lines are SOURCE<tab>MESSAGE")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *out == "":
-			return errors.New("--output is required")
+			return cli.Usage("--output is required")
 		case *size < 1 || *size > websocket.MaxDictionary:
-			return fmt.Errorf("--size: %d is not within 1 and %d", *size, websocket.MaxDictionary)
+			return cli.Usage("--size: %d is not within 1 and %d", *size, websocket.MaxDictionary)
 		case *least < 2:
-			return fmt.Errorf("--least: %d is less than 2, so that what one source alone has would show", *least)
+			return cli.Usage("--least: %d is less than 2, so that what one source alone has would show", *least)
 		}
 		in := cmd.InOrStdin()
 		if len(args) > 0 {
@@ -81,8 +83,8 @@ its first tab, such as a user. Look at the result before you use it.`,
 		if err := f.Close(); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes from %d samples\n", *out, len(data), len(samples))
-		return err
+		return print(cmd, fmt.Sprintf("%s: %d bytes from %d samples\n", *out, len(data), len(samples)),
+			map[string]any{"file": *out, "bytes": len(data), "samples": len(samples)})
 	}
 	return cmd
 }

@@ -29,11 +29,15 @@ func TestDict(t *testing.T) {
 	}
 	succeed(t, dir, "dict", "train", "--sources", "--least", "30", "-o", "own.dict", "own")
 	for want, args := range map[string][]string{
-		"--output is required":            {"samples"},
+		"--output is required": {"samples"},
+		"--size: 0":            {"-o", "x", "--size", "0", "samples"},
+		"--size: 32769":        {"-o", "x", "--size", "32769", "samples"},
+		"--least: 1":           {"-o", "x", "--least", "1", "samples"},
+	} {
+		misuse(t, dir, want, append([]string{"dict", "train"}, args...)...)
+	}
+	for want, args := range map[string][]string{
 		"prices.dict: file exists":        {"-o", "prices.dict", "samples"},
-		"--size: 0":                       {"-o", "x", "--size", "0", "samples"},
-		"--size: 32769":                   {"-o", "x", "--size", "32769", "samples"},
-		"--least: 1":                      {"-o", "x", "--least", "1", "samples"},
 		"that 51 sources have":            {"-o", "x", "--least", "51", "samples"},
 		"that 31 sources have":            {"-o", "x", "--least", "31", "--sources", "own"},
 		"line 2: no SOURCE<tab> in front": {"-o", "x", "--sources", "bad"},

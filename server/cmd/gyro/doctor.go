@@ -31,7 +31,6 @@ user of the server, on its machine. The exit code is 1 if there is a problem.`,
 	file := configFlag(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print JSON, one object per finding")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "bound of each connection")
-	cmd.SetErr(os.Stderr)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, warnings, err := loadValid(cmd, *file)
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ server by its HTTP API.`,
 	r := talks(cmd, false)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if q.User == "" {
-			return errors.New("--user is missing")
+			return cli.Usage("--user is missing")
 		}
 		return r.run(func(ctx context.Context, remote cli.Remote, out *cli.Output) error {
 			caller, err := remote.Caller()

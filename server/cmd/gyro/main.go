@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gyrohq/gyro/server/cli"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
 	"github.com/gyrohq/gyro/server/logs"
 )
@@ -32,11 +33,7 @@ func init() {
 }
 
 func main() {
-	command := root()
-	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) {
-		command.SetErr(os.Stderr) // shells take what is on stdout for completions
-	}
-	cmd, err := command.ExecuteContextC(context.Background())
+	cmd, err := root().ExecuteContextC(context.Background())
 	if err == nil {
 		return
 	}
@@ -47,6 +44,9 @@ func main() {
 		logs.ReportFatal(err)
 	case !cmd.SilenceErrors: // the command has not printed it itself
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+		if code == wrongUsage {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s --help tells how it is used.\n", cmd.CommandPath())
+		}
 	}
 	os.Exit(code)
 }
@@ -58,7 +58,8 @@ func root() *cobra.Command {
 	cmd := serverCommand()
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(os.Stdout)
-	cmd.SetErr(os.Stdout) // messages of subcommands go to stdout
+	cmd.SetErr(os.Stderr)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	cmd.AddCommand(
 		devCommand(), benchCommand(), dictCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(), filesCommand(),
@@ -66,5 +67,21 @@ func root() *cobra.Command {
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)
+	tellUsage(cmd)
 	return cmd
+}
+
+// tellUsage makes usage errors of what the checks of arguments find.
+func tellUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		tellUsage(c)
+	}
 }

@@ -50,15 +50,20 @@ func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 // run returns what a command printed on stdout, and its exit code.
 func run(t *testing.T, dir string, env []string, args ...string) (string, int) {
 	t.Helper()
-	out, err := command(t, dir, env, args...).Output()
+	out, _, code := outcome(t, command(t, dir, env, args...))
+	return out, code
+}
+
+// outcome runs a command to its end.
+func outcome(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, messages bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &messages
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if exit != nil {
-		return string(out), exit.ExitCode()
-	}
-	return string(out), 0
+	return out.String(), messages.String(), cmd.ProcessState.ExitCode()
 }
 
 // succeed is run for a command that has to succeed.
@@ -71,17 +76,35 @@ func succeed(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
-// fail is run for a command that has to fail with code 1 and a text.
+// fail is run for a command that has to fail with code 1, a text on stderr, and nothing on stdout.
 func fail(t *testing.T, dir, want string, args ...string) {
 	t.Helper()
-	out, code := run(t, dir, nil, args...)
-	if code != 1 || !strings.Contains(out, want) {
-		t.Errorf("%q: exit code %d, want %q in: %s", args, code, want, out)
+	ends(t, command(t, dir, nil, args...), 1, want)
+}
+
+// misuse is fail for a command that is called in a wrong way.
+func misuse(t *testing.T, dir, want string, args ...string) {
+	t.Helper()
+	ends(t, command(t, dir, nil, args...), wrongUsage, want)
+}
+
+// ends runs a command that has to fail, and tell why on stderr, without secrets.
+func ends(t *testing.T, cmd *exec.Cmd, code int, want string) {
+	t.Helper()
+	out, messages, got := outcome(t, cmd)
+	if got != code || out != "" || !strings.Contains(messages, want) || strings.Contains(messages, "secret-") {
+		t.Errorf("%q: exit code %d, want %d and %q on stderr: %s, stdout: %s", cmd.Args[1:], got, code, want, messages, out)
 	}
 }
 
 // failServer is fail for a server that cannot start: it tells on stderr, by a JSON line.
 func failServer(t *testing.T, dir, want string, env []string, args ...string) {
+	t.Helper()
+	failServerBy(t, dir, 1, want, env, args...)
+}
+
+// failServerBy is failServer with an exit code.
+func failServerBy(t *testing.T, dir string, wantCode int, want string, env []string, args ...string) {
 	t.Helper()
 	cmd := command(t, dir, env, args...)
 	var stdout, stderr bytes.Buffer
@@ -92,7 +115,7 @@ func failServer(t *testing.T, dir, want string, env []string, args ...string) {
 	if err := json.Unmarshal(lines[len(lines)-1], &line); err != nil {
 		t.Errorf("%q: %v: %s", args, err, stderr.String())
 	}
-	if code := cmd.ProcessState.ExitCode(); code != 1 || line.Level != "fatal" || line.Message == "" || !strings.Contains(line.Error, want) ||
+	if code := cmd.ProcessState.ExitCode(); code != wantCode || line.Level != "fatal" || line.Message == "" || !strings.Contains(line.Error, want) ||
 		stdout.Len() > 0 || strings.Contains(stderr.String(), "secret-nonsense") {
 		t.Errorf("%q: exit code %d, want %q in: %s, stdout: %s", args, code, want, stderr.String(), stdout.String())
 	}

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,20 +17,17 @@ import (
 // reportMigration prints what a configuration of Centrifugo means to Gyro. The error says
 // that Gyro does not start with it or, if strict, that keys or variables are unknown; the
 // report has told of it.
-func reportMigration(cmd *cobra.Command, file string, strict, asJSON bool) error {
+func reportMigration(cmd *cobra.Command, file string, strict bool, print func(*cobra.Command, string, any) error) error {
 	x, err := examine(cmd, file)
 	if err != nil {
 		return err
 	}
 	report := migrate.New(x, app.Check(x.Config))
-	if asJSON {
-		out := json.NewEncoder(cmd.OutOrStdout())
-		out.SetIndent("", "  ")
-		out.SetEscapeHTML(false)
-		err = out.Encode(report)
-	} else {
-		err = report.WriteText(cmd.OutOrStdout())
+	var text strings.Builder
+	if err := report.WriteText(&text); err != nil {
+		return err
 	}
+	err = print(cmd, text.String(), report)
 	unknown := slices.ContainsFunc(report.Findings, func(f migrate.Finding) bool { return f.Kind == migrate.Unknown })
 	if err == nil && (!report.Starts || strict && unknown) {
 		cmd.SilenceErrors = true

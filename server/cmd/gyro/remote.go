@@ -47,7 +47,6 @@ func talks(cmd *cobra.Command, asClient bool) *remoteFlags {
 	r := &remoteFlags{cmd: cmd, asClient: asClient}
 	f := cmd.Flags()
 	f.SortFlags = false
-	cmd.SetErr(os.Stderr)
 	text := func(to *string, name, meaning string) {
 		f.StringVar(to, name, "", meaning+" ["+variableOf(name)+"]")
 	}
@@ -100,7 +99,7 @@ func (r *remoteFlags) remote() (cli.Remote, error) {
 	}
 	switch {
 	case r.token != "" && r.secret != "":
-		return out, errors.New("token and token-hmac-secret exclude each other")
+		return out, cli.Usage("token and token-hmac-secret exclude each other")
 	case r.token != "":
 		out.Token, out.Sign, out.Subscribe = r.token, nil, nil
 	case r.secret != "":
@@ -164,8 +163,14 @@ func untilSignal(ctx context.Context, do func(ctx context.Context) error) error 
 	return do(ctx)
 }
 
-// exitCode returns that of an error, and whether it is worth a message.
+// wrongUsage is the exit code for arguments and flags that are wrong.
+const wrongUsage = 2
+
+// exitCode returns that of an error, and whether it is worth no message.
 func exitCode(err error) (code int, silent bool) {
+	if _, ok := errors.AsType[cli.UsageError](err); ok {
+		return wrongUsage, false
+	}
 	var own clientError
 	if errors.As(err, &own) {
 		return own.code, own.code > 128
@@ -193,7 +198,7 @@ func parsePosition(text string) (*protocol.StreamPosition, error) {
 	offset, epoch, ok := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(offset, 10, 64)
 	if !ok || err != nil {
-		return nil, fmt.Errorf("since: %q is not OFFSET:EPOCH", text)
+		return nil, cli.Usage("since: %q is not OFFSET:EPOCH", text)
 	}
 	return &protocol.StreamPosition{Offset: n, Epoch: epoch}, nil
 }

@@ -52,7 +52,7 @@ func TestRefusesToStart(t *testing.T) {
 	failServer(t, dir, "http_server.port: \"x\"", nil, "--http_server.port=x")
 	failServer(t, dir, "client.channel_limit", []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"})
 	for _, args := range [][]string{{"--no.such.flag"}, {"nothing"}, {"--http_server.port"}, {"dev", "--no.such.flag"}} {
-		failServer(t, dir, strings.TrimPrefix(args[len(args)-1], "--"), nil, args...)
+		failServerBy(t, dir, wrongUsage, strings.TrimPrefix(args[len(args)-1], "--"), nil, args...)
 	}
 	write(t, dir, ".env", "nonsense\n")
 	failServer(t, dir, ".env: line 1", nil)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/auth/jwks"
+	"github.com/gyrohq/gyro/server/cli"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -34,6 +34,7 @@ func tokenCommand(name string, sub bool) *cobra.Command {
 	user := cmd.Flags().StringP("user", "u", "", "user ID")
 	ttl := cmd.Flags().Int64P("ttl", "t", 7*24*3600, "seconds until the token expires; 0 or less for no expiration")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print just the token")
+	print := printer(cmd)
 	channel := new(string)
 	if sub {
 		cmd.Short = "Generate a sample subscription token"
@@ -41,25 +42,37 @@ func tokenCommand(name string, sub bool) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sub && *channel == "" {
-			return errors.New("channel is required")
+			return cli.Usage("channel is required")
 		}
 		cfg, _, err := loadValid(cmd, *file)
 		if err != nil {
 			return err
 		}
 		lifetime := time.Duration(*ttl) * time.Second
-		token, err := auth.Sign(tokenSection(cfg, sub), auth.Claims{User: *user, Channel: *channel, TTL: lifetime}, time.Now())
-		if err != nil {
+		now := time.Now()
+		made := described{User: *user, Channel: *channel}
+		if made.Token, err = auth.Sign(tokenSection(cfg, sub), auth.Claims{User: *user, Channel: *channel, TTL: lifetime}, now); err != nil {
 			return err
 		}
+		if lifetime > 0 {
+			made.ExpireAt = now.Add(lifetime).Unix()
+		}
+		text := fmt.Sprintf("HMAC SHA-256 JWT for %s%s:\n%s\n", subject(*user, *channel), expiry(lifetime), made.Token)
 		if *quiet {
-			_, err = fmt.Fprint(cmd.OutOrStdout(), token)
-			return err
+			text = made.Token
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "HMAC SHA-256 JWT for %s%s:\n%s\n", subject(*user, *channel), expiry(lifetime), token)
-		return err
+		return print(cmd, text, made)
 	}
 	return cmd
+}
+
+// described is a token as JSON: one that was made, or what a valid one says.
+type described struct {
+	Token    string          `json:"token,omitempty"`
+	User     string          `json:"user"`
+	Channel  string          `json:"channel,omitempty"`
+	ExpireAt int64           `json:"expire_at,omitempty"` // Unix time in seconds
+	Payload  json.RawMessage `json:"payload,omitempty"`
 }
 
 // subject names the user and the channel of a token.
@@ -85,45 +98,50 @@ func expiry(ttl time.Duration) string {
 func checkTokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
 	file := configFlag(cmd)
+	print := printer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, _, err := loadValid(cmd, *file)
 		if err != nil {
 			return err
 		}
-		text, err := checkToken(cmd.Context(), cfg, args[0], sub)
+		text, says, err := checkToken(cmd.Context(), cfg, args[0], sub)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-		return err
+		return print(cmd, text+"\n", says)
 	}
 	return cmd
 }
 
-// checkToken verifies a token as a server with this configuration would, and describes it.
+// checkToken verifies a token as a server with this configuration would, and describes it as text and as JSON.
 // The error has the reason, and the header and the payload of the token.
-func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool) (string, error) {
+func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool) (text string, says described, err error) {
 	sets := jwks.NewCache(slog.New(slog.DiscardHandler))
 	defer sets.Close()
 	v, err := auth.NewVerifier(tokenSection(cfg, sub), auth.Options{SkipSignature: cfg.Client.SkipTokenSignature, JWKS: sets})
 	if err != nil {
-		return "", err
+		return "", says, err
 	}
-	what, err := verify(ctx, v, token, sub)
+	kind, expireAt := "connection", time.Time{}
+	if sub {
+		kind = "subscription"
+		var t auth.SubscribeToken
+		t, err = v.VerifySubscribe(ctx, token)
+		says.User, says.Channel, expireAt = t.User, t.Channel, t.ExpireAt
+	} else {
+		var t auth.ConnectToken
+		t, err = v.VerifyConnect(ctx, token)
+		says.User, expireAt = t.User, t.ExpireAt
+	}
 	header, payload := peek(token)
 	if err != nil {
-		return "", fmt.Errorf("%w\nheader:  %s\npayload: %s", err, header, payload)
+		return "", says, fmt.Errorf("%w\nheader:  %s\npayload: %s", err, header, payload)
 	}
-	return what + "\npayload: " + payload, nil
-}
-
-func verify(ctx context.Context, v *auth.Verifier, token string, sub bool) (string, error) {
-	if sub {
-		t, err := v.VerifySubscribe(ctx, token)
-		return fmt.Sprintf("valid subscription token for %s, %s", subject(t.User, t.Channel), until(t.ExpireAt)), err
+	if !expireAt.IsZero() {
+		says.ExpireAt = expireAt.Unix()
 	}
-	t, err := v.VerifyConnect(ctx, token)
-	return fmt.Sprintf("valid connection token for %s, %s", subject(t.User, ""), until(t.ExpireAt)), err
+	says.Payload = json.RawMessage(payload)
+	return fmt.Sprintf("valid %s token for %s, %s\npayload: %s", kind, subject(says.User, says.Channel), until(expireAt), payload), says, nil
 }
 
 // peek returns the header and the payload of a token as JSON, or a text in place of a part that

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,14 +20,26 @@ import (
 )
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print version and exit",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Gyro v%s (Go version: %s)\n", version, strings.TrimPrefix(runtime.Version(), "go"))
-			return err
-		},
+	cmd := &cobra.Command{Use: "version", Short: "Print version and exit", Args: cobra.NoArgs}
+	print := printer(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		goVersion := strings.TrimPrefix(runtime.Version(), "go")
+		return print(cmd, fmt.Sprintf("Gyro v%s (Go version: %s)\n", version, goVersion), map[string]any{"version": version, "go": goVersion})
+	}
+	return cmd
+}
+
+// printer adds the flag --json, and returns what prints the result of a command: the text, or with the flag the object, in one line.
+func printer(cmd *cobra.Command) func(cmd *cobra.Command, text string, object any) error {
+	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
+	return func(cmd *cobra.Command, text string, object any) error {
+		if *asJSON {
+			enc := json.NewEncoder(cmd.OutOrStdout())
+			enc.SetEscapeHTML(false)
+			return enc.Encode(object)
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
+		return err
 	}
 }
 
@@ -112,31 +126,39 @@ func checkConfigCommand() *cobra.Command {
 		"The exit code is 0 if gyro starts with them, and 1 if not, if they cannot be read or, with --strict, if keys are unknown."
 	file := configFlag(cmd)
 	strict := cmd.Flags().BoolP("strict", "s", false, "fail on unknown keys")
+	print := printer(cmd)
 	migrating := cmd.Flags().Bool("from-centrifugo", false, "report everything about a configuration of Centrifugo at once: what is not supported, refused, unknown, ignored, and what works differently")
-	asJSON := cmd.Flags().Bool("json", false, "print the report of --from-centrifugo as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *migrating {
-			return reportMigration(cmd, *file, *strict, *asJSON)
-		}
-		if *asJSON {
-			return errors.New("--json needs --from-centrifugo")
+			return reportMigration(cmd, *file, *strict, print)
 		}
 		cfg, warnings, err := loadValid(cmd, *file)
 		if err == nil {
 			err = app.Check(cfg)
 		}
+		if err == nil && *strict && len(warnings.UnknownKeys) > 0 {
+			err = fmt.Errorf("unknown keys: %s", strings.Join(warnings.UnknownKeys, ", "))
+		}
+		c := checked{Valid: err == nil, Warnings: append([]string{}, warnings.Idle...), UnknownKeys: append([]string{}, warnings.UnknownKeys...), Errors: []string{}}
+		var text strings.Builder
 		if err != nil {
-			return err
+			c.Errors = strings.Split(err.Error(), "\n")
+		} else {
+			for _, line := range warnings.Idle {
+				fmt.Fprintln(&text, "Warning:", line)
+			}
 		}
-		for _, line := range warnings.Idle {
-			fmt.Fprintln(cmd.OutOrStdout(), "Warning:", line)
-		}
-		if *strict && len(warnings.UnknownKeys) > 0 {
-			return fmt.Errorf("unknown keys: %s", strings.Join(warnings.UnknownKeys, ", "))
-		}
-		return nil
+		return errors.Join(print(cmd, text.String(), c), err)
 	}
 	return cmd
+}
+
+// checked is the result of checkconfig as JSON.
+type checked struct {
+	Valid       bool     `json:"valid"`
+	Errors      []string `json:"errors"`
+	Warnings    []string `json:"warnings"`
+	UnknownKeys []string `json:"unknown_keys"`
 }
 
 func defaultConfigCommand() *cobra.Command {
@@ -186,18 +208,24 @@ func loadBase(base string) (*config.Config, error) {
 func defaultEnvCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "defaultenv", Short: "Print all environment variables with their defaults", Args: cobra.NoArgs}
 	base := cmd.Flags().StringP("base", "b", "", "take values from this file")
+	print := printer(cmd)
 	nonZero := cmd.Flags().Bool("base-non-zero-only", false, "print only keys with a value in the base file")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadBase(*base)
 		if err != nil {
 			return err
 		}
+		var text strings.Builder
+		variables := make(map[string]string)
 		for _, line := range cfg.Env(*nonZero) {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
-				return err
+			name, value, _ := strings.Cut(line, "=")
+			if plain, err := strconv.Unquote(value); err == nil {
+				value = plain
 			}
+			variables[name] = value
+			fmt.Fprintln(&text, line)
 		}
-		return nil
+		return print(cmd, text.String(), variables)
 	}
 	return cmd
 }

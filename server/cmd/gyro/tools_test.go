@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,7 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"version", "x"}, {"version", "--x"}, {"checktoken"}, {"checktoken", "a", "b"},
 	} {
-		fail(t, t.TempDir(), "Error: ", args...)
+		misuse(t, t.TempDir(), "gyro "+args[0]+" --help tells how it is used.", args...)
 	}
 	if out := succeed(t, t.TempDir(), "--help"); !strings.Contains(out, "--http_server.internal_port") {
 		t.Errorf("got %s", out)
@@ -102,8 +103,44 @@ func TestCheckConfig(t *testing.T) {
 	}
 	// Environment variables take part.
 	write(t, dir, "config.json", `{}`)
-	if out, code := run(t, dir, []string{"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5"}, "checkconfig"); code != 1 || !strings.Contains(out, "client.channel_limit") {
-		t.Errorf("exit code %d: %s", code, out)
+	ends(t, command(t, dir, []string{"CENTRIFUGO_CLIENT_CHANNEL_LIMIT=-5"}, "checkconfig"), 1, "client.channel_limit")
+}
+
+// TestJSON: what commands print as text is there as an object, too.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	object := func(wantCode int, args ...string) map[string]any {
+		t.Helper()
+		out, code := run(t, dir, nil, append(args, "--json")...)
+		var m map[string]any
+		if err := json.Unmarshal([]byte(out), &m); err != nil || code != wantCode || strings.Count(out, "\n") != 1 {
+			t.Errorf("%q: %d %v: %s", args, code, err, out)
+		}
+		return m
+	}
+	if m := object(0, "version"); m["version"] == "" || m["go"] == "" {
+		t.Error(m)
+	}
+	write(t, dir, "config.json", `{"no_such":1,"client":{"token":{"hmac_secret_key":"s1"},"channel_limit":-1}}`)
+	if m := object(1, "checkconfig"); m["valid"] != false || !strings.HasPrefix(fmt.Sprint(m["errors"]), "[client.channel_limit") {
+		t.Error(m)
+	}
+	write(t, dir, "config.json", `{"no_such":1,"websocket":{"read_buffer_size":512},"client":{"token":{"hmac_secret_key":"s1"}}}`)
+	if m := object(0, "checkconfig"); m["valid"] != true || fmt.Sprint(m["unknown_keys"]) != "[no_such]" || !strings.Contains(fmt.Sprint(m["warnings"]), "read_buffer_size") {
+		t.Error(m)
+	}
+	object(1, "checkconfig", "--strict")
+	made := object(0, "gensubtoken", "-u", "ann", "-s", "news", "-t", "60")
+	if made["user"] != "ann" || made["channel"] != "news" || made["expire_at"].(float64) < 1 {
+		t.Error(made)
+	}
+	says := object(0, "checksubtoken", made["token"].(string))
+	if says["user"] != "ann" || says["channel"] != "news" || says["expire_at"] != made["expire_at"] || says["payload"].(map[string]any)["sub"] != "ann" || says["token"] != nil {
+		t.Error(says)
+	}
+	if m := object(0, "defaultenv"); m["GYRO_HTTP_SERVER_PORT"] != "8000" || m["GYRO_CHANNEL_PRIVATE_PREFIX"] != "$" {
+		t.Error(m)
 	}
 }
 
@@ -219,7 +256,7 @@ func TestTokens(t *testing.T) {
 	fail(t, dir, `"channel":"news"`, "checktoken", sub)
 	fail(t, dir, "signature", "checksubtoken", token)
 	fail(t, dir, "eyJ", "checktoken", "nonsense")
-	fail(t, dir, "channel is required", "gensubtoken")
+	misuse(t, dir, "channel is required", "gensubtoken")
 	write(t, dir, "empty.json", `{}`)
 	fail(t, dir, "hmac_secret_key", "gentoken", "-c", "empty.json")
 	fail(t, dir, "absent.json", "gentoken", "-c", "absent.json")
@@ -232,9 +269,9 @@ func TestFromEnvironment(t *testing.T) {
 	secret := []string{"CENTRIFUGO_CLIENT_TOKEN_HMAC_SECRET_KEY=s1"}
 	in := func(env []string, want string, code int, args ...string) string {
 		t.Helper()
-		out, got := run(t, dir, env, args...)
-		if got != code || !strings.Contains(out, want) {
-			t.Errorf("%q: exit code %d, want %d and %q: %s", args, got, code, want, out)
+		out, messages, got := outcome(t, command(t, dir, env, args...))
+		if got != code || !strings.Contains(out+messages, want) {
+			t.Errorf("%q: exit code %d, want %d and %q: %s%s", args, got, code, want, out, messages)
 		}
 		return out
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -31,7 +30,7 @@ With --json, no terminal is needed: each look prints an object per node.`,
 	r := talks(cmd, false)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if *interval <= 0 {
-			return fmt.Errorf("interval: %s is not positive", *interval)
+			return cli.Usage("interval: %s is not positive", *interval)
 		}
 		return r.run(func(ctx context.Context, remote cli.Remote, out *cli.Output) error {
 			if out.JSON {

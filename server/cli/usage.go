@@ -1,0 +1,17 @@
+package cli
+
+import "fmt"
+
+// UsageError says that a command was called in a wrong way: another call may succeed, the same one never does.
+type UsageError struct {
+	Err error
+}
+
+// Error implements error.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error without its kind.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Usage makes a UsageError of a format, as fmt.Errorf does.
+func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
