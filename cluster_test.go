@@ -84,6 +84,10 @@ func TestClusterInfo(t *testing.T) {
 			UID: x.nodes[1].UID(), Name: "node1", Version: "v",
 			NumClients: 2, NumUsers: 2, NumSubs: 3, NumChannels: 2, Uptime: 3 * time.Second,
 		}
+		if p := infos[i].Process; p.RSS < 1<<20 {
+			t.Errorf("the node tells of a process that takes %+v", p)
+		}
+		want.Process = infos[i].Process
 		if diff := cmp.Diff(want, infos[i]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/skew"
+	"github.com/gyrohq/gyro/internal/usage"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -100,10 +101,11 @@ func New(cfg Config) (*Node, error) {
 	})
 	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
 	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
-	n.pulse = pulse.New(loops, recorder.Node().Watch(n.Health))
+	process := usage.New()
+	n.pulse = pulse.New(loops, recorder.Node().Watch(n.Health), process.Tick)
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
-		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer,
+		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
 		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder},
 	}
 	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), metered.New(&cfg.Observer))

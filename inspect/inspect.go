@@ -92,6 +92,17 @@ type Node struct {
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
 	Uptime time.Duration
+	// Process is the zero value for nodes of a version that does not tell.
+	Process Process
+}
+
+// Process is what the process of a node takes, measured every 3 s.
+type Process struct {
+	// CPU is in percent of one processor: two in full use are 200.
+	CPU float64
+	// RSS is the resident memory, in bytes. Where the system does not tell it (it does on Linux), it is the
+	// memory that the Go runtime holds.
+	RSS int64
 }
 
 // labels is the key of labels in a context.

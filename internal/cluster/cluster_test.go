@@ -45,7 +45,10 @@ func (n *node) Inquire(_ context.Context, op string, data []byte) Answer {
 }
 
 func (n *node) Describe(context.Context) inspect.Node {
-	return inspect.Node{Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
+	return inspect.Node{
+		Name: "name of " + n.uid, Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second,
+		Process: inspect.Process{CPU: 12.5, RSS: 1 << 40},
+	}
 }
 
 func (n *node) Apply(cmd *control.Command) {
@@ -143,7 +146,8 @@ func TestJoinAndLeave(t *testing.T) {
 		c := join(t, bus, "c")
 		a.want(t, "b c")
 		c.want(t, "a b")
-		want := inspect.Node{UID: "b", Name: "name of b", Version: "1", NumClients: 7, NumUsers: 6, NumSubs: 5, NumChannels: 4, Uptime: 3 * time.Second}
+		want := b.Describe(t.Context())
+		want.UID = "b"
 		a.mu.Lock()
 		protocol := a.registry.nodes["b"].node.Protocol
 		a.mu.Unlock()

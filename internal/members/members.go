@@ -31,6 +31,8 @@ type Member struct {
 	// Survey answers the application's surveys.
 	Survey               func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
 	*inspector.Inspector // implements Inquire
+	// Process says what the process takes.
+	Process func() inspect.Process
 
 	// subscriptions is the number that Info got last.
 	subscriptions atomic.Int64
@@ -53,7 +55,7 @@ func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 	}
 	info := inspect.Node{
 		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
-		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second),
+		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second), Process: m.Process(),
 	}
 	info.NumClients, info.NumUsers = m.Totals()
 	return info, err

@@ -24,7 +24,7 @@ const (
 type Pulse struct {
 	start    time.Time
 	canaries []canary
-	tick     func() // nil for none
+	ticks    []func()
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -46,10 +46,10 @@ func (c *canary) Run() {
 	c.sent.Store(0)
 }
 
-// New returns a Pulse that sends no canaries before Begin. With each of them it calls tick, unless that is nil, which must
+// New returns a Pulse that sends no canaries before Begin. With each of them it calls those of ticks that are not nil, which must
 // not block.
-func New(loops []*loop.Loop, tick func()) *Pulse {
-	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), tick: tick}
+func New(loops []*loop.Loop, ticks ...func()) *Pulse {
+	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), ticks: ticks}
 	for i, l := range loops {
 		p.canaries[i].loop, p.canaries[i].start = l, p.start
 	}
@@ -80,8 +80,10 @@ func (p *Pulse) send() {
 		return
 	}
 	p.timer.Reset(interval)
-	if p.tick != nil {
-		p.tick()
+	for _, tick := range p.ticks {
+		if tick != nil {
+			tick()
+		}
 	}
 	for i := range p.canaries {
 		c := &p.canaries[i]

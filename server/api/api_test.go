@@ -18,6 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
@@ -374,11 +375,12 @@ func TestChannels(t *testing.T) {
 
 func TestInfoAndRPC(t *testing.T) {
 	nodes := []gyro.NodeInfo{
-		{UID: "u", Name: "n", Version: "1", NumClients: 1, NumUsers: 2, NumSubs: 3, NumChannels: 4, Uptime: 5 * time.Second}, {},
+		{UID: "u", Name: "n", Version: "1", NumClients: 1, NumUsers: 2, NumSubs: 3, NumChannels: 4, Uptime: 5 * time.Second,
+			Process: inspect.Process{CPU: 112.5, RSS: 1 << 40}}, {},
 	}
 	testCommands(t, []commandTest{
 		{"nodes", "info", `{"x":1}`, apitest.Node{Nodes: nodes},
-			`{"nodes":[{"uid":"u","name":"n","version":"1","num_clients":1,"num_users":2,"num_channels":4,"uptime":5,"num_subs":3},` +
+			`{"nodes":[{"uid":"u","name":"n","version":"1","num_clients":1,"num_users":2,"num_channels":4,"uptime":5,"num_subs":3,"process":{"cpu":112.5,"rss":1099511627776}},` +
 				`{"uid":"","name":"","version":"","num_clients":0,"num_users":0,"num_channels":0,"num_subs":0}]}`, []string{"info"}},
 		{"failure", "info", `{}`, apitest.Node{Err: errDown}, `100`, []string{"info"}},
 		{"empty", "rpc", `{}`, apitest.Node{}, `107`, nil},

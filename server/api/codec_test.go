@@ -259,6 +259,10 @@ func leafOfJSON(d protoreflect.FieldDescriptor, text json.RawMessage) (any, erro
 		var v uint64
 		err = json.Unmarshal(text, &v)
 		return fmt.Sprint(v), err
+	case protoreflect.DoubleKind:
+		var v float64
+		err = json.Unmarshal(text, &v)
+		return fmt.Sprint(v), err
 	}
 	panic(d.Kind())
 }
@@ -375,6 +379,8 @@ func (g generator) value(v protoreflect.Value, d protoreflect.FieldDescriptor, d
 		return protoreflect.ValueOfUint32(uint32(g.Uint64() >> g.IntN(64)))
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(g.Uint64() >> g.IntN(64))
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(g.NormFloat64() * 1e3)
 	}
 	panic(d.Kind())
 }

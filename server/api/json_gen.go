@@ -3110,6 +3110,11 @@ func (m *NodeResult) appendJSON(dst []byte) []byte {
 	dst = append(dst, `"num_subs":`...)
 	dst = jsonwire.AppendUint(dst, uint64(m.NumSubs))
 	dst = append(dst, ',')
+	if m.Process != nil {
+		dst = append(dst, `"process":`...)
+		dst = m.Process.appendJSON(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst)
 }
 
@@ -3131,6 +3136,8 @@ func nodeResultField(key []byte) int {
 		return 7
 	case "num_subs":
 		return 10
+	case "process":
+		return 9
 	}
 	return 0
 }
@@ -3158,6 +3165,68 @@ func (m *NodeResult) readJSON(r *jsonwire.Reader) {
 			r.Uint32(&m.Uptime)
 		case 10: // num_subs
 			r.Uint32(&m.NumSubs)
+		case 9: // process
+			if !r.Null() {
+				m.Process = new(Process)
+				m.Process.readJSON(r)
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *Process) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m Process) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *Process) UnmarshalJSON(data []byte) error {
+	*m = Process{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *Process) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"cpu":`...)
+	dst = jsonwire.AppendDouble(dst, m.CPU)
+	dst = append(dst, ',')
+	dst = append(dst, `"rss":`...)
+	dst = strconv.AppendInt(dst, int64(m.RSS), 10)
+	dst = append(dst, ',')
+	return jsonwire.EndObject(dst)
+}
+
+func processField(key []byte) int {
+	switch string(key) {
+	case "cpu":
+		return 1
+	case "rss":
+		return 2
+	}
+	return 0
+}
+
+func (m *Process) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := processField(r.Key())
+		if field == 0 {
+			field = processField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // cpu
+			r.Double(&m.CPU)
+		case 2: // rss
+			r.Int64(&m.RSS)
 		default:
 			r.Skip()
 		}

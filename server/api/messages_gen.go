@@ -236,14 +236,21 @@ type InfoResult struct {
 
 // NodeResult is what a node tells of itself.
 type NodeResult struct {
-	UID         string // Made anew each time the node starts.
-	Name        string // That of the configuration, or host and port.
-	Version     string // Of the server.
-	NumClients  uint32 // Connections.
-	NumUsers    uint32 // Distinct users of these.
-	NumChannels uint32 // Channels with subscribers.
-	Uptime      uint32 // Seconds.
-	NumSubs     uint32 // Subscriptions.
+	UID         string   // Made anew each time the node starts.
+	Name        string   // That of the configuration, or host and port.
+	Version     string   // Of the server.
+	NumClients  uint32   // Connections.
+	NumUsers    uint32   // Distinct users of these.
+	NumChannels uint32   // Channels with subscribers.
+	Uptime      uint32   // Seconds.
+	NumSubs     uint32   // Subscriptions.
+	Process     *Process // What the process of the node takes, measured every 3 s; none if the node does not tell.
+}
+
+// Process is what the process of a node takes.
+type Process struct {
+	CPU float64 // Percent of one processor, so that two in full use are 200.
+	RSS int64   // Bytes of memory that are resident.
 }
 
 // RPCRequest calls an extension method.

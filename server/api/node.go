@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/gyrohq/gyro/inspect"
 )
 
 // Info executes an info command.
@@ -18,6 +20,9 @@ func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error
 		res.Nodes[i] = NodeResult{
 			UID: n.UID, Name: n.Name, Version: n.Version, NumClients: uint32(n.NumClients), NumUsers: uint32(n.NumUsers),
 			NumChannels: uint32(n.NumChannels), Uptime: uint32(n.Uptime / time.Second), NumSubs: uint32(n.NumSubs),
+		}
+		if p := n.Process; p != (inspect.Process{}) {
+			res.Nodes[i].Process = &Process{CPU: p.CPU, RSS: p.RSS}
 		}
 	}
 	return res, nil

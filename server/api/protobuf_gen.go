@@ -3372,12 +3372,22 @@ func (m *NodeResult) SizeProto() (n int) {
 	if m.NumSubs != 0 {
 		n += 1 + pbwire.SizeVarint(uint64(m.NumSubs))
 	}
+	if m.Process != nil {
+		n += 1 + pbwire.SizeBytes(m.Process.SizeProto())
+	}
 	return n
 }
 
 func (m *NodeResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Process != nil {
+		end := i
+		i = m.Process.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x4a
 	}
 	if m.NumSubs != 0 {
 		i = pbwire.PutVarint(buf, i, uint64(m.NumSubs))
@@ -3441,6 +3451,76 @@ func (m *NodeResult) readProto(r *pbwire.Reader) {
 			m.Uptime = r.Uint32()
 		case 0x50: // num_subs = 10
 			m.NumSubs = r.Uint32()
+		case 0x4a: // process = 9
+			if m.Process == nil { // else it is merged
+				m.Process = new(Process)
+			}
+			outer := r.Enter()
+			m.Process.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Process) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Process) UnmarshalProto(data []byte) error {
+	*m = Process{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Process) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.CPU != 0 {
+		n += 1 + 8
+	}
+	if m.RSS != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.RSS))
+	}
+	return n
+}
+
+func (m *Process) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.RSS != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.RSS))
+		i--
+		buf[i] = 0x10
+	}
+	if m.CPU != 0 {
+		i = pbwire.PutDouble(buf, i, m.CPU)
+		i--
+		buf[i] = 0x09
+	}
+	return i
+}
+
+func (m *Process) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x09: // cpu = 1
+			m.CPU = r.Double()
+		case 0x10: // rss = 2
+			m.RSS = r.Int64()
 		default:
 			r.Skip()
 		}

@@ -39,6 +39,8 @@ func TestGRPCAPI(t *testing.T) {
 	info, err := client.Info(keyed(s), new(apiproto.InfoRequest))
 	if err != nil || len(info.GetResult().GetNodes()) != 1 || info.Result.Nodes[0].NumClients != 1 {
 		t.Errorf("%v, %v", info, err)
+	} else if p := info.Result.Nodes[0].Process; p.GetRss() < 1<<20 || p.GetCpu() < 0 {
+		t.Errorf("the process takes %v", p)
 	}
 	if res, err := client.Publish(keyed(s), &apiproto.PublishRequest{Channel: "no:a", Data: []byte(`1`)}); err != nil || res.GetError().GetCode() != 102 {
 		t.Errorf("%v, %v", res, err)

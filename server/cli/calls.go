@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -152,6 +153,10 @@ type Node struct {
 	NumChannels int    `json:"num_channels"`
 	NumSubs     int    `json:"num_subs"`
 	Uptime      int    `json:"uptime"` // seconds
+	Process     *struct {
+		CPU float64 `json:"cpu"` // percent of one processor
+		RSS int64   `json:"rss"` // bytes
+	} `json:"process,omitempty"`
 }
 
 // Nodes asks the server API for the nodes, and sorts them by name.
@@ -194,12 +199,16 @@ func (i *Info) Run(ctx context.Context, out *Output) error {
 	if err != nil {
 		return err
 	}
-	objects, rows := make([]any, len(nodes)), [][]string{{"NODE", "VERSION", "UPTIME", "CLIENTS", "USERS", "SUBSCRIPTIONS", "CHANNELS"}}
+	objects, rows := make([]any, len(nodes)), [][]string{{"NODE", "VERSION", "UPTIME", "CLIENTS", "USERS", "SUBSCRIPTIONS", "CHANNELS", "CPU", "MEMORY"}}
 	for n, node := range nodes {
 		objects[n] = node
+		cpu, memory := "?", "?" // of a node that does not tell
+		if p := node.Process; p != nil {
+			cpu, memory = fmt.Sprintf("%.1f%%", p.CPU), fmt.Sprintf("%d MiB", p.RSS>>20)
+		}
 		rows = append(rows, []string{
 			node.Name, node.Version, (time.Duration(node.Uptime) * time.Second).String(), strconv.Itoa(node.NumClients), strconv.Itoa(node.NumUsers),
-			strconv.Itoa(node.NumSubs), strconv.Itoa(node.NumChannels),
+			strconv.Itoa(node.NumSubs), strconv.Itoa(node.NumChannels), cpu, memory,
 		})
 	}
 	return out.list(objects, rows)

@@ -208,6 +208,8 @@ func jsonAppendValue(p *printer, s *schema, f *field, v string) {
 		p.f("dst = strconv.AppendBool(dst, %s)", v)
 	case f.kind == protoreflect.Uint32Kind, f.kind == protoreflect.Uint64Kind:
 		p.f("dst = jsonwire.AppendUint(dst, uint64(%s))", v)
+	case f.kind == protoreflect.DoubleKind:
+		p.f("dst = jsonwire.AppendDouble(dst, %s)", v)
 	default:
 		p.f("dst = strconv.AppendInt(dst, int64(%s), 10)", v)
 	}

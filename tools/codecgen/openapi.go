@@ -315,6 +315,8 @@ func (f *field) openAPI() (s object) {
 			s = append(s, item("contentEncoding", "base64"))
 		}
 	case protoreflect.BytesKind: // raw, so any JSON
+	case protoreflect.DoubleKind:
+		s = object{item("type", "number"), item("format", "double")}
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		s = object{item("type", "integer"), item("format", f.kind.String()), item("minimum", 0)}
 	default:

@@ -77,6 +77,9 @@ func (f *field) wireType() protowire.Type {
 	if f.shape != singular || f.message != "" || f.kind == protoreflect.StringKind || f.kind == protoreflect.BytesKind {
 		return protowire.BytesType
 	}
+	if f.kind == protoreflect.DoubleKind {
+		return protowire.Fixed64Type
+	}
 	return protowire.VarintType
 }
 
@@ -137,6 +140,8 @@ func (f *field) valueSize(v string) string {
 		return "pbwire.SizeBytes(len(" + v + "))"
 	case f.kind == protoreflect.BoolKind:
 		return "1"
+	case f.kind == protoreflect.DoubleKind:
+		return "8"
 	}
 	return "pbwire.SizeVarint(" + f.varint(v) + ")"
 }
@@ -203,6 +208,8 @@ func putValue(p *printer, f *field, v string) {
 	case f.kind == protoreflect.BoolKind:
 		p.f("i--")
 		p.f("buf[i] = 1")
+	case f.kind == protoreflect.DoubleKind:
+		p.f("i = pbwire.PutDouble(buf, i, %s)", v)
 	default:
 		p.f("i = pbwire.PutVarint(buf, i, %s)", f.varint(v))
 	}

@@ -346,7 +346,7 @@ func (s *schema) markRaw() {
 func (s *schema) hasRaw(name string) bool { return s.message(name).hasRaw }
 
 var initialisms = map[string]string{
-	"id": "ID", "ttl": "TTL", "rpc": "RPC", "uid": "UID", "b64data": "B64Data", "b64info": "B64Info",
+	"id": "ID", "ttl": "TTL", "rpc": "RPC", "uid": "UID", "cpu": "CPU", "rss": "RSS", "b64data": "B64Data", "b64info": "B64Info",
 }
 
 func goName(name string) string {
@@ -374,6 +374,7 @@ var scalars = map[protoreflect.Kind]*scalar{
 	protoreflect.Sint64Kind: {"int64", "Sint64"},
 	protoreflect.Uint32Kind: {"uint32", "Uint32"},
 	protoreflect.Uint64Kind: {"uint64", "Uint64"},
+	protoreflect.DoubleKind: {"float64", "Double"},
 	protoreflect.StringKind: {"string", "String"},
 	protoreflect.BytesKind:  {"[]byte", "Bytes"},
 }

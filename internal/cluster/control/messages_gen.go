@@ -52,6 +52,13 @@ type Node struct {
 	Clock       int64    // How long the node has lived, in nanoseconds, by a clock that never loses time.
 	Time        int64    // Nanoseconds since the Unix epoch, when this was sent.
 	Delays      []*Delay // Of messages of some of the other nodes.
+	Process     *Process // What the process takes; none: not known.
+}
+
+// Process is what the process of a node takes.
+type Process struct {
+	CPU float64 // Percent of one processor.
+	RSS int64   // Bytes of memory.
 }
 
 // Delay is how long the messages of a node took to the sender at best, by the clocks of both.

@@ -470,12 +470,21 @@ func (m *Node) SizeProto() (n int) {
 	for _, v := range m.Delays {
 		n += 2 + pbwire.SizeBytes(v.SizeProto())
 	}
+	if m.Process != nil {
+		n += 2 + pbwire.SizeBytes(m.Process.SizeProto())
+	}
 	return n
 }
 
 func (m *Node) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Process != nil {
+		end := i
+		i = m.Process.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x342)
 	}
 	for _, v := range slices.Backward(m.Delays) {
 		last := i
@@ -569,6 +578,75 @@ func (m *Node) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			m.Delays = append(m.Delays, v)
+		case 0x342: // process = 104
+			if m.Process == nil { // else it is merged
+				m.Process = new(Process)
+			}
+			outer := r.Enter()
+			m.Process.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Process) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Process) UnmarshalProto(data []byte) error {
+	*m = Process{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Process) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.CPU != 0 {
+		n += 1 + 8
+	}
+	if m.RSS != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.RSS))
+	}
+	return n
+}
+
+func (m *Process) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.RSS != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.RSS))
+		i--
+		buf[i] = 0x10
+	}
+	if m.CPU != 0 {
+		i = pbwire.PutDouble(buf, i, m.CPU)
+		i--
+		buf[i] = 0x09
+	}
+	return i
+}
+
+func (m *Process) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x09: // cpu = 1
+			m.CPU = r.Double()
+		case 0x10: // rss = 2
+			m.RSS = r.Int64()
 		default:
 			r.Skip()
 		}

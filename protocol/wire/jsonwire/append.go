@@ -3,8 +3,10 @@ package jsonwire
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -164,6 +166,19 @@ func AppendUint(dst []byte, n uint64) []byte {
 		dst[i-1] = byte('0' + n)
 	}
 	return dst
+}
+
+// AppendDouble appends a number with as many digits as it takes to read it back. What is no number and what is
+// infinite become 0, as JSON has neither.
+func AppendDouble(dst []byte, v float64) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		v = 0
+	}
+	format := byte('f')
+	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) { // as encoding/json writes it
+		format = 'e'
+	}
+	return strconv.AppendFloat(dst, v, format, -1, 64)
 }
 
 // digits is the number of n's decimal digits.

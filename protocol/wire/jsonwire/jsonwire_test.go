@@ -28,6 +28,36 @@ func TestAppendUint(t *testing.T) {
 	check(math.MaxUint64)
 }
 
+// TestDouble compares with encoding/json.
+func TestDouble(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	values := []float64{0, 1, -1.5, 0.1, 1e-7, 1e20, 1e21, math.MaxFloat64, math.SmallestNonzeroFloat64}
+	for range 1000 {
+		if v := math.Float64frombits(random.Uint64()); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			values = append(values, v)
+		}
+	}
+	for _, v := range values {
+		text := AppendDouble(nil, v)
+		r, got, want := NewReader(text), 0.0, 0.0
+		r.Double(&got)
+		if err := json.Unmarshal(text, &want); err != nil || r.End() != nil || got != v || want != v {
+			t.Errorf("%g is %s, and is read as %g", v, text, got)
+		}
+	}
+	for text, ok := range map[string]bool{"null": true, "1e400": false, `"1"`: false, "-": false, "true": false} {
+		r, got := NewReader([]byte(text)), 0.0
+		if r.Double(&got); (r.End() == nil) != ok || got != 0 {
+			t.Errorf("%s is read as %g: %v", text, got, r.End())
+		}
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1)} {
+		if text := AppendDouble(nil, v); string(text) != "0" {
+			t.Errorf("%g is %s", v, text)
+		}
+	}
+}
+
 // TestValid compares with encoding/json, on objects of the simple shape at every
 // length and alignment, and on what becomes of them by one wrong byte.
 func TestValid(t *testing.T) {

@@ -307,6 +307,20 @@ func (r *Reader) Uint64(v *uint64) {
 	}
 }
 
+// Double reads a number.
+func (r *Reader) Double(v *float64) {
+	digits, ok := r.number()
+	if !ok {
+		return
+	}
+	n, err := strconv.ParseFloat(string(digits), 64)
+	if err != nil {
+		r.fail("a number of 64 bits is expected")
+		return
+	}
+	*v = n
+}
+
 func (r *Reader) signed(size int) (int64, bool) {
 	digits, ok := r.number()
 	if !ok {

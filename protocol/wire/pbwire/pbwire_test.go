@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 )
 
@@ -30,6 +31,24 @@ func TestZigzag(t *testing.T) {
 		r := NewReader(buf)
 		if !r.Next() || r.Sint64() != v || r.Err() != nil {
 			t.Errorf("%d is not read", v)
+		}
+	}
+}
+
+func TestDouble(t *testing.T) {
+	for _, v := range []float64{0, 1, -0.1, math.MaxFloat64, math.Inf(-1)} {
+		buf := make([]byte, 9)
+		buf[0] = 1<<3 | wireFixed64
+		if i := PutDouble(buf, len(buf), v); i != 1 {
+			t.Fatal(i)
+		}
+		for n := 1; n < len(buf); n++ {
+			if r := NewReader(buf[:n]); !r.Next() || r.Double() != 0 || r.Err() == nil {
+				t.Errorf("%g of %d bytes is read", v, n)
+			}
+		}
+		if r := NewReader(buf); !r.Next() || r.Double() != v || r.Err() != nil || r.Next() {
+			t.Errorf("%g is not read", v)
 		}
 	}
 }

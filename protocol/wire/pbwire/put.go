@@ -1,6 +1,10 @@
 package pbwire
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
 
 // The Put functions write before index i of a buffer and return the index of what they
 // wrote. A message is written from its end to its beginning, so its length is known when it
@@ -39,6 +43,13 @@ func PutBytes(buf []byte, i int, p []byte) int {
 	i -= len(p)
 	copy(buf[i:], p)
 	return PutVarint(buf, i, uint64(len(p)))
+}
+
+// PutDouble writes v.
+func PutDouble(buf []byte, i int, v float64) int {
+	i -= 8
+	binary.LittleEndian.PutUint64(buf[i:], math.Float64bits(v))
+	return i
 }
 
 // SizeVarint returns the number of bytes of v: one for each seven bits. For up to 64 bits,

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
@@ -140,6 +141,17 @@ func (r *Reader) Uint64() uint64 { return r.Varint() }
 func (r *Reader) Sint64() int64 {
 	v := r.Varint()
 	return int64(v>>1) ^ -int64(v&1)
+}
+
+// Double reads the value of the current field.
+func (r *Reader) Double() float64 {
+	if len(r.buf)-r.pos < 8 {
+		r.fail("truncated")
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.buf[r.pos:])
+	r.pos += 8
+	return math.Float64frombits(v)
 }
 
 // String reads the value of the current field, which has to be UTF-8.

@@ -2903,6 +2903,7 @@ type NodeResult struct {
 	NumChannels   uint32                 `protobuf:"varint,6,opt,name=num_channels,json=numChannels,proto3" json:"num_channels,omitempty"` // @always Channels with subscribers.
 	Uptime        uint32                 `protobuf:"varint,7,opt,name=uptime,proto3" json:"uptime,omitempty"`                              // Seconds.
 	NumSubs       uint32                 `protobuf:"varint,10,opt,name=num_subs,json=numSubs,proto3" json:"num_subs,omitempty"`            // @always Subscriptions.
+	Process       *Process               `protobuf:"bytes,9,opt,name=process,proto3" json:"process,omitempty"`                             // What the process of the node takes, measured every 3 s; none if the node does not tell.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2993,6 +2994,66 @@ func (x *NodeResult) GetNumSubs() uint32 {
 	return 0
 }
 
+func (x *NodeResult) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// Process is what the process of a node takes.
+type Process struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cpu           float64                `protobuf:"fixed64,1,opt,name=cpu,proto3" json:"cpu,omitempty"` // @always Percent of one processor, so that two in full use are 200.
+	Rss           int64                  `protobuf:"varint,2,opt,name=rss,proto3" json:"rss,omitempty"`  // @always Bytes of memory that are resident.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_api_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Process) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *Process) GetRss() int64 {
+	if x != nil {
+		return x.Rss
+	}
+	return 0
+}
+
 // RPCRequest calls an extension method.
 type RPCRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3004,7 +3065,7 @@ type RPCRequest struct {
 
 func (x *RPCRequest) Reset() {
 	*x = RPCRequest{}
-	mi := &file_api_proto_msgTypes[45]
+	mi := &file_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3077,7 @@ func (x *RPCRequest) String() string {
 func (*RPCRequest) ProtoMessage() {}
 
 func (x *RPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[45]
+	mi := &file_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3090,7 @@ func (x *RPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RPCRequest.ProtoReflect.Descriptor instead.
 func (*RPCRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{45}
+	return file_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RPCRequest) GetMethod() string {
@@ -3057,7 +3118,7 @@ type RPCResponse struct {
 
 func (x *RPCResponse) Reset() {
 	*x = RPCResponse{}
-	mi := &file_api_proto_msgTypes[46]
+	mi := &file_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3130,7 @@ func (x *RPCResponse) String() string {
 func (*RPCResponse) ProtoMessage() {}
 
 func (x *RPCResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[46]
+	mi := &file_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3143,7 @@ func (x *RPCResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RPCResponse.ProtoReflect.Descriptor instead.
 func (*RPCResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{46}
+	return file_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RPCResponse) GetError() *Error {
@@ -3109,7 +3170,7 @@ type RPCResult struct {
 
 func (x *RPCResult) Reset() {
 	*x = RPCResult{}
-	mi := &file_api_proto_msgTypes[47]
+	mi := &file_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3182,7 @@ func (x *RPCResult) String() string {
 func (*RPCResult) ProtoMessage() {}
 
 func (x *RPCResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[47]
+	mi := &file_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3195,7 @@ func (x *RPCResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RPCResult.ProtoReflect.Descriptor instead.
 func (*RPCResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{47}
+	return file_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RPCResult) GetData() []byte {
@@ -3154,7 +3215,7 @@ type ChannelsRequest struct {
 
 func (x *ChannelsRequest) Reset() {
 	*x = ChannelsRequest{}
-	mi := &file_api_proto_msgTypes[48]
+	mi := &file_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3227,7 @@ func (x *ChannelsRequest) String() string {
 func (*ChannelsRequest) ProtoMessage() {}
 
 func (x *ChannelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[48]
+	mi := &file_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3240,7 @@ func (x *ChannelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelsRequest.ProtoReflect.Descriptor instead.
 func (*ChannelsRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{48}
+	return file_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ChannelsRequest) GetPattern() string {
@@ -3200,7 +3261,7 @@ type ChannelsResponse struct {
 
 func (x *ChannelsResponse) Reset() {
 	*x = ChannelsResponse{}
-	mi := &file_api_proto_msgTypes[49]
+	mi := &file_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3273,7 @@ func (x *ChannelsResponse) String() string {
 func (*ChannelsResponse) ProtoMessage() {}
 
 func (x *ChannelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[49]
+	mi := &file_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3286,7 @@ func (x *ChannelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelsResponse.ProtoReflect.Descriptor instead.
 func (*ChannelsResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{49}
+	return file_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ChannelsResponse) GetError() *Error {
@@ -3252,7 +3313,7 @@ type ChannelsResult struct {
 
 func (x *ChannelsResult) Reset() {
 	*x = ChannelsResult{}
-	mi := &file_api_proto_msgTypes[50]
+	mi := &file_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3325,7 @@ func (x *ChannelsResult) String() string {
 func (*ChannelsResult) ProtoMessage() {}
 
 func (x *ChannelsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[50]
+	mi := &file_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3338,7 @@ func (x *ChannelsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelsResult.ProtoReflect.Descriptor instead.
 func (*ChannelsResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{50}
+	return file_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ChannelsResult) GetChannels() map[string]*ChannelInfo {
@@ -3297,7 +3358,7 @@ type ChannelInfo struct {
 
 func (x *ChannelInfo) Reset() {
 	*x = ChannelInfo{}
-	mi := &file_api_proto_msgTypes[51]
+	mi := &file_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +3370,7 @@ func (x *ChannelInfo) String() string {
 func (*ChannelInfo) ProtoMessage() {}
 
 func (x *ChannelInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[51]
+	mi := &file_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +3383,7 @@ func (x *ChannelInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelInfo.ProtoReflect.Descriptor instead.
 func (*ChannelInfo) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{51}
+	return file_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ChannelInfo) GetNumClients() uint32 {
@@ -3351,7 +3412,7 @@ type MapPublishRequest struct {
 
 func (x *MapPublishRequest) Reset() {
 	*x = MapPublishRequest{}
-	mi := &file_api_proto_msgTypes[52]
+	mi := &file_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3424,7 @@ func (x *MapPublishRequest) String() string {
 func (*MapPublishRequest) ProtoMessage() {}
 
 func (x *MapPublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[52]
+	mi := &file_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3437,7 @@ func (x *MapPublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapPublishRequest.ProtoReflect.Descriptor instead.
 func (*MapPublishRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{52}
+	return file_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MapPublishRequest) GetChannel() string {
@@ -3460,7 +3521,7 @@ type MapPublishResponse struct {
 
 func (x *MapPublishResponse) Reset() {
 	*x = MapPublishResponse{}
-	mi := &file_api_proto_msgTypes[53]
+	mi := &file_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3533,7 @@ func (x *MapPublishResponse) String() string {
 func (*MapPublishResponse) ProtoMessage() {}
 
 func (x *MapPublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[53]
+	mi := &file_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3546,7 @@ func (x *MapPublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapPublishResponse.ProtoReflect.Descriptor instead.
 func (*MapPublishResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{53}
+	return file_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MapPublishResponse) GetError() *Error {
@@ -3515,7 +3576,7 @@ type MapPublishResult struct {
 
 func (x *MapPublishResult) Reset() {
 	*x = MapPublishResult{}
-	mi := &file_api_proto_msgTypes[54]
+	mi := &file_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3588,7 @@ func (x *MapPublishResult) String() string {
 func (*MapPublishResult) ProtoMessage() {}
 
 func (x *MapPublishResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[54]
+	mi := &file_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3601,7 @@ func (x *MapPublishResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapPublishResult.ProtoReflect.Descriptor instead.
 func (*MapPublishResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{54}
+	return file_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MapPublishResult) GetOffset() uint64 {
@@ -3583,7 +3644,7 @@ type MapRemoveRequest struct {
 
 func (x *MapRemoveRequest) Reset() {
 	*x = MapRemoveRequest{}
-	mi := &file_api_proto_msgTypes[55]
+	mi := &file_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3656,7 @@ func (x *MapRemoveRequest) String() string {
 func (*MapRemoveRequest) ProtoMessage() {}
 
 func (x *MapRemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[55]
+	mi := &file_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3669,7 @@ func (x *MapRemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRemoveRequest.ProtoReflect.Descriptor instead.
 func (*MapRemoveRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{55}
+	return file_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MapRemoveRequest) GetChannel() string {
@@ -3643,7 +3704,7 @@ type MapRemoveResponse struct {
 
 func (x *MapRemoveResponse) Reset() {
 	*x = MapRemoveResponse{}
-	mi := &file_api_proto_msgTypes[56]
+	mi := &file_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3716,7 @@ func (x *MapRemoveResponse) String() string {
 func (*MapRemoveResponse) ProtoMessage() {}
 
 func (x *MapRemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[56]
+	mi := &file_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3729,7 @@ func (x *MapRemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRemoveResponse.ProtoReflect.Descriptor instead.
 func (*MapRemoveResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{56}
+	return file_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MapRemoveResponse) GetError() *Error {
@@ -3698,7 +3759,7 @@ type MapRemoveResult struct {
 
 func (x *MapRemoveResult) Reset() {
 	*x = MapRemoveResult{}
-	mi := &file_api_proto_msgTypes[57]
+	mi := &file_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3771,7 @@ func (x *MapRemoveResult) String() string {
 func (*MapRemoveResult) ProtoMessage() {}
 
 func (x *MapRemoveResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[57]
+	mi := &file_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3784,7 @@ func (x *MapRemoveResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRemoveResult.ProtoReflect.Descriptor instead.
 func (*MapRemoveResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{57}
+	return file_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MapRemoveResult) GetOffset() uint64 {
@@ -3770,7 +3831,7 @@ type MapReadStateRequest struct {
 
 func (x *MapReadStateRequest) Reset() {
 	*x = MapReadStateRequest{}
-	mi := &file_api_proto_msgTypes[58]
+	mi := &file_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3843,7 @@ func (x *MapReadStateRequest) String() string {
 func (*MapReadStateRequest) ProtoMessage() {}
 
 func (x *MapReadStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[58]
+	mi := &file_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3856,7 @@ func (x *MapReadStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStateRequest.ProtoReflect.Descriptor instead.
 func (*MapReadStateRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{58}
+	return file_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MapReadStateRequest) GetChannel() string {
@@ -3858,7 +3919,7 @@ type MapReadStateResponse struct {
 
 func (x *MapReadStateResponse) Reset() {
 	*x = MapReadStateResponse{}
-	mi := &file_api_proto_msgTypes[59]
+	mi := &file_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +3931,7 @@ func (x *MapReadStateResponse) String() string {
 func (*MapReadStateResponse) ProtoMessage() {}
 
 func (x *MapReadStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[59]
+	mi := &file_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +3944,7 @@ func (x *MapReadStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStateResponse.ProtoReflect.Descriptor instead.
 func (*MapReadStateResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{59}
+	return file_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MapReadStateResponse) GetError() *Error {
@@ -3913,7 +3974,7 @@ type MapReadStateResult struct {
 
 func (x *MapReadStateResult) Reset() {
 	*x = MapReadStateResult{}
-	mi := &file_api_proto_msgTypes[60]
+	mi := &file_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +3986,7 @@ func (x *MapReadStateResult) String() string {
 func (*MapReadStateResult) ProtoMessage() {}
 
 func (x *MapReadStateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[60]
+	mi := &file_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +3999,7 @@ func (x *MapReadStateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStateResult.ProtoReflect.Descriptor instead.
 func (*MapReadStateResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{60}
+	return file_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MapReadStateResult) GetEntries() []*MapEntry {
@@ -3985,7 +4046,7 @@ type MapEntry struct {
 
 func (x *MapEntry) Reset() {
 	*x = MapEntry{}
-	mi := &file_api_proto_msgTypes[61]
+	mi := &file_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3997,7 +4058,7 @@ func (x *MapEntry) String() string {
 func (*MapEntry) ProtoMessage() {}
 
 func (x *MapEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[61]
+	mi := &file_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4071,7 @@ func (x *MapEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapEntry.ProtoReflect.Descriptor instead.
 func (*MapEntry) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{61}
+	return file_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MapEntry) GetKey() string {
@@ -4076,7 +4137,7 @@ type MapReadStreamRequest struct {
 
 func (x *MapReadStreamRequest) Reset() {
 	*x = MapReadStreamRequest{}
-	mi := &file_api_proto_msgTypes[62]
+	mi := &file_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4149,7 @@ func (x *MapReadStreamRequest) String() string {
 func (*MapReadStreamRequest) ProtoMessage() {}
 
 func (x *MapReadStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[62]
+	mi := &file_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4162,7 @@ func (x *MapReadStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStreamRequest.ProtoReflect.Descriptor instead.
 func (*MapReadStreamRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{62}
+	return file_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MapReadStreamRequest) GetChannel() string {
@@ -4150,7 +4211,7 @@ type MapReadStreamResponse struct {
 
 func (x *MapReadStreamResponse) Reset() {
 	*x = MapReadStreamResponse{}
-	mi := &file_api_proto_msgTypes[63]
+	mi := &file_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4223,7 @@ func (x *MapReadStreamResponse) String() string {
 func (*MapReadStreamResponse) ProtoMessage() {}
 
 func (x *MapReadStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[63]
+	mi := &file_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4236,7 @@ func (x *MapReadStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStreamResponse.ProtoReflect.Descriptor instead.
 func (*MapReadStreamResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{63}
+	return file_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MapReadStreamResponse) GetError() *Error {
@@ -4204,7 +4265,7 @@ type MapReadStreamResult struct {
 
 func (x *MapReadStreamResult) Reset() {
 	*x = MapReadStreamResult{}
-	mi := &file_api_proto_msgTypes[64]
+	mi := &file_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4277,7 @@ func (x *MapReadStreamResult) String() string {
 func (*MapReadStreamResult) ProtoMessage() {}
 
 func (x *MapReadStreamResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[64]
+	mi := &file_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4290,7 @@ func (x *MapReadStreamResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapReadStreamResult.ProtoReflect.Descriptor instead.
 func (*MapReadStreamResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{64}
+	return file_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MapReadStreamResult) GetEntries() []*MapEntry {
@@ -4263,7 +4324,7 @@ type MapStatsRequest struct {
 
 func (x *MapStatsRequest) Reset() {
 	*x = MapStatsRequest{}
-	mi := &file_api_proto_msgTypes[65]
+	mi := &file_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4336,7 @@ func (x *MapStatsRequest) String() string {
 func (*MapStatsRequest) ProtoMessage() {}
 
 func (x *MapStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[65]
+	mi := &file_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4349,7 @@ func (x *MapStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapStatsRequest.ProtoReflect.Descriptor instead.
 func (*MapStatsRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{65}
+	return file_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MapStatsRequest) GetChannel() string {
@@ -4309,7 +4370,7 @@ type MapStatsResponse struct {
 
 func (x *MapStatsResponse) Reset() {
 	*x = MapStatsResponse{}
-	mi := &file_api_proto_msgTypes[66]
+	mi := &file_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4382,7 @@ func (x *MapStatsResponse) String() string {
 func (*MapStatsResponse) ProtoMessage() {}
 
 func (x *MapStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[66]
+	mi := &file_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4395,7 @@ func (x *MapStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapStatsResponse.ProtoReflect.Descriptor instead.
 func (*MapStatsResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{66}
+	return file_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *MapStatsResponse) GetError() *Error {
@@ -4361,7 +4422,7 @@ type MapStatsResult struct {
 
 func (x *MapStatsResult) Reset() {
 	*x = MapStatsResult{}
-	mi := &file_api_proto_msgTypes[67]
+	mi := &file_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4434,7 @@ func (x *MapStatsResult) String() string {
 func (*MapStatsResult) ProtoMessage() {}
 
 func (x *MapStatsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[67]
+	mi := &file_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4447,7 @@ func (x *MapStatsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapStatsResult.ProtoReflect.Descriptor instead.
 func (*MapStatsResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{67}
+	return file_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *MapStatsResult) GetNumKeys() int32 {
@@ -4406,7 +4467,7 @@ type MapClearRequest struct {
 
 func (x *MapClearRequest) Reset() {
 	*x = MapClearRequest{}
-	mi := &file_api_proto_msgTypes[68]
+	mi := &file_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4479,7 @@ func (x *MapClearRequest) String() string {
 func (*MapClearRequest) ProtoMessage() {}
 
 func (x *MapClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[68]
+	mi := &file_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4492,7 @@ func (x *MapClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapClearRequest.ProtoReflect.Descriptor instead.
 func (*MapClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{68}
+	return file_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MapClearRequest) GetChannel() string {
@@ -4452,7 +4513,7 @@ type MapClearResponse struct {
 
 func (x *MapClearResponse) Reset() {
 	*x = MapClearResponse{}
-	mi := &file_api_proto_msgTypes[69]
+	mi := &file_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4525,7 @@ func (x *MapClearResponse) String() string {
 func (*MapClearResponse) ProtoMessage() {}
 
 func (x *MapClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[69]
+	mi := &file_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4538,7 @@ func (x *MapClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapClearResponse.ProtoReflect.Descriptor instead.
 func (*MapClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{69}
+	return file_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MapClearResponse) GetError() *Error {
@@ -4503,7 +4564,7 @@ type MapClearResult struct {
 
 func (x *MapClearResult) Reset() {
 	*x = MapClearResult{}
-	mi := &file_api_proto_msgTypes[70]
+	mi := &file_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4576,7 @@ func (x *MapClearResult) String() string {
 func (*MapClearResult) ProtoMessage() {}
 
 func (x *MapClearResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[70]
+	mi := &file_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4589,7 @@ func (x *MapClearResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapClearResult.ProtoReflect.Descriptor instead.
 func (*MapClearResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{70}
+	return file_api_proto_rawDescGZIP(), []int{71}
 }
 
 // SharedPollPublishRequest pushes a fresh value of one shared poll key.
@@ -4546,7 +4607,7 @@ type SharedPollPublishRequest struct {
 
 func (x *SharedPollPublishRequest) Reset() {
 	*x = SharedPollPublishRequest{}
-	mi := &file_api_proto_msgTypes[71]
+	mi := &file_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4619,7 @@ func (x *SharedPollPublishRequest) String() string {
 func (*SharedPollPublishRequest) ProtoMessage() {}
 
 func (x *SharedPollPublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[71]
+	mi := &file_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4632,7 @@ func (x *SharedPollPublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedPollPublishRequest.ProtoReflect.Descriptor instead.
 func (*SharedPollPublishRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{71}
+	return file_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SharedPollPublishRequest) GetChannel() string {
@@ -4627,7 +4688,7 @@ type SharedPollPublishResponse struct {
 
 func (x *SharedPollPublishResponse) Reset() {
 	*x = SharedPollPublishResponse{}
-	mi := &file_api_proto_msgTypes[72]
+	mi := &file_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4700,7 @@ func (x *SharedPollPublishResponse) String() string {
 func (*SharedPollPublishResponse) ProtoMessage() {}
 
 func (x *SharedPollPublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[72]
+	mi := &file_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4713,7 @@ func (x *SharedPollPublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedPollPublishResponse.ProtoReflect.Descriptor instead.
 func (*SharedPollPublishResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{72}
+	return file_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SharedPollPublishResponse) GetError() *Error {
@@ -4678,7 +4739,7 @@ type SharedPollPublishResult struct {
 
 func (x *SharedPollPublishResult) Reset() {
 	*x = SharedPollPublishResult{}
-	mi := &file_api_proto_msgTypes[73]
+	mi := &file_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4751,7 @@ func (x *SharedPollPublishResult) String() string {
 func (*SharedPollPublishResult) ProtoMessage() {}
 
 func (x *SharedPollPublishResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[73]
+	mi := &file_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4764,7 @@ func (x *SharedPollPublishResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedPollPublishResult.ProtoReflect.Descriptor instead.
 func (*SharedPollPublishResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{73}
+	return file_api_proto_rawDescGZIP(), []int{74}
 }
 
 // FilterNode is a condition on labels, or one that joins conditions.
@@ -4721,7 +4782,7 @@ type FilterNode struct {
 
 func (x *FilterNode) Reset() {
 	*x = FilterNode{}
-	mi := &file_api_proto_msgTypes[74]
+	mi := &file_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +4794,7 @@ func (x *FilterNode) String() string {
 func (*FilterNode) ProtoMessage() {}
 
 func (x *FilterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[74]
+	mi := &file_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +4807,7 @@ func (x *FilterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterNode.ProtoReflect.Descriptor instead.
 func (*FilterNode) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{74}
+	return file_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FilterNode) GetOp() string {
@@ -4807,7 +4868,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_api_proto_msgTypes[75]
+	mi := &file_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4880,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[75]
+	mi := &file_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +4893,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{75}
+	return file_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ConnectionsRequest) GetUser() string {
@@ -4888,7 +4949,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_api_proto_msgTypes[76]
+	mi := &file_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4900,7 +4961,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[76]
+	mi := &file_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4913,7 +4974,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{76}
+	return file_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ConnectionsResponse) GetError() *Error {
@@ -4942,7 +5003,7 @@ type ConnectionsResult struct {
 
 func (x *ConnectionsResult) Reset() {
 	*x = ConnectionsResult{}
-	mi := &file_api_proto_msgTypes[77]
+	mi := &file_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5015,7 @@ func (x *ConnectionsResult) String() string {
 func (*ConnectionsResult) ProtoMessage() {}
 
 func (x *ConnectionsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[77]
+	mi := &file_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5028,7 @@ func (x *ConnectionsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResult.ProtoReflect.Descriptor instead.
 func (*ConnectionsResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{77}
+	return file_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ConnectionsResult) GetConnections() map[string]*ConnectionInfo {
@@ -5013,7 +5074,7 @@ type ConnectionInfo struct {
 
 func (x *ConnectionInfo) Reset() {
 	*x = ConnectionInfo{}
-	mi := &file_api_proto_msgTypes[78]
+	mi := &file_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5025,7 +5086,7 @@ func (x *ConnectionInfo) String() string {
 func (*ConnectionInfo) ProtoMessage() {}
 
 func (x *ConnectionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[78]
+	mi := &file_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5038,7 +5099,7 @@ func (x *ConnectionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionInfo.ProtoReflect.Descriptor instead.
 func (*ConnectionInfo) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{78}
+	return file_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ConnectionInfo) GetAppName() string {
@@ -5143,7 +5204,7 @@ type ConnectionState struct {
 
 func (x *ConnectionState) Reset() {
 	*x = ConnectionState{}
-	mi := &file_api_proto_msgTypes[79]
+	mi := &file_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5216,7 @@ func (x *ConnectionState) String() string {
 func (*ConnectionState) ProtoMessage() {}
 
 func (x *ConnectionState) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[79]
+	mi := &file_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5229,7 @@ func (x *ConnectionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionState.ProtoReflect.Descriptor instead.
 func (*ConnectionState) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{79}
+	return file_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ConnectionState) GetChannels() map[string]*ChannelContext {
@@ -5198,7 +5259,7 @@ type ChannelContext struct {
 
 func (x *ChannelContext) Reset() {
 	*x = ChannelContext{}
-	mi := &file_api_proto_msgTypes[80]
+	mi := &file_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5271,7 @@ func (x *ChannelContext) String() string {
 func (*ChannelContext) ProtoMessage() {}
 
 func (x *ChannelContext) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[80]
+	mi := &file_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5284,7 @@ func (x *ChannelContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelContext.ProtoReflect.Descriptor instead.
 func (*ChannelContext) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{80}
+	return file_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ChannelContext) GetSource() uint32 {
@@ -5269,7 +5330,7 @@ type FlightRequest struct {
 
 func (x *FlightRequest) Reset() {
 	*x = FlightRequest{}
-	mi := &file_api_proto_msgTypes[81]
+	mi := &file_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +5342,7 @@ func (x *FlightRequest) String() string {
 func (*FlightRequest) ProtoMessage() {}
 
 func (x *FlightRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[81]
+	mi := &file_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +5355,7 @@ func (x *FlightRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightRequest.ProtoReflect.Descriptor instead.
 func (*FlightRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{81}
+	return file_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *FlightRequest) GetUser() string {
@@ -5350,7 +5411,7 @@ type FlightResponse struct {
 
 func (x *FlightResponse) Reset() {
 	*x = FlightResponse{}
-	mi := &file_api_proto_msgTypes[82]
+	mi := &file_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5362,7 +5423,7 @@ func (x *FlightResponse) String() string {
 func (*FlightResponse) ProtoMessage() {}
 
 func (x *FlightResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[82]
+	mi := &file_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5375,7 +5436,7 @@ func (x *FlightResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightResponse.ProtoReflect.Descriptor instead.
 func (*FlightResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{82}
+	return file_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FlightResponse) GetError() *Error {
@@ -5405,7 +5466,7 @@ type FlightResult struct {
 
 func (x *FlightResult) Reset() {
 	*x = FlightResult{}
-	mi := &file_api_proto_msgTypes[83]
+	mi := &file_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5417,7 +5478,7 @@ func (x *FlightResult) String() string {
 func (*FlightResult) ProtoMessage() {}
 
 func (x *FlightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[83]
+	mi := &file_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5430,7 +5491,7 @@ func (x *FlightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightResult.ProtoReflect.Descriptor instead.
 func (*FlightResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{83}
+	return file_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FlightResult) GetEvents() []*FlightEvent {
@@ -5482,7 +5543,7 @@ type FlightEvent struct {
 
 func (x *FlightEvent) Reset() {
 	*x = FlightEvent{}
-	mi := &file_api_proto_msgTypes[84]
+	mi := &file_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5555,7 @@ func (x *FlightEvent) String() string {
 func (*FlightEvent) ProtoMessage() {}
 
 func (x *FlightEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[84]
+	mi := &file_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +5568,7 @@ func (x *FlightEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightEvent.ProtoReflect.Descriptor instead.
 func (*FlightEvent) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{84}
+	return file_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FlightEvent) GetTimeMs() int64 {
@@ -5606,7 +5667,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_api_proto_msgTypes[85]
+	mi := &file_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5618,7 +5679,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[85]
+	mi := &file_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5631,7 +5692,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{85}
+	return file_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ExplainRequest) GetUser() string {
@@ -5666,7 +5727,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_api_proto_msgTypes[86]
+	mi := &file_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5739,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[86]
+	mi := &file_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5752,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{86}
+	return file_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ExplainResponse) GetError() *Error {
@@ -5724,7 +5785,7 @@ type ExplainResult struct {
 
 func (x *ExplainResult) Reset() {
 	*x = ExplainResult{}
-	mi := &file_api_proto_msgTypes[87]
+	mi := &file_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +5797,7 @@ func (x *ExplainResult) String() string {
 func (*ExplainResult) ProtoMessage() {}
 
 func (x *ExplainResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[87]
+	mi := &file_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +5810,7 @@ func (x *ExplainResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResult.ProtoReflect.Descriptor instead.
 func (*ExplainResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{87}
+	return file_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ExplainResult) GetFindings() []*Finding {
@@ -5814,7 +5875,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_api_proto_msgTypes[88]
+	mi := &file_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5826,7 +5887,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[88]
+	mi := &file_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5839,7 +5900,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{88}
+	return file_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Finding) GetLevel() string {
@@ -5886,7 +5947,7 @@ type SubscribeExplanation struct {
 
 func (x *SubscribeExplanation) Reset() {
 	*x = SubscribeExplanation{}
-	mi := &file_api_proto_msgTypes[89]
+	mi := &file_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +5959,7 @@ func (x *SubscribeExplanation) String() string {
 func (*SubscribeExplanation) ProtoMessage() {}
 
 func (x *SubscribeExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[89]
+	mi := &file_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +5972,7 @@ func (x *SubscribeExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeExplanation.ProtoReflect.Descriptor instead.
 func (*SubscribeExplanation) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{89}
+	return file_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SubscribeExplanation) GetDecision() string {
@@ -5976,7 +6037,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_api_proto_msgTypes[90]
+	mi := &file_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5988,7 +6049,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[90]
+	mi := &file_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6001,7 +6062,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{90}
+	return file_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Check) GetText() string {
@@ -6263,7 +6324,7 @@ const file_api_proto_rawDesc = "" +
 	"\x06result\x18\x02 \x01(\v2&.centrifugal.centrifugo.api.InfoResultR\x06result\"J\n" +
 	"\n" +
 	"InfoResult\x12<\n" +
-	"\x05nodes\x18\x01 \x03(\v2&.centrifugal.centrifugo.api.NodeResultR\x05nodes\"\xec\x01\n" +
+	"\x05nodes\x18\x01 \x03(\v2&.centrifugal.centrifugo.api.NodeResultR\x05nodes\"\xa5\x02\n" +
 	"\n" +
 	"NodeResult\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
@@ -6275,8 +6336,11 @@ const file_api_proto_rawDesc = "" +
 	"\fnum_channels\x18\x06 \x01(\rR\vnumChannels\x12\x16\n" +
 	"\x06uptime\x18\a \x01(\rR\x06uptime\x12\x19\n" +
 	"\bnum_subs\x18\n" +
-	" \x01(\rR\anumSubsJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
-	"\"<\n" +
+	" \x01(\rR\anumSubs\x12=\n" +
+	"\aprocess\x18\t \x01(\v2#.centrifugal.centrifugo.api.ProcessR\aprocessJ\x04\b\b\x10\t\"-\n" +
+	"\aProcess\x12\x10\n" +
+	"\x03cpu\x18\x01 \x01(\x01R\x03cpu\x12\x10\n" +
+	"\x03rss\x18\x02 \x01(\x03R\x03rss\"<\n" +
 	"\n" +
 	"RPCRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x16\n" +
@@ -6576,7 +6640,7 @@ func file_api_proto_rawDescGZIP() []byte {
 	return file_api_proto_rawDescData
 }
 
-var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_api_proto_goTypes = []any{
 	(*Error)(nil),                     // 0: centrifugal.centrifugo.api.Error
 	(*BatchRequest)(nil),              // 1: centrifugal.centrifugo.api.BatchRequest
@@ -6623,64 +6687,65 @@ var file_api_proto_goTypes = []any{
 	(*InfoResponse)(nil),              // 42: centrifugal.centrifugo.api.InfoResponse
 	(*InfoResult)(nil),                // 43: centrifugal.centrifugo.api.InfoResult
 	(*NodeResult)(nil),                // 44: centrifugal.centrifugo.api.NodeResult
-	(*RPCRequest)(nil),                // 45: centrifugal.centrifugo.api.RPCRequest
-	(*RPCResponse)(nil),               // 46: centrifugal.centrifugo.api.RPCResponse
-	(*RPCResult)(nil),                 // 47: centrifugal.centrifugo.api.RPCResult
-	(*ChannelsRequest)(nil),           // 48: centrifugal.centrifugo.api.ChannelsRequest
-	(*ChannelsResponse)(nil),          // 49: centrifugal.centrifugo.api.ChannelsResponse
-	(*ChannelsResult)(nil),            // 50: centrifugal.centrifugo.api.ChannelsResult
-	(*ChannelInfo)(nil),               // 51: centrifugal.centrifugo.api.ChannelInfo
-	(*MapPublishRequest)(nil),         // 52: centrifugal.centrifugo.api.MapPublishRequest
-	(*MapPublishResponse)(nil),        // 53: centrifugal.centrifugo.api.MapPublishResponse
-	(*MapPublishResult)(nil),          // 54: centrifugal.centrifugo.api.MapPublishResult
-	(*MapRemoveRequest)(nil),          // 55: centrifugal.centrifugo.api.MapRemoveRequest
-	(*MapRemoveResponse)(nil),         // 56: centrifugal.centrifugo.api.MapRemoveResponse
-	(*MapRemoveResult)(nil),           // 57: centrifugal.centrifugo.api.MapRemoveResult
-	(*MapReadStateRequest)(nil),       // 58: centrifugal.centrifugo.api.MapReadStateRequest
-	(*MapReadStateResponse)(nil),      // 59: centrifugal.centrifugo.api.MapReadStateResponse
-	(*MapReadStateResult)(nil),        // 60: centrifugal.centrifugo.api.MapReadStateResult
-	(*MapEntry)(nil),                  // 61: centrifugal.centrifugo.api.MapEntry
-	(*MapReadStreamRequest)(nil),      // 62: centrifugal.centrifugo.api.MapReadStreamRequest
-	(*MapReadStreamResponse)(nil),     // 63: centrifugal.centrifugo.api.MapReadStreamResponse
-	(*MapReadStreamResult)(nil),       // 64: centrifugal.centrifugo.api.MapReadStreamResult
-	(*MapStatsRequest)(nil),           // 65: centrifugal.centrifugo.api.MapStatsRequest
-	(*MapStatsResponse)(nil),          // 66: centrifugal.centrifugo.api.MapStatsResponse
-	(*MapStatsResult)(nil),            // 67: centrifugal.centrifugo.api.MapStatsResult
-	(*MapClearRequest)(nil),           // 68: centrifugal.centrifugo.api.MapClearRequest
-	(*MapClearResponse)(nil),          // 69: centrifugal.centrifugo.api.MapClearResponse
-	(*MapClearResult)(nil),            // 70: centrifugal.centrifugo.api.MapClearResult
-	(*SharedPollPublishRequest)(nil),  // 71: centrifugal.centrifugo.api.SharedPollPublishRequest
-	(*SharedPollPublishResponse)(nil), // 72: centrifugal.centrifugo.api.SharedPollPublishResponse
-	(*SharedPollPublishResult)(nil),   // 73: centrifugal.centrifugo.api.SharedPollPublishResult
-	(*FilterNode)(nil),                // 74: centrifugal.centrifugo.api.FilterNode
-	(*ConnectionsRequest)(nil),        // 75: centrifugal.centrifugo.api.ConnectionsRequest
-	(*ConnectionsResponse)(nil),       // 76: centrifugal.centrifugo.api.ConnectionsResponse
-	(*ConnectionsResult)(nil),         // 77: centrifugal.centrifugo.api.ConnectionsResult
-	(*ConnectionInfo)(nil),            // 78: centrifugal.centrifugo.api.ConnectionInfo
-	(*ConnectionState)(nil),           // 79: centrifugal.centrifugo.api.ConnectionState
-	(*ChannelContext)(nil),            // 80: centrifugal.centrifugo.api.ChannelContext
-	(*FlightRequest)(nil),             // 81: centrifugal.centrifugo.api.FlightRequest
-	(*FlightResponse)(nil),            // 82: centrifugal.centrifugo.api.FlightResponse
-	(*FlightResult)(nil),              // 83: centrifugal.centrifugo.api.FlightResult
-	(*FlightEvent)(nil),               // 84: centrifugal.centrifugo.api.FlightEvent
-	(*ExplainRequest)(nil),            // 85: centrifugal.centrifugo.api.ExplainRequest
-	(*ExplainResponse)(nil),           // 86: centrifugal.centrifugo.api.ExplainResponse
-	(*ExplainResult)(nil),             // 87: centrifugal.centrifugo.api.ExplainResult
-	(*Finding)(nil),                   // 88: centrifugal.centrifugo.api.Finding
-	(*SubscribeExplanation)(nil),      // 89: centrifugal.centrifugo.api.SubscribeExplanation
-	(*Check)(nil),                     // 90: centrifugal.centrifugo.api.Check
-	nil,                               // 91: centrifugal.centrifugo.api.PublishRequest.TagsEntry
-	nil,                               // 92: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
-	nil,                               // 93: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
-	nil,                               // 94: centrifugal.centrifugo.api.Publication.TagsEntry
-	nil,                               // 95: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	nil,                               // 96: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	nil,                               // 97: centrifugal.centrifugo.api.MapEntry.TagsEntry
-	nil,                               // 98: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
-	nil,                               // 99: centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
-	nil,                               // 100: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
-	nil,                               // 101: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
-	nil,                               // 102: centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
+	(*Process)(nil),                   // 45: centrifugal.centrifugo.api.Process
+	(*RPCRequest)(nil),                // 46: centrifugal.centrifugo.api.RPCRequest
+	(*RPCResponse)(nil),               // 47: centrifugal.centrifugo.api.RPCResponse
+	(*RPCResult)(nil),                 // 48: centrifugal.centrifugo.api.RPCResult
+	(*ChannelsRequest)(nil),           // 49: centrifugal.centrifugo.api.ChannelsRequest
+	(*ChannelsResponse)(nil),          // 50: centrifugal.centrifugo.api.ChannelsResponse
+	(*ChannelsResult)(nil),            // 51: centrifugal.centrifugo.api.ChannelsResult
+	(*ChannelInfo)(nil),               // 52: centrifugal.centrifugo.api.ChannelInfo
+	(*MapPublishRequest)(nil),         // 53: centrifugal.centrifugo.api.MapPublishRequest
+	(*MapPublishResponse)(nil),        // 54: centrifugal.centrifugo.api.MapPublishResponse
+	(*MapPublishResult)(nil),          // 55: centrifugal.centrifugo.api.MapPublishResult
+	(*MapRemoveRequest)(nil),          // 56: centrifugal.centrifugo.api.MapRemoveRequest
+	(*MapRemoveResponse)(nil),         // 57: centrifugal.centrifugo.api.MapRemoveResponse
+	(*MapRemoveResult)(nil),           // 58: centrifugal.centrifugo.api.MapRemoveResult
+	(*MapReadStateRequest)(nil),       // 59: centrifugal.centrifugo.api.MapReadStateRequest
+	(*MapReadStateResponse)(nil),      // 60: centrifugal.centrifugo.api.MapReadStateResponse
+	(*MapReadStateResult)(nil),        // 61: centrifugal.centrifugo.api.MapReadStateResult
+	(*MapEntry)(nil),                  // 62: centrifugal.centrifugo.api.MapEntry
+	(*MapReadStreamRequest)(nil),      // 63: centrifugal.centrifugo.api.MapReadStreamRequest
+	(*MapReadStreamResponse)(nil),     // 64: centrifugal.centrifugo.api.MapReadStreamResponse
+	(*MapReadStreamResult)(nil),       // 65: centrifugal.centrifugo.api.MapReadStreamResult
+	(*MapStatsRequest)(nil),           // 66: centrifugal.centrifugo.api.MapStatsRequest
+	(*MapStatsResponse)(nil),          // 67: centrifugal.centrifugo.api.MapStatsResponse
+	(*MapStatsResult)(nil),            // 68: centrifugal.centrifugo.api.MapStatsResult
+	(*MapClearRequest)(nil),           // 69: centrifugal.centrifugo.api.MapClearRequest
+	(*MapClearResponse)(nil),          // 70: centrifugal.centrifugo.api.MapClearResponse
+	(*MapClearResult)(nil),            // 71: centrifugal.centrifugo.api.MapClearResult
+	(*SharedPollPublishRequest)(nil),  // 72: centrifugal.centrifugo.api.SharedPollPublishRequest
+	(*SharedPollPublishResponse)(nil), // 73: centrifugal.centrifugo.api.SharedPollPublishResponse
+	(*SharedPollPublishResult)(nil),   // 74: centrifugal.centrifugo.api.SharedPollPublishResult
+	(*FilterNode)(nil),                // 75: centrifugal.centrifugo.api.FilterNode
+	(*ConnectionsRequest)(nil),        // 76: centrifugal.centrifugo.api.ConnectionsRequest
+	(*ConnectionsResponse)(nil),       // 77: centrifugal.centrifugo.api.ConnectionsResponse
+	(*ConnectionsResult)(nil),         // 78: centrifugal.centrifugo.api.ConnectionsResult
+	(*ConnectionInfo)(nil),            // 79: centrifugal.centrifugo.api.ConnectionInfo
+	(*ConnectionState)(nil),           // 80: centrifugal.centrifugo.api.ConnectionState
+	(*ChannelContext)(nil),            // 81: centrifugal.centrifugo.api.ChannelContext
+	(*FlightRequest)(nil),             // 82: centrifugal.centrifugo.api.FlightRequest
+	(*FlightResponse)(nil),            // 83: centrifugal.centrifugo.api.FlightResponse
+	(*FlightResult)(nil),              // 84: centrifugal.centrifugo.api.FlightResult
+	(*FlightEvent)(nil),               // 85: centrifugal.centrifugo.api.FlightEvent
+	(*ExplainRequest)(nil),            // 86: centrifugal.centrifugo.api.ExplainRequest
+	(*ExplainResponse)(nil),           // 87: centrifugal.centrifugo.api.ExplainResponse
+	(*ExplainResult)(nil),             // 88: centrifugal.centrifugo.api.ExplainResult
+	(*Finding)(nil),                   // 89: centrifugal.centrifugo.api.Finding
+	(*SubscribeExplanation)(nil),      // 90: centrifugal.centrifugo.api.SubscribeExplanation
+	(*Check)(nil),                     // 91: centrifugal.centrifugo.api.Check
+	nil,                               // 92: centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	nil,                               // 93: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	nil,                               // 94: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	nil,                               // 95: centrifugal.centrifugo.api.Publication.TagsEntry
+	nil,                               // 96: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	nil,                               // 97: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	nil,                               // 98: centrifugal.centrifugo.api.MapEntry.TagsEntry
+	nil,                               // 99: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	nil,                               // 100: centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	nil,                               // 101: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
+	nil,                               // 102: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
+	nil,                               // 103: centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
 }
 var file_api_proto_depIdxs = []int32{
 	3,   // 0: centrifugal.centrifugo.api.BatchRequest.commands:type_name -> centrifugal.centrifugo.api.Command
@@ -6695,19 +6760,19 @@ var file_api_proto_depIdxs = []int32{
 	28,  // 9: centrifugal.centrifugo.api.Command.presence:type_name -> centrifugal.centrifugo.api.PresenceRequest
 	31,  // 10: centrifugal.centrifugo.api.Command.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsRequest
 	41,  // 11: centrifugal.centrifugo.api.Command.info:type_name -> centrifugal.centrifugo.api.InfoRequest
-	45,  // 12: centrifugal.centrifugo.api.Command.rpc:type_name -> centrifugal.centrifugo.api.RPCRequest
+	46,  // 12: centrifugal.centrifugo.api.Command.rpc:type_name -> centrifugal.centrifugo.api.RPCRequest
 	25,  // 13: centrifugal.centrifugo.api.Command.refresh:type_name -> centrifugal.centrifugo.api.RefreshRequest
-	48,  // 14: centrifugal.centrifugo.api.Command.channels:type_name -> centrifugal.centrifugo.api.ChannelsRequest
-	75,  // 15: centrifugal.centrifugo.api.Command.connections:type_name -> centrifugal.centrifugo.api.ConnectionsRequest
-	52,  // 16: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
-	55,  // 17: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
-	58,  // 18: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
-	62,  // 19: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
-	65,  // 20: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
-	68,  // 21: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
-	71,  // 22: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	81,  // 23: centrifugal.centrifugo.api.Command.flight:type_name -> centrifugal.centrifugo.api.FlightRequest
-	85,  // 24: centrifugal.centrifugo.api.Command.explain:type_name -> centrifugal.centrifugo.api.ExplainRequest
+	49,  // 14: centrifugal.centrifugo.api.Command.channels:type_name -> centrifugal.centrifugo.api.ChannelsRequest
+	76,  // 15: centrifugal.centrifugo.api.Command.connections:type_name -> centrifugal.centrifugo.api.ConnectionsRequest
+	53,  // 16: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
+	56,  // 17: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
+	59,  // 18: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
+	63,  // 19: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
+	66,  // 20: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
+	69,  // 21: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
+	72,  // 22: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	82,  // 23: centrifugal.centrifugo.api.Command.flight:type_name -> centrifugal.centrifugo.api.FlightRequest
+	86,  // 24: centrifugal.centrifugo.api.Command.explain:type_name -> centrifugal.centrifugo.api.ExplainRequest
 	0,   // 25: centrifugal.centrifugo.api.Reply.error:type_name -> centrifugal.centrifugo.api.Error
 	10,  // 26: centrifugal.centrifugo.api.Reply.publish:type_name -> centrifugal.centrifugo.api.PublishResult
 	13,  // 27: centrifugal.centrifugo.api.Reply.broadcast:type_name -> centrifugal.centrifugo.api.BroadcastResult
@@ -6719,23 +6784,23 @@ var file_api_proto_depIdxs = []int32{
 	30,  // 33: centrifugal.centrifugo.api.Reply.presence:type_name -> centrifugal.centrifugo.api.PresenceResult
 	33,  // 34: centrifugal.centrifugo.api.Reply.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
 	43,  // 35: centrifugal.centrifugo.api.Reply.info:type_name -> centrifugal.centrifugo.api.InfoResult
-	47,  // 36: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
+	48,  // 36: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
 	27,  // 37: centrifugal.centrifugo.api.Reply.refresh:type_name -> centrifugal.centrifugo.api.RefreshResult
-	50,  // 38: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	77,  // 39: centrifugal.centrifugo.api.Reply.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult
-	54,  // 40: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	57,  // 41: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	60,  // 42: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	64,  // 43: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	67,  // 44: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	70,  // 45: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
-	73,  // 46: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	83,  // 47: centrifugal.centrifugo.api.Reply.flight:type_name -> centrifugal.centrifugo.api.FlightResult
-	87,  // 48: centrifugal.centrifugo.api.Reply.explain:type_name -> centrifugal.centrifugo.api.ExplainResult
-	91,  // 49: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	51,  // 38: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	78,  // 39: centrifugal.centrifugo.api.Reply.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	55,  // 40: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	58,  // 41: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	61,  // 42: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	65,  // 43: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	68,  // 44: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	71,  // 45: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
+	74,  // 46: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	84,  // 47: centrifugal.centrifugo.api.Reply.flight:type_name -> centrifugal.centrifugo.api.FlightResult
+	88,  // 48: centrifugal.centrifugo.api.Reply.explain:type_name -> centrifugal.centrifugo.api.ExplainResult
+	92,  // 49: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
 	0,   // 50: centrifugal.centrifugo.api.PublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	10,  // 51: centrifugal.centrifugo.api.PublishResponse.result:type_name -> centrifugal.centrifugo.api.PublishResult
-	92,  // 52: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	93,  // 52: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
 	0,   // 53: centrifugal.centrifugo.api.BroadcastResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	13,  // 54: centrifugal.centrifugo.api.BroadcastResponse.result:type_name -> centrifugal.centrifugo.api.BroadcastResult
 	9,   // 55: centrifugal.centrifugo.api.BroadcastResult.responses:type_name -> centrifugal.centrifugo.api.PublishResponse
@@ -6757,7 +6822,7 @@ var file_api_proto_depIdxs = []int32{
 	27,  // 71: centrifugal.centrifugo.api.RefreshResponse.result:type_name -> centrifugal.centrifugo.api.RefreshResult
 	0,   // 72: centrifugal.centrifugo.api.PresenceResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	30,  // 73: centrifugal.centrifugo.api.PresenceResponse.result:type_name -> centrifugal.centrifugo.api.PresenceResult
-	93,  // 74: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	94,  // 74: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
 	0,   // 75: centrifugal.centrifugo.api.PresenceStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	33,  // 76: centrifugal.centrifugo.api.PresenceStatsResponse.result:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
 	5,   // 77: centrifugal.centrifugo.api.HistoryRequest.since:type_name -> centrifugal.centrifugo.api.StreamPosition
@@ -6765,113 +6830,114 @@ var file_api_proto_depIdxs = []int32{
 	36,  // 79: centrifugal.centrifugo.api.HistoryResponse.result:type_name -> centrifugal.centrifugo.api.HistoryResult
 	37,  // 80: centrifugal.centrifugo.api.HistoryResult.publications:type_name -> centrifugal.centrifugo.api.Publication
 	7,   // 81: centrifugal.centrifugo.api.Publication.info:type_name -> centrifugal.centrifugo.api.ClientInfo
-	94,  // 82: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
+	95,  // 82: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
 	0,   // 83: centrifugal.centrifugo.api.HistoryRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	40,  // 84: centrifugal.centrifugo.api.HistoryRemoveResponse.result:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
 	0,   // 85: centrifugal.centrifugo.api.InfoResponse.error:type_name -> centrifugal.centrifugo.api.Error
 	43,  // 86: centrifugal.centrifugo.api.InfoResponse.result:type_name -> centrifugal.centrifugo.api.InfoResult
 	44,  // 87: centrifugal.centrifugo.api.InfoResult.nodes:type_name -> centrifugal.centrifugo.api.NodeResult
-	0,   // 88: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	47,  // 89: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
-	0,   // 90: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	50,  // 91: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	95,  // 92: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	96,  // 93: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	0,   // 94: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	54,  // 95: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	0,   // 96: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	57,  // 97: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	0,   // 98: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	60,  // 99: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	61,  // 100: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	97,  // 101: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
-	0,   // 102: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	64,  // 103: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	61,  // 104: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	0,   // 105: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	67,  // 106: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	0,   // 107: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	70,  // 108: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
-	0,   // 109: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	73,  // 110: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	74,  // 111: centrifugal.centrifugo.api.FilterNode.nodes:type_name -> centrifugal.centrifugo.api.FilterNode
-	74,  // 112: centrifugal.centrifugo.api.ConnectionsRequest.label_filter:type_name -> centrifugal.centrifugo.api.FilterNode
-	0,   // 113: centrifugal.centrifugo.api.ConnectionsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	77,  // 114: centrifugal.centrifugo.api.ConnectionsResponse.result:type_name -> centrifugal.centrifugo.api.ConnectionsResult
-	98,  // 115: centrifugal.centrifugo.api.ConnectionsResult.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
-	79,  // 116: centrifugal.centrifugo.api.ConnectionInfo.state:type_name -> centrifugal.centrifugo.api.ConnectionState
-	99,  // 117: centrifugal.centrifugo.api.ConnectionInfo.labels:type_name -> centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
-	100, // 118: centrifugal.centrifugo.api.ConnectionState.channels:type_name -> centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
-	0,   // 119: centrifugal.centrifugo.api.FlightResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	83,  // 120: centrifugal.centrifugo.api.FlightResponse.result:type_name -> centrifugal.centrifugo.api.FlightResult
-	84,  // 121: centrifugal.centrifugo.api.FlightResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
-	0,   // 122: centrifugal.centrifugo.api.ExplainResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	87,  // 123: centrifugal.centrifugo.api.ExplainResponse.result:type_name -> centrifugal.centrifugo.api.ExplainResult
-	88,  // 124: centrifugal.centrifugo.api.ExplainResult.findings:type_name -> centrifugal.centrifugo.api.Finding
-	101, // 125: centrifugal.centrifugo.api.ExplainResult.connections:type_name -> centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
-	84,  // 126: centrifugal.centrifugo.api.ExplainResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
-	89,  // 127: centrifugal.centrifugo.api.ExplainResult.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeExplanation
-	5,   // 128: centrifugal.centrifugo.api.ExplainResult.top:type_name -> centrifugal.centrifugo.api.StreamPosition
-	90,  // 129: centrifugal.centrifugo.api.SubscribeExplanation.checks:type_name -> centrifugal.centrifugo.api.Check
-	102, // 130: centrifugal.centrifugo.api.SubscribeExplanation.options:type_name -> centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
-	7,   // 131: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
-	51,  // 132: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
-	78,  // 133: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
-	80,  // 134: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelContext
-	78,  // 135: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
-	8,   // 136: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
-	11,  // 137: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
-	14,  // 138: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
-	18,  // 139: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
-	22,  // 140: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
-	34,  // 141: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
-	38,  // 142: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
-	28,  // 143: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
-	31,  // 144: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
-	41,  // 145: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
-	45,  // 146: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
-	25,  // 147: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
-	48,  // 148: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
-	75,  // 149: centrifugal.centrifugo.api.CentrifugoApi.Connections:input_type -> centrifugal.centrifugo.api.ConnectionsRequest
-	52,  // 150: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
-	55,  // 151: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
-	58,  // 152: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
-	62,  // 153: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
-	65,  // 154: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
-	68,  // 155: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
-	71,  // 156: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	81,  // 157: centrifugal.centrifugo.api.CentrifugoApi.Flight:input_type -> centrifugal.centrifugo.api.FlightRequest
-	85,  // 158: centrifugal.centrifugo.api.CentrifugoApi.Explain:input_type -> centrifugal.centrifugo.api.ExplainRequest
-	1,   // 159: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
-	9,   // 160: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
-	12,  // 161: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
-	16,  // 162: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
-	19,  // 163: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
-	23,  // 164: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
-	35,  // 165: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
-	39,  // 166: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
-	29,  // 167: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
-	32,  // 168: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
-	42,  // 169: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
-	46,  // 170: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
-	26,  // 171: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
-	49,  // 172: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
-	76,  // 173: centrifugal.centrifugo.api.CentrifugoApi.Connections:output_type -> centrifugal.centrifugo.api.ConnectionsResponse
-	53,  // 174: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
-	56,  // 175: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
-	59,  // 176: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
-	63,  // 177: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
-	66,  // 178: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
-	69,  // 179: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
-	72,  // 180: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
-	82,  // 181: centrifugal.centrifugo.api.CentrifugoApi.Flight:output_type -> centrifugal.centrifugo.api.FlightResponse
-	86,  // 182: centrifugal.centrifugo.api.CentrifugoApi.Explain:output_type -> centrifugal.centrifugo.api.ExplainResponse
-	2,   // 183: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
-	160, // [160:184] is the sub-list for method output_type
-	136, // [136:160] is the sub-list for method input_type
-	136, // [136:136] is the sub-list for extension type_name
-	136, // [136:136] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	45,  // 88: centrifugal.centrifugo.api.NodeResult.process:type_name -> centrifugal.centrifugo.api.Process
+	0,   // 89: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	48,  // 90: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
+	0,   // 91: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	51,  // 92: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	96,  // 93: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	97,  // 94: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	0,   // 95: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	55,  // 96: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	0,   // 97: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	58,  // 98: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	0,   // 99: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	61,  // 100: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	62,  // 101: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	98,  // 102: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
+	0,   // 103: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	65,  // 104: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	62,  // 105: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	0,   // 106: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	68,  // 107: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	0,   // 108: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	71,  // 109: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
+	0,   // 110: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	74,  // 111: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	75,  // 112: centrifugal.centrifugo.api.FilterNode.nodes:type_name -> centrifugal.centrifugo.api.FilterNode
+	75,  // 113: centrifugal.centrifugo.api.ConnectionsRequest.label_filter:type_name -> centrifugal.centrifugo.api.FilterNode
+	0,   // 114: centrifugal.centrifugo.api.ConnectionsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	78,  // 115: centrifugal.centrifugo.api.ConnectionsResponse.result:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	99,  // 116: centrifugal.centrifugo.api.ConnectionsResult.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	80,  // 117: centrifugal.centrifugo.api.ConnectionInfo.state:type_name -> centrifugal.centrifugo.api.ConnectionState
+	100, // 118: centrifugal.centrifugo.api.ConnectionInfo.labels:type_name -> centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	101, // 119: centrifugal.centrifugo.api.ConnectionState.channels:type_name -> centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
+	0,   // 120: centrifugal.centrifugo.api.FlightResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	84,  // 121: centrifugal.centrifugo.api.FlightResponse.result:type_name -> centrifugal.centrifugo.api.FlightResult
+	85,  // 122: centrifugal.centrifugo.api.FlightResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
+	0,   // 123: centrifugal.centrifugo.api.ExplainResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	88,  // 124: centrifugal.centrifugo.api.ExplainResponse.result:type_name -> centrifugal.centrifugo.api.ExplainResult
+	89,  // 125: centrifugal.centrifugo.api.ExplainResult.findings:type_name -> centrifugal.centrifugo.api.Finding
+	102, // 126: centrifugal.centrifugo.api.ExplainResult.connections:type_name -> centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
+	85,  // 127: centrifugal.centrifugo.api.ExplainResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
+	90,  // 128: centrifugal.centrifugo.api.ExplainResult.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeExplanation
+	5,   // 129: centrifugal.centrifugo.api.ExplainResult.top:type_name -> centrifugal.centrifugo.api.StreamPosition
+	91,  // 130: centrifugal.centrifugo.api.SubscribeExplanation.checks:type_name -> centrifugal.centrifugo.api.Check
+	103, // 131: centrifugal.centrifugo.api.SubscribeExplanation.options:type_name -> centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
+	7,   // 132: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
+	52,  // 133: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
+	79,  // 134: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
+	81,  // 135: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelContext
+	79,  // 136: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
+	8,   // 137: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
+	11,  // 138: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
+	14,  // 139: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
+	18,  // 140: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
+	22,  // 141: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
+	34,  // 142: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
+	38,  // 143: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
+	28,  // 144: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
+	31,  // 145: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
+	41,  // 146: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
+	46,  // 147: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
+	25,  // 148: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
+	49,  // 149: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
+	76,  // 150: centrifugal.centrifugo.api.CentrifugoApi.Connections:input_type -> centrifugal.centrifugo.api.ConnectionsRequest
+	53,  // 151: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
+	56,  // 152: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
+	59,  // 153: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
+	63,  // 154: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
+	66,  // 155: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
+	69,  // 156: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
+	72,  // 157: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	82,  // 158: centrifugal.centrifugo.api.CentrifugoApi.Flight:input_type -> centrifugal.centrifugo.api.FlightRequest
+	86,  // 159: centrifugal.centrifugo.api.CentrifugoApi.Explain:input_type -> centrifugal.centrifugo.api.ExplainRequest
+	1,   // 160: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
+	9,   // 161: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
+	12,  // 162: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
+	16,  // 163: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
+	19,  // 164: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
+	23,  // 165: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
+	35,  // 166: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
+	39,  // 167: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
+	29,  // 168: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
+	32,  // 169: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
+	42,  // 170: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
+	47,  // 171: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
+	26,  // 172: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
+	50,  // 173: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
+	77,  // 174: centrifugal.centrifugo.api.CentrifugoApi.Connections:output_type -> centrifugal.centrifugo.api.ConnectionsResponse
+	54,  // 175: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
+	57,  // 176: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
+	60,  // 177: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
+	64,  // 178: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
+	67,  // 179: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
+	70,  // 180: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
+	73,  // 181: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
+	83,  // 182: centrifugal.centrifugo.api.CentrifugoApi.Flight:output_type -> centrifugal.centrifugo.api.FlightResponse
+	87,  // 183: centrifugal.centrifugo.api.CentrifugoApi.Explain:output_type -> centrifugal.centrifugo.api.ExplainResponse
+	2,   // 184: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
+	161, // [161:185] is the sub-list for method output_type
+	137, // [137:161] is the sub-list for method input_type
+	137, // [137:137] is the sub-list for extension type_name
+	137, // [137:137] is the sub-list for extension extendee
+	0,   // [0:137] is the sub-list for field type_name
 }
 
 func init() { file_api_proto_init() }
@@ -6885,7 +6951,7 @@ func file_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_proto_rawDesc), len(file_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   103,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
