@@ -48,7 +48,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 		return nil, nil, err
 	}
 	e.Identity.Known = true
-	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt = who.UserID, who.Info, channel.ToUnix(who.ExpireAt)
+	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt, e.Identity.Token = who.UserID, who.Info, channel.ToUnix(who.ExpireAt), who.Token
 	return reply.Context, who.Meta, nil
 }
 
@@ -175,7 +175,7 @@ func (a *application) Message(ctx context.Context, c *client.Client, e *effect.M
 
 func (a *application) Refresh(ctx context.Context, c *client.Client, e *effect.Refresh) ([]byte, error) {
 	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
-	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
+	e.Expired, e.ExpireAt, e.Info, e.NewToken = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info, reply.Token
 	return reply.Meta, cmp.Or(err, a.rules.Value("RefreshReply.Info", reply.Info))
 }
 
@@ -183,7 +183,8 @@ func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *effec
 	reply, err := a.cfg.Handlers.SubRefresh(ctx, (*Client)(c), SubRefreshEvent{
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})
-	e.Expired, e.ExpireAt, e.Info, e.ServerTagsFilter = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info, reply.ServerTagsFilter
+	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
+	e.ServerTagsFilter, e.NewToken = reply.ServerTagsFilter, reply.Token
 	return cmp.Or(err, a.rules.ValueIn(e.Channel, "SubRefreshReply.Info", reply.Info))
 }
 

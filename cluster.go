@@ -124,6 +124,19 @@ func (n *Node) Connections(ctx context.Context, f inspect.Filter) (inspect.Conne
 	return n.member.Inspector.Connections(ctx, f)
 }
 
+// Snapshot calls see with all connections in the cluster that f selects, without a limit: page by page, and one node after
+// the other, so that they are never in memory at once. It returns the error of see; ErrNoAnswer if nodes have not answered to the
+// end, after the pages of the others; and the first error of an expression. A node has 16 snapshots under way at most.
+func (n *Node) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (failed string, err error) {
+	return n.member.Inspector.Snapshot(ctx, f, see)
+}
+
+// Users calls see with the users of this node's connections, some hundreds at a time, and a user perhaps more than
+// once; not with anonymous ones. It returns the error of see, or of ctx.
+func (n *Node) Users(ctx context.Context, see func(users []string) error) error {
+	return n.member.Users(ctx, see)
+}
+
 // Flight is like Connections for what happened of late to clients and channels: see Config.FlightRecorder.
 func (n *Node) Flight(ctx context.Context, q inspect.Query) (inspect.Log, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)

@@ -28,15 +28,17 @@ type trio struct {
 	nodes   []*gyro.Node
 }
 
-func newTrio(t *testing.T, h gyro.Handlers) *trio {
+func newTrio(t *testing.T, h gyro.Handlers) *trio { return newTrioOf(t, gyro.Config{Handlers: h}) }
+
+// newTrioOf returns three nodes that differ by name and engine alone.
+func newTrioOf(t *testing.T, cfg gyro.Config) *trio {
 	x := &trio{bus: bustest.New(t)}
 	presence := memory.NewPresence(memory.Config{})
 	for i := range 3 {
 		e := x.bus.Engine()
 		x.engines = append(x.engines, e)
-		x.nodes = append(x.nodes, run(t, gyro.Config{
-			Name: fmt.Sprint("node", i), Version: "v", Broker: e, Presence: presence, Handlers: h, Logger: quiet,
-		}))
+		cfg.Name, cfg.Version, cfg.Broker, cfg.Presence, cfg.Logger = fmt.Sprint("node", i), "v", e, presence, quiet
+		x.nodes = append(x.nodes, run(t, cfg))
 	}
 	synctest.Wait()
 	return x

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/logging"
@@ -139,6 +140,8 @@ type Config struct {
 	InlineHandlers bool
 	// FlightRecorder is how much memory Node.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int
+	// Expressions compiles conditions of inspect.Filter, each time anew. Default: filters with an Expression are errors.
+	Expressions func(text string) (inspect.Condition, error)
 	// GoroutineDriver gives every connection goroutines of its own, also where the
 	// node's loops could watch its socket. It is for diagnosis. Default: false.
 	GoroutineDriver bool
@@ -195,24 +198,12 @@ func (c *Config) check() error {
 func (c *Config) session() *settings.Session {
 	h := &c.Handlers
 	return &settings.Session{
-		Version:            c.Version,
-		SendTime:           c.SendTime,
-		PingInterval:       c.PingInterval,
-		PongTimeout:        c.PongTimeout,
-		StaleDelay:         c.StaleCloseDelay,
-		ExpiredDelay:       c.ExpiredCloseDelay,
-		ExpiredSubDelay:    c.ExpiredSubCloseDelay,
-		PresenceInterval:   c.PresenceUpdateInterval,
-		PositionMaxTimeLag: c.PositionMaxTimeLag,
-		ChannelLimit:       c.ChannelLimit,
-		ChannelMaxLength:   c.ChannelMaxLength,
-		QueueMaxSize:       c.QueueMaxSize,
-		RecoveryLimit:      c.RecoveryLimit,
-		HistoryLimit:       c.HistoryLimit,
-		CommandLimit:       c.CommandLimit,
-		PendingMaxSize:     pendingSize,
-		ConnectDisconnects: c.ConnectDisconnects,
-		Rounds:             new(hub.Rounds),
+		Version: c.Version, SendTime: c.SendTime, PingInterval: c.PingInterval, PongTimeout: c.PongTimeout,
+		StaleDelay: c.StaleCloseDelay, ExpiredDelay: c.ExpiredCloseDelay, ExpiredSubDelay: c.ExpiredSubCloseDelay,
+		PresenceInterval: c.PresenceUpdateInterval, PositionMaxTimeLag: c.PositionMaxTimeLag,
+		ChannelLimit: c.ChannelLimit, ChannelMaxLength: c.ChannelMaxLength, QueueMaxSize: c.QueueMaxSize,
+		RecoveryLimit: c.RecoveryLimit, HistoryLimit: c.HistoryLimit, CommandLimit: c.CommandLimit, PendingMaxSize: pendingSize,
+		ConnectDisconnects: c.ConnectDisconnects, Rounds: new(hub.Rounds),
 		Handles: settings.Handles{
 			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,
 			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,

@@ -143,6 +143,8 @@ type Credentials struct {
 	Info []byte
 	// Meta is for the application itself, which gets it by Client.Meta. No client sees it.
 	Meta []byte
+	// Token of the client, for Node.Connections; nil: none that is known.
+	Token *channel.Token
 }
 
 type credentialsKey struct{}
@@ -314,8 +316,9 @@ type RefreshReply struct {
 	Expired bool
 	// ExpireAt is as in Credentials.
 	ExpireAt time.Time
-	// Info and Meta replace those of the client if they are not nil.
+	// Info, Meta and Token replace those of the client if they are not nil.
 	Info, Meta []byte
+	Token      *channel.Token
 }
 
 // SubRefreshEvent is a subscription to be prolonged.
@@ -333,8 +336,9 @@ type SubRefreshReply struct {
 	ExpireAt time.Time
 	// Info replaces the channel info.
 	Info []byte
-	// ServerTagsFilter replaces the server's filter if not nil.
+	// ServerTagsFilter and Token replace those of the subscription if they are not nil.
 	ServerTagsFilter *FilterNode
+	Token            *channel.Token
 }
 
 // DisconnectEvent is a connection that ended.

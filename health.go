@@ -1,6 +1,10 @@
 package gyro
 
-import "github.com/gyrohq/gyro/broker"
+import (
+	"cmp"
+
+	"github.com/gyrohq/gyro/broker"
+)
 
 // Health of a Part of the node (an engine, a shard of it, or the node's own loops): the Delay of
 // its messages, Err if it does not work, and how many Reconnects it needed. See "go doc github.com/gyrohq/gyro/broker.Health".
@@ -15,18 +19,12 @@ type Health = broker.Health
 // Health does not wait. What it reports is at most a second old, plus the time that an
 // engine needs for its check.
 func (n *Node) Health() []Health {
-	parts := []Health{n.loopHealth()}
+	own := Health{Part: "node"}
+	own.Delay, own.Err = n.pulse.Health()
+	own.Err = cmp.Or(n.clients.Closed(), own.Err)
+	parts := []Health{own}
 	for _, health := range n.health {
 		parts = append(parts, health()...)
 	}
 	return parts
-}
-
-func (n *Node) loopHealth() Health {
-	h := Health{Part: "node"}
-	h.Delay, h.Err = n.pulse.Health()
-	if err := n.clients.Closed(); err != nil {
-		h.Err = err
-	}
-	return h
 }

@@ -39,10 +39,9 @@ type (
 	//	ServerTagsFilter               which publications the client gets
 	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write, with BatchFlushLatest the newest alone
 	//	PublishDebounce                how often the client publishes at most
-	//	Map                            the channel is a map, see docs/maps.md
-	//	Poll                           the client tracks keys, see docs/shared-poll.md
+	//	Map, Poll                      the channel is a map (docs/maps.md), or its keys are tracked (docs/shared-poll.md)
 	//	PresenceMaps                   maps that show who is in the channel
-	//	Source                         a mark of the application
+	//	Token, Source                  the client's token, and a mark of the application
 	SubscribeOptions = channel.SubscribeOptions
 
 	// ChannelOptions are what publications and subscriptions of a channel share: HistorySize and

@@ -6,6 +6,15 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
+// Token names the token by which a client has connected or subscribed, for those who ask about the client's
+// connections: see gyro.Node.Connections. Clients do not see it.
+type Token struct {
+	// ID is unique for its issuer (claim jti); empty if it has none.
+	ID string
+	// IssuedAt is when it was issued (claim iat), in Unix seconds; 0 if it does not say.
+	IssuedAt int64
+}
+
 // SubscribeOptions say how one subscription behaves. The zero value is a plain
 // subscription: publications are delivered while the client is connected, and
 // nothing else.
@@ -103,6 +112,9 @@ type SubscribeOptions struct {
 	// channel on the whole node, and it needs one of them.
 	BatchFlushLatest bool
 
+	// Token is that of the subscription; nil: none that is known. It must not be modified. The node keeps it for the
+	// life of the subscription, or until a SubRefreshReply has another one. Node.Subscribe ignores it.
+	Token *Token
 	// Source records where the subscription comes from.
 	Source uint8
 }

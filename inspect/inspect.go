@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -26,6 +27,9 @@ type Filter struct {
 	User, Client, Channel string
 	// Labels are compared as the tags of a publication are. nil: any.
 	Labels *protocol.FilterNode
+	// Expression is a condition on the connection, in the language of gyro.Config.Expressions. With one, each node
+	// describes all of its connections that the other fields select, in steps between which its loops do other work.
+	Expression string
 	// Limit is the most connections of the answer; 0 for DefaultLimit. More than MaxLimit is
 	// an error.
 	Limit int
@@ -37,6 +41,8 @@ type Connections struct {
 	List []Connection
 	// More tells that connections, or subscriptions of a connection, were left out.
 	More bool
+	// Failed is the first error of Filter.Expression; empty if there was none.
+	Failed string
 }
 
 // Connection is a client that has connected.
@@ -60,8 +66,9 @@ type Connection struct {
 	Queue, Commands int
 	// Labels are those of WithLabels.
 	Labels map[string]string
-	// Meta is that of the client's Credentials, or of a later RefreshReply.
-	Meta []byte
+	// Meta and Token are those of the client's Credentials, or of a later RefreshReply.
+	Meta  []byte
+	Token *channel.Token
 	// Channels are its established subscriptions.
 	Channels map[string]Subscription
 }
@@ -77,6 +84,20 @@ type Subscription struct {
 	Positioned bool
 	Offset     uint64
 	Epoch      string
+	// Token is that of the SubscribeOptions, or of a later SubRefreshReply; nil if it is not known.
+	Token *channel.Token
+}
+
+// Condition is a compiled expression: it tells whether a connection is selected. An error counts as false, and is told
+// to whoever asks, with the connections that were selected. It is called by one goroutine at a time.
+type Condition func(ctx context.Context, c *Connection) (bool, error)
+
+// Page is a part of a snapshot: connections of one node.
+type Page struct {
+	// Node is the UID of the node, Name its name.
+	Node, Name string
+	// Connections are up to a few hundred, fewer if they have many subscriptions.
+	Connections []Connection
 }
 
 // Node is what a node tells about itself.

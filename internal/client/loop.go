@@ -34,9 +34,10 @@ type Loop struct {
 	counts   *counting.Counter // nil without an observer of turns
 	tape     *flight.Ring      // nil without a flight recorder
 	refusals refusal.Reporter
-	// first of the list of all connections, and their number.
+	// first of the list of all connections, their number, and the walks that are under way in the list.
 	first       *Client
 	connections int
+	cursors     []*cursor
 	// entered is the client whose transport is calling it; nil if none is.
 	entered *Client
 }
@@ -141,6 +142,11 @@ func (l *Loop) removeConnection(c *Client) bool {
 		return false
 	}
 	l.connections--
+	for _, at := range l.cursors {
+		if at.next == c {
+			at.next = c.next
+		}
+	}
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {

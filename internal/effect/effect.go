@@ -240,6 +240,7 @@ type Identity struct {
 	User          string
 	Info          []byte
 	ExpireAt      int64
+	Token         *channel.Token
 	ClientRefresh bool
 	Data          []byte
 	Subs          map[string]channel.SubscribeOptions
@@ -414,6 +415,7 @@ type Renewal struct {
 	Expired  bool
 	ExpireAt int64
 	Info     []byte
+	NewToken *channel.Token
 	Err      error
 
 	ID uint32

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
@@ -23,6 +24,7 @@ import (
 const (
 	opConnections = "centrifuge_connections"
 	opFlight      = "centrifuge_flight"
+	opSnapshot    = "centrifuge_snapshot"
 )
 
 // Inspector asks all nodes, and answers for this one. The exported fields are set before its use.
@@ -35,6 +37,12 @@ type Inspector struct {
 	Recorder *flight.Recorder
 	// Survey is that of the cluster.
 	Survey func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
+	// Nodes are those of the cluster.
+	Nodes func(ctx context.Context) ([]inspect.Node, error)
+	// Expressions compiles those of filters; nil: there are none.
+	Expressions func(text string) (inspect.Condition, error)
+
+	snapshots snapshots
 }
 
 // message is a generated message.
@@ -49,19 +57,16 @@ func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all insp
 	if f.Limit, err = limit(f.Limit); err != nil {
 		return all, err
 	}
-	req := control.ConnectionsRequest{User: f.User, Client: f.Client, Channel: f.Channel, Limit: uint32(f.Limit)}
-	if f.Labels != nil {
-		if _, err = tagsfilter.Compile(f.Labels); err != nil {
-			return all, fmt.Errorf("%w: labels: %w", protocol.ErrorBadRequest, err)
-		}
-		req.Labels = f.Labels.AppendProto(nil)
+	req, err := i.request(&f)
+	if err != nil {
+		return all, err
 	}
-	err = i.ask(ctx, opConnections, &req, func(uid string, data []byte) error {
+	err = i.ask(ctx, opConnections, req, "", func(uid string, data []byte) error {
 		var res control.ConnectionsResponse
 		if err := res.UnmarshalProto(data); err != nil {
 			return err
 		}
-		all.More = all.More || res.More
+		all.More, all.Failed = all.More || res.More, cmp.Or(all.Failed, res.Failed)
 		for _, c := range res.Connections {
 			all.List = append(all.List, connection(uid, c))
 		}
@@ -76,6 +81,47 @@ func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all insp
 	return all, err
 }
 
+// request returns what the nodes are asked for, if the filter is sound.
+func (i *Inspector) request(f *inspect.Filter) (*control.ConnectionsRequest, error) {
+	req := &control.ConnectionsRequest{User: f.User, Client: f.Client, Channel: f.Channel, Limit: uint32(f.Limit), Expression: f.Expression}
+	if f.Labels != nil {
+		req.Labels = f.Labels.AppendProto(nil)
+	}
+	_, err := i.selection(req)
+	return req, err
+}
+
+// selection compiles a filter. An error wraps protocol.ErrorBadRequest.
+func (i *Inspector) selection(req *control.ConnectionsRequest) (*selection, error) {
+	s := &selection{
+		Filter: inspect.Filter{User: req.User, Client: req.Client, Channel: req.Channel, Limit: min(int(req.Limit), inspect.MaxLimit)},
+		labels: func(map[string]string) bool { return true },
+	}
+	if len(req.Labels) > 0 {
+		var tree protocol.FilterNode
+		if err := tree.UnmarshalProto(req.Labels); err != nil {
+			return nil, err
+		}
+		filter, err := tagsfilter.Compile(&tree)
+		if err != nil {
+			return nil, fmt.Errorf("%w: labels: %w", protocol.ErrorBadRequest, err)
+		}
+		s.labels = filter.Match
+	}
+	if req.Expression == "" {
+		return s, nil
+	}
+	if i.Expressions == nil {
+		return nil, errNoExpressions
+	}
+	condition, err := i.Expressions(req.Expression)
+	if err != nil {
+		return nil, fmt.Errorf("%w: expression: %w", protocol.ErrorBadRequest, err)
+	}
+	s.condition = condition
+	return s, nil
+}
+
 // Flight returns the events of all nodes that q selects. If nodes do not answer, it returns those of the
 // others with an error that wraps cluster.ErrNoAnswer.
 func (i *Inspector) Flight(ctx context.Context, q inspect.Query) (all inspect.Log, err error) {
@@ -86,7 +132,7 @@ func (i *Inspector) Flight(ctx context.Context, q inspect.Query) (all inspect.Lo
 	if !q.Since.IsZero() {
 		req.Since = q.Since.UnixNano()
 	}
-	err = i.ask(ctx, opFlight, &req, func(uid string, data []byte) error {
+	err = i.ask(ctx, opFlight, &req, "", func(uid string, data []byte) error {
 		var res control.FlightResponse
 		if err := res.UnmarshalProto(data); err != nil {
 			return err
@@ -111,10 +157,10 @@ func limit(n int) (int, error) {
 	return cmp.Or(n, inspect.DefaultLimit), nil
 }
 
-// ask makes a survey, and calls take with each answer. An answer that cannot be used is an error, after
+// ask makes a survey, of all nodes or the one with the UID to, and calls take with each answer. An answer that cannot be used is an error, after
 // all others were taken.
-func (i *Inspector) ask(ctx context.Context, op string, req message, take func(uid string, data []byte) error) error {
-	answers, err := i.Survey(ctx, op, req.AppendProto(nil), "")
+func (i *Inspector) ask(ctx context.Context, op string, req message, to string, take func(uid string, data []byte) error) error {
+	answers, err := i.Survey(ctx, op, req.AppendProto(nil), to)
 	for uid, a := range answers {
 		var bad error
 		if a.Code != cluster.CodeOK { // an earlier version, or a node that is overloaded
@@ -144,6 +190,11 @@ func (i *Inspector) Inquire(ctx context.Context, op string, data []byte) cluster
 		if err = req.UnmarshalProto(data); err == nil {
 			res = i.events(&req)
 		}
+	case opSnapshot:
+		var req control.SnapshotRequest
+		if err = req.UnmarshalProto(data); err == nil {
+			res, err = i.page(ctx, &req)
+		}
 	default:
 		return cluster.Answer{Code: cluster.CodeUnknownOp}
 	}
@@ -154,20 +205,14 @@ func (i *Inspector) Inquire(ctx context.Context, op string, data []byte) cluster
 }
 
 func (i *Inspector) connections(ctx context.Context, req *control.ConnectionsRequest) (message, error) {
-	matches := func(map[string]string) bool { return true }
-	if len(req.Labels) > 0 {
-		var tree protocol.FilterNode
-		if err := tree.UnmarshalProto(req.Labels); err != nil {
-			return nil, err
-		}
-		filter, err := tagsfilter.Compile(&tree)
-		if err != nil {
-			return nil, err
-		}
-		matches = filter.Match
+	s, err := i.selection(req)
+	if err != nil {
+		return nil, err
 	}
-	f := inspect.Filter{User: req.User, Client: req.Client, Channel: req.Channel, Limit: min(int(req.Limit), inspect.MaxLimit)}
-	found, err := i.Clients.Connections(ctx, &f, matches)
+	if s.condition != nil {
+		return s.search(ctx, i.Clients.Walk(), s.Limit)
+	}
+	found, err := i.Clients.Connections(ctx, &s.Filter, s.labels)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +253,7 @@ func described(c *inspect.Connection) *control.Connection {
 	m := &control.Connection{
 		Client: c.Client, User: c.User, Transport: c.Transport, Protocol: c.Protocol, AppName: c.AppName, AppVersion: c.AppVersion,
 		Addr: c.Addr, ConnectedAt: c.ConnectedAt.UnixMilli(), Latency: -1, Queue: uint64(c.Queue), Commands: uint32(c.Commands),
-		Labels: c.Labels, Meta: c.Meta, Subscriptions: make([]*control.Subscription, 0, len(c.Channels)),
+		Labels: c.Labels, Meta: c.Meta, Token: packed(c.Token), Subscriptions: make([]*control.Subscription, 0, len(c.Channels)),
 	}
 	if c.Latency >= 0 {
 		m.Latency = c.Latency.Milliseconds()
@@ -216,6 +261,7 @@ func described(c *inspect.Connection) *control.Connection {
 	for ch, s := range c.Channels {
 		m.Subscriptions = append(m.Subscriptions, &control.Subscription{
 			Channel: ch, ServerSide: s.ServerSide, Source: uint32(s.Source), Positioned: s.Positioned, Offset: s.Offset, Epoch: s.Epoch,
+			Token: packed(s.Token),
 		})
 	}
 	return m
@@ -225,13 +271,28 @@ func connection(uid string, m *control.Connection) inspect.Connection {
 	c := inspect.Connection{
 		Client: m.Client, User: m.User, Node: uid, Transport: m.Transport, Protocol: m.Protocol, AppName: m.AppName, AppVersion: m.AppVersion,
 		Addr: m.Addr, ConnectedAt: time.UnixMilli(m.ConnectedAt), Latency: time.Duration(m.Latency) * time.Millisecond,
-		Queue: int(m.Queue), Commands: int(m.Commands), Labels: m.Labels, Meta: m.Meta,
+		Queue: int(m.Queue), Commands: int(m.Commands), Labels: m.Labels, Meta: m.Meta, Token: token(m.Token),
 		Channels: make(map[string]inspect.Subscription, len(m.Subscriptions)),
 	}
 	for _, s := range m.Subscriptions {
 		c.Channels[s.Channel] = inspect.Subscription{
 			ServerSide: s.ServerSide, Source: uint8(s.Source), Positioned: s.Positioned, Offset: s.Offset, Epoch: s.Epoch,
+			Token: token(s.Token),
 		}
 	}
 	return c
+}
+
+func packed(t *channel.Token) *control.Token {
+	if t == nil {
+		return nil
+	}
+	return &control.Token{ID: t.ID, IssuedAt: t.IssuedAt}
+}
+
+func token(m *control.Token) *channel.Token {
+	if m == nil {
+		return nil
+	}
+	return &channel.Token{ID: m.ID, IssuedAt: m.IssuedAt}
 }

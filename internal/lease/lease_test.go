@@ -3,7 +3,17 @@ package lease
 import (
 	"sync"
 	"testing"
+	"unsafe"
+
+	"github.com/gyrohq/gyro/channel"
 )
+
+// TestBudget: a client that has info or expires pays nothing for the token that another one has.
+func TestBudget(t *testing.T) {
+	if n := unsafe.Sizeof(held{}); n > 32 {
+		t.Errorf("a lease takes %d bytes, want at most 32", n)
+	}
+}
 
 func TestHolder(t *testing.T) {
 	var h Holder
@@ -22,6 +32,17 @@ func TestHolder(t *testing.T) {
 	want("", 0, false)
 	if n := testing.AllocsPerRun(100, func() { h.Set(Lease{}); h.Get() }); n > 0 {
 		t.Errorf("%v allocations for a client without info and expiration", n)
+	}
+	h.Set(Lease{Info: []byte("i"), ExpireAt: 7, Token: &channel.Token{ID: "a"}})
+	h.Prolong(Lease{ExpireAt: 8})
+	want("i", 8, true)
+	if l := h.Get(); l.Token == nil || l.Token.ID != "a" || cap(l.Info) != 1 {
+		t.Errorf("prolonging left %+v", l)
+	}
+	h.Prolong(Lease{Info: []byte{}, Token: &channel.Token{ID: "b"}})
+	want("", 0, true)
+	if l := h.Get(); l.Token.ID != "b" || l.Info == nil {
+		t.Errorf("prolonging left %+v", l)
 	}
 	var wg sync.WaitGroup
 	for range 4 {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
@@ -136,7 +137,7 @@ func (s *Session) refreshed(e *effect.Refresh) {
 	case s.past(expireAt):
 		s.finish(e.ID, protocol.ErrorExpired, protocol.Reply{})
 	default:
-		s.prolong(expireAt, e.Info)
+		s.prolong(lease.Lease{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
 		r := &protocol.RefreshResult{}
 		r.Expires, r.TTL = s.remaining(expireAt)
 		s.finish(e.ID, nil, protocol.Reply{Refresh: r})
@@ -156,16 +157,13 @@ func (s *Session) serverRefreshed(e *effect.Refresh) {
 	case e.Expired || s.past(expireAt):
 		s.Disconnect(protocol.DisconnectExpired)
 	default:
-		s.prolong(expireAt, e.Info)
+		s.prolong(lease.Lease{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
 	}
 }
 
-// prolong sets a new expiration, and new info unless that is nil.
-func (s *Session) prolong(expireAt int64, info []byte) {
-	if info == nil {
-		info = s.Info()
-	}
-	s.lease.Set(lease.Lease{Info: info, ExpireAt: expireAt})
+// prolong sets a new expiration, and new info and another token unless they are nil.
+func (s *Session) prolong(l lease.Lease) {
+	s.lease.Prolong(l)
 	s.setExpiry()
 }
 
@@ -183,7 +181,7 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 	if push.Expires, push.TTL = s.remaining(expireAt); !push.Expires {
 		info = nil
 	}
-	s.prolong(expireAt, info)
+	s.prolong(lease.Lease{Info: info, ExpireAt: expireAt})
 	s.reply(protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
@@ -225,7 +223,7 @@ func (s *Session) subRefreshed(e *effect.SubRefresh) {
 		err = protocol.ErrorExpired
 	}
 	if b := e.Ref.(*Subscription); err == nil && s.subs.Get(e.Channel) == b {
-		if err = b.prolong(expireAt, e.Info, e.ServerTagsFilter); errors.Is(err, errInvalidated) {
+		if err = b.prolong(expireAt, e); errors.Is(err, errInvalidated) {
 			s.inflight--
 			return
 		}
@@ -251,7 +249,7 @@ func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
 	case e.Err != nil, e.Expired, s.past(expireAt):
 		s.subExpired(b)
 	default:
-		if err := b.prolong(expireAt, e.Info, e.ServerTagsFilter); err != nil && !errors.Is(err, errInvalidated) {
+		if err := b.prolong(expireAt, e); err != nil && !errors.Is(err, errInvalidated) {
 			s.subExpired(b)
 		}
 	}
@@ -260,15 +258,15 @@ func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
 // errInvalidated is the error of prolong if it has ended the subscription.
 var errInvalidated = errors.New("the entries that the client has are not those of its filter")
 
-// prolong sets a new expiration and info, and a new server's filter unless that is nil. The
+// prolong sets a new expiration and info, and a new server's filter and token unless they are nil. The
 // error says what is wrong with the filter; then nothing changes. With another filter, the subscriber of a map
 // has to begin anew: then it is errInvalidated.
-func (b *Subscription) prolong(expireAt int64, info []byte, filter *protocol.FilterNode) error {
+func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 	t := *b.terms
-	if err := t.SetServerFilter(filter); err != nil {
+	if err := t.SetServerFilter(e.ServerTagsFilter); err != nil {
 		return err
 	}
-	t.ExpireAt, t.ChanInfo = expireAt, info
+	t.ExpireAt, t.ChanInfo, t.Token = expireAt, e.Info, cmp.Or(e.NewToken, t.Token)
 	if b.at.Keyed && !t.SameServerFilter(b.terms) {
 		b.s.end(b, protocol.UnsubscribeStateInvalidated)
 		return errInvalidated

@@ -71,7 +71,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 	s.user = who.User
 	s.clientRefresh = who.ClientRefresh
 	expireAt := s.capExpiry(who.ExpireAt)
-	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt})
+	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
 	if !s.env.Register(e.Request) {
 		s.Disconnect(protocol.DisconnectConnectionLimit)
 		return

@@ -137,8 +137,9 @@ func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.
 // User of the client; empty before it has connected, and for anonymous ones.
 func (s *Session) User() string { return s.user }
 
-// Info of the client, as others see it. Any goroutine may call it once the client has connected.
-func (s *Session) Info() []byte { return s.lease.Get().Info }
+// Info of the client, as others see it, and its Token. Any goroutine may call both once the client has connected.
+func (s *Session) Info() []byte          { return s.lease.Get().Info }
+func (s *Session) Token() *channel.Token { return s.lease.Get().Token }
 
 // dispatch does a command, or closes the connection if it may not come now.
 func (s *Session) dispatch(cmd *protocol.Command) {

@@ -205,7 +205,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	}
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps}
+	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps, Token: o.Token}
 	if s.past(t.ExpireAt) {
 		return reason.SubExpired
 	}

@@ -146,7 +146,7 @@ func (s *Session) Subscriptions() map[string]inspect.Subscription {
 	list := make(map[string]inspect.Subscription, s.subs.Len())
 	for b := range s.subs.All() {
 		if b.state == subLive {
-			i := inspect.Subscription{ServerSide: b.serverSide, Source: b.source}
+			i := inspect.Subscription{ServerSide: b.serverSide, Source: b.source, Token: b.terms.Token}
 			i.Positioned, i.Offset, i.Epoch = b.at.Reached()
 			list[b.channel] = i
 		}

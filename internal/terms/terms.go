@@ -27,6 +27,8 @@ type Terms struct {
 	Keys *tracking.Keys
 	// PresenceMaps are those of the options.
 	PresenceMaps []channel.PresenceMap
+	// Token of the subscription; nil if it is not known.
+	Token *channel.Token
 }
 
 var plain Terms
@@ -37,7 +39,7 @@ func Plain() *Terms { return &plain }
 // Shared returns terms to keep. Plain ones take no memory.
 func (t Terms) Shared() *Terms {
 	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil && t.Keys == nil &&
-		len(t.PresenceMaps) == 0 {
+		len(t.PresenceMaps) == 0 && t.Token == nil {
 		return &plain
 	}
 	kept := t // only this takes memory

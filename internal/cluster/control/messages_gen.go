@@ -186,17 +186,27 @@ type ChannelInfo struct {
 
 // ConnectionsRequest is the data of the survey "centrifuge_connections": see inspect.Filter.
 type ConnectionsRequest struct {
-	User    string
-	Client  string
-	Channel string
-	Labels  []byte // A FilterNode of the client protocol; empty for none.
-	Limit   uint32
+	User       string
+	Client     string
+	Channel    string
+	Labels     []byte // A FilterNode of the client protocol; empty for none.
+	Limit      uint32
+	Expression string // See inspect.Filter; empty for none.
 }
 
 // ConnectionsResponse is the answer to it.
 type ConnectionsResponse struct {
 	Connections []*Connection
-	More        bool // Some are left out.
+	More        bool   // Some are left out.
+	Failed      string // First error of the expression.
+}
+
+// SnapshotRequest is the data of the survey "centrifuge_snapshot", which fetches a page of a snapshot of one node.
+type SnapshotRequest struct {
+	ID     string              // Of the snapshot.
+	Page   uint32              // 0 begins the snapshot.
+	Close  bool                // Nobody fetches it any more.
+	Filter *ConnectionsRequest // Without a limit; only with page 0.
 }
 
 // Connection describes a connection of the node: see inspect.Connection.
@@ -215,6 +225,13 @@ type Connection struct {
 	Labels        map[string]string
 	Meta          []byte
 	Subscriptions []*Subscription
+	Token         *Token
+}
+
+// Token is a channel.Token.
+type Token struct {
+	ID       string
+	IssuedAt int64 // Seconds of the Unix epoch; 0 if it is not known.
 }
 
 // Subscription describes a subscription of a connection.
@@ -225,6 +242,7 @@ type Subscription struct {
 	Positioned bool
 	Offset     uint64
 	Epoch      string
+	Token      *Token
 }
 
 // FlightRequest is the data of the survey "centrifuge_flight": see inspect.Query.

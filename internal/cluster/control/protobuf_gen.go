@@ -1973,12 +1973,20 @@ func (m *ConnectionsRequest) SizeProto() (n int) {
 	if m.Limit != 0 {
 		n += 1 + pbwire.SizeVarint(uint64(m.Limit))
 	}
+	if m.Expression != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Expression))
+	}
 	return n
 }
 
 func (m *ConnectionsRequest) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Expression != "" {
+		i = pbwire.PutString(buf, i, m.Expression)
+		i--
+		buf[i] = 0x32
 	}
 	if m.Limit != 0 {
 		i = pbwire.PutVarint(buf, i, uint64(m.Limit))
@@ -2021,6 +2029,8 @@ func (m *ConnectionsRequest) readProto(r *pbwire.Reader) {
 			m.Labels = r.Bytes()
 		case 0x28: // limit = 5
 			m.Limit = r.Uint32()
+		case 0x32: // expression = 6
+			m.Expression = r.String()
 		default:
 			r.Skip()
 		}
@@ -2056,12 +2066,20 @@ func (m *ConnectionsResponse) SizeProto() (n int) {
 	if m.More {
 		n += 1 + 1
 	}
+	if m.Failed != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Failed))
+	}
 	return n
 }
 
 func (m *ConnectionsResponse) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Failed != "" {
+		i = pbwire.PutString(buf, i, m.Failed)
+		i--
+		buf[i] = 0x1a
 	}
 	if m.More {
 		i--
@@ -2090,6 +2108,98 @@ func (m *ConnectionsResponse) readProto(r *pbwire.Reader) {
 			m.Connections = append(m.Connections, v)
 		case 0x10: // more = 2
 			m.More = r.Bool()
+		case 0x1a: // failed = 3
+			m.Failed = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *SnapshotRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *SnapshotRequest) UnmarshalProto(data []byte) error {
+	*m = SnapshotRequest{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *SnapshotRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.ID != "" {
+		n += 1 + pbwire.SizeBytes(len(m.ID))
+	}
+	if m.Page != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Page))
+	}
+	if m.Close {
+		n += 1 + 1
+	}
+	if m.Filter != nil {
+		n += 1 + pbwire.SizeBytes(m.Filter.SizeProto())
+	}
+	return n
+}
+
+func (m *SnapshotRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Filter != nil {
+		end := i
+		i = m.Filter.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x22
+	}
+	if m.Close {
+		i--
+		buf[i] = 1
+		i--
+		buf[i] = 0x18
+	}
+	if m.Page != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Page))
+		i--
+		buf[i] = 0x10
+	}
+	if m.ID != "" {
+		i = pbwire.PutString(buf, i, m.ID)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *SnapshotRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // id = 1
+			m.ID = r.String()
+		case 0x10: // page = 2
+			m.Page = r.Uint32()
+		case 0x18: // close = 3
+			m.Close = r.Bool()
+		case 0x22: // filter = 4
+			if m.Filter == nil { // else it is merged
+				m.Filter = new(ConnectionsRequest)
+			}
+			outer := r.Enter()
+			m.Filter.readProto(r)
+			r.Leave(outer)
 		default:
 			r.Skip()
 		}
@@ -2161,12 +2271,22 @@ func (m *Connection) SizeProto() (n int) {
 	for _, v := range m.Subscriptions {
 		n += 1 + pbwire.SizeBytes(v.SizeProto())
 	}
+	if m.Token != nil {
+		n += 1 + pbwire.SizeBytes(m.Token.SizeProto())
+	}
 	return n
 }
 
 func (m *Connection) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Token != nil {
+		end := i
+		i = m.Token.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x7a
 	}
 	for _, v := range slices.Backward(m.Subscriptions) {
 		last := i
@@ -2285,6 +2405,13 @@ func (m *Connection) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			m.Subscriptions = append(m.Subscriptions, v)
+		case 0x7a: // token = 15
+			if m.Token == nil { // else it is merged
+				m.Token = new(Token)
+			}
+			outer := r.Enter()
+			m.Token.readProto(r)
+			r.Leave(outer)
 		default:
 			r.Skip()
 		}
@@ -2310,6 +2437,68 @@ func (m *Connection) readLabelsProto(r *pbwire.Reader) {
 		m.Labels = make(map[string]string)
 	}
 	m.Labels[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *Token) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *Token) UnmarshalProto(data []byte) error {
+	*m = Token{}
+	r := pbwire.NewReader(data)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *Token) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.ID != "" {
+		n += 1 + pbwire.SizeBytes(len(m.ID))
+	}
+	if m.IssuedAt != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.IssuedAt))
+	}
+	return n
+}
+
+func (m *Token) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.IssuedAt != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.IssuedAt))
+		i--
+		buf[i] = 0x10
+	}
+	if m.ID != "" {
+		i = pbwire.PutString(buf, i, m.ID)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *Token) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // id = 1
+			m.ID = r.String()
+		case 0x10: // issued_at = 2
+			m.IssuedAt = r.Int64()
+		default:
+			r.Skip()
+		}
+	}
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -2353,12 +2542,22 @@ func (m *Subscription) SizeProto() (n int) {
 	if m.Epoch != "" {
 		n += 1 + pbwire.SizeBytes(len(m.Epoch))
 	}
+	if m.Token != nil {
+		n += 1 + pbwire.SizeBytes(m.Token.SizeProto())
+	}
 	return n
 }
 
 func (m *Subscription) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Token != nil {
+		end := i
+		i = m.Token.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x3a
 	}
 	if m.Epoch != "" {
 		i = pbwire.PutString(buf, i, m.Epoch)
@@ -2410,6 +2609,13 @@ func (m *Subscription) readProto(r *pbwire.Reader) {
 			m.Offset = r.Uint64()
 		case 0x32: // epoch = 6
 			m.Epoch = r.String()
+		case 0x3a: // token = 7
+			if m.Token == nil { // else it is merged
+				m.Token = new(Token)
+			}
+			outer := r.Enter()
+			m.Token.readProto(r)
+			r.Leave(outer)
 		default:
 			r.Skip()
 		}
