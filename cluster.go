@@ -31,9 +31,8 @@ var (
 	ErrNoAnswer = cluster.ErrNoAnswer
 )
 
-// Info describes the nodes of the cluster, this one first. The other nodes report every
-// 3 s, so their figures are up to 3 s old. A node that was killed is listed for 7 to 16 s
-// more, one that was shut down is not.
+// Info describes the nodes of the cluster, this one first. The other nodes report every 3 s, so their figures are up to
+// 3 s old. A node that was killed is listed for 7 to 16 s more, one that was shut down is not.
 func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 	self, err := n.member.Info(ctx)
 	if err != nil {
@@ -52,10 +51,9 @@ func (n *Node) Load(ctx context.Context) (observe.Load, error) { return n.client
 // has none), or a node has been silent for 7 to 45 s, Survey returns the replies so far with
 // ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
-// op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of
-// a reply have at most 16 MiB, or less if the controller carries less; a longer reply
-// arrives as SurveyInternal. A node has at most 64 surveys of its own under way, further
-// ones wait, and it answers at most 128 surveys of other nodes at a time.
+// op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of a reply have at most
+// 16 MiB, or less if the controller carries less; a longer reply arrives as SurveyInternal. A node has at most 64
+// surveys of its own under way, further ones wait, and it answers at most 128 surveys of other nodes at a time.
 func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) (map[string]SurveyReply, error) {
 	if cluster.Reserved(op) {
 		return nil, fmt.Errorf("gyro: survey: the name %q is reserved", op)
