@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,7 +17,7 @@ type clients struct {
 	since   func() time.Duration
 	stripes stripes[tally]
 	totals  observe.Totals
-	names   []string // of software
+	how     naming
 }
 
 // clientDescs are the families that clients exports.
@@ -47,7 +48,7 @@ var (
 const inSpace = "channel_namespace"
 
 func newClients(m *Metrics) *clients {
-	c := &clients{since: m.since, stripes: newStripes[tally](), names: m.cfg.ClientNames}
+	c := &clients{since: m.since, stripes: newStripes[tally](), how: naming{names: m.cfg.ClientNames, labels: m.labels, accept: m.cfg.AcceptProtocol}}
 	d := &c.clientDescs
 	d.sent = m.desc("node", "messages_sent_count", "Messages that the engines have accepted from this node.", "type", inSpace)
 	d.received = m.desc("node", "messages_received_count", "Messages that this node has received from its engines, its own included.", "type", inSpace)
@@ -69,11 +70,16 @@ func newClients(m *Metrics) *clients {
 		d.recovered = m.histogram("client", "recovered_publications", "Publications that a recovery returned.", recoveredBuckets, inSpace)
 	}
 	d.pongs = m.histogram("client", "ping_pong_duration_seconds", "Time from a ping to the client's pong.", commandBuckets, "transport")
-	software := []string{"transport", "accept_protocol", "client_name", "client_version"}
+	var own []string // labels of clients
+	for _, key := range m.cfg.ClientLabels[:min(len(m.cfg.ClientLabels), observe.MaxClientLabels)] {
+		own = append(own, "app_"+key)
+	}
+	software := append([]string{"transport", "accept_protocol", "client_name", "client_version"}, own...)
+	subscriber := append([]string{"client_name", inSpace}, own...)
 	d.connections = m.desc("client", "connections_accepted", "Clients that have connected.", software...)
 	d.connected = m.desc("client", "connections_inflight", "Clients that are connected.", software...)
-	d.subscriptions = m.desc("client", "subscriptions_accepted", "Subscriptions that were established.", "client_name", inSpace)
-	d.subscribed = m.desc("client", "subscriptions_inflight", "Subscriptions that clients have.", "client_name", inSpace)
+	d.subscriptions = m.desc("client", "subscriptions_accepted", "Subscriptions that were established.", subscriber...)
+	d.subscribed = m.desc("client", "subscriptions_inflight", "Subscriptions that clients have.", subscriber...)
 	d.refusals = m.desc("client", "refusals_total", "Limits that were reached; queue_size is that of slow clients.", "limit")
 
 	frame := []string{"transport", "frame_type", inSpace}
@@ -97,7 +103,7 @@ func (c *clients) export(out values) {
 	now := c.since()
 	var all tally
 	c.stripes.each(func(t *tally) { all.add(t, now) })
-	all.export(out, &c.clientDescs, c.names, now)
+	all.export(out, &c.clientDescs, &c.how, now)
 	for _, in := range c.totals.Namespaces() {
 		for e := range observe.NumEvents {
 			out.counted(c.sent, c.totals.Sent(e, in), e.String(), in)
@@ -123,6 +129,52 @@ func (c *clients) export(out values) {
 	}
 	for labels, n := range closes {
 		out.count(c.closes, n, labels[0], labels[1])
+	}
+}
+
+// naming is how labels are made of what turns tell.
+type naming struct {
+	names  []string // of software
+	labels *observe.ClientLabels
+	accept bool // accept_protocol is wanted
+}
+
+// connection returns the labels of connections.
+func (n *naming) connection(c connection) []string {
+	accept := ""
+	if n.accept && c.http > 0 {
+		accept = "h" + strconv.Itoa(int(c.http))
+	}
+	return n.labels.Values([]string{c.transport, accept, c.agent.Name(n.names), c.agent.Version()}, c.agent)
+}
+
+// subscription returns the labels of subscriptions in channels of a namespace.
+func (n *naming) subscription(a observe.Agent, space string) []string {
+	return n.labels.Values([]string{a.Name(n.names), space}, a)
+}
+
+// merged are flows with the same labels.
+type merged struct {
+	labels []string
+	flow
+}
+
+// merge adds a flow to those with the same labels, as agents may have the same.
+func merge(list []merged, labels []string, f flow) []merged {
+	for i := range list {
+		if slices.Equal(list[i].labels, labels) {
+			list[i].flow = list[i].plus(f)
+			return list
+		}
+	}
+	return append(list, merged{labels, f})
+}
+
+// export sends how many came, and how many are there.
+func (m *merged) export(out values, accepted, inflight *prometheus.Desc) {
+	if m.came > 0 {
+		out.count(accepted, m.came, m.labels...)
+		out.gauge(inflight, m.left(), m.labels...)
 	}
 }
 

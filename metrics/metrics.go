@@ -12,6 +12,7 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -41,6 +42,16 @@ type Config struct {
 	ChannelNamespace func(channel string) string
 	// ClientNames are values of the label client_name, 63 at most, besides unnamed and unregistered.
 	ClientNames []string
+	// AcceptProtocol fills the label accept_protocol with the version of HTTP by which clients came: h1, h2 or
+	// h3, and an empty text for others. Default: the label is empty.
+	AcceptProtocol bool
+	// ClientLabels are keys of labels that the application gives clients (inspect.WithLabels), observe.MaxClientLabels
+	// at most. Each is a label app_KEY of the families client_connections_* and client_subscriptions_*: the value, empty
+	// if the client has none, or other. Keys consist of letters, digits and underscores.
+	ClientLabels []string
+	// ClientLabelSets is how many combinations of these values there are at most; others are counted together,
+	// with the value other in all labels, and Logger gets a warning. Default: 100; observe.MaxLabelSets at most.
+	ClientLabelSets int
 	// Version is the label of node_build. Default: none, and there is no node_build.
 	Version string
 	// Logger gets an error for metrics that Handler cannot collect. Default: slog.Default().
@@ -52,6 +63,7 @@ type Config struct {
 type Metrics struct {
 	cfg     Config
 	began   time.Time
+	labels  *observe.ClientLabels // nil: none
 	clients *clients
 	node    *node
 	brokers *brokers
@@ -76,6 +88,9 @@ func New(c Config) *Metrics {
 		c.Logger = slog.Default()
 	}
 	m := &Metrics{cfg: c, began: time.Now(), surveyed: make(map[string]*Duration)}
+	if len(c.ClientLabels) > 0 {
+		m.labels = observe.NewClientLabels(c.ClientLabels, cmp.Or(c.ClientLabelSets, 100), m.tooManyLabels)
+	}
 	m.clients, m.node, m.brokers = newClients(m), newNode(m), newBrokers(m)
 	m.surveys = m.Durations("node", "survey_duration_seconds", "Time that a survey of all nodes took", surveyBuckets, "op")
 	m.sources = append(m.sources, m.clients)
@@ -87,7 +102,14 @@ func New(c Config) *Metrics {
 func (m *Metrics) Observer() observe.Observer {
 	return observe.Observer{
 		Turn: m.clients.turn, Totals: &m.clients.totals, Namespace: m.cfg.ChannelNamespace, ClientNames: m.cfg.ClientNames,
+		ClientLabels: m.labels,
 	}
+}
+
+// tooManyLabels runs on a loop, which a slow writer of the log must not block.
+func (m *Metrics) tooManyLabels() {
+	go m.cfg.Logger.Warn("labels of clients have too many values for metrics, further ones are counted as other",
+		"labels", m.cfg.ClientLabels, "limit", cmp.Or(m.cfg.ClientLabelSets, 100))
 }
 
 // Handler serves the metrics together with those of the Go runtime, of the process, and of others. It

@@ -70,7 +70,7 @@ func fake() *fakeNode {
 }
 
 // named is a client with a name that is not known.
-func named() observe.Agent { return (&observe.Observer{}).NewAgent("x", "") }
+func named() observe.Agent { return (&observe.Observer{}).NewAgent("x", "", nil) }
 
 // busy is a turn with something of everything, apart from errors.
 func busy() *observe.Turn {
@@ -291,7 +291,7 @@ func TestNamespaces(t *testing.T) {
 	if o.Namespace("chat:1") != "chat" {
 		t.Error("the observer has no namespaces")
 	}
-	js := o.NewAgent("js", "1")
+	js := o.NewAgent("js", "1", nil)
 	for range 2 { // in two orders: the latest goes to the front
 		o.Turn(&observe.Turn{
 			Connections:   []observe.Connections{{Transport: "t", Agent: js, Connected: 2, Disconnected: 1}},
@@ -320,6 +320,52 @@ func TestNamespaces(t *testing.T) {
 		`node_action_count{action="add_subscription",channel_namespace=""} 2`, `node_action_count{action="add_subscription",channel_namespace="chat"} 4`,
 		`node_action_count{action="history",channel_namespace="chat"} 2`, `node_action_count{action="remove_client",channel_namespace=""} 2`)
 }
+
+// TestClientLabels: versions of HTTP and labels of the application are labels, of so many combinations as the program wants.
+func TestClientLabels(t *testing.T) {
+	var log logtest
+	m := metrics.New(metrics.Config{
+		AcceptProtocol: true, ClientLabels: []string{"tier", "region"}, ClientLabelSets: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	o := m.Observer()
+	free, none := o.NewAgent("", "", map[string]string{"tier": "free"}), o.NewAgent("", "", nil)
+	paid, eu := o.NewAgent("", "", map[string]string{"tier": "paid"}), o.NewAgent("", "", map[string]string{"region": "eu"})
+	o.Turn(&observe.Turn{
+		Connections: []observe.Connections{
+			{Transport: "t", HTTP: 1, Agent: free, Connected: 2, Disconnected: 1}, {Transport: "t", HTTP: 2, Agent: free, Connected: 1},
+			{Transport: "t", Agent: none, Connected: 1}, {Transport: "t", HTTP: 3, Agent: paid, Connected: 1}, {Transport: "t", HTTP: 3, Agent: eu, Connected: 1},
+		},
+		Subscriptions: []observe.Subscriptions{{Agent: free, Subscribed: 3, Unsubscribed: 1}, {Agent: paid, Subscribed: 1}, {Agent: eu, Subscribed: 1}},
+	})
+	line := func(http, region, tier string, n int) string {
+		return fmt.Sprintf(`client_connections_inflight{accept_protocol=%q,app_region=%q,app_tier=%q,client_name="unnamed",client_version="unversioned",transport="t"} %d`,
+			http, region, tier, n)
+	}
+	wantLines(t, m, "client_connections_in", line("", "", "", 1), line("h1", "", "free", 1), line("h2", "", "free", 1), line("h3", "other", "other", 2))
+	wantLines(t, m, "client_subscriptions_in", `client_subscriptions_inflight{app_region="",app_tier="free",channel_namespace="",client_name="unnamed"} 2`,
+		`client_subscriptions_inflight{app_region="other",app_tier="other",channel_namespace="",client_name="unnamed"} 2`)
+	if got := log.next(); !strings.Contains(got, "labels of clients have too many values") || !strings.Contains(got, "limit=1") {
+		t.Errorf("logged: %s", got)
+	}
+}
+
+// logtest hands over what is logged.
+type logtest struct {
+	once  sync.Once
+	lines chan string
+}
+
+func (l *logtest) made() chan string {
+	l.once.Do(func() { l.lines = make(chan string, 10) })
+	return l.lines
+}
+
+func (l *logtest) Write(p []byte) (int, error) {
+	l.made() <- string(p)
+	return len(p), nil
+}
+
+func (l *logtest) next() string { return <-l.made() }
 
 // TestNode: numbers are at most a second old, and a loop that hangs does not keep a scrape from the rest.
 func TestNode(t *testing.T) {

@@ -40,6 +40,7 @@ type failure struct {
 // connection is what is counted of the clients of one kind.
 type connection struct {
 	transport string
+	http      uint8
 	agent     observe.Agent
 }
 
@@ -93,7 +94,7 @@ func (t *tally) turn(o *observe.Turn, d *clientDescs, now time.Duration) {
 		t.transport(e.Name, e.Namespace).turn(e)
 	}
 	for _, e := range o.Connections {
-		flows(&t.connections, connection{e.Transport, e.Agent}, e.Connected, e.Disconnected)
+		flows(&t.connections, connection{e.Transport, e.HTTP, e.Agent}, e.Connected, e.Disconnected)
 	}
 	for _, cmd := range o.Commands {
 		s := t.space(cmd.Namespace)
@@ -197,23 +198,19 @@ func (t *transport) add(o *transport, now time.Duration) {
 	t.pongs.add(&o.pongs, now)
 }
 
-// export sends all that is not 0. names are those of software.
-func (t *tally) export(out values, d *clientDescs, names []string, now time.Duration) {
+// export sends all that is not 0.
+func (t *tally) export(out values, d *clientDescs, how *naming, now time.Duration) {
 	for _, e := range t.transports {
 		e.export(out, d, now)
 	}
 	var clients flow
-	labels := make(map[[3]string]flow) // agents may have the same labels
+	var list []merged
 	for key, f := range t.connections {
-		l := [3]string{key.transport, key.agent.Name(names), key.agent.Version()}
-		labels[l] = labels[l].plus(f)
+		list = merge(list, how.connection(key), f)
 		clients = clients.plus(f)
 	}
-	for l, f := range labels {
-		if f.came > 0 {
-			out.count(d.connections, f.came, l[0], "", l[1], l[2])
-			out.gauge(d.connected, f.left(), l[0], "", l[1], l[2])
-		}
+	for i := range list {
+		list[i].export(out, d.connections, d.connected)
 	}
 	for c, n := range t.disconnects {
 		out.count(d.disconnects, n, c.String())
@@ -224,11 +221,11 @@ func (t *tally) export(out values, d *clientDescs, names []string, now time.Dura
 	out.counted(d.actions, clients.came, "add_client", "")
 	out.counted(d.actions, clients.went, "remove_client", "")
 	for _, e := range t.spaces {
-		e.export(out, d, names, now)
+		e.export(out, d, how, now)
 	}
 }
 
-func (s *space) export(out values, d *clientDescs, names []string, now time.Duration) {
+func (s *space) export(out values, d *clientDescs, how *naming, now time.Duration) {
 	for m := range s.commands {
 		s.commands[m].export(out, d.commands, now, observe.Message(m).String(), s.name)
 	}
@@ -248,16 +245,13 @@ func (s *space) export(out values, d *clientDescs, names []string, now time.Dura
 		s.recovered.export(out, d.recovered, now, s.name)
 	}
 	var all flow
-	labels := make(map[string]flow)
+	var list []merged
 	for a, f := range s.subscriptions {
-		labels[a.Name(names)] = labels[a.Name(names)].plus(f)
+		list = merge(list, how.subscription(a, s.name), f)
 		all = all.plus(f)
 	}
-	for name, f := range labels {
-		if f.came > 0 {
-			out.count(d.subscriptions, f.came, name, s.name)
-			out.gauge(d.subscribed, f.left(), name, s.name)
-		}
+	for i := range list {
+		list[i].export(out, d.subscriptions, d.subscribed)
 	}
 	out.counted(d.actions, all.came, "add_subscription", s.name)
 	out.counted(d.actions, all.went, "remove_subscription", s.name)

@@ -46,20 +46,23 @@ var messages = [NumMessages]string{
 func (m Message) String() string { return messages[m] }
 
 // Agent says which software a client has named in its connect command: whether it gave a name and a
-// version, and which of Observer.ClientNames it gave. What a client sends is no label.
-type Agent uint8
+// version, and which of Observer.ClientNames it gave. What a client sends is no label. It also says which labels
+// the application has given the client, by a number of Observer.ClientLabels.
+type Agent uint16
 
 const (
 	agentNamed Agent = 1 << iota
 	agentVersioned
-	agentRegistered // the number of the registered name, from 1 on, is from this bit on
+	agentRegistered                        // the number of the registered name, from 1 on, has 6 bits from this one on
+	agentLabels     = agentRegistered << 6 // and that of the labels the rest
 )
 
 // MaxClientNames is how many names Observer.ClientNames can have.
 const MaxClientNames = 63
 
-// NewAgent returns the Agent of a client that gave this name and version.
-func (o *Observer) NewAgent(name, version string) (a Agent) {
+// NewAgent returns the Agent of a client that gave this name and version, and that has labels.
+func (o *Observer) NewAgent(name, version string, labels map[string]string) (a Agent) {
+	a = Agent(o.ClientLabels.number(labels)) * agentLabels
 	if name != "" {
 		a |= agentNamed
 	}
@@ -76,7 +79,7 @@ func (o *Observer) NewAgent(name, version string) (a Agent) {
 
 // Name suits the label "client_name". registered is Observer.ClientNames.
 func (a Agent) Name(registered []string) string {
-	switch i := int(a / agentRegistered); {
+	switch i := int(a % agentLabels / agentRegistered); {
 	case i > 0 && i <= len(registered):
 		return registered[i-1]
 	case a&agentNamed != 0:

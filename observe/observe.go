@@ -44,6 +44,8 @@ type Observer struct {
 	// ClientNames are the names of software that counts tell apart (Agent): 63 at most, further
 	// ones are like those that are not listed.
 	ClientNames []string
+	// ClientLabels, if it is not nil, are labels of clients by which counts are told apart.
+	ClientLabels *ClientLabels
 	// Polled is told of the calls by which the node asks for the keys of shared poll channels, and of what
 	// else happens there. It is called on goroutines of the node, and must not block.
 	Polled func(p *Polled)
@@ -134,7 +136,9 @@ type Transport struct {
 // has ended.
 type Connections struct {
 	// Transport is Transport.Name.
-	Transport               string
+	Transport string
+	// HTTP is the major version of HTTP by which the connections came: 1, 2 or 3; 0 for others.
+	HTTP                    uint8
 	Agent                   Agent
 	Connected, Disconnected int
 }

@@ -74,7 +74,7 @@ func TestNames(t *testing.T) {
 	o := observe.Observer{ClientNames: []string{"js", "go"}}
 	for _, n := range []string{"", "js", "go", "other"} {
 		for _, version := range []string{"", "1"} {
-			a := o.NewAgent(n, version)
+			a := o.NewAgent(n, version, nil)
 			name("agent ", a.Name(o.ClientNames)+" "+a.Version())
 		}
 	}

@@ -133,6 +133,8 @@ type Info struct {
 	Header func() http.Header
 	// RemoteAddr of the peer, as in http.Request.
 	RemoteAddr string
+	// HTTP is the major version of HTTP by which the connection came; 0 if it did not.
+	HTTP uint8
 	// NativePing is set if the transport itself pings the client. The protocol's own
 	// pings are off then.
 	NativePing bool

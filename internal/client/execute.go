@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
@@ -79,6 +80,9 @@ func (c *Client) connecting(ctx context.Context, app Application, e *effect.Conn
 	values, meta, err := app.Connecting(ctx, c, e, inline)
 	if err != nil {
 		return err
+	}
+	if values != nil {
+		e.Labels = inspect.Labels(values)
 	}
 	c.request = nil // it is large, and no longer needed
 	if values != nil || meta != nil {

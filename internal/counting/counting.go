@@ -194,12 +194,12 @@ func (c *Counter) Accepted(k *via.Kind) {
 	}
 }
 
-// Agent returns what a connect request says of the client's software.
-func (c *Counter) Agent(req *protocol.ConnectRequest) (a observe.Agent) {
+// Agent returns what a connect request says of the client's software, and the application by labels.
+func (c *Counter) Agent(req *protocol.ConnectRequest, labels map[string]string) (a observe.Agent) {
 	if c == nil {
 		return 0
 	}
-	return c.observer.NewAgent(req.Name, req.Version)
+	return c.observer.NewAgent(req.Name, req.Version, labels)
 }
 
 // Connected counts a client that has connected.
@@ -212,13 +212,13 @@ func (c *Counter) Connected(of Client) {
 
 // connections finds the counts of clients like one.
 func (c *Counter) connections(of Client, a observe.Agent) *observe.Connections {
-	transport := of.Via().Name
+	kind := of.Via()
 	for i := range c.turn.Connections {
-		if e := &c.turn.Connections[i]; e.Transport == transport && e.Agent == a {
+		if e := &c.turn.Connections[i]; e.Transport == kind.Name && e.Agent == a && e.HTTP == kind.HTTP {
 			return e
 		}
 	}
-	add(c, &c.turn.Connections, observe.Connections{Transport: transport, Agent: a})
+	add(c, &c.turn.Connections, observe.Connections{Transport: kind.Name, HTTP: kind.HTTP, Agent: a})
 	return &c.turn.Connections[len(c.turn.Connections)-1]
 }
 

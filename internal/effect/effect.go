@@ -73,6 +73,7 @@ type (
 		Request *protocol.ConnectRequest
 		// out
 		Identity Identity
+		Labels   map[string]string
 		Err      error
 
 		ID uint32

@@ -21,7 +21,7 @@ import (
 // connect asks the application whether the client may connect.
 func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
-	s.agent, s.compacts = s.env.Counts().Agent(req), s.via.Compacts(req.Name)
+	s.compacts = s.via.Compacts(req.Name)
 	s.do(&effect.Connecting{Request: req, ID: id})
 }
 
@@ -68,8 +68,8 @@ func (s *Session) connecting(e *effect.Connecting) {
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
-	s.user = who.User
-	s.clientRefresh = who.ClientRefresh
+	s.user, s.clientRefresh = who.User, who.ClientRefresh
+	s.agent = s.env.Counts().Agent(e.Request, e.Labels)
 	expireAt := s.capExpiry(who.ExpireAt)
 	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
 	if !s.env.Register(e.Request) {

@@ -107,7 +107,8 @@ type Session struct {
 	deadlines deadlines
 
 	inflight int32 // commands in progress
-	pongsDue int32 // more than one only while the session is paused
+	agent    observe.Agent
+	pongsDue uint16 // more than one only while the session is paused
 
 	state         state
 	dirty         bool
@@ -115,7 +116,6 @@ type Session struct {
 	registered    bool
 	connected     bool // the Connected effect was started
 	clientRefresh bool
-	agent         observe.Agent
 	compacts      bool // the client understands numbers instead of names
 }
 

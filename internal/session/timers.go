@@ -106,7 +106,7 @@ func (s *Session) pongOverdue(now int64) bool {
 func (s *Session) ping(now int64) {
 	s.deadlines.ping = due.Next(now, s.cfg.PingInterval)
 	if s.pongs() {
-		s.pongsDue++
+		s.pongsDue = max(s.pongsDue, s.pongsDue+1)
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
 	}
 	s.reply(protocol.Reply{})

@@ -25,6 +25,8 @@ type Kind struct {
 	// Bookmarks and Brief are those of transport.Info.
 	Bookmarks int
 	Brief     bool
+	// HTTP is that of transport.Info.
+	HTTP uint8
 
 	// behind are the kinds that connections can be of behind their connect result.
 	behind []compressed
@@ -49,7 +51,7 @@ func New(info *transport.Info) *Kind {
 	k := &Kind{
 		Name: info.Name, Framer: &Framer{info.Framer, info.Name}, Codec: codec.For(info.Framer.Encoding()),
 		NativePing: info.NativePing, Mode: info.Mode, DisconnectPush: info.DisconnectPush,
-		Bookmarks: info.Bookmarks, Brief: info.Brief,
+		Bookmarks: info.Bookmarks, Brief: info.Brief, HTTP: info.HTTP,
 	}
 	if k.Mode == transport.OneWay {
 		k.Codec, k.Form = bare{k.Codec}, hub.Bare
@@ -76,7 +78,7 @@ func (l *Kinds) Of(info *transport.Info) *Kind {
 	for _, v := range *l {
 		if v.Framer.Framer == info.Framer && v.Name == info.Name &&
 			v.NativePing == info.NativePing && v.Mode == info.Mode && v.DisconnectPush == info.DisconnectPush &&
-			v.Bookmarks == info.Bookmarks && v.Brief == info.Brief {
+			v.Bookmarks == info.Bookmarks && v.Brief == info.Brief && v.HTTP == info.HTTP {
 			return v
 		}
 	}

@@ -50,9 +50,9 @@ func (a *App) newMeters(version string) (meters, error) {
 		resolve = nil
 	}
 	m := meters{registry: metrics.New(metrics.Config{
-		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms,
-		RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
-		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve,
+		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms, RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
+		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve, AcceptProtocol: cfg.ExposeTransportAcceptProtocol,
+		ClientLabels: cfg.ClientLabels, ClientLabelSets: cfg.ClientLabelsLimit,
 	}), version: version, pushed: pushed}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	if a.cfg.Admin.Enabled {

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"bufio"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"net/http"
@@ -32,7 +34,11 @@ func measured(cfg *config.Config) {
 // metrics scrapes a server.
 func (s *testServer) metrics() map[string]*dto.MetricFamily {
 	s.t.Helper()
-	status, text := get(s.t, s.url("/metrics"))
+	address := s.app.Addr("internal")
+	if address == "" {
+		address = s.app.Addr("external")
+	}
+	status, text := get(s.t, "http://"+address+"/metrics")
 	if status != http.StatusOK {
 		s.t.Fatalf("%d %s", status, text)
 	}
@@ -204,6 +210,38 @@ func TestMetricsOfNamespaces(t *testing.T) {
 	s.wantMetric(1, "gyro_node_publish_to_write_seconds", "channel_namespace=chat")
 	s.wantMetric(1, "gyro_node_messages_sent_count", "channel_namespace=chat", "type=publication")
 	s.wantMetric(0, "gyro_client_queued_clients")
+}
+
+// TestMetricsOfLabels: tokens give labels to clients, and the versions of HTTP tell connections apart.
+func TestMetricsOfLabels(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		overHTTP3(cfg)
+		open(&cfg.Channel.WithoutNamespace)
+		cfg.HTTPStream.Enabled = true
+		cfg.Prometheus.ExposeTransportAcceptProtocol, cfg.Prometheus.ClientLabels, cfg.Prometheus.ClientLabelsLimit = true, []string{"tier"}, 1
+		cfg.Client.Token.HMACSecretKey = tokenSecret
+	})
+	tcp := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer tcp.CloseIdleConnections()
+	for i, c := range []*http.Client{old, tcp, client3(t)} {
+		claims := jwt.MapClaims{"sub": "ann", "labels": map[string]string{"tier": []string{"free", "free", "paid"}[i]}, "channels": []string{"news"}}
+		body := `{"id":1,"connect":{` + s.tokenField(claims) + `}}`
+		res, err := c.Post("https://"+s.app.Addr("external")+"/connection/http_stream", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if line, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"news"`) || res.ProtoMajor != i+1 {
+			t.Fatalf("over %s: %s %v", res.Proto, line, err)
+		}
+	}
+	for http, tier := range map[string]string{"h1": "free", "h2": "free", "h3": "other"} {
+		s.wantMetric(1, "gyro_client_connections_inflight", "accept_protocol="+http, "app_tier="+tier, "client_name=unnamed", "client_version=unversioned", "transport=http_stream")
+	}
+	s.wantMetric(2, "gyro_client_subscriptions_inflight", "app_tier=free", "channel_namespace=", "client_name=unnamed")
+	s.awaitLog("labels of clients have too many values")
 }
 
 // TestMetricsOfAPI: however a request comes, it counts once.

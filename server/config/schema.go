@@ -333,6 +333,9 @@ type Prometheus struct {
 	RecoveredPublicationsHistogram bool     `key:"recovered_publications_histogram" doc:"Histogram of recovered publications."`
 	ChannelNamespaceResolution     bool     `key:"channel_namespace_resolution" doc:"Tell the namespaces of channels apart, by the label channel_namespace. Each configured namespace has counters of its own; channels without one, or with one that is not configured, have the empty label."`
 	AdditionalClientNames          []string `key:"additional_client_names" doc:"Names that clients give themselves and that become values of the label client_name, 63 at most. All others are unregistered."`
+	ExposeTransportAcceptProtocol  bool     `key:"expose_transport_accept_protocol" doc:"Tell connections apart by the version of HTTP by which they came, by the label accept_protocol: h1, h2 or h3."`
+	ClientLabels                   []string `key:"client_labels" doc:"Keys of the labels of clients (labels of tokens and of the connect proxy) by which connections and subscriptions are told apart, by labels app_KEY; 4 at most."`
+	ClientLabelsLimit              int      `key:"client_labels_limit" def:"100" min:"1" max:"254" doc:"Combinations of values of client_labels that are told apart, so that metrics are bounded. All further ones have the value other. Gyro's own key."`
 	NativeHistograms               bool     `key:"native_histograms" doc:"Native histograms; summaries are dropped."`
 }
 

@@ -18,6 +18,7 @@ var (
 	namePattern     = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,}$`)
 	consumerPattern = regexp.MustCompile(`^[a-zA-Z0-9_]{2,}$`)
 	claimPattern    = regexp.MustCompile(`^[a-zA-Z_]+$`)
+	labelPattern    = regexp.MustCompile(`^[a-zA-Z0-9_]{1,64}$`)
 	metricPattern   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
 )
 
@@ -81,12 +82,7 @@ func (c *Config) checkServer(p *problem.List) {
 			p.Add("http_server.internal_port", "%s is not a port from 1 to 65535", problem.Quote(s.InternalPort))
 		}
 	}
-	if n := len(c.Prometheus.AdditionalClientNames); n > observe.MaxClientNames {
-		p.Add("prometheus.additional_client_names", "%d names are more than %d", n, observe.MaxClientNames)
-	}
-	if m := &c.Prometheus; (m.Enabled || c.Admin.Enabled) && !metricPattern.MatchString(m.Namespace) {
-		p.Add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", problem.Quote(m.Namespace))
-	}
+	c.checkMetrics(p)
 	c.UniSSE.check(p, "uni_sse")
 	c.UniHTTPStream.check(p, "uni_http_stream")
 	if s := &c.UniSSE; s.RetryMax > 0 && s.RetryMin > s.RetryMax {
@@ -94,6 +90,26 @@ func (c *Config) checkServer(p *problem.List) {
 	}
 	if t := c.UniPoll.Timeout; t < time.Second || t > 5*time.Minute {
 		p.Add("uni_poll.timeout", "%s is not from 1s to 5m", t)
+	}
+}
+
+func (c *Config) checkMetrics(p *problem.List) {
+	m := &c.Prometheus
+	if n := len(m.ClientLabels); n > observe.MaxClientLabels {
+		p.Add("prometheus.client_labels", "%d labels are more than %d", n, observe.MaxClientLabels)
+	}
+	for i, key := range m.ClientLabels {
+		if !labelPattern.MatchString(key) {
+			p.Add("prometheus.client_labels", "%s is not a label of up to 64 letters, digits and underscores", problem.Quote(key))
+		} else if slices.Contains(m.ClientLabels[:i], key) {
+			p.Add("prometheus.client_labels", "%s is there twice", problem.Quote(key))
+		}
+	}
+	if n := len(m.AdditionalClientNames); n > observe.MaxClientNames {
+		p.Add("prometheus.additional_client_names", "%d names are more than %d", n, observe.MaxClientNames)
+	}
+	if (m.Enabled || c.Admin.Enabled) && !metricPattern.MatchString(m.Namespace) {
+		p.Add("prometheus.namespace", "%s is not a name of up to 64 letters, digits and underscores", problem.Quote(m.Namespace))
 	}
 }
 

@@ -36,6 +36,11 @@ var validateTests = []struct{ text, want string }{
 	{`{"prometheus":{"enabled":true,"namespace":""}}`, ""}, // the default
 	{`{"prometheus":{"enabled":true,"namespace":"1"}}`, `prometheus.namespace: "1"`},
 	{`{"prometheus":{"enabled":true,"namespace":"centrifugo"}}`, ""},
+	{`{"prometheus":{"client_labels":["tier","0_b"]}}`, ""},
+	{`{"prometheus":{"client_labels":["tier","tier"]}}`, `prometheus.client_labels: "tier" is there twice`},
+	{`{"prometheus":{"client_labels":["a-b"]}}`, `prometheus.client_labels: "a-b" is not a label`},
+	{`{"prometheus":{"client_labels":["a","b","c","d","e"]}}`, `prometheus.client_labels: 5 labels are more than 4`},
+	{`{"prometheus":{"client_labels_limit":255}}`, `prometheus.client_labels_limit: 255 is more than 254`},
 	{`{"prometheus":{"recovered_publications_histogram":true}}`, ""},
 	{`{"engine":{"type":"x"}}`, `engine.type: "x" is not one of memory, redis`},
 	{`{"engine":{"type":"x"},"broker":{"enabled":true}}`, `engine.type: "x"`},

@@ -18,7 +18,8 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
-// Config of a Registry has Namespace, NativeHistograms, RecoveredPublications, ChannelNamespace, ClientNames, Version and Logger. See
+// Config of a Registry has Namespace, NativeHistograms, RecoveredPublications, ChannelNamespace, ClientNames,
+// AcceptProtocol, ClientLabels, ClientLabelSets, Version and Logger. See
 // "go doc github.com/gyrohq/gyro/metrics.Config".
 type Config = metrics.Config
 

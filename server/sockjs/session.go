@@ -85,7 +85,7 @@ func (s *session) accept(r *http.Request) {
 	header := r.Header
 	var err error
 	s.peer, err = s.handler.acceptor.Accept(context.WithoutCancel(r.Context()), s, transport.Info{
-		Name: name, Framer: stringFramer{}, RemoteAddr: r.RemoteAddr, Header: func() http.Header { return header },
+		Name: name, Framer: stringFramer{}, RemoteAddr: r.RemoteAddr, HTTP: uint8(r.ProtoMajor), Header: func() http.Header { return header },
 	})
 	returned = true
 	if err != nil {

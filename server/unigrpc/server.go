@@ -184,7 +184,7 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 		}
 	}()
 	return c.serve(ctx, s.acceptor, transport.Info{
-		Name: "uni_grpc", Framer: framer{}, RemoteAddr: grpcserver.Addr(ctx), Mode: transport.OneWay, DisconnectPush: true,
+		Name: "uni_grpc", Framer: framer{}, RemoteAddr: grpcserver.Addr(ctx), HTTP: 2, Mode: transport.OneWay, DisconnectPush: true,
 		Header: func() http.Header {
 			md, _ := metadata.FromIncomingContext(ctx)
 			return header(md)

@@ -25,6 +25,8 @@ type Request struct {
 	Host string
 	// RemoteAddr of the client, as in http.Request.
 	RemoteAddr string
+	// HTTP is its major version.
+	HTTP uint8
 	// Began is for the Gate, to note when the request entered; nobody else uses it.
 	Began time.Time
 
@@ -45,7 +47,7 @@ type span struct{ from, to uint32 }
 func FromHTTP(r *http.Request) *Request {
 	return &Request{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Host: r.Host,
-		RemoteAddr: r.RemoteAddr, header: r.Header, length: int(r.ContentLength),
+		RemoteAddr: r.RemoteAddr, HTTP: uint8(r.ProtoMajor), header: r.Header, length: int(r.ContentLength),
 	}
 }
 
@@ -58,7 +60,7 @@ func (q *Request) ContentLength() int { return q.length }
 // with CR LF, a folded field, or a second Host or Content-Length. net/http accepts every
 // request that parse accepts, and understands the same.
 func (q *Request) parse(head string) bool {
-	*q = Request{head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
+	*q = Request{HTTP: 1, head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
 	line, rest, ok := syntax.CutLine(head)
 	if !ok || !q.parseLine(line) {
 		return false

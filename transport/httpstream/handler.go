@@ -148,7 +148,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // candidate describes a connection to the acceptor.
 func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f *framing.Framer) driver.Candidate {
 	return driver.Candidate{Ctx: ctx, Message: o.commands, Info: transport.Info{
-		Name: h.traits.name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr,
+		Name: h.traits.name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr, HTTP: q.HTTP,
 		Mode: h.traits.mode, Connect: o.connect, Repeated: o.repeated, DisconnectPush: true, Bookmarks: h.traits.bookmarks,
 	}}
 }

@@ -192,7 +192,7 @@ func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request
 	}
 	info := h.info
 	info.Framer, info.Header, info.RemoteAddr = h.framers[hs.encoding][compressed], q.Header(), q.RemoteAddr
-	info.Connect = hs.connect
+	info.HTTP, info.Connect = q.HTTP, hs.connect
 	// One-way clients are pinged in both ways: pushes are no proof that they live.
 	info.NativePing = hs.nativePing && info.Mode != transport.OneWay
 	return driver.Candidate{Ctx: ctx, Info: info}

@@ -143,7 +143,7 @@ func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q 
 	driver.NewStreamConn(netio.NewStream(l), endpoint{cfg: &h.cfg, framer: f, link: l}).Serve(h.acceptor, driver.Candidate{
 		Ctx: context.WithoutCancel(r.Context()),
 		Info: transport.Info{
-			Name: name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr, DisconnectPush: true,
+			Name: name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr, HTTP: q.HTTP, DisconnectPush: true,
 		},
 	}, true)
 	return nil
