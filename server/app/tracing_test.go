@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/apiproto"
 	"github.com/gyrohq/gyro/server/internal/otlptest"
+	"github.com/gyrohq/gyro/server/internal/proxystub"
 )
 
 // traced turns all traces on.
@@ -195,4 +196,42 @@ func TestNoTraces(t *testing.T) {
 	s.expected = "exported"
 	s.api("publish", `{"channel":"a","data":1}`)
 	s.awaitLog("spans are lost, because they cannot be exported")
+}
+
+// TestTracesOfStreams: the opening of a stream is a span within that of the client's subscribe, the backend gets it as
+// the parent of its own, and what the backend publishes by the server API is part of the trace. A refusal of the backend
+// is a failed span.
+func TestTracesOfStreams(t *testing.T) {
+	collector := otlptest.GRPC(t)
+	collector.Use(t)
+	b := newStreamingBackend(t)
+	s := startStreaming(t, b, traced)
+	c := s.connect("u")
+	for ch, method := range map[string]string{"news": "SubscribeUnidirectional", "both:news": "SubscribeBidirectional"} {
+		c.Subscribe(ch, "")
+		opened := <-b.opened
+		sent := metadata.ValueFromIncomingContext(opened.ctx, "traceparent")
+		subscribe := collector.Await(t, "client subscribe", func(s *otlptest.Span) bool { return s.Attributes["gyro.channel"] == ch })
+		within := func(of *otlptest.Span) func(*otlptest.Span) bool {
+			return func(s *otlptest.Span) bool { return s.Trace == of.Trace && s.Parent == of.ID }
+		}
+		call := collector.Await(t, "proxy subscribe_stream", within(&subscribe))
+		if want := "00-" + call.Trace + "-" + call.ID + "-01"; len(sent) != 1 || sent[0] != want {
+			t.Errorf("%s: the backend got %q, want %q", ch, sent, want)
+		}
+		wantAttributes(t, call, "rpc.system", "grpc", "rpc.method", method, "rpc.service", "centrifugal.centrifugo.proxy.CentrifugoProxy",
+			"gyro.proxy", "default", "gyro.config.key", "channel.proxy.subscribe_stream")
+		s.apiWith(http.Header{"Traceparent": sent}, "publish", `{"channel":"`+ch+`","data":{"n":1}}`)
+		collector.Await(t, "POST /api/publish", within(&call))
+		if p := c.Pub(); string(p.Data) != `{"n":1}` {
+			t.Errorf("%+v", p)
+		}
+	}
+	b.mu.Lock()
+	b.answer = func(string) *proxystub.SubscribeResponse { return nil }
+	b.mu.Unlock()
+	c.Call(`"subscribe":{"channel":"refused"}`)
+	if call := collector.Await(t, "proxy subscribe_stream", func(s *otlptest.Span) bool { return s.Failed }); call.Status == "" {
+		t.Errorf("%+v", call)
+	}
 }

@@ -51,6 +51,9 @@ type Tracer interface {
 	// attributes of the message may name the trace of its sender. The caller calls end when the command was
 	// executed, with its error.
 	Begin(ctx context.Context, msg *Message, m api.Method, r api.Request) (_ context.Context, end func(err error))
+	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together. The returned
+	// context is that of all of them; ends has a function for each.
+	BeginBatch(ctx context.Context, messages []*Message, publications []api.Command) (_ context.Context, ends []func(err error))
 }
 
 // NoMeter counts nothing.

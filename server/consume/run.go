@@ -87,9 +87,13 @@ func (r *run) flush() {
 	case 1:
 		r.execute(r.messages[0], api.MethodPublish, r.batch[0].Request)
 	default:
-		ends := r.trace()
+		ctx := r.ctx
+		var ends []func(error)
+		if t := r.p.cfg.Tracer; t != nil {
+			ctx, ends = t.BeginBatch(ctx, r.messages, r.batch)
+		}
 		begin := time.Now()
-		res, err := r.p.cfg.Executor.Batch(r.ctx, &api.BatchRequest{Commands: r.batch})
+		res, err := r.p.cfg.Executor.Batch(ctx, &api.BatchRequest{Commands: r.batch})
 		took := time.Since(begin)
 		for i, m := range r.messages {
 			var reply api.Result
@@ -109,20 +113,6 @@ func (r *run) flush() {
 	clear(r.channels)
 	clear(r.groups)
 	r.messages, r.batch = r.messages[:0], r.batch[:0]
-}
-
-// trace begins the spans of the messages of the batch, and returns what ends them; nil if messages are not traced.
-// The batch is executed with the context of none of them.
-func (r *run) trace() []func(error) {
-	t := r.p.cfg.Tracer
-	if t == nil {
-		return nil
-	}
-	ends := make([]func(error), len(r.messages))
-	for i, m := range r.messages {
-		_, ends[i] = t.Begin(r.ctx, m, api.MethodPublish, r.batch[i].Request)
-	}
-	return ends
 }
 
 func (r *run) execute(m *Message, method api.Method, request api.Request) {

@@ -186,7 +186,7 @@ func (p *Proxy) retire() {
 // the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
 // been counted and, as far as docs/proxies.md says so, logged.
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
-	return p.ask(ctx, res, func(ctx context.Context, deadline time.Time) error {
+	return p.ask(ctx, &p.traced, res, func(ctx context.Context, deadline time.Time) error {
 		return p.carrier.call(ctx, deadline, from, req, res)
 	})
 }
@@ -194,12 +194,12 @@ func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response)
 // fallible is a response that counts as none if it has an error.
 type fallible interface{ Failure() error }
 
-// ask makes an attempt to get an answer within the bounds of the guard, measures and traces it. res may be nil.
-func (p *Proxy) ask(ctx context.Context, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
+// ask makes an attempt to get an answer within the bounds of the guard, measures it, and traces it as c. res may be nil.
+func (p *Proxy) ask(ctx context.Context, c *Call, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
 	if p.tracer == nil {
 		return p.measured(ctx, res, attempt)
 	}
-	ctx, end := p.tracer.Begin(ctx, &p.traced)
+	ctx, end := p.tracer.Begin(ctx, c)
 	err := p.measured(ctx, res, attempt)
 	end(err)
 	return err

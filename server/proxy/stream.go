@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,9 @@ var (
 	errUnread = errors.New("the backend did not read from the stream within the timeout")
 )
 
+// bidirectionalMethod is what a stream is opened with that takes publications of the client.
+const bidirectionalMethod = service + "SubscribeBidirectional"
+
 // farewell is how long a backend may take to read what a client has sent before its subscription ended.
 const farewell = time.Second
 
@@ -58,8 +62,12 @@ func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequ
 	s := &Stream{proxy: p, bidirectional: bidirectional}
 	own, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	traced := p.traced
+	if bidirectional {
+		traced.Method = strings.TrimPrefix(bidirectionalMethod, "/")
+	}
 	var first message.StreamSubscribeResponse
-	err := p.ask(ctx, nil, func(ctx context.Context, deadline time.Time) error {
+	err := p.ask(ctx, &traced, nil, func(ctx context.Context, deadline time.Time) error {
 		own := p.carrier.(*grpcCarrier).outgoing(own, ctx, from)
 		late := time.AfterFunc(time.Until(deadline), s.cancel)
 		defer context.AfterFunc(ctx, s.cancel)()
@@ -82,7 +90,7 @@ func (s *Stream) open(ctx context.Context, req *message.SubscribeRequest, first 
 	desc, method, ask := &grpc.StreamDesc{ServerStreams: true}, carrier.method, Request(req)
 	if s.bidirectional {
 		desc.ClientStreams = true
-		method, ask = service+"SubscribeBidirectional", &message.StreamSubscribeRequest{SubscribeRequest: req}
+		method, ask = bidirectionalMethod, &message.StreamSubscribeRequest{SubscribeRequest: req}
 	}
 	if s.conn, err = carrier.conn.NewStream(ctx, desc, method); err != nil {
 		return err

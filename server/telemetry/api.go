@@ -185,9 +185,20 @@ func done(span trace.Span, err error) {
 	span.End()
 }
 
+// spanPublish is the span of a call by which an engine publishes.
+const spanPublish = "engine publish"
+
 // PublishBatch implements api.Node.
 func (n *node) PublishBatch(ctx context.Context, batch []gyro.BatchPublication) {
-	ctx, span := n.call(ctx, "engine publish", attribute.Int("messaging.batch.message_count", len(batch)))
+	if spans, ok := ctx.Value(togetherKey{}).(together); ok {
+		ends := spans.publish(ctx, n.tracer, batch)
+		n.Node.PublishBatch(ctx, batch)
+		for _, end := range ends {
+			end()
+		}
+		return
+	}
+	ctx, span := n.call(ctx, spanPublish, attribute.Int("messaging.batch.message_count", len(batch)))
 	n.Node.PublishBatch(ctx, batch)
 	if span == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consume"
@@ -77,6 +78,11 @@ type messages struct {
 
 // Begin implements consume.Tracer.
 func (c *messages) Begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, func(error)) {
+	ctx, span := c.begin(ctx, msg, m, r)
+	return ctx, func(err error) { endMessage(span, err) }
+}
+
+func (c *messages) begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, trace.Span) {
 	ctx = c.tracer.within(ctx, func(name string) string {
 		for i := range msg.Attributes {
 			if strings.EqualFold(msg.Attributes[i].Key, name) {
@@ -92,10 +98,49 @@ func (c *messages) Begin(ctx context.Context, msg *consume.Message, m api.Method
 			span.SetAttributes(channelOf(ch))
 		}
 	}
-	return ctx, func(err error) {
-		if err != nil && span.IsRecording() {
-			refused(span, err)
-		}
-		span.End()
+	return ctx, span
+}
+
+func endMessage(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		refused(span, err)
 	}
+	span.End()
+}
+
+// together are the spans of messages whose publications go to the engine together, by channel.
+type together map[string]trace.Span
+
+type togetherKey struct{}
+
+// BeginBatch implements consume.Tracer. The call to the engine is a span within that of each message, because each
+// message may have a trace of its own.
+func (c *messages) BeginBatch(ctx context.Context, msgs []*consume.Message, publications []api.Command) (context.Context, []func(error)) {
+	spans, ends := make(together, len(msgs)), make([]func(error), len(msgs))
+	for i, m := range msgs {
+		r := publications[i].Request
+		_, span := c.begin(ctx, m, api.MethodPublish, r)
+		ends[i] = func(err error) { endMessage(span, err) }
+		if span.IsRecording() {
+			spans[api.Channel(r)] = span
+		}
+	}
+	if len(spans) > 0 {
+		ctx = context.WithValue(ctx, togetherKey{}, spans)
+	}
+	return ctx, ends
+}
+
+// publish begins the spans of a call to the engine. A publication whose message is not sampled has none.
+func (s together) publish(ctx context.Context, t *Tracer, batch []gyro.BatchPublication) (ends []func()) {
+	for i := range batch {
+		around := s[batch[i].Channel]
+		if around == nil {
+			continue
+		}
+		_, span := t.tracer.Start(trace.ContextWithSpan(ctx, around), spanPublish,
+			trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(batch)), channelOf(batch[i].Channel)))
+		ends = append(ends, func() { done(span, batch[i].Err) })
+	}
+	return ends
 }

@@ -21,8 +21,12 @@ func newExporter(ctx context.Context, protocol string, google bool) (sdk.SpanExp
 		}
 		overHTTP, overGRPC = append(overHTTP, otlptracehttp.WithHTTPClient(client)), append(overGRPC, otlptracegrpc.WithDialOption(dial))
 	}
-	if protocol == otlpenv.GRPC {
-		return otlptracegrpc.New(ctx, overGRPC...)
+	if protocol != otlpenv.GRPC {
+		return otlptracehttp.New(ctx, overHTTP...)
 	}
-	return otlptracehttp.New(ctx, overHTTP...)
+	exporter, err := otlptracegrpc.New(ctx, overGRPC...)
+	if google {
+		err = otlpenv.ByGoogle(err)
+	}
+	return exporter, err
 }

@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -13,9 +14,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consume"
@@ -145,9 +151,91 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestGoogle: with application default credentials, exports have a token, which is fetched at the token server; without
-// them the server does not start.
-func TestGoogle(t *testing.T) {
+// fakeNode refuses publications in one channel.
+type fakeNode struct {
+	api.Node
+	refuses string
+}
+
+func (n *fakeNode) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
+	for i := range batch {
+		if batch[i].Channel == n.refuses {
+			batch[i].Err = errors.New("the engine is down")
+		}
+	}
+}
+
+// plain has streams without options. Nobody asks for anything else.
+type plain struct{ api.Channels }
+
+func (plain) ChannelOptions(ch string) (o api.ChannelOptions, err error) {
+	if ch == "unknown:c" {
+		err = protocol.ErrorUnknownChannel
+	}
+	return o, err
+}
+func (plain) OptionKey(string, string) string { return "" }
+
+// TestBatch: messages that go to the engine together have spans of their own, each with the call to the engine for its
+// publication, in the trace of its sender. What is not sampled, or not published, has no such call.
+func TestBatch(t *testing.T) {
+	collector := otlptest.HTTP(t)
+	collector.Use(t)
+	tracer := start(t, nil)
+	exec := api.NewExecutor(api.Config{
+		Node: tracer.Node(&fakeNode{refuses: "b"}), Channels: func() api.Channels { return plain{} }, Logger: slog.New(slog.DiscardHandler),
+	})
+	p := consume.NewProcessor(consume.Config{
+		Executor: exec, Meter: consume.NoMeter{}, Logger: slog.New(slog.DiscardHandler),
+		Tracer: tracer.Consumers()(&config.Consumer{Name: "orders", Type: config.TypeKafka}),
+	})
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e473%d-00f067aa0ba902b7-0%d"
+	message := func(method, payload string, caller, sampled int) *consume.Message {
+		return &consume.Message{
+			ID: payload, Method: method, Payload: []byte(payload),
+			Attributes: []consume.Attribute{{Key: "traceparent", Value: fmt.Sprintf(parent, caller, sampled)}},
+		}
+	}
+	p.Process(t.Context(), []*consume.Message{
+		message("publish", `{"channel":"a","data":1}`, 1, 1), message("publish", `{"channel":"b","data":1}`, 2, 1),
+		message("publish", `{"channel":"unknown:c","data":1}`, 3, 1), message("publish", `{"channel":"d","data":1}`, 4, 0),
+		message("publish", `{"channel":"e","data":1}`, 5, 1),
+		message("broadcast", `{"channels":["a","b"],"data":1}`, 6, 1),
+	})
+	if err := tracer.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	spans := collector.Spans()
+	for _, s := range spans {
+		parent := "the sender"
+		for _, of := range spans {
+			if of.ID == s.Parent {
+				parent = of.Name
+			}
+		}
+		a := s.Attributes
+		got = append(got, fmt.Sprintf("trace %s: %s of %q (%s) within %s, failed %v", s.Trace[31:], s.Name, a["gyro.channel"], a["messaging.batch.message_count"], parent, s.Failed))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{
+		`trace 1: engine publish of "a" (4) within process publish, failed false`,
+		`trace 1: process publish of "a" () within the sender, failed false`,
+		`trace 2: engine publish of "b" (4) within process publish, failed true`,
+		`trace 2: process publish of "b" () within the sender, failed true`,
+		`trace 3: process publish of "unknown:c" () within the sender, failed true`,
+		`trace 5: engine publish of "e" (4) within process publish, failed false`,
+		`trace 5: process publish of "e" () within the sender, failed false`,
+		`trace 6: engine publish of "" (2) within process broadcast, failed true`,
+		`trace 6: process broadcast of "" () within the sender, failed false`,
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// credentials makes a file with application default credentials, whose tokens come from a token server of the test.
+func credentials(t *testing.T) (file string) {
+	t.Helper()
 	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"access_token":"token-of-the-test","token_type":"Bearer","expires_in":3600}`)
@@ -161,34 +249,60 @@ func TestGoogle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := json.Marshal(map[string]string{
+	account, err := json.Marshal(map[string]string{
 		"type": "service_account", "client_email": "test@example.com", "token_uri": tokens.URL,
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "credentials.json")
-	if err := os.WriteFile(file, credentials, 0o600); err != nil {
+	file = filepath.Join(t.TempDir(), "credentials.json")
+	if err := os.WriteFile(file, account, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	collector := otlptest.HTTP(t)
-	collector.Use(t)
-	google := func(o *config.OpenTelemetry) { o.GoogleCloudADCAuth = true }
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
-	tracer := start(t, google)
-	_, span := tracer.HTTP("/api").Begin(t.Context(), api.MethodInfo, api.MethodInfo.NewRequest(), http.Header{})
-	span.End(200, nil, nil)
-	if err := tracer.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
+	return file
+}
+
+func withGoogle(o *config.OpenTelemetry) { o.GoogleCloudADCAuth = true }
+
+// TestGoogle: with application default credentials, exports have a token, which is fetched at the token server, over HTTP
+// and over gRPC with TLS. Without credentials, and where a token would be readable for others, the server does not start.
+func TestGoogle(t *testing.T) {
+	file := credentials(t)
+	for _, collector := range []*otlptest.Collector{otlptest.HTTP(t), otlptest.SecureGRPC(t)} {
+		t.Run(collector.Protocol, func(t *testing.T) {
+			collector.Use(t)
+			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+			tracer := start(t, withGoogle)
+			_, span := tracer.HTTP("/api").Begin(t.Context(), api.MethodInfo, api.MethodInfo.NewRequest(), http.Header{})
+			span.End(200, nil, nil)
+			if err := tracer.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := collector.Authorization(); len(got) != 1 || got[0] != "Bearer token-of-the-test" {
+				t.Errorf("%v", got)
+			}
+			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file+"-missing")
+			wantNoStart(t)
+		})
 	}
-	if got := collector.Authorization(); len(got) != 1 || got[0] != "Bearer token-of-the-test" {
-		t.Errorf("%v", got)
-	}
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file+"-missing")
-	without, err := newTracer(google)
+	t.Run("gRPC without TLS", func(t *testing.T) {
+		collector := otlptest.GRPC(t)
+		collector.Use(t)
+		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+		wantNoStart(t)
+		if got := collector.Authorization(); len(got) > 0 {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// wantNoStart wants an error that names the key.
+func wantNoStart(t *testing.T) {
+	t.Helper()
+	tracer, err := newTracer(withGoogle)
 	if err == nil {
-		err = without.Start(t.Context(), "node")
+		err = tracer.Start(t.Context(), "node")
 	}
 	if err == nil || !strings.HasPrefix(err.Error(), "opentelemetry.google_cloud_adc_auth: ") {
 		t.Errorf("%v", err)

@@ -67,3 +67,11 @@ func Google() (*http.Client, grpc.DialOption, error) {
 	client := &http.Client{Transport: &oauth2.Transport{Source: found.TokenSource, Base: http.DefaultTransport}}
 	return client, grpc.WithPerRPCCredentials(oauth.TokenSource{TokenSource: found.TokenSource}), nil
 }
+
+// ByGoogle names the key in the error of an exporter by gRPC that has the option of Google: mostly it has no TLS.
+func ByGoogle(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("opentelemetry.google_cloud_adc_auth: over gRPC, OTEL_EXPORTER_OTLP_ENDPOINT has to begin with https://: %w", err)
+}

@@ -5,10 +5,13 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/hex"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
@@ -37,6 +41,8 @@ type Span struct {
 type Collector struct {
 	// Endpoint is the value of OTEL_EXPORTER_OTLP_ENDPOINT, Protocol that of OTEL_EXPORTER_OTLP_PROTOCOL.
 	Endpoint, Protocol string
+
+	certificate string // a file; empty without TLS
 
 	collector.UnimplementedTraceServiceServer
 	mu            sync.Mutex
@@ -78,17 +84,32 @@ func HTTP(t *testing.T) *Collector {
 }
 
 // GRPC starts a collector that is used by gRPC.
-func GRPC(t *testing.T) *Collector {
+func GRPC(t *testing.T) *Collector { return overGRPC(t, "http") }
+
+// SecureGRPC starts a collector that is used by gRPC over TLS.
+func SecureGRPC(t *testing.T) *Collector {
+	pair := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
+	defer pair.Close()
+	c := overGRPC(t, "https", grpc.Creds(credentials.NewServerTLSFromCert(&pair.TLS.Certificates[0])))
+	c.certificate = filepath.Join(t.TempDir(), "collector.pem")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}
+	if err := os.WriteFile(c.certificate, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func overGRPC(t *testing.T, scheme string, options ...grpc.ServerOption) *Collector {
 	c := &Collector{Protocol: "grpc", changed: make(chan struct{})}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	collector.RegisterTraceServiceServer(s, c)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	c.Endpoint = "http://" + l.Addr().String()
+	c.Endpoint = scheme + "://" + l.Addr().String()
 	return c
 }
 
@@ -97,6 +118,9 @@ func (c *Collector) Use(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", c.Protocol)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+	if c.certificate != "" {
+		t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", c.certificate)
+	}
 }
 
 // Export implements the service of OTLP.

@@ -76,7 +76,11 @@ func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
 	case err != nil:
 		return nil, err
 	case protocol == otlpenv.GRPC:
-		return otlpmetricgrpc.New(ctx, overGRPC...)
+		exporter, err := otlpmetricgrpc.New(ctx, overGRPC...)
+		if google {
+			err = otlpenv.ByGoogle(err)
+		}
+		return exporter, err
 	}
 	return otlpmetrichttp.New(ctx, overHTTP...)
 }
