@@ -124,7 +124,7 @@ type Log struct {
 	File  string `key:"file" doc:"File to append JSON lines to."`
 
 	Access       bool          `key:"access" opt:"reload" doc:"Write a line for each request to an endpoint, at the level info: method, status, path, address and duration. Otherwise the level debug has them. Gyro's own key."`
-	AccessSample int           `key:"access_sample" opt:"reload" def:"1" min:"1" doc:"Write only each so manyth line of log.access. Gyro's own key."`
+	AccessSample int           `key:"access_sample" opt:"reload" def:"1" min:"1" doc:"Of this many lines of log.access, write one. Gyro's own key."`
 	LimitBurst   int           `key:"limit_burst" opt:"reload" def:"20" min:"1" doc:"How many lines of one kind are written before they are limited. Gyro's own key."`
 	LimitWindow  time.Duration `key:"limit_window" opt:"reload" def:"10s" min:"100000000" doc:"How often a line of a kind is written that is limited, with the number of the others. Gyro's own key."`
 }

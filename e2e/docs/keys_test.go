@@ -1,0 +1,63 @@
+//go:build unix
+
+package docs
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	named     = regexp.MustCompile("`([a-z][a-z0-9_]*(?:\\[\\])?(?:\\.[a-z0-9_]+(?:\\[\\])?)+)`")
+	reference = regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\|(.*)$")
+	likewise  = regexp.MustCompile("The keys of `([a-z0-9_.\\[\\]]+)`")
+	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+)
+
+// notKeys look like keys of the configuration, and are something else.
+var notKeys = []string{
+	"rpc.method", // an attribute of OpenTelemetry
+}
+
+// TestKeys: the keys of the configuration that pages name are there. A page may leave out the front of a key.
+func TestKeys(t *testing.T) {
+	keys := map[string]bool{}
+	add := func(key string) {
+		parts := strings.Split(strings.ReplaceAll(key, "[]", ""), ".")
+		for i := range parts {
+			for j := i + 1; j <= len(parts); j++ {
+				keys[strings.Join(parts[i:j], ".")] = true
+			}
+		}
+	}
+	rows := reference.FindAllStringSubmatch(read(t, "docs/configuration.md"), -1)
+	sections := map[string]bool{}
+	for _, row := range rows {
+		add(row[1])
+		section, _, _ := strings.Cut(strings.ReplaceAll(row[1], "[]", ""), ".")
+		sections[section] = true
+		of := likewise.FindStringSubmatch(row[2])
+		if of == nil {
+			continue
+		}
+		for _, other := range rows {
+			if rest, ok := strings.CutPrefix(other[1], of[1]+"."); ok {
+				add(row[1] + "." + rest)
+			}
+		}
+	}
+	if len(keys) < 500 {
+		t.Fatalf("%d keys found in the reference", len(keys))
+	}
+	for _, name := range pages(t) {
+		for _, m := range named.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, name), ""), -1) {
+			key := strings.ReplaceAll(m[1], "[]", "")
+			section, _, _ := strings.Cut(key, ".")
+			if sections[section] && !keys[key] && !slices.Contains(notKeys, key) {
+				t.Errorf("%s: the configuration has no key %s", name, m[1])
+			}
+		}
+	}
+}
