@@ -61,3 +61,31 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+var (
+	metric = regexp.MustCompile("`(?:[a-z]+\\()*gyro_([a-z0-9_]+)[`{[]")
+	family = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|")
+	suffix = regexp.MustCompile("_(bucket|count|sum)$")
+)
+
+// TestMetrics: the metrics that pages name are in the list of metrics.
+func TestMetrics(t *testing.T) {
+	families := map[string]bool{}
+	for _, m := range family.FindAllStringSubmatch(read(t, "docs/metrics.md"), -1) {
+		families[m[1]] = true
+	}
+	if len(families) < 50 {
+		t.Fatalf("%d metrics found in the list", len(families))
+	}
+	for _, name := range pages(t) {
+		if name == "docs/configuration.md" { // its defaults have such names, too
+			continue
+		}
+		for _, m := range metric.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, name), ""), -1) {
+			// Engines have metrics of their own, which their pages list.
+			if !families[m[1]] && !families[suffix.ReplaceAllString(m[1], "")] && !strings.HasPrefix(m[1], "broker_postgres_") {
+				t.Errorf("%s: there is no metric %s", name, m[1])
+			}
+		}
+	}
+}
