@@ -277,7 +277,7 @@ func (a *App) Start(ctx context.Context) error {
 				err = a.open()
 			}
 			if err != nil {
-				a.meters.pusher.Shutdown(ctx)
+				a.meters.pushers.Shutdown(ctx)
 				a.notified.Close()
 			}
 		}
@@ -388,7 +388,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, g.shutdown(ctx))
 	}
 	err = errors.Join(err, a.engines.Close(ctx))
-	a.meters.pusher.Shutdown(ctx)
+	a.meters.pushers.Shutdown(ctx)
 	a.inForce.Load().backend.Proxies.Close()
 	wg.Wait()
 	a.jwks.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/metrics"
-	"github.com/gyrohq/gyro/server/metrics/otlp"
+	"github.com/gyrohq/gyro/server/metrics/push"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/proxy"
 )
@@ -24,19 +24,16 @@ type meters struct {
 	polls    func(*observe.Polled)
 	polled   func(proxy string, asked, given int)
 	notified func(*notify.Received)
-	pushed   bool         // by OTLP
-	pusher   *otlp.Pusher // nil before start
+	pushers  push.Pushers // none before start
 }
 
 func (a *App) newMeters(version string) (meters, error) {
-	cfg, pushed := &a.cfg.Prometheus, a.cfg.OpenTelemetry.Enabled && a.cfg.OpenTelemetry.Metrics
-	if !cfg.Enabled && !pushed && !a.cfg.Admin.Enabled {
+	cfg := &a.cfg.Prometheus
+	if !cfg.Enabled && !push.Wanted(a.cfg) && !a.cfg.Admin.Enabled {
 		return meters{}, nil
 	}
-	if pushed {
-		if err := otlp.Check(); err != nil {
-			return meters{}, err
-		}
+	if err := push.Check(a.cfg); err != nil {
+		return meters{}, err
 	}
 	// A name that is not configured is no label, as clients can make up any number of them.
 	namespace := func(ch string) string {
@@ -53,7 +50,7 @@ func (a *App) newMeters(version string) (meters, error) {
 		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms, RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve, AcceptProtocol: cfg.ExposeTransportAcceptProtocol,
 		ClientLabels: cfg.ClientLabels, ClientLabelSets: cfg.ClientLabelsLimit,
-	}), version: version, pushed: pushed}
+	}), version: version}
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	if a.cfg.Admin.Enabled {
 		m.admin = m.registry.API("admin")
@@ -70,10 +67,9 @@ func (a *App) newMeters(version string) (meters, error) {
 
 // start begins to push metrics, if that is configured.
 func (m *meters) start(ctx context.Context, a *App) (err error) {
-	if m.pushed {
-		m.pusher, err = otlp.Start(ctx, otlp.Config{
-			Gatherer: m.registry.Gatherer(), Google: a.cfg.OpenTelemetry.GoogleCloudADCAuth, Node: a.node.UID(), Version: m.version, Logger: a.log,
-		})
+	if m.registry != nil {
+		who := push.Node{UID: a.node.UID(), Name: nodeName(a.cfg), Version: m.version}
+		m.pushers, err = push.Start(ctx, a.cfg, m.registry.Gatherer(), who, a.log)
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func TestReloaded(t *testing.T) {
 	if diff := cmp.Diff(&before, started); diff != "" {
 		t.Errorf("what the server was started with changed: %s", diff)
 	}
-	keys := []string{"http_server.port", "client.allowed_origins", "client.subscription_token.enabled", "channel.max_length", "grpc_api.port", "brokers", "client.connection_limit"}
+	keys := []string{"http_server.port", "client.allowed_origins", "client.subscription_token.enabled", "channel.max_length", "grpc_api.port", "brokers", "graphite.host", "client.connection_limit"}
 	if diff := cmp.Diff(keys, changes.Restart); diff != "" {
 		t.Errorf("keys that need a restart (-want +got):\n%s", diff)
 	}

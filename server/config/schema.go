@@ -56,7 +56,7 @@ type Config struct {
 	Debug         Debug         `key:"debug" doc:"Profiling endpoints."`
 	Flight        Flight        `key:"flight_recorder" doc:"Memory of what happened to connections and channels of late (docs/flight-recorder.md). Keys of Gyro alone."`
 	OpenTelemetry OpenTelemetry `key:"opentelemetry" doc:"Export by OTLP. Where to is said by the variables OTEL_*."`
-	Graphite      Graphite      `key:"graphite" opt:"later" doc:"Metrics pushed to Graphite."`
+	Graphite      Graphite      `key:"graphite" doc:"Metrics pushed to Graphite."`
 }
 
 // HTTPServer has the listeners. Internal endpoints (API, metrics,
@@ -386,10 +386,10 @@ type OpenTelemetry struct {
 
 // Graphite exports metrics to Graphite.
 type Graphite struct {
-	Enabled  bool          `key:"enabled" opt:"refused"`
+	Enabled  bool          `key:"enabled" doc:"Push all metrics to Graphite. prometheus.enabled is not needed for that, but its other keys count."`
 	Host     string        `key:"host" def:"localhost"`
-	Port     int           `key:"port" def:"2003" min:"0" max:"65535"`
-	Prefix   string        `key:"prefix" def:"centrifugo" doc:"Followed by the node name."`
-	Interval time.Duration `key:"interval" def:"10s" doc:"Period."`
-	Tags     bool          `key:"tags" doc:"Tagged metric format."`
+	Port     int           `key:"port" def:"2003" min:"1" max:"65535" doc:"Port of the plaintext protocol."`
+	Prefix   string        `key:"prefix" def:"centrifugo" doc:"What paths begin with. The name of the node follows, with underscores in place of dots and of characters that are not ASCII."`
+	Interval time.Duration `key:"interval" def:"10s" min:"1000000000" doc:"Time between two pushes."`
+	Tags     bool          `key:"tags" doc:"Write labels as tags (;name=value) in place of parts of the path."`
 }

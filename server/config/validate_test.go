@@ -276,28 +276,8 @@ func TestGathering(t *testing.T) {
 	}
 }
 
-// unsupported are the keys that switch on what this version does not support.
-var (
-	unsupported = []string{
-		"graphite.enabled",
-	}
-)
-
-// TestUnsupported switches every unsupported feature on by its key.
-func TestUnsupported(t *testing.T) {
-	for _, key := range unsupported {
-		var env []string
-		set := func(key, value string) {
-			env = append(env, EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
-		}
-		set(key, "true")
-		c, w, err := load(t, "", "", env, nil)
-		if err != nil || len(w.UnknownEnv) > 0 {
-			t.Fatal(err, w)
-		}
-		wantError(t, c.Validate(), key+": this version of Gyro does not support it yet")
-	}
-	// Known but unused sections do not stand in the way.
+// TestUnused: sections that nothing uses do not stand in the way.
+func TestUnused(t *testing.T) {
 	c := mustLoad(t, "c.json", `{"engine":{"redis":{"address":"redis://x"}},"admin":{"password":"p","secret":"s"},"broker":{"type":"nats"},
 		"proxies":[{"name":"p1","endpoint":"http://x"}],"client":{"subscription_token":{"jwks_public_endpoint":"x"}},"consumers":[{"name":"c1","type":"kafka"}]}`)
 	if err := c.Validate(); err != nil {
@@ -341,13 +321,4 @@ func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
-
-// TestUnsupportedIsMarked: the reference says so of every key that is refused.
-func TestUnsupportedIsMarked(t *testing.T) {
-	for _, key := range unsupported {
-		if doc := Describe(key); !strings.Contains(strings.ToLower(doc), "not in this build") {
-			t.Errorf("%s: %s", key, doc)
-		}
-	}
 }

@@ -96,7 +96,7 @@ var groups = []group{
 		{"TLS, client certificates", []string{"http_server.tls.enabled", "http_server.internal_tls.enabled"}, "Changed files are used without a restart; further keys, see [TLS](tls.md).", ""},
 		{"Certificates by ACME", []string{"http_server.tls_autocert.enabled"}, "Obtained when the server starts, for the hosts of host_whitelist, which is required; see [TLS](tls.md#acme).", ""},
 		{"Metrics for Prometheus", []string{"prometheus.enabled", "prometheus.native_histograms", "prometheus.recovered_publications_histogram"}, "The families of what is supported, see [below](#metrics).", ""},
-		{"Metrics for Graphite", []string{"graphite.enabled"}, "", "Scrape the Prometheus endpoint, for example with Telegraf or collectd, which write to Graphite."},
+		{"Metrics for Graphite", []string{"graphite.enabled"}, "Paths are the same with prometheus.namespace centrifugo; what a push that fails would have told comes with the next one, see [Graphite](metrics.md#graphite).", ""},
 		{"OpenTelemetry traces", []string{"opentelemetry.enabled", "opentelemetry.api", "opentelemetry.consuming", "opentelemetry.google_cloud_adc_auth"}, "Clients and proxies can be traced, too, see [tracing](tracing.md).", ""},
 		{"OpenTelemetry metrics", []string{"opentelemetry.metrics"}, "Also the channel_namespace and client_name labels of the extended edition, see [metrics](metrics.md).", ""},
 		{"Health endpoint", []string{"health.enabled"}, "Behaves differently, see [probes](#probes).", ""},
@@ -116,7 +116,7 @@ var extended = []struct{ names, do string }{
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
 	{"keep_latest_publication client_publication " +
 		"state_proxy_enabled channel_state push_notifications user_status database " +
-		"clickhouse_analytics expose_transport_accept_protocol client_labels resource_detectors oidc use_fast_client",
+		"clickhouse_analytics resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }
 

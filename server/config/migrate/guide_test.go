@@ -172,6 +172,7 @@ var own = []struct{ keys, then string }{
 		"No effect without Centrifugo PRO: values come with the next interval, and from the backend."},
 	{"client.proxy.connect.max_concurrency client.proxy.connect.max_queue client.proxy.connect.max_streams client.proxy.connect.breaker.failures client.proxy.connect.breaker.open_for",
 		"A backend that is down is asked by every client; the same holds for all other proxies."},
+	{"prometheus.client_labels_limit", "No effect; `prometheus.client_labels` is a key of Centrifugo PRO, without which no labels of clients are told apart."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"opentelemetry.proxy opentelemetry.client opentelemetry.sampler", "Clients and proxies are not traced, and `OTEL_TRACES_SAMPLER` alone says what is exported."},
 	{"log.access log.access_sample log.limit_burst log.limit_window", "The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
@@ -32,7 +31,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Pusher pushes metrics until Shutdown. A nil Pusher pushes nothing.
+// Pusher pushes metrics until Shutdown.
 type Pusher struct {
 	provider *sdk.MeterProvider
 }
@@ -85,16 +84,8 @@ func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
 	return otlpmetrichttp.New(ctx, overHTTP...)
 }
 
-// patience is how long Shutdown waits for the collector.
-const patience = 3 * time.Second
-
-// Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: the log has what went wrong.
+// Shutdown pushes once more, until ctx ends, and stops. It fails no shutdown: the log has what went wrong.
 func (p *Pusher) Shutdown(ctx context.Context) {
-	if p == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	_ = p.provider.Shutdown(ctx)
 }
 

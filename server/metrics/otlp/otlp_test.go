@@ -103,8 +103,6 @@ func TestNoCollector(t *testing.T) {
 	if n := strings.Count(log.String(), "metrics cannot be pushed by OTLP"); n > 1 {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
-	var none *otlp.Pusher
-	none.Shutdown(t.Context())
 }
 
 // Values that cannot be used are named.

@@ -1,0 +1,119 @@
+// Package graphite pushes metrics to Graphite, by its plaintext protocol: lines with a path, a value and a time, over
+// a TCP connection for each interval. The names are those of Prometheus with dots.
+package graphite
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// dialing bounds the time for a connection, sending that for the lines of an interval.
+	dialing = time.Second
+	sending = 5 * time.Second
+)
+
+// Config of a Pusher.
+type Config struct {
+	// Gatherer has the metrics.
+	Gatherer prometheus.Gatherer
+	// Address is host:port of Graphite.
+	Address string
+	// Prefix is the begin of all paths, Node the next part of them: characters that are not ASCII, dots and blanks in it
+	// become underscores.
+	Prefix, Node string
+	// Interval is the time between two pushes.
+	Interval time.Duration
+	// Tags has labels written as tags. Otherwise they are parts of the path.
+	Tags bool
+	// Logger gets a warning when a push fails, and a line when one succeeds after that.
+	Logger *slog.Logger
+	// Dial connects; nil: by TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Pusher pushes metrics until Shutdown.
+type Pusher struct {
+	cfg    Config
+	format format
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	// The goroutine of the pusher uses what follows, Shutdown after its end.
+	sent   totals
+	failed bool
+}
+
+// Start begins to push. It does not look for Graphite. The first push is after an interval.
+func Start(c Config) *Pusher {
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: dialing}).DialContext
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Pusher{cfg: c, format: newFormat(c.Prefix, c.Node, c.Tags), stop: stop, done: make(chan struct{})}
+	go p.run(ctx)
+	return p
+}
+
+func (p *Pusher) run(ctx context.Context) {
+	defer close(p.done)
+	ticker := time.NewTicker(p.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			p.push(ctx)
+		}
+	}
+}
+
+// Shutdown pushes once more, unless ctx has ended, and stops.
+func (p *Pusher) Shutdown(ctx context.Context) {
+	p.stop()
+	<-p.done
+	p.push(ctx)
+}
+
+// push sends what the metrics are, and what counters have grown by since the last push that succeeded: what a push that
+// failed would have told is told by the next one.
+func (p *Pusher) push(ctx context.Context) {
+	families, gathering := p.cfg.Gatherer.Gather() // with an error, it has what could be collected
+	text, next := p.format.append(nil, families, p.sent, time.Now())
+	err := p.send(ctx, text)
+	if err == nil {
+		p.sent = next
+	}
+	if ctx.Err() != nil {
+		return // it was ended
+	}
+	err = errors.Join(err, gathering)
+	switch {
+	case err != nil && !p.failed:
+		p.cfg.Logger.Warn("metrics cannot be pushed to Graphite", "key", "graphite", "address", p.cfg.Address, "error", err)
+	case err == nil && p.failed:
+		p.cfg.Logger.Info("metrics are pushed to Graphite again", "address", p.cfg.Address)
+	}
+	p.failed = err != nil
+}
+
+func (p *Pusher) send(ctx context.Context, text []byte) error {
+	dial, cancel := context.WithTimeout(ctx, dialing)
+	defer cancel()
+	conn, err := p.cfg.Dial(dial, "tcp", p.cfg.Address)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.SetWriteDeadline(time.Now().Add(sending)); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	_, err = conn.Write(text)
+	return errors.Join(err, conn.Close())
+}

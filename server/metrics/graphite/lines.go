@@ -1,0 +1,140 @@
+package graphite
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// totals are the values of counters, by the path of their line, as they were sent last.
+type totals map[string]float64
+
+// format is how lines are written.
+type format struct {
+	prefix string // of all paths, with the name of the node
+	tags   bool
+}
+
+// newFormat returns the format of a node's lines.
+func newFormat(prefix, node string, tags bool) format {
+	if prefix = strings.TrimSuffix(prefix, "."); prefix != "" {
+		prefix += "."
+	}
+	return format{prefix: prefix + strings.Map(nameRune, node) + ".", tags: tags}
+}
+
+// nameRune replaces what cannot be in the name of a node.
+func nameRune(r rune) rune {
+	if r == '.' || r > '~' {
+		return '_'
+	}
+	return valueRune(r)
+}
+
+// valueRune replaces what would end the path of a line.
+func valueRune(r rune) rune {
+	if r <= ' ' || r == 0x7f || r == ';' {
+		return '_'
+	}
+	return r
+}
+
+// lines are those of one interval.
+type lines struct {
+	format
+	text   []byte
+	time   []byte // of all lines, with what is around it
+	before totals
+	after  totals
+}
+
+// append appends the lines of the families to dst, and returns the totals for the next interval. Counters are written as
+// what they have grown since before. Histograms are left out.
+func (f format) append(dst []byte, families []*dto.MetricFamily, before totals, now time.Time) ([]byte, totals) {
+	l := lines{format: f, text: dst, before: before, after: make(totals, len(before))}
+	l.time = append(strconv.AppendInt([]byte{' '}, now.Unix(), 10), '\n')
+	for _, family := range families {
+		name := strings.Replace(family.GetName(), "_", ".", 2)
+		for _, m := range family.GetMetric() {
+			l.metric(name, m)
+		}
+	}
+	return l.text, l.after
+}
+
+func (l *lines) metric(name string, m *dto.Metric) {
+	switch {
+	case m.Counter != nil:
+		l.grown(l.path(name, "", m), m.Counter.GetValue(), true)
+	case m.Gauge != nil:
+		l.value(l.path(name, "", m), m.Gauge.GetValue())
+	case m.Summary != nil:
+		l.grown(l.path(name, ".sum", m), m.Summary.GetSampleSum(), false)
+		l.grown(l.path(name, ".count", m), float64(m.Summary.GetSampleCount()), true)
+		for _, q := range m.Summary.GetQuantile() {
+			l.value(l.path(name, ".quantile."+quantile(q.GetQuantile()), m), q.GetValue())
+		}
+	}
+}
+
+// quantile is 50 for 0.5, 99 for 0.99 and 999 for 0.999.
+func quantile(q float64) string {
+	text := strconv.Itoa(int(math.Round(q * 1000)))
+	if len(text) > 2 {
+		text = strings.TrimSuffix(text, "0")
+	}
+	return text
+}
+
+// path is where a value belongs: that of its name, and its labels.
+func (l *lines) path(name, suffix string, m *dto.Metric) string {
+	var b strings.Builder
+	b.WriteString(l.prefix)
+	b.WriteString(name)
+	b.WriteString(suffix)
+	before, between := byte('.'), byte('.')
+	if l.tags {
+		before, between = ';', '='
+	}
+	for _, label := range m.GetLabel() {
+		if label.GetValue() == "" {
+			continue
+		}
+		b.WriteByte(before)
+		b.WriteString(label.GetName())
+		b.WriteByte(between)
+		b.WriteString(strings.Map(valueRune, label.GetValue()))
+	}
+	return b.String()
+}
+
+// grown writes what a counter has grown by. Whole numbers are those of the sums, so that fractions are not lost.
+func (l *lines) grown(path string, sum float64, whole bool) {
+	l.after[path] = sum
+	before := l.before[path]
+	if before > sum {
+		before = 0 // it began anew
+	}
+	if whole {
+		l.line(path, strconv.FormatInt(int64(sum)-int64(before), 10))
+		return
+	}
+	l.value(path, sum-before)
+}
+
+// value writes a number with six decimals. What Graphite does not take as a number is left out.
+func (l *lines) value(path string, v float64) {
+	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		l.line(path, strconv.FormatFloat(v, 'f', 6, 64))
+	}
+}
+
+func (l *lines) line(path, value string) {
+	l.text = append(l.text, path...)
+	l.text = append(l.text, ' ')
+	l.text = append(l.text, value...)
+	l.text = append(l.text, l.time...)
+}
