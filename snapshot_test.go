@@ -191,7 +191,7 @@ func TestSnapshot(t *testing.T) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
-		if _, err := x.nodes[2].Connections(t.Context(), inspect.Filter{Expression: "bad"}); !errors.Is(err, gyro.ErrorBadRequest) || !strings.Contains(err.Error(), "no such language") {
+		if _, err := x.nodes[2].Connections(t.Context(), inspect.Filter{Expression: "bad"}); !errors.Is(err, gyro.ErrorBadRequest) || !errors.Is(err, inspect.ErrExpression) || !strings.Contains(err.Error(), "no such language") {
 			t.Errorf("a wrong expression: %v", err)
 		}
 		x.engines[0].Cut(true)

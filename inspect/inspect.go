@@ -5,6 +5,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -87,6 +88,9 @@ type Subscription struct {
 	// Token is that of the SubscribeOptions, or of a later SubRefreshReply; nil if it is not known.
 	Token *channel.Token
 }
+
+// ErrExpression says that Filter.Expression is wrong, or that the node evaluates none.
+var ErrExpression = errors.New("expression")
 
 // Condition is a compiled expression: it tells whether a connection is selected. An error counts as false, and is told
 // to whoever asks, with the connections that were selected. It is called by one goroutine at a time.

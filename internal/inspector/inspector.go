@@ -116,7 +116,7 @@ func (i *Inspector) selection(req *control.ConnectionsRequest) (*selection, erro
 	}
 	condition, err := i.Expressions(req.Expression)
 	if err != nil {
-		return nil, fmt.Errorf("%w: expression: %w", protocol.ErrorBadRequest, err)
+		return nil, fmt.Errorf("%w: %w %w", protocol.ErrorBadRequest, inspect.ErrExpression, err)
 	}
 	s.condition = condition
 	return s, nil

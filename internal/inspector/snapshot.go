@@ -308,4 +308,4 @@ func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (r
 // searchTime is how long a node evaluates an expression; an answer then has what there is.
 const searchTime = 4 * time.Second
 
-var errNoExpressions = fmt.Errorf("%w: this node evaluates no expressions: see gyro.Config.Expressions", protocol.ErrorBadRequest)
+var errNoExpressions = fmt.Errorf("%w: %w: this node evaluates none: see gyro.Config.Expressions", protocol.ErrorBadRequest, inspect.ErrExpression)

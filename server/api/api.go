@@ -111,6 +111,8 @@ type Config struct {
 	// RPC are the extension methods by name. The map is not copied: do not change
 	// it later.
 	RPC map[string]RPCHandler
+	// Statuses are those of users; nil: the methods answer code 108.
+	Statuses Statuses
 	// Logger hears why commands are refused, and of failures behind code 100. It is wrapped
 	// by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
@@ -122,6 +124,7 @@ type Executor struct {
 	channels func() Channels
 	keyed    Keyed
 	rpc      map[string]RPCHandler
+	statuses Statuses // nil: none
 	refusals refusal.Reporter
 	// rights are those of the sender; nil: everything.
 	rights Rights
@@ -134,7 +137,7 @@ func NewExecutor(c Config) *Executor {
 	if c.Node == nil || c.Channels == nil {
 		panic("api: Config.Node and Config.Channels are required")
 	}
-	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, most: cmp.Or(c.BatchSize, 256)}
+	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, statuses: c.Statuses, most: cmp.Or(c.BatchSize, 256)}
 	e.refusals.Log = logging.Wrap(c.Logger)
 	return e
 }

@@ -10,34 +10,44 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/explain"
 )
 
 // Connections executes a connections command.
 func (e *Executor) Connections(ctx context.Context, r *ConnectionsRequest) (*ConnectionsResult, error) {
-	err := error(nil)
-	switch {
-	case r.Expression != "":
-		err = errExpression
-	case r.User == "" && r.Client == "" && r.Channel == "" && r.LabelFilter == nil:
-		err = errNobody
-	}
-	if err != nil {
-		return nil, e.failed(ctx, MethodConnections, r.Channel, err)
+	if r.User == "" && r.Client == "" && r.Channel == "" && r.LabelFilter == nil && r.Expression == "" {
+		return nil, e.failed(ctx, MethodConnections, r.Channel, errNobody)
 	}
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	found, err := e.node.Connections(ctx, inspect.Filter{
-		User: r.User, Client: r.Client, Channel: r.Channel, Labels: r.LabelFilter.tree(), Limit: int(r.Limit),
-	})
-	incomplete, err := partial(err, errFilter)
+	found, err := e.node.Connections(ctx, r.Filter())
+	incomplete, err := partial(err, badFilter(err))
 	if err != nil {
 		return nil, e.failed(ctx, MethodConnections, r.Channel, err)
 	}
 	list, hidden := e.connections(found.List)
-	return &ConnectionsResult{Connections: list, More: found.More || hidden, Incomplete: incomplete}, nil
+	return &ConnectionsResult{Connections: list, More: found.More || hidden, Incomplete: incomplete, Failed: found.Failed}, nil
+}
+
+// Filter returns what the request selects.
+func (r *ConnectionsRequest) Filter() inspect.Filter {
+	return inspect.Filter{
+		User: r.User, Client: r.Client, Channel: r.Channel, Labels: r.LabelFilter.tree(), Limit: int(r.Limit), Expression: r.Expression,
+	}
+}
+
+// badFilter is the error for a filter that the node refuses. That of an expression says what is wrong with it.
+func badFilter(err error) error {
+	if !errors.Is(err, inspect.ErrExpression) {
+		return errFilter
+	}
+	answer := &Error{ErrBadRequest.Code, strings.TrimPrefix(err.Error(), protocol.ErrorBadRequest.Error()+": ")}
+	answer.Message = ErrBadRequest.Message + ": " + answer.Message
+	return refusal.Because(answer, "", "member expression is no condition on a connection, as the answer explains")
 }
 
 // Flight executes a flight command.
@@ -149,26 +159,51 @@ func partial(err, bad error) (incomplete string, _ error) {
 // no right.
 func (e *Executor) connections(list []inspect.Connection) (_ map[string]*ConnectionInfo, hidden bool) {
 	infos := make(map[string]*ConnectionInfo, len(list))
-	for _, c := range list {
-		i := &ConnectionInfo{
-			AppName: c.AppName, AppVersion: c.AppVersion, Transport: c.Transport, Protocol: c.Protocol, User: c.User,
-			State:         &ConnectionState{Channels: make(map[string]*ChannelContext, len(c.Channels)), Meta: c.Meta},
-			ConnectedAtMs: c.ConnectedAt.UnixMilli(), PingPongLatencyMs: max(c.Latency.Milliseconds(), -1), Labels: c.Labels,
-			Node: c.Node, Addr: c.Addr, Queue: uint64(c.Queue), Commands: uint32(c.Commands),
-		}
-		if c.Latency < 0 {
-			i.PingPongLatencyMs = -1
-		}
-		for ch, s := range c.Channels {
-			if e.mayName(ch) != nil {
-				hidden = true
-				continue
-			}
-			i.State.Channels[ch] = &ChannelContext{Source: uint32(s.Source), ServerSide: s.ServerSide, Offset: s.Offset, Epoch: s.Epoch}
-		}
-		infos[c.Client] = i
+	for i := range list {
+		info, some := describe(&list[i], e.mayName)
+		infos[list[i].Client], hidden = info, hidden || some
 	}
 	return infos, hidden
+}
+
+// Describe returns all that is known of a connection, for senders who may do everything.
+func Describe(c *inspect.Connection) *ConnectionInfo {
+	i, _ := describe(c, func(string) error { return nil })
+	return i
+}
+
+// describe leaves out subscriptions to channels that may not be named. hidden tells that there are some.
+func describe(c *inspect.Connection, mayName func(ch string) error) (i *ConnectionInfo, hidden bool) {
+	i = &ConnectionInfo{
+		AppName: c.AppName, AppVersion: c.AppVersion, Transport: c.Transport, Protocol: c.Protocol, User: c.User,
+		State:         &ConnectionState{Channels: make(map[string]*ChannelContext, len(c.Channels)), Meta: c.Meta, ConnectionToken: tokenInfo(c.Token)},
+		ConnectedAtMs: c.ConnectedAt.UnixMilli(), PingPongLatencyMs: max(c.Latency.Milliseconds(), -1), Labels: c.Labels,
+		Node: c.Node, Addr: c.Addr, Queue: uint64(c.Queue), Commands: uint32(c.Commands),
+	}
+	if c.Latency < 0 {
+		i.PingPongLatencyMs = -1
+	}
+	for ch, s := range c.Channels {
+		if mayName(ch) != nil {
+			hidden = true
+			continue
+		}
+		i.State.Channels[ch] = &ChannelContext{Source: uint32(s.Source), ServerSide: s.ServerSide, Offset: s.Offset, Epoch: s.Epoch}
+		if s.Token != nil {
+			if i.State.SubscriptionTokens == nil {
+				i.State.SubscriptionTokens = make(map[string]*TokenInfo)
+			}
+			i.State.SubscriptionTokens[ch] = tokenInfo(s.Token)
+		}
+	}
+	return i, hidden
+}
+
+func tokenInfo(t *channel.Token) *TokenInfo {
+	if t == nil {
+		return nil
+	}
+	return &TokenInfo{UID: t.ID, IssuedAt: t.IssuedAt}
 }
 
 // events are those of an answer, without those of channels to which the sender has no right.

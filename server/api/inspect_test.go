@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
@@ -18,13 +19,13 @@ func TestConnections(t *testing.T) {
 		Client: "c1", User: "ann", Node: "n1", Transport: "websocket", Protocol: "json", AppName: "js", AppVersion: "5", Addr: "10.0.0.1:1",
 		ConnectedAt: time.UnixMilli(1700000000123), Latency: 7 * time.Millisecond, Queue: 5, Commands: 2,
 		Labels: map[string]string{"plan": "free"}, Meta: []byte(`{"a":1}`),
-		Channels: map[string]inspect.Subscription{"news": {Source: 6, Positioned: true, Offset: 3, Epoch: "e"}},
+		Token:    &channel.Token{ID: "t1", IssuedAt: 1700000000},
+		Channels: map[string]inspect.Subscription{"news": {Source: 6, Positioned: true, Offset: 3, Epoch: "e", Token: &channel.Token{IssuedAt: 7}}},
 	}, {Client: "c2", ConnectedAt: time.UnixMilli(1), Latency: -1}}}}
 	e := newExecutor(n)
 	for request, want := range map[string]string{
-		`{}`:                            "107",
-		`{"limit":5}`:                   "107",
-		`{"user":"a","expression":"x"}`: "107",
+		`{}`:          "107",
+		`{"limit":5}`: "107",
 	} {
 		if got := run(t, e, "connections", request); got != want || len(n.Calls()) > 0 {
 			t.Errorf("%s: got %s, want %s", request, got, want)
@@ -32,7 +33,7 @@ func TestConnections(t *testing.T) {
 	}
 	got := run(t, e, "connections", `{"user":"ann","client":"c","channel":"ch","limit":7,"label_filter":{"op":"not","nodes":[{"key":"plan","cmp":"in","vals":["a","b"]}]}}`)
 	for _, want := range []string{
-		`"c1":{"app_name":"js","app_version":"5","transport":"websocket","protocol":"json","user":"ann","state":{"channels":{"news":{"source":6,"offset":3,"epoch":"e"}},"meta":{"a":1}},` +
+		`"c1":{"app_name":"js","app_version":"5","transport":"websocket","protocol":"json","user":"ann","state":{"channels":{"news":{"source":6,"offset":3,"epoch":"e"}},"connection_token":{"uid":"t1","issued_at":1700000000},"subscription_tokens":{"news":{"issued_at":7}},"meta":{"a":1}},` +
 			`"connected_at_ms":1700000000123,"ping_pong_latency_ms":7,"labels":{"plan":"free"},"node":"n1","addr":"10.0.0.1:1","queue":5,"commands":2}`,
 		`"c2":{"app_name":"","app_version":"","transport":"","protocol":"","user":"","state":{"channels":{}},"connected_at_ms":1,"ping_pong_latency_ms":-1,"node":"","queue":0,"commands":0}`,
 		`"more":true`,
@@ -53,9 +54,55 @@ func TestConnections(t *testing.T) {
 	if got := run(t, e, "connections", `{"channel":"news"}`); got != "107" {
 		t.Error(got)
 	}
+	n.Err = fmt.Errorf("%w: %w \"x\": wrong", gyro.ErrorBadRequest, inspect.ErrExpression)
+	if got := run(t, e, "connections", `{"expression":"x"}`); got != `107` {
+		t.Error(got)
+	}
+	if _, err := e.Connections(t.Context(), &api.ConnectionsRequest{Expression: "x"}); err == nil || err.Error() != `107: bad request: expression "x": wrong` {
+		t.Errorf("a wrong expression: %v", err)
+	}
+	n.Err = nil
+	n.Calls()
+	n.Found.Failed = "no such key"
+	if got := run(t, e, "connections", `{"expression":"queue > 0"}`); !strings.Contains(got, `"failed":"no such key"`) {
+		t.Error(got)
+	}
+	if calls := n.Calls(); len(calls) != 1 || calls[0] != "connections // 0 queue > 0" {
+		t.Errorf("got %q", calls)
+	}
 	n.Err = errors.New("broken")
 	if got := run(t, e, "connections", `{"channel":"news"}`); got != "100" {
 		t.Error(got)
+	}
+}
+
+func TestUserStatus(t *testing.T) {
+	n := new(apitest.Node)
+	e := api.NewExecutor(api.Config{Node: n, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: n}})
+	for method, c := range map[string]struct{ request, want, call string }{
+		"update_user_status": {`{"users":["ann","bob"],"state":"away"}`, `{}`, "status update ann,bob away"},
+		"get_user_status":    {`{"users":["ann","bobby"]}`, `{"statuses":[{"user":"ann","active":3},{"user":"bobby","active":5}]}`, "status get ann,bobby"},
+		"delete_user_status": {`{"users":["ann"]}`, `{}`, "status delete ann"},
+	} {
+		n.Err = nil
+		if got := run(t, e, method, c.request); got != c.want {
+			t.Errorf("%s: got %s, want %s", method, got, c.want)
+		}
+		if calls := n.Calls(); len(calls) != 1 || calls[0] != c.call {
+			t.Errorf("%s: called %q, want %q", method, calls, c.call)
+		}
+		n.Err = fmt.Errorf("%w: too many", api.ErrBadRequest)
+		if got := run(t, e, method, c.request); got != "107" {
+			t.Errorf("%s: got %s for what may not be asked", method, got)
+		}
+		n.Err = errors.New("Redis is gone")
+		if got := run(t, e, method, c.request); got != "100" {
+			t.Errorf("%s: got %s for a failure", method, got)
+		}
+		if got := run(t, newExecutor(new(apitest.Node)), method, c.request); got != "108" {
+			t.Errorf("%s: got %s without a storage", method, got)
+		}
+		n.Calls()
 	}
 }
 

@@ -308,6 +308,15 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 	case *ConnectionsRequest:
 		dst = append(dst, `{"connections":`...)
 		dst = v.appendJSON(dst)
+	case *UpdateUserStatusRequest:
+		dst = append(dst, `{"update_user_status":`...)
+		dst = v.appendJSON(dst)
+	case *GetUserStatusRequest:
+		dst = append(dst, `{"get_user_status":`...)
+		dst = v.appendJSON(dst)
+	case *DeleteUserStatusRequest:
+		dst = append(dst, `{"delete_user_status":`...)
+		dst = v.appendJSON(dst)
 	case *MapPublishRequest:
 		dst = append(dst, `{"map_publish":`...)
 		if dst, err = v.appendJSON(dst); err != nil {
@@ -375,6 +384,12 @@ func commandField(key []byte) int {
 		return 16
 	case "connections":
 		return 17
+	case "update_user_status":
+		return 18
+	case "get_user_status":
+		return 19
+	case "delete_user_status":
+		return 20
 	case "map_publish":
 		return 36
 	case "map_remove":
@@ -520,78 +535,102 @@ func (m *Command) readJSON(r *jsonwire.Reader) {
 			v := new(ConnectionsRequest)
 			v.readJSON(r)
 			members.Set(13, v)
-		case 36: // map_publish
+		case 18: // update_user_status
 			if r.Null() {
 				members.Set(14, nil)
 				continue
 			}
-			v := new(MapPublishRequest)
+			v := new(UpdateUserStatusRequest)
 			v.readJSON(r)
 			members.Set(14, v)
-		case 37: // map_remove
+		case 19: // get_user_status
 			if r.Null() {
 				members.Set(15, nil)
 				continue
 			}
-			v := new(MapRemoveRequest)
+			v := new(GetUserStatusRequest)
 			v.readJSON(r)
 			members.Set(15, v)
-		case 38: // map_read_state
+		case 20: // delete_user_status
 			if r.Null() {
 				members.Set(16, nil)
 				continue
 			}
-			v := new(MapReadStateRequest)
+			v := new(DeleteUserStatusRequest)
 			v.readJSON(r)
 			members.Set(16, v)
-		case 39: // map_read_stream
+		case 36: // map_publish
 			if r.Null() {
 				members.Set(17, nil)
 				continue
 			}
-			v := new(MapReadStreamRequest)
+			v := new(MapPublishRequest)
 			v.readJSON(r)
 			members.Set(17, v)
-		case 40: // map_stats
+		case 37: // map_remove
 			if r.Null() {
 				members.Set(18, nil)
 				continue
 			}
-			v := new(MapStatsRequest)
+			v := new(MapRemoveRequest)
 			v.readJSON(r)
 			members.Set(18, v)
-		case 41: // map_clear
+		case 38: // map_read_state
 			if r.Null() {
 				members.Set(19, nil)
 				continue
 			}
-			v := new(MapClearRequest)
+			v := new(MapReadStateRequest)
 			v.readJSON(r)
 			members.Set(19, v)
-		case 42: // shared_poll_publish
+		case 39: // map_read_stream
 			if r.Null() {
 				members.Set(20, nil)
 				continue
 			}
-			v := new(SharedPollPublishRequest)
+			v := new(MapReadStreamRequest)
 			v.readJSON(r)
 			members.Set(20, v)
-		case 100: // flight
+		case 40: // map_stats
 			if r.Null() {
 				members.Set(21, nil)
 				continue
 			}
-			v := new(FlightRequest)
+			v := new(MapStatsRequest)
 			v.readJSON(r)
 			members.Set(21, v)
-		case 101: // explain
+		case 41: // map_clear
 			if r.Null() {
 				members.Set(22, nil)
 				continue
 			}
-			v := new(ExplainRequest)
+			v := new(MapClearRequest)
 			v.readJSON(r)
 			members.Set(22, v)
+		case 42: // shared_poll_publish
+			if r.Null() {
+				members.Set(23, nil)
+				continue
+			}
+			v := new(SharedPollPublishRequest)
+			v.readJSON(r)
+			members.Set(23, v)
+		case 100: // flight
+			if r.Null() {
+				members.Set(24, nil)
+				continue
+			}
+			v := new(FlightRequest)
+			v.readJSON(r)
+			members.Set(24, v)
+		case 101: // explain
+			if r.Null() {
+				members.Set(25, nil)
+				continue
+			}
+			v := new(ExplainRequest)
+			v.readJSON(r)
+			members.Set(25, v)
 		default:
 			r.Skip()
 		}
@@ -679,6 +718,15 @@ func (m *Reply) appendJSON(dst []byte) (_ []byte, err error) {
 		if dst, err = v.appendJSON(dst); err != nil {
 			return nil, err
 		}
+	case *UpdateUserStatusResult:
+		dst = append(dst, `{"update_user_status":`...)
+		dst = v.appendJSON(dst)
+	case *GetUserStatusResult:
+		dst = append(dst, `{"get_user_status":`...)
+		dst = v.appendJSON(dst)
+	case *DeleteUserStatusResult:
+		dst = append(dst, `{"delete_user_status":`...)
+		dst = v.appendJSON(dst)
 	case *MapPublishResult:
 		dst = append(dst, `{"map_publish":`...)
 		dst = v.appendJSON(dst)
@@ -750,6 +798,12 @@ func replyField(key []byte) int {
 		return 16
 	case "connections":
 		return 17
+	case "update_user_status":
+		return 18
+	case "get_user_status":
+		return 19
+	case "delete_user_status":
+		return 20
 	case "map_publish":
 		return 36
 	case "map_remove":
@@ -903,78 +957,102 @@ func (m *Reply) readJSON(r *jsonwire.Reader) {
 			v := new(ConnectionsResult)
 			v.readJSON(r)
 			members.Set(14, v)
-		case 36: // map_publish
+		case 18: // update_user_status
 			if r.Null() {
 				members.Set(15, nil)
 				continue
 			}
-			v := new(MapPublishResult)
+			v := new(UpdateUserStatusResult)
 			v.readJSON(r)
 			members.Set(15, v)
-		case 37: // map_remove
+		case 19: // get_user_status
 			if r.Null() {
 				members.Set(16, nil)
 				continue
 			}
-			v := new(MapRemoveResult)
+			v := new(GetUserStatusResult)
 			v.readJSON(r)
 			members.Set(16, v)
-		case 38: // map_read_state
+		case 20: // delete_user_status
 			if r.Null() {
 				members.Set(17, nil)
 				continue
 			}
-			v := new(MapReadStateResult)
+			v := new(DeleteUserStatusResult)
 			v.readJSON(r)
 			members.Set(17, v)
-		case 39: // map_read_stream
+		case 36: // map_publish
 			if r.Null() {
 				members.Set(18, nil)
 				continue
 			}
-			v := new(MapReadStreamResult)
+			v := new(MapPublishResult)
 			v.readJSON(r)
 			members.Set(18, v)
-		case 40: // map_stats
+		case 37: // map_remove
 			if r.Null() {
 				members.Set(19, nil)
 				continue
 			}
-			v := new(MapStatsResult)
+			v := new(MapRemoveResult)
 			v.readJSON(r)
 			members.Set(19, v)
-		case 41: // map_clear
+		case 38: // map_read_state
 			if r.Null() {
 				members.Set(20, nil)
 				continue
 			}
-			v := new(MapClearResult)
+			v := new(MapReadStateResult)
 			v.readJSON(r)
 			members.Set(20, v)
-		case 42: // shared_poll_publish
+		case 39: // map_read_stream
 			if r.Null() {
 				members.Set(21, nil)
 				continue
 			}
-			v := new(SharedPollPublishResult)
+			v := new(MapReadStreamResult)
 			v.readJSON(r)
 			members.Set(21, v)
-		case 100: // flight
+		case 40: // map_stats
 			if r.Null() {
 				members.Set(22, nil)
 				continue
 			}
-			v := new(FlightResult)
+			v := new(MapStatsResult)
 			v.readJSON(r)
 			members.Set(22, v)
-		case 101: // explain
+		case 41: // map_clear
 			if r.Null() {
 				members.Set(23, nil)
 				continue
 			}
-			v := new(ExplainResult)
+			v := new(MapClearResult)
 			v.readJSON(r)
 			members.Set(23, v)
+		case 42: // shared_poll_publish
+			if r.Null() {
+				members.Set(24, nil)
+				continue
+			}
+			v := new(SharedPollPublishResult)
+			v.readJSON(r)
+			members.Set(24, v)
+		case 100: // flight
+			if r.Null() {
+				members.Set(25, nil)
+				continue
+			}
+			v := new(FlightResult)
+			v.readJSON(r)
+			members.Set(25, v)
+		case 101: // explain
+			if r.Null() {
+				members.Set(26, nil)
+				continue
+			}
+			v := new(ExplainResult)
+			v.readJSON(r)
+			members.Set(26, v)
 		default:
 			r.Skip()
 		}
@@ -5016,6 +5094,11 @@ func (m *ConnectionsResult) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = jsonwire.AppendString(dst, m.Incomplete)
 		dst = append(dst, ',')
 	}
+	if m.Failed != "" {
+		dst = append(dst, `"failed":`...)
+		dst = jsonwire.AppendString(dst, m.Failed)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -5027,6 +5110,8 @@ func connectionsResultField(key []byte) int {
 		return 100
 	case "incomplete":
 		return 101
+	case "failed":
+		return 102
 	}
 	return 0
 }
@@ -5052,6 +5137,8 @@ func (m *ConnectionsResult) readJSON(r *jsonwire.Reader) {
 			r.Bool(&m.More)
 		case 101: // incomplete
 			r.String(&m.Incomplete)
+		case 102: // failed
+			r.String(&m.Failed)
 		default:
 			r.Skip()
 		}
@@ -5259,6 +5346,22 @@ func (m *ConnectionState) appendJSON(dst []byte) (_ []byte, err error) {
 	}
 	dst = jsonwire.EndObject(dst)
 	dst = append(dst, ',')
+	if m.ConnectionToken != nil {
+		dst = append(dst, `"connection_token":`...)
+		dst = m.ConnectionToken.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	if len(m.SubscriptionTokens) != 0 {
+		dst = append(dst, `"subscription_tokens":`...)
+		dst = append(dst, '{')
+		for k, v := range m.SubscriptionTokens {
+			dst = append(jsonwire.AppendString(dst, k), ':')
+			dst = v.appendJSON(dst)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndObject(dst)
+		dst = append(dst, ',')
+	}
 	if len(m.Meta) != 0 {
 		dst = append(dst, `"meta":`...)
 		if dst, err = jsonwire.AppendRaw(dst, m.Meta); err != nil {
@@ -5273,6 +5376,10 @@ func connectionStateField(key []byte) int {
 	switch string(key) {
 	case "channels":
 		return 1
+	case "connection_token":
+		return 2
+	case "subscription_tokens":
+		return 3
 	case "meta":
 		return 4
 	}
@@ -5296,8 +5403,84 @@ func (m *ConnectionState) readJSON(r *jsonwire.Reader) {
 				}
 				m.Channels[key] = v
 			}
+		case 2: // connection_token
+			if !r.Null() {
+				m.ConnectionToken = new(TokenInfo)
+				m.ConnectionToken.readJSON(r)
+			}
+		case 3: // subscription_tokens
+			for ok := r.Object(); ok; ok = r.NextMember() {
+				key := r.Entry()
+				v := new(TokenInfo)
+				v.readJSON(r)
+				if m.SubscriptionTokens == nil {
+					m.SubscriptionTokens = make(map[string]*TokenInfo)
+				}
+				m.SubscriptionTokens[key] = v
+			}
 		case 4: // meta
 			r.Raw(&m.Meta)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *TokenInfo) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m TokenInfo) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *TokenInfo) UnmarshalJSON(data []byte) error {
+	*m = TokenInfo{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *TokenInfo) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if m.UID != "" {
+		dst = append(dst, `"uid":`...)
+		dst = jsonwire.AppendString(dst, m.UID)
+		dst = append(dst, ',')
+	}
+	if m.IssuedAt != 0 {
+		dst = append(dst, `"issued_at":`...)
+		dst = strconv.AppendInt(dst, int64(m.IssuedAt), 10)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func tokenInfoField(key []byte) int {
+	switch string(key) {
+	case "uid":
+		return 1
+	case "issued_at":
+		return 2
+	}
+	return 0
+}
+
+func (m *TokenInfo) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := tokenInfoField(r.Key())
+		if field == 0 {
+			field = tokenInfoField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // uid
+			r.String(&m.UID)
+		case 2: // issued_at
+			r.Int64(&m.IssuedAt)
 		default:
 			r.Skip()
 		}
@@ -5380,6 +5563,401 @@ func (m *ChannelContext) readJSON(r *jsonwire.Reader) {
 		default:
 			r.Skip()
 		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *UpdateUserStatusRequest) AppendJSON(dst []byte) ([]byte, error) {
+	return m.appendJSON(dst), nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m UpdateUserStatusRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *UpdateUserStatusRequest) UnmarshalJSON(data []byte) error {
+	*m = UpdateUserStatusRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *UpdateUserStatusRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if len(m.Users) != 0 {
+		dst = append(dst, `"users":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Users {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	if m.State != "" {
+		dst = append(dst, `"state":`...)
+		dst = jsonwire.AppendString(dst, m.State)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func updateUserStatusRequestField(key []byte) int {
+	switch string(key) {
+	case "users":
+		return 1
+	case "state":
+		return 2
+	}
+	return 0
+}
+
+func (m *UpdateUserStatusRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := updateUserStatusRequestField(r.Key())
+		if field == 0 {
+			field = updateUserStatusRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // users
+			m.Users = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Users = append(m.Users, v)
+			}
+		case 2: // state
+			r.String(&m.State)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *UpdateUserStatusResult) AppendJSON(dst []byte) ([]byte, error) {
+	return m.appendJSON(dst), nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m UpdateUserStatusResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *UpdateUserStatusResult) UnmarshalJSON(data []byte) error {
+	*m = UpdateUserStatusResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *UpdateUserStatusResult) appendJSON(dst []byte) []byte {
+	return append(dst, '{', '}')
+}
+
+func (m *UpdateUserStatusResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		r.Skip()
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *GetUserStatusRequest) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m GetUserStatusRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *GetUserStatusRequest) UnmarshalJSON(data []byte) error {
+	*m = GetUserStatusRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *GetUserStatusRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if len(m.Users) != 0 {
+		dst = append(dst, `"users":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Users {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func getUserStatusRequestField(key []byte) int {
+	switch string(key) {
+	case "users":
+		return 1
+	}
+	return 0
+}
+
+func (m *GetUserStatusRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := getUserStatusRequestField(r.Key())
+		if field == 0 {
+			field = getUserStatusRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // users
+			m.Users = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Users = append(m.Users, v)
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *GetUserStatusResult) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m GetUserStatusResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *GetUserStatusResult) UnmarshalJSON(data []byte) error {
+	*m = GetUserStatusResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *GetUserStatusResult) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"statuses":`...)
+	dst = append(dst, '[')
+	for i := range m.Statuses {
+		v := &m.Statuses[i]
+		dst = v.appendJSON(dst)
+		dst = append(dst, ',')
+	}
+	dst = jsonwire.EndArray(dst)
+	dst = append(dst, ',')
+	return jsonwire.EndObject(dst)
+}
+
+func getUserStatusResultField(key []byte) int {
+	switch string(key) {
+	case "statuses":
+		return 1
+	}
+	return 0
+}
+
+func (m *GetUserStatusResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := getUserStatusResultField(r.Key())
+		if field == 0 {
+			field = getUserStatusResultField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // statuses
+			m.Statuses = nil
+			r.Share()
+			start := r.Pos()
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				m.Statuses = wire.Extend(&r.Maker, m.Statuses, r.Pos()-start, r.Left())
+				v := &m.Statuses[len(m.Statuses)-1]
+				v.readJSON(r)
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *UserStatus) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m UserStatus) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *UserStatus) UnmarshalJSON(data []byte) error {
+	*m = UserStatus{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *UserStatus) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	dst = append(dst, `"user":`...)
+	dst = jsonwire.AppendString(dst, m.User)
+	dst = append(dst, ',')
+	if m.Active != 0 {
+		dst = append(dst, `"active":`...)
+		dst = strconv.AppendInt(dst, int64(m.Active), 10)
+		dst = append(dst, ',')
+	}
+	if m.Online != 0 {
+		dst = append(dst, `"online":`...)
+		dst = strconv.AppendInt(dst, int64(m.Online), 10)
+		dst = append(dst, ',')
+	}
+	if m.State != "" {
+		dst = append(dst, `"state":`...)
+		dst = jsonwire.AppendString(dst, m.State)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func userStatusField(key []byte) int {
+	switch string(key) {
+	case "user":
+		return 1
+	case "active":
+		return 2
+	case "online":
+		return 3
+	case "state":
+		return 4
+	}
+	return 0
+}
+
+func (m *UserStatus) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := userStatusField(r.Key())
+		if field == 0 {
+			field = userStatusField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // user
+			r.String(&m.User)
+		case 2: // active
+			r.Int64(&m.Active)
+		case 3: // online
+			r.Int64(&m.Online)
+		case 4: // state
+			r.String(&m.State)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *DeleteUserStatusRequest) AppendJSON(dst []byte) ([]byte, error) {
+	return m.appendJSON(dst), nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m DeleteUserStatusRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *DeleteUserStatusRequest) UnmarshalJSON(data []byte) error {
+	*m = DeleteUserStatusRequest{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *DeleteUserStatusRequest) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if len(m.Users) != 0 {
+		dst = append(dst, `"users":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Users {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func deleteUserStatusRequestField(key []byte) int {
+	switch string(key) {
+	case "users":
+		return 1
+	}
+	return 0
+}
+
+func (m *DeleteUserStatusRequest) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := deleteUserStatusRequestField(r.Key())
+		if field == 0 {
+			field = deleteUserStatusRequestField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // users
+			m.Users = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Users = append(m.Users, v)
+			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *DeleteUserStatusResult) AppendJSON(dst []byte) ([]byte, error) {
+	return m.appendJSON(dst), nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m DeleteUserStatusResult) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *DeleteUserStatusResult) UnmarshalJSON(data []byte) error {
+	*m = DeleteUserStatusResult{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *DeleteUserStatusResult) appendJSON(dst []byte) []byte {
+	return append(dst, '{', '}')
+}
+
+func (m *DeleteUserStatusResult) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		r.Skip()
 	}
 }
 

@@ -409,10 +409,10 @@ type FilterNode struct {
 }
 
 // ConnectionsRequest asks for the connections for which all members hold that are present. At least
-// one of user, client, channel and label_filter is needed.
+// one of user, client, channel, label_filter and expression is needed.
 type ConnectionsRequest struct {
 	User        string      // ID of the user.
-	Expression  string      // Refused: this server evaluates no CEL expressions.
+	Expression  string      // Condition on the connection in the Common Expression Language, at most 4096 bytes: labels.plan == 'free'. See docs/connections.md.
 	LabelFilter *FilterNode // On the labels of the connection.
 	Client      string      // ID of the connection.
 	Channel     string      // Connections that are subscribed to it.
@@ -424,6 +424,7 @@ type ConnectionsResult struct {
 	Connections map[string]*ConnectionInfo // By client ID.
 	More        bool                       // There are more connections, or subscriptions of these.
 	Incomplete  string                     // Which nodes have not answered; absent if all have.
+	Failed      string                     // First error of the expression, for a connection that counts as not selected; absent if there was none.
 }
 
 // ConnectionInfo describes a connection.
@@ -445,8 +446,16 @@ type ConnectionInfo struct {
 
 // ConnectionState tells what a connection has.
 type ConnectionState struct {
-	Channels map[string]*ChannelContext // The subscriptions.
-	Meta     []byte                     // Of the token or the connect proxy.
+	Channels           map[string]*ChannelContext // The subscriptions.
+	ConnectionToken    *TokenInfo                 // The token of the connection, or that of its last refresh, if it has claim jti or iat.
+	SubscriptionTokens map[string]*TokenInfo      // Likewise of subscriptions, by channel.
+	Meta               []byte                     // Of the token or the connect proxy.
+}
+
+// TokenInfo names a token.
+type TokenInfo struct {
+	UID      string // Claim jti, if it has at most 256 bytes.
+	IssuedAt int64  // Claim iat, in seconds of the Unix epoch.
 }
 
 // ChannelContext describes a subscription.
@@ -455,6 +464,43 @@ type ChannelContext struct {
 	ServerSide bool   // The server made it.
 	Offset     uint64 // Position that the client has reached; absent unless the subscription follows a stream.
 	Epoch      string // Likewise.
+}
+
+// UpdateUserStatusRequest notes that users are active.
+type UpdateUserStatusRequest struct {
+	Users []string // IDs of the users, up to 1000, of up to 1024 bytes each.
+	State string   // A text about the users, up to 1024 bytes, which get_user_status returns; empty: it stays as it is.
+}
+
+// UpdateUserStatusResult is empty.
+type UpdateUserStatusResult struct {
+}
+
+// GetUserStatusRequest asks for the status of users.
+type GetUserStatusRequest struct {
+	Users []string // IDs of the users, up to 1000, of up to 1024 bytes each.
+}
+
+// GetUserStatusResult has a status for each user of the request, in their order.
+type GetUserStatusResult struct {
+	Statuses []UserStatus // One for each user of the request.
+}
+
+// UserStatus is when a user was there last.
+type UserStatus struct {
+	User   string // ID of the user.
+	Active int64  // Last activity, in seconds of the Unix epoch; absent if none is known.
+	Online int64  // When the user had a connection last, in seconds of the Unix epoch; absent if it is not known.
+	State  string // What update_user_status has set.
+}
+
+// DeleteUserStatusRequest forgets users.
+type DeleteUserStatusRequest struct {
+	Users []string // IDs of the users, up to 1000, of up to 1024 bytes each.
+}
+
+// DeleteUserStatusResult is empty.
+type DeleteUserStatusResult struct {
 }
 
 // FlightRequest asks for events for which all members hold that are present.

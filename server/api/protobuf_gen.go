@@ -262,6 +262,12 @@ func (m *Command) SizeProto() int {
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *ConnectionsRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *UpdateUserStatusRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *GetUserStatusRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *DeleteUserStatusRequest:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapPublishRequest:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapRemoveRequest:
@@ -368,6 +374,21 @@ func (m *Command) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x8a)
+	case *UpdateUserStatusRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x92)
+	case *GetUserStatusRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x9a)
+	case *DeleteUserStatusRequest:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0xa2)
 	case *MapPublishRequest:
 		end := i
 		i = v.putProto(buf, i)
@@ -547,87 +568,114 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(13, v)
+		case 0x92: // update_user_status = 18
+			v, _ := members.Get(14).(*UpdateUserStatusRequest)
+			if v == nil { // else it is merged
+				v = new(UpdateUserStatusRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(14, v)
+		case 0x9a: // get_user_status = 19
+			v, _ := members.Get(15).(*GetUserStatusRequest)
+			if v == nil { // else it is merged
+				v = new(GetUserStatusRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(15, v)
+		case 0xa2: // delete_user_status = 20
+			v, _ := members.Get(16).(*DeleteUserStatusRequest)
+			if v == nil { // else it is merged
+				v = new(DeleteUserStatusRequest)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(16, v)
 		case 0x122: // map_publish = 36
-			v, _ := members.Get(14).(*MapPublishRequest)
+			v, _ := members.Get(17).(*MapPublishRequest)
 			if v == nil { // else it is merged
 				v = new(MapPublishRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(14, v)
+			members.Set(17, v)
 		case 0x12a: // map_remove = 37
-			v, _ := members.Get(15).(*MapRemoveRequest)
+			v, _ := members.Get(18).(*MapRemoveRequest)
 			if v == nil { // else it is merged
 				v = new(MapRemoveRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(15, v)
+			members.Set(18, v)
 		case 0x132: // map_read_state = 38
-			v, _ := members.Get(16).(*MapReadStateRequest)
+			v, _ := members.Get(19).(*MapReadStateRequest)
 			if v == nil { // else it is merged
 				v = new(MapReadStateRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(16, v)
+			members.Set(19, v)
 		case 0x13a: // map_read_stream = 39
-			v, _ := members.Get(17).(*MapReadStreamRequest)
+			v, _ := members.Get(20).(*MapReadStreamRequest)
 			if v == nil { // else it is merged
 				v = new(MapReadStreamRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(17, v)
+			members.Set(20, v)
 		case 0x142: // map_stats = 40
-			v, _ := members.Get(18).(*MapStatsRequest)
+			v, _ := members.Get(21).(*MapStatsRequest)
 			if v == nil { // else it is merged
 				v = new(MapStatsRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(18, v)
+			members.Set(21, v)
 		case 0x14a: // map_clear = 41
-			v, _ := members.Get(19).(*MapClearRequest)
+			v, _ := members.Get(22).(*MapClearRequest)
 			if v == nil { // else it is merged
 				v = new(MapClearRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(19, v)
+			members.Set(22, v)
 		case 0x152: // shared_poll_publish = 42
-			v, _ := members.Get(20).(*SharedPollPublishRequest)
+			v, _ := members.Get(23).(*SharedPollPublishRequest)
 			if v == nil { // else it is merged
 				v = new(SharedPollPublishRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(20, v)
+			members.Set(23, v)
 		case 0x322: // flight = 100
-			v, _ := members.Get(21).(*FlightRequest)
+			v, _ := members.Get(24).(*FlightRequest)
 			if v == nil { // else it is merged
 				v = new(FlightRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(21, v)
+			members.Set(24, v)
 		case 0x32a: // explain = 101
-			v, _ := members.Get(22).(*ExplainRequest)
+			v, _ := members.Get(25).(*ExplainRequest)
 			if v == nil { // else it is merged
 				v = new(ExplainRequest)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(22, v)
+			members.Set(25, v)
 		default:
 			r.Skip()
 		}
@@ -686,6 +734,12 @@ func (m *Reply) SizeProto() int {
 	case *ChannelsResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *ConnectionsResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *UpdateUserStatusResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *GetUserStatusResult:
+		return 2 + pbwire.SizeBytes(v.SizeProto())
+	case *DeleteUserStatusResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
 	case *MapPublishResult:
 		return 2 + pbwire.SizeBytes(v.SizeProto())
@@ -799,6 +853,21 @@ func (m *Reply) putProto(buf []byte, i int) int {
 		i = v.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i = pbwire.PutVarint(buf, i, 0x8a)
+	case *UpdateUserStatusResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x92)
+	case *GetUserStatusResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0x9a)
+	case *DeleteUserStatusResult:
+		end := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i = pbwire.PutVarint(buf, i, 0xa2)
 	case *MapPublishResult:
 		end := i
 		i = v.putProto(buf, i)
@@ -987,87 +1056,114 @@ func (m *Reply) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			members.Set(14, v)
+		case 0x92: // update_user_status = 18
+			v, _ := members.Get(15).(*UpdateUserStatusResult)
+			if v == nil { // else it is merged
+				v = new(UpdateUserStatusResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(15, v)
+		case 0x9a: // get_user_status = 19
+			v, _ := members.Get(16).(*GetUserStatusResult)
+			if v == nil { // else it is merged
+				v = new(GetUserStatusResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(16, v)
+		case 0xa2: // delete_user_status = 20
+			v, _ := members.Get(17).(*DeleteUserStatusResult)
+			if v == nil { // else it is merged
+				v = new(DeleteUserStatusResult)
+			}
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			members.Set(17, v)
 		case 0x122: // map_publish = 36
-			v, _ := members.Get(15).(*MapPublishResult)
+			v, _ := members.Get(18).(*MapPublishResult)
 			if v == nil { // else it is merged
 				v = new(MapPublishResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(15, v)
+			members.Set(18, v)
 		case 0x12a: // map_remove = 37
-			v, _ := members.Get(16).(*MapRemoveResult)
+			v, _ := members.Get(19).(*MapRemoveResult)
 			if v == nil { // else it is merged
 				v = new(MapRemoveResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(16, v)
+			members.Set(19, v)
 		case 0x132: // map_read_state = 38
-			v, _ := members.Get(17).(*MapReadStateResult)
+			v, _ := members.Get(20).(*MapReadStateResult)
 			if v == nil { // else it is merged
 				v = new(MapReadStateResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(17, v)
+			members.Set(20, v)
 		case 0x13a: // map_read_stream = 39
-			v, _ := members.Get(18).(*MapReadStreamResult)
+			v, _ := members.Get(21).(*MapReadStreamResult)
 			if v == nil { // else it is merged
 				v = new(MapReadStreamResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(18, v)
+			members.Set(21, v)
 		case 0x142: // map_stats = 40
-			v, _ := members.Get(19).(*MapStatsResult)
+			v, _ := members.Get(22).(*MapStatsResult)
 			if v == nil { // else it is merged
 				v = new(MapStatsResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(19, v)
+			members.Set(22, v)
 		case 0x14a: // map_clear = 41
-			v, _ := members.Get(20).(*MapClearResult)
+			v, _ := members.Get(23).(*MapClearResult)
 			if v == nil { // else it is merged
 				v = new(MapClearResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(20, v)
+			members.Set(23, v)
 		case 0x152: // shared_poll_publish = 42
-			v, _ := members.Get(21).(*SharedPollPublishResult)
+			v, _ := members.Get(24).(*SharedPollPublishResult)
 			if v == nil { // else it is merged
 				v = new(SharedPollPublishResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(21, v)
+			members.Set(24, v)
 		case 0x322: // flight = 100
-			v, _ := members.Get(22).(*FlightResult)
+			v, _ := members.Get(25).(*FlightResult)
 			if v == nil { // else it is merged
 				v = new(FlightResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(22, v)
+			members.Set(25, v)
 		case 0x32a: // explain = 101
-			v, _ := members.Get(23).(*ExplainResult)
+			v, _ := members.Get(26).(*ExplainResult)
 			if v == nil { // else it is merged
 				v = new(ExplainResult)
 			}
 			outer := r.Enter()
 			v.readProto(r)
 			r.Leave(outer)
-			members.Set(23, v)
+			members.Set(26, v)
 		default:
 			r.Skip()
 		}
@@ -5367,12 +5463,19 @@ func (m *ConnectionsResult) SizeProto() (n int) {
 	if m.Incomplete != "" {
 		n += 2 + pbwire.SizeBytes(len(m.Incomplete))
 	}
+	if m.Failed != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Failed))
+	}
 	return n
 }
 
 func (m *ConnectionsResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Failed != "" {
+		i = pbwire.PutString(buf, i, m.Failed)
+		i = pbwire.PutVarint(buf, i, 0x332)
 	}
 	if m.Incomplete != "" {
 		i = pbwire.PutString(buf, i, m.Incomplete)
@@ -5410,6 +5513,8 @@ func (m *ConnectionsResult) readProto(r *pbwire.Reader) {
 			m.More = r.Bool()
 		case 0x32a: // incomplete = 101
 			m.Incomplete = r.String()
+		case 0x332: // failed = 102
+			m.Failed = r.String()
 		default:
 			r.Skip()
 		}
@@ -5671,6 +5776,12 @@ func (m *ConnectionState) SizeProto() (n int) {
 	for k, v := range m.Channels {
 		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
 	}
+	if m.ConnectionToken != nil {
+		n += 1 + pbwire.SizeBytes(m.ConnectionToken.SizeProto())
+	}
+	for k, v := range m.SubscriptionTokens {
+		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
+	}
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
@@ -5685,6 +5796,27 @@ func (m *ConnectionState) putProto(buf []byte, i int) int {
 		i = pbwire.PutBytes(buf, i, m.Meta)
 		i--
 		buf[i] = 0x22
+	}
+	for k, v := range m.SubscriptionTokens {
+		end := i
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x12
+		i = pbwire.PutString(buf, i, k)
+		i--
+		buf[i] = 0x0a
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x1a
+	}
+	if m.ConnectionToken != nil {
+		end := i
+		i = m.ConnectionToken.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x12
 	}
 	for k, v := range m.Channels {
 		end := i
@@ -5709,6 +5841,16 @@ func (m *ConnectionState) readProto(r *pbwire.Reader) {
 		case 0x0a: // channels = 1
 			r.Element()
 			m.readChannelsProto(r)
+		case 0x12: // connection_token = 2
+			if m.ConnectionToken == nil { // else it is merged
+				m.ConnectionToken = new(TokenInfo)
+			}
+			outer := r.Enter()
+			m.ConnectionToken.readProto(r)
+			r.Leave(outer)
+		case 0x1a: // subscription_tokens = 3
+			r.Element()
+			m.readSubscriptionTokensProto(r)
 		case 0x22: // meta = 4
 			m.Meta = r.Bytes()
 		default:
@@ -5738,6 +5880,92 @@ func (m *ConnectionState) readChannelsProto(r *pbwire.Reader) {
 		m.Channels = make(map[string]*ChannelContext)
 	}
 	m.Channels[key] = value
+}
+
+func (m *ConnectionState) readSubscriptionTokensProto(r *pbwire.Reader) {
+	var key string
+	value := new(TokenInfo)
+	entry := r.Enter()
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a:
+			key = r.String()
+		case 0x12:
+			outer := r.Enter()
+			value.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+	r.Leave(entry)
+	if m.SubscriptionTokens == nil {
+		m.SubscriptionTokens = make(map[string]*TokenInfo)
+	}
+	m.SubscriptionTokens[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *TokenInfo) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *TokenInfo) UnmarshalProto(data []byte) error {
+	*m = TokenInfo{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *TokenInfo) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.UID != "" {
+		n += 1 + pbwire.SizeBytes(len(m.UID))
+	}
+	if m.IssuedAt != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.IssuedAt))
+	}
+	return n
+}
+
+func (m *TokenInfo) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.IssuedAt != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.IssuedAt))
+		i--
+		buf[i] = 0x10
+	}
+	if m.UID != "" {
+		i = pbwire.PutString(buf, i, m.UID)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *TokenInfo) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // uid = 1
+			m.UID = r.String()
+		case 0x10: // issued_at = 2
+			m.IssuedAt = r.Int64()
+		default:
+			r.Skip()
+		}
+	}
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -5818,6 +6046,392 @@ func (m *ChannelContext) readProto(r *pbwire.Reader) {
 		default:
 			r.Skip()
 		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *UpdateUserStatusRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *UpdateUserStatusRequest) UnmarshalProto(data []byte) error {
+	*m = UpdateUserStatusRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *UpdateUserStatusRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Users {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	if m.State != "" {
+		n += 1 + pbwire.SizeBytes(len(m.State))
+	}
+	return n
+}
+
+func (m *UpdateUserStatusRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.State != "" {
+		i = pbwire.PutString(buf, i, m.State)
+		i--
+		buf[i] = 0x12
+	}
+	for _, v := range slices.Backward(m.Users) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *UpdateUserStatusRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // users = 1
+			r.Element()
+			m.Users = append(m.Users, r.String())
+		case 0x12: // state = 2
+			m.State = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *UpdateUserStatusResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *UpdateUserStatusResult) UnmarshalProto(data []byte) error {
+	*m = UpdateUserStatusResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *UpdateUserStatusResult) SizeProto() (n int) {
+	return n
+}
+
+func (m *UpdateUserStatusResult) putProto(buf []byte, i int) int {
+	return i
+}
+
+func (m *UpdateUserStatusResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		r.Skip()
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *GetUserStatusRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *GetUserStatusRequest) UnmarshalProto(data []byte) error {
+	*m = GetUserStatusRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *GetUserStatusRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Users {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	return n
+}
+
+func (m *GetUserStatusRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for _, v := range slices.Backward(m.Users) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *GetUserStatusRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // users = 1
+			r.Element()
+			m.Users = append(m.Users, r.String())
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *GetUserStatusResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *GetUserStatusResult) UnmarshalProto(data []byte) error {
+	*m = GetUserStatusResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *GetUserStatusResult) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for i := range m.Statuses {
+		v := &m.Statuses[i]
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
+	return n
+}
+
+func (m *GetUserStatusResult) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for at := range slices.Backward(m.Statuses) {
+		v := &m.Statuses[at]
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *GetUserStatusResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // statuses = 1
+			r.Element()
+			r.Share()
+			m.Statuses = wire.Extend(&r.Maker, m.Statuses, r.Pos(), r.Left())
+			v := &m.Statuses[len(m.Statuses)-1]
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *UserStatus) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *UserStatus) UnmarshalProto(data []byte) error {
+	*m = UserStatus{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *UserStatus) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	if m.User != "" {
+		n += 1 + pbwire.SizeBytes(len(m.User))
+	}
+	if m.Active != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Active))
+	}
+	if m.Online != 0 {
+		n += 1 + pbwire.SizeVarint(uint64(m.Online))
+	}
+	if m.State != "" {
+		n += 1 + pbwire.SizeBytes(len(m.State))
+	}
+	return n
+}
+
+func (m *UserStatus) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.State != "" {
+		i = pbwire.PutString(buf, i, m.State)
+		i--
+		buf[i] = 0x22
+	}
+	if m.Online != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Online))
+		i--
+		buf[i] = 0x18
+	}
+	if m.Active != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Active))
+		i--
+		buf[i] = 0x10
+	}
+	if m.User != "" {
+		i = pbwire.PutString(buf, i, m.User)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *UserStatus) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // user = 1
+			m.User = r.String()
+		case 0x10: // active = 2
+			m.Active = r.Int64()
+		case 0x18: // online = 3
+			m.Online = r.Int64()
+		case 0x22: // state = 4
+			m.State = r.String()
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *DeleteUserStatusRequest) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *DeleteUserStatusRequest) UnmarshalProto(data []byte) error {
+	*m = DeleteUserStatusRequest{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *DeleteUserStatusRequest) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Users {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	return n
+}
+
+func (m *DeleteUserStatusRequest) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	for _, v := range slices.Backward(m.Users) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *DeleteUserStatusRequest) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // users = 1
+			r.Element()
+			m.Users = append(m.Users, r.String())
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *DeleteUserStatusResult) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *DeleteUserStatusResult) UnmarshalProto(data []byte) error {
+	*m = DeleteUserStatusResult{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *DeleteUserStatusResult) SizeProto() (n int) {
+	return n
+}
+
+func (m *DeleteUserStatusResult) putProto(buf []byte, i int) int {
+	return i
+}
+
+func (m *DeleteUserStatusResult) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		r.Skip()
 	}
 }
 

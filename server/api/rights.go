@@ -78,6 +78,12 @@ func target(r Request) (m Method, ch string) {
 		return MethodChannels, ""
 	case *ConnectionsRequest:
 		return MethodConnections, r.Channel
+	case *UpdateUserStatusRequest:
+		return MethodUpdateUserStatus, ""
+	case *GetUserStatusRequest:
+		return MethodGetUserStatus, ""
+	case *DeleteUserStatusRequest:
+		return MethodDeleteUserStatus, ""
 	case *FlightRequest:
 		return MethodFlight, r.Channel
 	case *ExplainRequest:

@@ -31,6 +31,9 @@ const (
 	MethodRefresh
 	MethodChannels
 	MethodConnections
+	MethodUpdateUserStatus
+	MethodGetUserStatus
+	MethodDeleteUserStatus
 	MethodMapPublish
 	MethodMapRemove
 	MethodMapReadState
@@ -58,6 +61,9 @@ var methodNames = [...]string{
 	MethodRefresh:           "refresh",
 	MethodChannels:          "channels",
 	MethodConnections:       "connections",
+	MethodUpdateUserStatus:  "update_user_status",
+	MethodGetUserStatus:     "get_user_status",
+	MethodDeleteUserStatus:  "delete_user_status",
 	MethodMapPublish:        "map_publish",
 	MethodMapRemove:         "map_remove",
 	MethodMapReadState:      "map_read_state",
@@ -88,6 +94,9 @@ var rpcNames = [...]string{
 	MethodRefresh:           "Refresh",
 	MethodChannels:          "Channels",
 	MethodConnections:       "Connections",
+	MethodUpdateUserStatus:  "UpdateUserStatus",
+	MethodGetUserStatus:     "GetUserStatus",
+	MethodDeleteUserStatus:  "DeleteUserStatus",
 	MethodMapPublish:        "MapPublish",
 	MethodMapRemove:         "MapRemove",
 	MethodMapReadState:      "MapReadState",
@@ -118,6 +127,9 @@ var newRequests = [...]func() Request{
 	MethodRefresh:           func() Request { return new(RefreshRequest) },
 	MethodChannels:          func() Request { return new(ChannelsRequest) },
 	MethodConnections:       func() Request { return new(ConnectionsRequest) },
+	MethodUpdateUserStatus:  func() Request { return new(UpdateUserStatusRequest) },
+	MethodGetUserStatus:     func() Request { return new(GetUserStatusRequest) },
+	MethodDeleteUserStatus:  func() Request { return new(DeleteUserStatusRequest) },
 	MethodMapPublish:        func() Request { return new(MapPublishRequest) },
 	MethodMapRemove:         func() Request { return new(MapRemoveRequest) },
 	MethodMapReadState:      func() Request { return new(MapReadStateRequest) },
@@ -146,6 +158,9 @@ type Service interface {
 	Refresh(ctx context.Context, r *RefreshRequest) (*RefreshResult, error)
 	Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsResult, error)
 	Connections(ctx context.Context, r *ConnectionsRequest) (*ConnectionsResult, error)
+	UpdateUserStatus(ctx context.Context, r *UpdateUserStatusRequest) (*UpdateUserStatusResult, error)
+	GetUserStatus(ctx context.Context, r *GetUserStatusRequest) (*GetUserStatusResult, error)
+	DeleteUserStatus(ctx context.Context, r *DeleteUserStatusRequest) (*DeleteUserStatusResult, error)
 	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error)
 	MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error)
 	MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error)
@@ -212,6 +227,18 @@ func (m *ChannelsRequest) execute(ctx context.Context, s Service) (Result, error
 
 func (m *ConnectionsRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Connections(ctx, m)
+}
+
+func (m *UpdateUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.UpdateUserStatus(ctx, m)
+}
+
+func (m *GetUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.GetUserStatus(ctx, m)
+}
+
+func (m *DeleteUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
+	return s.DeleteUserStatus(ctx, m)
 }
 
 func (m *MapPublishRequest) execute(ctx context.Context, s Service) (Result, error) {

@@ -31,14 +31,18 @@ import (
 	"github.com/gyrohq/gyro/server/dictionary"
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/exposure"
+	"github.com/gyrohq/gyro/server/expression"
 	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/mapapi"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/origin"
+	"github.com/gyrohq/gyro/server/profiles"
 	"github.com/gyrohq/gyro/server/reserve"
+	"github.com/gyrohq/gyro/server/snapshots"
 	"github.com/gyrohq/gyro/server/tap"
 	"github.com/gyrohq/gyro/server/telemetry"
+	"github.com/gyrohq/gyro/server/userstatus"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -69,6 +73,7 @@ type App struct {
 	meters    meters
 	tracer    *telemetry.Tracer // nil: nothing is traced
 	taps      *tap.Handler
+	snapshots *snapshots.Handler
 	limits    *admission.Limits
 	certs     *certs.Store
 	jwks      *jwks.Cache            // the keys of tokens that were fetched
@@ -77,7 +82,8 @@ type App struct {
 	listeners []*listener
 	grpc      []*grpcListener // those that are enabled
 	consumers *consumers.Consumers
-	notified  *notify.Receiver // nil: there are no notifications of shared poll keys
+	notified  *notify.Receiver   // nil: there are no notifications of shared poll keys
+	status    *userstatus.Keeper // nil: the status of users is not kept
 	failed    chan error
 	stopping  atomic.Bool
 	leaving   context.Context // ends when Shutdown begins
@@ -126,7 +132,10 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps = tap.NewHandler(a.node, o.Logger)
+	a.taps, a.snapshots = tap.NewHandler(a.node, o.Logger), snapshots.NewHandler(a.leaving, a.node, o.Logger)
+	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
+		return nil, err
+	}
 	if err := a.publish(cfg); err != nil {
 		return nil, err
 	}
@@ -196,6 +205,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		PollConcurrency:        cfg.SharedPoll.ConcurrencyLimit,
 		SendTime:               c.IncludeServerTime,
 		FlightRecorder:         cfg.Flight.Bytes(),
+		Expressions:            expression.Compile,
 		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
 		ConnectDisconnects:     connectDisconnects(c),
 	}
@@ -265,9 +275,13 @@ func (a *App) Start(ctx context.Context) error {
 		err = a.engines.Connect(ctx)
 	}
 	if err == nil {
+		err = a.status.Start(ctx)
+	}
+	if err == nil {
 		err = a.node.Run()
 	}
 	if err != nil {
+		a.status.Close()
 		return errors.Join(err, a.engines.Close(context.Background()), a.tracer.Shutdown(context.Background()))
 	}
 	a.log.Info("node is running", a.engines.Describe()...)
@@ -286,6 +300,7 @@ func (a *App) Start(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		a.status.Close()
 		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()),
 			a.tracer.Shutdown(context.Background()))
 	}
@@ -384,6 +399,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	err = errors.Join(err, a.consumers.Shutdown(ctx))
 	err = errors.Join(err, a.node.Shutdown(ctx))
+	a.status.Close()
 	for _, g := range a.grpc {
 		err = errors.Join(err, g.shutdown(ctx))
 	}
@@ -441,7 +457,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, endpoint{Handler: m.Handler()})
 	}
 	if cfg.Debug.Enabled {
-		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles(cfg.Debug.HandlerPrefix)}))
+		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles.Handler(cleanPrefix(cfg.Debug.HandlerPrefix))}))
 	}
 	errs = append(errs, mountSwagger(internal, cfg))
 	operators := internal
@@ -469,11 +485,15 @@ func (a *App) newExecutor() *api.Executor {
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
-	return api.NewExecutor(api.Config{
+	c := api.Config{
 		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
 		Keyed:     &mapapi.Commands{Node: a.node, Channels: func() *namespace.Resolver { return a.inForce.Load().channels }},
 		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log, RPC: a.extensions(),
-	})
+	}
+	if a.status != nil {
+		c.Statuses = a.status
+	}
+	return api.NewExecutor(c)
 }
 
 // newConsumers makes the enabled consumers.
@@ -490,7 +510,7 @@ func (a *App) newConsumers() (*consumers.Consumers, error) {
 func (a *App) operators() map[string]http.Handler {
 	control := logs.Of(a.log)
 	return map[string]http.Handler{
-		"trace": a.taps, "log_level": logs.LevelHandler(control, a.log), "refusals": logs.RefusalsHandler(control),
+		"trace": a.taps, "snapshot": a.snapshots, "log_level": logs.LevelHandler(control, a.log), "refusals": logs.RefusalsHandler(control),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/telemetry"
+	"github.com/gyrohq/gyro/server/userstatus"
 )
 
 // Check finds mistakes of a configuration that its validation does not find: keys of tokens,
@@ -33,5 +34,6 @@ func Check(cfg *config.Config) error {
 	_, dictionaries := dictionary.Load(cfg.WebSocket.Dictionaries)
 	_, traces := telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Logger: log})
 	_, notifications := notify.New(cfg, notify.Config{Logger: log})
-	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), traces, notifications)
+	_, status := userstatus.New(cfg, userstatus.Config{Logger: log})
+	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), traces, notifications, status)
 }

@@ -98,7 +98,7 @@ func (s *snapshot) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro
 		s.log.Warn("the client is anonymous: its token names the user in another claim than the expected one", "client", e.ClientID,
 			"claim", token.OtherUser, "expected", cmp.Or(flags.Token.UserIDClaim, "sub"), "key", "client.token.user_id_claim")
 	}
-	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt}
+	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt, Token: token.ID}
 	backend.Label(reply, token.Labels)
 	if flags.Insecure {
 		reply.Credentials.ExpireAt = time.Time{}
@@ -202,7 +202,7 @@ func (s *snapshot) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEv
 		return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectInsufficientState, "",
 			"the new token grants other server-side subscriptions: the client has to reconnect to get them")
 	}
-	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta}
+	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta, Token: token.ID}
 	if len(token.Info) > 0 {
 		reply.Info = token.Info
 	}
@@ -250,8 +250,8 @@ func (s *snapshot) subRefresh(ctx context.Context, c *gyro.Client, e gyro.SubRef
 	case err != nil:
 		return gyro.SubRefreshReply{}, refusal.Answer(protocol.DisconnectInvalidToken, err)
 	}
-	if err := fits(c, e.Channel, token); err != nil {
+	if err := token.Fits(e.Channel, c.UserID(), c.ID()); err != nil {
 		return gyro.SubRefreshReply{}, err
 	}
-	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info}, nil
+	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info, Token: token.ID}, nil
 }

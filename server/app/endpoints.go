@@ -2,9 +2,7 @@ package app
 
 import (
 	"net/http"
-	"net/http/pprof"
 	"strings"
-	"time"
 
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/origin"
@@ -93,23 +91,4 @@ func mountSwagger(s *site, cfg *config.Config) error {
 		return nil
 	}
 	return s.handleTree("swagger.handler_prefix", prefix, endpoint{Handler: swagger.New(below, cleanPrefix(cfg.HTTPAPI.HandlerPrefix))})
-}
-
-// profiles serves profiles below prefix.
-func profiles(prefix string) http.Handler {
-	prefix = strings.TrimSuffix(cleanPrefix(prefix), "/") + "/"
-	own := map[string]http.HandlerFunc{
-		"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A profile may take longer than the listener's write timeout; if this fails, it is cut short.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		name := strings.TrimPrefix(r.URL.Path, prefix)
-		if h, ok := own[name]; ok {
-			h(w, r)
-			return
-		}
-		r.URL.Path = "/debug/pprof/" + name // pprof.Index serves no other paths
-		pprof.Index(w, r)
-	})
 }

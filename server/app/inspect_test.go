@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -81,7 +83,7 @@ func TestConnectionsAPI(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(c *config.Config) { c.Flight.Disabled = true })
 	for _, plan := range []string{"free", "paid"} {
-		s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"sub": plan, "labels": map[string]any{"plan": plan}}))
+		s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"sub": plan, "jti": "of " + plan, "iat": 1700000000, "labels": map[string]any{"plan": plan}}))
 	}
 	var answer struct {
 		Result struct {
@@ -102,7 +104,59 @@ func TestConnectionsAPI(t *testing.T) {
 	if got := s.api("flight", `{}`); got != `{"result":{"events":[]}}` {
 		t.Error(got)
 	}
+	if got := s.api("connections", `{"expression":"labels.plan == 'paid' && connection_token.uid == 'of paid'"}`); strings.Count(got, `"user":"paid"`) != 1 ||
+		!strings.Contains(got, `"connection_token":{"uid":"of paid","issued_at":1700000000}`) || strings.Contains(got, `"free"`) {
+		t.Error(got)
+	}
+	if _, got := s.post("/api/connections", `{"expression":"user =="}`); !strings.Contains(got, `"code":107,"message":"bad request: expression \"user ==\": line 1, column 8: `) {
+		t.Error(got)
+	}
+	if status, got := s.post("/api/snapshot", `{"expression":"user == 'free'"}`); status != http.StatusOK || strings.Count(got, "\n") != 2 ||
+		!strings.Contains(got, `"user":"free"`) || !strings.Contains(got, `{"summary":{"connections":1,"nodes":{"`+s.app.node.UID()+`":1}}}`) {
+		t.Errorf("%d %s", status, got)
+	}
 	if status, _ := s.post("/api/connections", `{"label_filter":{"cmp":"what"}}`); status != http.StatusOK {
 		t.Error(status)
+	}
+}
+
+// The client's RPC, the server and the server API keep when a user was there.
+func TestUserStatus(t *testing.T) {
+	t.Parallel()
+	off := startServer(t, nil)
+	if _, got := off.post("/api/get_user_status", `{"users":["ann"]}`); got != `{"error":{"code":108,"message":"not available"}}` {
+		t.Error(got)
+	}
+	s := startServer(t, func(c *config.Config) { c.UserStatus.Enabled = true })
+	ann := s.dial(nil)
+	ann.Connect(s.tokenField(jwt.MapClaims{"sub": "ann"}))
+	status := func() (a api.UserStatus) {
+		t.Helper()
+		var res api.GetUserStatusResult
+		got := s.api("get_user_status", `{"users":["ann"]}`)
+		if err := res.UnmarshalJSON([]byte(strings.TrimSuffix(strings.TrimPrefix(got, `{"result":`), "}"))); err != nil || len(res.Statuses) != 1 {
+			t.Fatalf("%s: %v", got, err)
+		}
+		return res.Statuses[0]
+	}
+	wait.Until(t, "ann to be online", func() bool { return status().Online > 0 })
+	if a := status(); a.Active != 0 {
+		t.Errorf("before the first activity: %+v", a)
+	}
+	ann.Do(`"rpc":{"method":"update_user_status"}`)
+	if a := status(); a.Active < time.Now().Unix()-60 || a.State != "" {
+		t.Errorf("after an activity: %+v", a)
+	}
+	if got := s.api("update_user_status", `{"users":["ann","bob"],"state":"away"}`); got != `{"result":{}}` {
+		t.Error(got)
+	}
+	if got := s.api("batch", `{"commands":[{"get_user_status":{"users":["ann"]}},{"delete_user_status":{"users":["ann"]}},{"get_user_status":{"users":["ann"]}}]}`); !strings.Contains(got, `"state":"away"`) ||
+		!strings.HasSuffix(got, `{"delete_user_status":{}},{"get_user_status":{"statuses":[{"user":"ann"}]}}]}`) {
+		t.Error(got)
+	}
+	anonymous := s.dial(nil)
+	anonymous.Connect(s.tokenField(jwt.MapClaims{"sub": ""}))
+	if code, _ := anonymous.Outcome(`"rpc":{"method":"update_user_status"}`); code != "error 107" {
+		t.Errorf("an anonymous client gets %q", code)
 	}
 }

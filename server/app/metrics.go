@@ -24,6 +24,7 @@ type meters struct {
 	polls    func(*observe.Polled)
 	polled   func(proxy string, asked, given int)
 	notified func(*notify.Received)
+	status   func(kind string, users int, err error)
 	pushers  push.Pushers // none before start
 }
 
@@ -58,6 +59,9 @@ func (a *App) newMeters(version string) (meters, error) {
 	m.polls, m.polled = m.registry.Polls(namespace)
 	if a.cfg.SharedPoll.Notification.Enabled {
 		m.notified = m.registry.Notifications()
+	}
+	if a.cfg.UserStatus.Enabled {
+		m.status = m.registry.UserStatus()
 	}
 	if cfg.InstrumentHTTPHandlers {
 		m.requests = m.registry.Requests()

@@ -102,6 +102,7 @@ func (d *openAPI) check(t *testing.T, text string, place ...string) {
 func startExamples(t *testing.T) *testServer {
 	t.Helper()
 	s := startServer(t, func(cfg *config.Config) {
+		cfg.UserStatus.Enabled = true
 		cfg.Swagger.Enabled = true
 		addNamespace(cfg, "typing", nil)
 		addNamespace(cfg, "chat", func(o *config.ChannelOptions) {

@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro/server/explain/permission"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/userstatus"
 )
 
 // facts returns what the rules of a channel ask about a connection.
@@ -81,29 +82,13 @@ func (s *snapshot) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.
 	if _, err := s.channels.Named(token.Channel); err != nil {
 		return err
 	}
-	if err := fits(c, e.Channel, token); err != nil {
+	if err := token.Fits(e.Channel, c.UserID(), c.ID()); err != nil {
 		return err
 	}
-	o.ExpireAt, o.ChanInfo, o.Data = token.ExpireAt, token.Info, token.Data
+	o.ExpireAt, o.ChanInfo, o.Data, o.Token = token.ExpireAt, token.Info, token.Data, token.ID
 	o.Source = uint8(namespace.SourceSubscribeToken)
 	grant.Override(o, token.Override)
 	return nil
-}
-
-// fits returns an error unless a token was made for this client and channel.
-func fits(c *gyro.Client, ch string, t auth.SubscribeToken) error {
-	var text string
-	switch {
-	case t.Channel != ch:
-		text = "claim channel of the subscription token is another channel"
-	case t.User != c.UserID():
-		text = "claim sub of the subscription token is another user than the connection's"
-	case t.Client != "" && t.Client != c.ID():
-		text = "claim client of the subscription token is another client"
-	default:
-		return nil
-	}
-	return refusal.Because(protocol.DisconnectInvalidToken, "", text)
 }
 
 func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
@@ -175,8 +160,11 @@ func (s *snapshot) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro
 	return gyro.CacheEmptyReply{Populated: populated}, err
 }
 
-// call answers RPCs: the built-in ping, and what the backend answers.
+// call answers RPCs: those that are built in, and what the backend answers.
 func (s *snapshot) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+	if s.status != nil && e.Method == userstatus.Method {
+		return nil, s.status.Active(ctx, c.UserID())
+	}
 	ping, name, err := s.rpc.Decide(e.Method)
 	if err != nil || ping {
 		return nil, err

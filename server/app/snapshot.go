@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/engine"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/proxy"
+	"github.com/gyrohq/gyro/server/userstatus"
 )
 
 // snapshot is the part of the configuration that decides single operations: commands of
@@ -35,6 +36,7 @@ type snapshot struct {
 	polls     map[*namespace.Options]*channel.SharedPoll
 	// httpSenders and grpcSenders know who may use the server API.
 	httpSenders, grpcSenders *rights.Guard
+	status                   *userstatus.Keeper
 	node                     *gyro.Node
 	log                      *slog.Logger
 	refusals                 refusal.Reporter
@@ -98,7 +100,7 @@ func (a *App) publish(cfg *config.Config) error {
 		return err
 	}
 	s.backend.Proxies, s.backend.Forged, s.backend.Polled = proxies, &a.forged, a.meters.polled
-	s.backend.Traced = a.tracer != nil
+	s.backend.Traced, s.status = a.tracer != nil, a.status
 	s.polls = polls(&cfg.SharedPoll, s.channels, &a.inForce)
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {
 		proxies.Retire(before)
@@ -121,7 +123,12 @@ func (a *App) routesInForce() *engine.Routes {
 func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-			return inForce.Load().connecting(ctx, e)
+			s := inForce.Load()
+			reply, err := s.connecting(ctx, e)
+			if err == nil && reply.Credentials != nil {
+				s.status.Connected(reply.Credentials.UserID)
+			}
+			return reply, err
 		},
 		Subscribe:     answer(inForce, (*snapshot).subscribing),
 		Publish:       answer(inForce, (*snapshot).publishing),

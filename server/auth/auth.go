@@ -16,6 +16,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
@@ -70,6 +72,8 @@ type ConnectToken struct {
 	Labels map[string]string
 	// Subs are the channels to subscribe to on the server side; nil if none.
 	Subs map[string]SubscribeOptions
+	// ID names the token; nil if it has neither claim jti nor iat.
+	ID *channel.Token
 }
 
 // SubscribeToken has the verified claims of a subscription token. The caller
@@ -85,6 +89,24 @@ type SubscribeToken struct {
 	Info     []byte // channel info; nil if none
 	Data     []byte // for the subscribe reply; nil if none
 	Override Override
+	// ID is as in ConnectToken.
+	ID *channel.Token
+}
+
+// Fits returns an error unless a token was made for the channel, the user and the client with an ID.
+func (t *SubscribeToken) Fits(ch, user, client string) error {
+	var text string
+	switch {
+	case t.Channel != ch:
+		text = "claim channel of the subscription token is another channel"
+	case t.User != user:
+		text = "claim sub of the subscription token is another user than the connection's"
+	case t.Client != "" && t.Client != client:
+		text = "claim client of the subscription token is another client"
+	default:
+		return nil
+	}
+	return refusal.Because(protocol.DisconnectInvalidToken, "", text)
 }
 
 // Options of a verifier that are not in its section of the configuration.
@@ -181,12 +203,12 @@ func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToke
 	if out.User == "" {
 		out.OtherUser = c.otherUser(v.userClaim)
 	}
-	channel := c.string("channel")
-	out.ExpireAt = c.expireAt()
+	name := c.string("channel")
+	out.ExpireAt, out.ID = c.expireAt(), c.id()
 	if c.err != nil {
 		return ConnectToken{}, c.err
 	}
-	if channel != "" {
+	if name != "" {
 		return ConnectToken{}, invalid("it is a subscription token: claim channel is present")
 	}
 	if err := v.checkTime(c); err != nil {
@@ -204,7 +226,7 @@ func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (Subscribe
 	}
 	out := SubscribeToken{
 		User: c.userID(v.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
-		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(),
+		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(), ID: c.id(),
 	}
 	if c.err != nil {
 		return SubscribeToken{}, c.err

@@ -69,7 +69,9 @@ var connectTests = []struct {
 	{`{"iss":1}`, ConnectToken{}, ErrInvalid},
 	{`{"jti":1}`, ConnectToken{}, ErrInvalid},
 	{`{"iat":true}`, ConnectToken{}, ErrInvalid},
-	{`{"iat":9000000000.5,"jti":"x","caps":[1],"foo":{}}`, ConnectToken{}, nil},
+	{`{"iat":9000000000.5,"jti":"x","caps":[1],"foo":{}}`, ConnectToken{ID: &channel.Token{ID: "x", IssuedAt: 9000000000}}, nil},
+	{`{"jti":"` + strings.Repeat("x", 257) + `","iat":-1}`, ConnectToken{}, nil},
+	{`{"jti":"` + strings.Repeat("x", 256) + `"}`, ConnectToken{ID: &channel.Token{ID: strings.Repeat("x", 256)}}, nil},
 	{`{"aud":1}`, ConnectToken{}, ErrInvalid},
 	{`{"aud":["a",1]}`, ConnectToken{}, ErrInvalid},
 	{`{"aud":["a",null]}`, ConnectToken{}, ErrInvalid},
@@ -155,6 +157,7 @@ func TestSubscribe(t *testing.T) {
 				Override: Override{Presence: ptr(true)}}, nil},
 		{`{"channel":"a","exp":2000000005,"expire_at":0,"b64info":"aGk=","b64data":"aGk="}`,
 			SubscribeToken{Channel: "a", Info: []byte("hi"), Data: []byte("hi")}, nil},
+		{`{"channel":"a","jti":"x","iat":7}`, SubscribeToken{Channel: "a", ID: &channel.Token{ID: "x", IssuedAt: 7}}, nil},
 		{`{"sub":"42"}`, SubscribeToken{}, ErrInvalid},
 		{`{"exp":1}`, SubscribeToken{}, ErrExpired}, // 6 before 7
 		{`{"channel":"a","exp":1}`, SubscribeToken{}, ErrExpired},
@@ -523,7 +526,7 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := verifier(t, cfg).VerifyConnect(t.Context(), signed)
-	want := ConnectToken{User: "42", ExpireAt: time.Unix(now.Unix()+3600, 0), Info: []byte(`{"name":"Ann"}`)}
+	want := ConnectToken{User: "42", ExpireAt: time.Unix(now.Unix()+3600, 0), Info: []byte(`{"name":"Ann"}`), ID: &channel.Token{IssuedAt: now.Unix()}}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}

@@ -124,6 +124,22 @@ func (c *claims) expireAt() time.Time {
 	return channel.FromUnix(int64(min(exp, 1<<62)))
 }
 
+// maxID is the longest jti that is kept, bytes.
+const maxID = 256
+
+// id returns what names the token; nil for nothing.
+func (c *claims) id() *channel.Token {
+	id := c.string("jti")
+	issued, _ := c.number("iat")
+	if len(id) > maxID {
+		id = ""
+	}
+	if id == "" && issued <= 0 {
+		return nil
+	}
+	return &channel.Token{ID: id, IssuedAt: int64(min(max(issued, 0), 1<<53))}
+}
+
 // bytes returns the base64 claim unless it is empty, else the JSON one.
 func (c *claims) bytes(b64, plain string) []byte {
 	if s := c.string(b64); s != "" {

@@ -37,6 +37,7 @@ func (c *Config) Validate() error {
 	c.checkRPC(p)
 	c.checkConsumers(p)
 	c.checkNotification(p)
+	c.checkStatus(p)
 	c.Admin.check(p)
 	return p.Err()
 }

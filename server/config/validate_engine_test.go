@@ -34,6 +34,17 @@ func TestValidateEngines(t *testing.T) {
 	}
 	for _, tt := range []struct{ text, want string }{
 		{`{"engine":{"type":"redis"}}`, ""},
+		{`{"user_status":{"enabled":true}}`, ""},
+		{`{"user_status":{"enabled":true,"redis":{"io_timeout":"-1s"}}}`, ""}, // not in use
+		{`{"user_status":{"enabled":true,"storage_type":"redis","redis":{"io_timeout":"-1s"}}}`, "user_status.redis.io_timeout: -1s is not positive"},
+		{`{"user_status":{"enabled":true,"redis":{"sentinel_address":["a:1"]}}}`, "user_status.redis.sentinel_master_name: is required"},
+		{`{"user_status":{"storage_type":"disk"}}`, "user_status.storage_type"},
+		{`{"user_status":{"expire_interval":"1s"}}`, "user_status.expire_interval: 1s is less than 1m"},
+		{`{"user_status":{"enabled":true,"redis":{"reuse_from_engine":true}}}`, "user_status.redis.reuse_from_engine: engine.type is not redis"},
+		{`{"engine":{"type":"redis"},"user_status":{"enabled":true,"redis":{"reuse_from_engine":true}}}`, ""},
+		{`{"user_status":{"enabled":true},` + nats + `}`, "user_status.storage_type: is required"},
+		{`{"user_status":{"enabled":true,"storage_type":"memory"},` + nats + `}`, ""},
+		{`{"user_status":{"enabled":true,"redis":{"address":["10.0.0.1:6379"]}},` + nats + `}`, ""},
 		{`{"engine":{"redis":{"io_timeout":"-1s","presence_ttl":"1ms"}}}`, ""}, // not in use
 		{`{"engine":{"type":"redis","redis":{"io_timeout":"-1s"}}}`, "engine.redis.io_timeout: -1s is not positive"},
 		{`{"engine":{"type":"redis","redis":{"connect_timeout":"-1s"}}}`, "engine.redis.connect_timeout: -1s"},

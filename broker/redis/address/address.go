@@ -1,4 +1,4 @@
-// Package address reads the addresses of Redis in configurations.
+// Package address reads the addresses of Redis in configurations, and spreads names over them.
 package address
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 )
 
 // Parse reads one entry of the list of addresses: host:port, or a URL with
@@ -197,3 +198,7 @@ func setTLS(to **tls.Config, key, value string) error {
 }
 
 func defaultTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+
+// ShardOf returns which of n shards, from 0 on, has what belongs to a name: that which has the channel of the name. With
+// another number of shards, as few names as possible move.
+func ShardOf(name string, n int) int { return keys.Jump(keys.Hash(name), n) }

@@ -95,7 +95,7 @@ func start(t *testing.T, c grpcapi.Config) *fixture {
 	f := &fixture{node: new(apitest.Node)}
 	f.logger = logging.Wrap(slog.New(slog.NewJSONHandler(&f.buf, nil)))
 	c.Observer, c.Logger = &f.observer, f.logger
-	exec := api.NewExecutor(api.Config{Node: f.node, Channels: apitest.Namespaces(), Logger: f.logger})
+	exec := api.NewExecutor(api.Config{Node: f.node, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: f.node}, Logger: f.logger})
 	var err error
 	if f.Server, err = grpcapi.New(exec, c); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,11 @@ var requests = []struct {
 	{api.MethodHistoryRemove, `{"channel":"full:a"}`},
 	{api.MethodChannels, `{"pattern":"a*"}`},
 	{api.MethodConnections, `{"user":"u","label_filter":{"key":"a","cmp":"eq","val":"b"}}`},
+	{api.MethodConnections, `{"expression":"queue > 0"}`},
 	{api.MethodConnections, `{}`},
+	{api.MethodUpdateUserStatus, `{"users":["a","bob"],"state":"away"}`},
+	{api.MethodGetUserStatus, `{"users":["a","bob","a"]}`},
+	{api.MethodDeleteUserStatus, `{"users":["a"]}`},
 	{api.MethodFlight, `{"channel":"a","limit":5,"nodes":true}`},
 	{api.MethodExplain, `{"user":"u","channel":"full:a"}`},
 	{api.MethodExplain, `{}`},
@@ -177,7 +181,7 @@ func TestMethods(t *testing.T) {
 	other := new(apitest.Node)
 	fill(f.node)
 	fill(other)
-	h, err := httpapi.New(api.NewExecutor(api.Config{Node: other, Channels: apitest.Namespaces()}), httpapi.Config{Prefix: "/api", Insecure: true})
+	h, err := httpapi.New(api.NewExecutor(api.Config{Node: other, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: other}}), httpapi.Config{Prefix: "/api", Insecure: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(
 		devCommand(), benchCommand(), dictCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(), filesCommand(),
-		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), doctorCommand(), topCommand(),
+		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), snapshotCommand(), doctorCommand(), topCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)

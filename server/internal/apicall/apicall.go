@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // maxAnswer bounds an answer, in bytes.
@@ -32,37 +33,50 @@ func (e *Error) Error() string { return fmt.Sprintf("error %d: %s", e.Code, e.Me
 // Post sends a request and leaves the body of the answer, whose status was 200, in answer. When ctx ends, the error is
 // its cause.
 func (c *Caller) Post(ctx context.Context, method string, body []byte, answer *bytes.Buffer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+method, bytes.NewReader(body))
+	res, err := c.Open(ctx, method, body)
 	if err != nil {
 		return err
+	}
+	defer res.Close()
+	answer.Reset()
+	_, err = answer.ReadFrom(io.LimitReader(res, maxAnswer))
+	return err
+}
+
+// Open sends a request and returns the body of the answer, whose status was 200. When ctx ends, so does the body, and the
+// error of Open is its cause. An answer with another status is an error that has the first line of the text.
+func (c *Caller) Open(ctx context.Context, method string, body []byte) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+method, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.Key != "" {
 		req.Header.Set("X-API-Key", c.Key)
 	}
 	res, err := c.HTTP.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	case res.StatusCode == http.StatusOK:
+		return res.Body, nil
 	}
 	defer res.Body.Close()
-	answer.Reset()
-	if _, err := answer.ReadFrom(io.LimitReader(res.Body, maxAnswer)); err != nil {
-		return err
-	}
 	switch res.StatusCode {
-	case http.StatusOK:
-		return nil
 	case http.StatusUnauthorized:
-		return fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
+		return nil, fmt.Errorf("%s: HTTP status 401: the API key (--api-key) is missing or wrong", req.URL)
 	case http.StatusNotFound:
-		return fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api)?", req.URL)
+		return nil, fmt.Errorf("%s: HTTP status 404: is this the address of the API (--api)?", req.URL)
 	case http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%s: HTTP status 413: %d bytes are too much for the server in one request", req.URL, len(body))
+		return nil, fmt.Errorf("%s: HTTP status 413: %d bytes are too much for the server in one request", req.URL, len(body))
 	}
-	return fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+	if line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n"); line != "" && res.StatusCode >= 400 {
+		return nil, fmt.Errorf("%s: HTTP status %d: %s", req.URL, res.StatusCode, line)
+	}
+	return nil, fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
 }
 
 // Call calls a method with a request and stores its result, both as JSON. An error of the API wraps an *Error.

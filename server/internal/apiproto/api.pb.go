@@ -201,6 +201,9 @@ type Command struct {
 	Refresh           *RefreshRequest           `protobuf:"bytes,15,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	Channels          *ChannelsRequest          `protobuf:"bytes,16,opt,name=channels,proto3" json:"channels,omitempty"`
 	Connections       *ConnectionsRequest       `protobuf:"bytes,17,opt,name=connections,proto3" json:"connections,omitempty"`
+	UpdateUserStatus  *UpdateUserStatusRequest  `protobuf:"bytes,18,opt,name=update_user_status,json=updateUserStatus,proto3" json:"update_user_status,omitempty"`
+	GetUserStatus     *GetUserStatusRequest     `protobuf:"bytes,19,opt,name=get_user_status,json=getUserStatus,proto3" json:"get_user_status,omitempty"`
+	DeleteUserStatus  *DeleteUserStatusRequest  `protobuf:"bytes,20,opt,name=delete_user_status,json=deleteUserStatus,proto3" json:"delete_user_status,omitempty"`
 	MapPublish        *MapPublishRequest        `protobuf:"bytes,36,opt,name=map_publish,json=mapPublish,proto3" json:"map_publish,omitempty"`
 	MapRemove         *MapRemoveRequest         `protobuf:"bytes,37,opt,name=map_remove,json=mapRemove,proto3" json:"map_remove,omitempty"`
 	MapReadState      *MapReadStateRequest      `protobuf:"bytes,38,opt,name=map_read_state,json=mapReadState,proto3" json:"map_read_state,omitempty"`
@@ -342,6 +345,27 @@ func (x *Command) GetConnections() *ConnectionsRequest {
 	return nil
 }
 
+func (x *Command) GetUpdateUserStatus() *UpdateUserStatusRequest {
+	if x != nil {
+		return x.UpdateUserStatus
+	}
+	return nil
+}
+
+func (x *Command) GetGetUserStatus() *GetUserStatusRequest {
+	if x != nil {
+		return x.GetUserStatus
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteUserStatus() *DeleteUserStatusRequest {
+	if x != nil {
+		return x.DeleteUserStatus
+	}
+	return nil
+}
+
 func (x *Command) GetMapPublish() *MapPublishRequest {
 	if x != nil {
 		return x.MapPublish
@@ -424,6 +448,9 @@ type Reply struct {
 	Refresh           *RefreshResult           `protobuf:"bytes,15,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	Channels          *ChannelsResult          `protobuf:"bytes,16,opt,name=channels,proto3" json:"channels,omitempty"`
 	Connections       *ConnectionsResult       `protobuf:"bytes,17,opt,name=connections,proto3" json:"connections,omitempty"`
+	UpdateUserStatus  *UpdateUserStatusResult  `protobuf:"bytes,18,opt,name=update_user_status,json=updateUserStatus,proto3" json:"update_user_status,omitempty"`
+	GetUserStatus     *GetUserStatusResult     `protobuf:"bytes,19,opt,name=get_user_status,json=getUserStatus,proto3" json:"get_user_status,omitempty"`
+	DeleteUserStatus  *DeleteUserStatusResult  `protobuf:"bytes,20,opt,name=delete_user_status,json=deleteUserStatus,proto3" json:"delete_user_status,omitempty"`
 	MapPublish        *MapPublishResult        `protobuf:"bytes,36,opt,name=map_publish,json=mapPublish,proto3" json:"map_publish,omitempty"`
 	MapRemove         *MapRemoveResult         `protobuf:"bytes,37,opt,name=map_remove,json=mapRemove,proto3" json:"map_remove,omitempty"`
 	MapReadState      *MapReadStateResult      `protobuf:"bytes,38,opt,name=map_read_state,json=mapReadState,proto3" json:"map_read_state,omitempty"`
@@ -568,6 +595,27 @@ func (x *Reply) GetChannels() *ChannelsResult {
 func (x *Reply) GetConnections() *ConnectionsResult {
 	if x != nil {
 		return x.Connections
+	}
+	return nil
+}
+
+func (x *Reply) GetUpdateUserStatus() *UpdateUserStatusResult {
+	if x != nil {
+		return x.UpdateUserStatus
+	}
+	return nil
+}
+
+func (x *Reply) GetGetUserStatus() *GetUserStatusResult {
+	if x != nil {
+		return x.GetUserStatus
+	}
+	return nil
+}
+
+func (x *Reply) GetDeleteUserStatus() *DeleteUserStatusResult {
+	if x != nil {
+		return x.DeleteUserStatus
 	}
 	return nil
 }
@@ -4853,11 +4901,11 @@ func (x *FilterNode) GetNodes() []*FilterNode {
 }
 
 // ConnectionsRequest asks for the connections for which all members hold that are present. At least
-// one of user, client, channel and label_filter is needed.
+// one of user, client, channel, label_filter and expression is needed.
 type ConnectionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                                  // ID of the user.
-	Expression    string                 `protobuf:"bytes,2,opt,name=expression,proto3" json:"expression,omitempty"`                      // Refused: this server evaluates no CEL expressions.
+	Expression    string                 `protobuf:"bytes,2,opt,name=expression,proto3" json:"expression,omitempty"`                      // Condition on the connection in the Common Expression Language, at most 4096 bytes: labels.plan == 'free'. See docs/connections.md.
 	LabelFilter   *FilterNode            `protobuf:"bytes,3,opt,name=label_filter,json=labelFilter,proto3" json:"label_filter,omitempty"` // On the labels of the connection.
 	Client        string                 `protobuf:"bytes,100,opt,name=client,proto3" json:"client,omitempty"`                            // ID of the connection.
 	Channel       string                 `protobuf:"bytes,101,opt,name=channel,proto3" json:"channel,omitempty"`                          // Connections that are subscribed to it.
@@ -4997,6 +5045,7 @@ type ConnectionsResult struct {
 	Connections   map[string]*ConnectionInfo `protobuf:"bytes,1,rep,name=connections,proto3" json:"connections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always By client ID.
 	More          bool                       `protobuf:"varint,100,opt,name=more,proto3" json:"more,omitempty"`                                                                                      // There are more connections, or subscriptions of these.
 	Incomplete    string                     `protobuf:"bytes,101,opt,name=incomplete,proto3" json:"incomplete,omitempty"`                                                                           // Which nodes have not answered; absent if all have.
+	Failed        string                     `protobuf:"bytes,102,opt,name=failed,proto3" json:"failed,omitempty"`                                                                                   // First error of the expression, for a connection that counts as not selected; absent if there was none.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5048,6 +5097,13 @@ func (x *ConnectionsResult) GetMore() bool {
 func (x *ConnectionsResult) GetIncomplete() string {
 	if x != nil {
 		return x.Incomplete
+	}
+	return ""
+}
+
+func (x *ConnectionsResult) GetFailed() string {
+	if x != nil {
+		return x.Failed
 	}
 	return ""
 }
@@ -5195,11 +5251,13 @@ func (x *ConnectionInfo) GetCommands() uint32 {
 
 // ConnectionState tells what a connection has.
 type ConnectionState struct {
-	state         protoimpl.MessageState     `protogen:"open.v1"`
-	Channels      map[string]*ChannelContext `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // @always The subscriptions.
-	Meta          []byte                     `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`                                                                                   // @raw Of the token or the connect proxy.
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState     `protogen:"open.v1"`
+	Channels           map[string]*ChannelContext `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`                                               // @always The subscriptions.
+	ConnectionToken    *TokenInfo                 `protobuf:"bytes,2,opt,name=connection_token,json=connectionToken,proto3" json:"connection_token,omitempty"`                                                                                    // The token of the connection, or that of its last refresh, if it has claim jti or iat.
+	SubscriptionTokens map[string]*TokenInfo      `protobuf:"bytes,3,rep,name=subscription_tokens,json=subscriptionTokens,proto3" json:"subscription_tokens,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // Likewise of subscriptions, by channel.
+	Meta               []byte                     `protobuf:"bytes,4,opt,name=meta,proto3" json:"meta,omitempty"`                                                                                                                                 // @raw Of the token or the connect proxy.
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ConnectionState) Reset() {
@@ -5239,11 +5297,78 @@ func (x *ConnectionState) GetChannels() map[string]*ChannelContext {
 	return nil
 }
 
+func (x *ConnectionState) GetConnectionToken() *TokenInfo {
+	if x != nil {
+		return x.ConnectionToken
+	}
+	return nil
+}
+
+func (x *ConnectionState) GetSubscriptionTokens() map[string]*TokenInfo {
+	if x != nil {
+		return x.SubscriptionTokens
+	}
+	return nil
+}
+
 func (x *ConnectionState) GetMeta() []byte {
 	if x != nil {
 		return x.Meta
 	}
 	return nil
+}
+
+// TokenInfo names a token.
+type TokenInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`                            // Claim jti, if it has at most 256 bytes.
+	IssuedAt      int64                  `protobuf:"varint,2,opt,name=issued_at,json=issuedAt,proto3" json:"issued_at,omitempty"` // Claim iat, in seconds of the Unix epoch.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenInfo) Reset() {
+	*x = TokenInfo{}
+	mi := &file_api_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenInfo) ProtoMessage() {}
+
+func (x *TokenInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
+func (*TokenInfo) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *TokenInfo) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *TokenInfo) GetIssuedAt() int64 {
+	if x != nil {
+		return x.IssuedAt
+	}
+	return 0
 }
 
 // ChannelContext describes a subscription.
@@ -5259,7 +5384,7 @@ type ChannelContext struct {
 
 func (x *ChannelContext) Reset() {
 	*x = ChannelContext{}
-	mi := &file_api_proto_msgTypes[81]
+	mi := &file_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5396,7 @@ func (x *ChannelContext) String() string {
 func (*ChannelContext) ProtoMessage() {}
 
 func (x *ChannelContext) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[81]
+	mi := &file_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5409,7 @@ func (x *ChannelContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelContext.ProtoReflect.Descriptor instead.
 func (*ChannelContext) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{81}
+	return file_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ChannelContext) GetSource() uint32 {
@@ -5315,6 +5440,496 @@ func (x *ChannelContext) GetEpoch() string {
 	return ""
 }
 
+// UpdateUserStatusRequest notes that users are active.
+type UpdateUserStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Users         []string               `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"` // @required IDs of the users, up to 1000, of up to 1024 bytes each.
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // A text about the users, up to 1024 bytes, which get_user_status returns; empty: it stays as it is.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateUserStatusRequest) Reset() {
+	*x = UpdateUserStatusRequest{}
+	mi := &file_api_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateUserStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateUserStatusRequest) ProtoMessage() {}
+
+func (x *UpdateUserStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateUserStatusRequest.ProtoReflect.Descriptor instead.
+func (*UpdateUserStatusRequest) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *UpdateUserStatusRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *UpdateUserStatusRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// @nocode
+type UpdateUserStatusResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Error         *Error                  `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Result        *UpdateUserStatusResult `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateUserStatusResponse) Reset() {
+	*x = UpdateUserStatusResponse{}
+	mi := &file_api_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateUserStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateUserStatusResponse) ProtoMessage() {}
+
+func (x *UpdateUserStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateUserStatusResponse.ProtoReflect.Descriptor instead.
+func (*UpdateUserStatusResponse) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *UpdateUserStatusResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *UpdateUserStatusResponse) GetResult() *UpdateUserStatusResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// UpdateUserStatusResult is empty.
+type UpdateUserStatusResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateUserStatusResult) Reset() {
+	*x = UpdateUserStatusResult{}
+	mi := &file_api_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateUserStatusResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateUserStatusResult) ProtoMessage() {}
+
+func (x *UpdateUserStatusResult) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateUserStatusResult.ProtoReflect.Descriptor instead.
+func (*UpdateUserStatusResult) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{85}
+}
+
+// GetUserStatusRequest asks for the status of users.
+type GetUserStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Users         []string               `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"` // @required IDs of the users, up to 1000, of up to 1024 bytes each.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUserStatusRequest) Reset() {
+	*x = GetUserStatusRequest{}
+	mi := &file_api_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUserStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUserStatusRequest) ProtoMessage() {}
+
+func (x *GetUserStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUserStatusRequest.ProtoReflect.Descriptor instead.
+func (*GetUserStatusRequest) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *GetUserStatusRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+// @nocode
+type GetUserStatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Result        *GetUserStatusResult   `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUserStatusResponse) Reset() {
+	*x = GetUserStatusResponse{}
+	mi := &file_api_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUserStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUserStatusResponse) ProtoMessage() {}
+
+func (x *GetUserStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUserStatusResponse.ProtoReflect.Descriptor instead.
+func (*GetUserStatusResponse) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *GetUserStatusResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *GetUserStatusResponse) GetResult() *GetUserStatusResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// GetUserStatusResult has a status for each user of the request, in their order.
+type GetUserStatusResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Statuses      []*UserStatus          `protobuf:"bytes,1,rep,name=statuses,proto3" json:"statuses,omitempty"` // @always @many One for each user of the request.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUserStatusResult) Reset() {
+	*x = GetUserStatusResult{}
+	mi := &file_api_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUserStatusResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUserStatusResult) ProtoMessage() {}
+
+func (x *GetUserStatusResult) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUserStatusResult.ProtoReflect.Descriptor instead.
+func (*GetUserStatusResult) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *GetUserStatusResult) GetStatuses() []*UserStatus {
+	if x != nil {
+		return x.Statuses
+	}
+	return nil
+}
+
+// UserStatus is when a user was there last.
+type UserStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`      // @always ID of the user.
+	Active        int64                  `protobuf:"varint,2,opt,name=active,proto3" json:"active,omitempty"` // Last activity, in seconds of the Unix epoch; absent if none is known.
+	Online        int64                  `protobuf:"varint,3,opt,name=online,proto3" json:"online,omitempty"` // When the user had a connection last, in seconds of the Unix epoch; absent if it is not known.
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`    // What update_user_status has set.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserStatus) Reset() {
+	*x = UserStatus{}
+	mi := &file_api_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserStatus) ProtoMessage() {}
+
+func (x *UserStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserStatus.ProtoReflect.Descriptor instead.
+func (*UserStatus) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *UserStatus) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UserStatus) GetActive() int64 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *UserStatus) GetOnline() int64 {
+	if x != nil {
+		return x.Online
+	}
+	return 0
+}
+
+func (x *UserStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// DeleteUserStatusRequest forgets users.
+type DeleteUserStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Users         []string               `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"` // @required IDs of the users, up to 1000, of up to 1024 bytes each.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUserStatusRequest) Reset() {
+	*x = DeleteUserStatusRequest{}
+	mi := &file_api_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUserStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUserStatusRequest) ProtoMessage() {}
+
+func (x *DeleteUserStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUserStatusRequest.ProtoReflect.Descriptor instead.
+func (*DeleteUserStatusRequest) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *DeleteUserStatusRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+// @nocode
+type DeleteUserStatusResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Error         *Error                  `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Result        *DeleteUserStatusResult `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUserStatusResponse) Reset() {
+	*x = DeleteUserStatusResponse{}
+	mi := &file_api_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUserStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUserStatusResponse) ProtoMessage() {}
+
+func (x *DeleteUserStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUserStatusResponse.ProtoReflect.Descriptor instead.
+func (*DeleteUserStatusResponse) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *DeleteUserStatusResponse) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *DeleteUserStatusResponse) GetResult() *DeleteUserStatusResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// DeleteUserStatusResult is empty.
+type DeleteUserStatusResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUserStatusResult) Reset() {
+	*x = DeleteUserStatusResult{}
+	mi := &file_api_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUserStatusResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUserStatusResult) ProtoMessage() {}
+
+func (x *DeleteUserStatusResult) ProtoReflect() protoreflect.Message {
+	mi := &file_api_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUserStatusResult.ProtoReflect.Descriptor instead.
+func (*DeleteUserStatusResult) Descriptor() ([]byte, []int) {
+	return file_api_proto_rawDescGZIP(), []int{92}
+}
+
 // FlightRequest asks for events for which all members hold that are present.
 type FlightRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5330,7 +5945,7 @@ type FlightRequest struct {
 
 func (x *FlightRequest) Reset() {
 	*x = FlightRequest{}
-	mi := &file_api_proto_msgTypes[82]
+	mi := &file_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5957,7 @@ func (x *FlightRequest) String() string {
 func (*FlightRequest) ProtoMessage() {}
 
 func (x *FlightRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[82]
+	mi := &file_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5970,7 @@ func (x *FlightRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightRequest.ProtoReflect.Descriptor instead.
 func (*FlightRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{82}
+	return file_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FlightRequest) GetUser() string {
@@ -5411,7 +6026,7 @@ type FlightResponse struct {
 
 func (x *FlightResponse) Reset() {
 	*x = FlightResponse{}
-	mi := &file_api_proto_msgTypes[83]
+	mi := &file_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +6038,7 @@ func (x *FlightResponse) String() string {
 func (*FlightResponse) ProtoMessage() {}
 
 func (x *FlightResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[83]
+	mi := &file_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +6051,7 @@ func (x *FlightResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightResponse.ProtoReflect.Descriptor instead.
 func (*FlightResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{83}
+	return file_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FlightResponse) GetError() *Error {
@@ -5466,7 +6081,7 @@ type FlightResult struct {
 
 func (x *FlightResult) Reset() {
 	*x = FlightResult{}
-	mi := &file_api_proto_msgTypes[84]
+	mi := &file_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5478,7 +6093,7 @@ func (x *FlightResult) String() string {
 func (*FlightResult) ProtoMessage() {}
 
 func (x *FlightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[84]
+	mi := &file_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5491,7 +6106,7 @@ func (x *FlightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightResult.ProtoReflect.Descriptor instead.
 func (*FlightResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{84}
+	return file_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FlightResult) GetEvents() []*FlightEvent {
@@ -5543,7 +6158,7 @@ type FlightEvent struct {
 
 func (x *FlightEvent) Reset() {
 	*x = FlightEvent{}
-	mi := &file_api_proto_msgTypes[85]
+	mi := &file_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5555,7 +6170,7 @@ func (x *FlightEvent) String() string {
 func (*FlightEvent) ProtoMessage() {}
 
 func (x *FlightEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[85]
+	mi := &file_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5568,7 +6183,7 @@ func (x *FlightEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlightEvent.ProtoReflect.Descriptor instead.
 func (*FlightEvent) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{85}
+	return file_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FlightEvent) GetTimeMs() int64 {
@@ -5667,7 +6282,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_api_proto_msgTypes[86]
+	mi := &file_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +6294,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[86]
+	mi := &file_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +6307,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{86}
+	return file_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ExplainRequest) GetUser() string {
@@ -5727,7 +6342,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_api_proto_msgTypes[87]
+	mi := &file_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5739,7 +6354,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[87]
+	mi := &file_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5752,7 +6367,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{87}
+	return file_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ExplainResponse) GetError() *Error {
@@ -5785,7 +6400,7 @@ type ExplainResult struct {
 
 func (x *ExplainResult) Reset() {
 	*x = ExplainResult{}
-	mi := &file_api_proto_msgTypes[88]
+	mi := &file_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5797,7 +6412,7 @@ func (x *ExplainResult) String() string {
 func (*ExplainResult) ProtoMessage() {}
 
 func (x *ExplainResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[88]
+	mi := &file_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5810,7 +6425,7 @@ func (x *ExplainResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResult.ProtoReflect.Descriptor instead.
 func (*ExplainResult) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{88}
+	return file_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ExplainResult) GetFindings() []*Finding {
@@ -5875,7 +6490,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_api_proto_msgTypes[89]
+	mi := &file_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5887,7 +6502,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[89]
+	mi := &file_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5900,7 +6515,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{89}
+	return file_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Finding) GetLevel() string {
@@ -5947,7 +6562,7 @@ type SubscribeExplanation struct {
 
 func (x *SubscribeExplanation) Reset() {
 	*x = SubscribeExplanation{}
-	mi := &file_api_proto_msgTypes[90]
+	mi := &file_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +6574,7 @@ func (x *SubscribeExplanation) String() string {
 func (*SubscribeExplanation) ProtoMessage() {}
 
 func (x *SubscribeExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[90]
+	mi := &file_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +6587,7 @@ func (x *SubscribeExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeExplanation.ProtoReflect.Descriptor instead.
 func (*SubscribeExplanation) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{90}
+	return file_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SubscribeExplanation) GetDecision() string {
@@ -6037,7 +6652,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_api_proto_msgTypes[91]
+	mi := &file_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6049,7 +6664,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_api_proto_msgTypes[91]
+	mi := &file_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6062,7 +6677,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_api_proto_rawDescGZIP(), []int{91}
+	return file_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Check) GetText() string {
@@ -6105,7 +6720,7 @@ const file_api_proto_rawDesc = "" +
 	"\bcommands\x18\x01 \x03(\v2#.centrifugal.centrifugo.api.CommandR\bcommands\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\bR\bparallel\"L\n" +
 	"\rBatchResponse\x12;\n" +
-	"\areplies\x18\x01 \x03(\v2!.centrifugal.centrifugo.api.ReplyR\areplies\"\xfe\r\n" +
+	"\areplies\x18\x01 \x03(\v2!.centrifugal.centrifugo.api.ReplyR\areplies\"\x9e\x10\n" +
 	"\aCommand\x12D\n" +
 	"\apublish\x18\x04 \x01(\v2*.centrifugal.centrifugo.api.PublishRequestR\apublish\x12J\n" +
 	"\tbroadcast\x18\x05 \x01(\v2,.centrifugal.centrifugo.api.BroadcastRequestR\tbroadcast\x12J\n" +
@@ -6123,7 +6738,10 @@ const file_api_proto_rawDesc = "" +
 	"\x03rpc\x18\x0e \x01(\v2&.centrifugal.centrifugo.api.RPCRequestR\x03rpc\x12D\n" +
 	"\arefresh\x18\x0f \x01(\v2*.centrifugal.centrifugo.api.RefreshRequestR\arefresh\x12G\n" +
 	"\bchannels\x18\x10 \x01(\v2+.centrifugal.centrifugo.api.ChannelsRequestR\bchannels\x12P\n" +
-	"\vconnections\x18\x11 \x01(\v2..centrifugal.centrifugo.api.ConnectionsRequestR\vconnections\x12N\n" +
+	"\vconnections\x18\x11 \x01(\v2..centrifugal.centrifugo.api.ConnectionsRequestR\vconnections\x12a\n" +
+	"\x12update_user_status\x18\x12 \x01(\v23.centrifugal.centrifugo.api.UpdateUserStatusRequestR\x10updateUserStatus\x12X\n" +
+	"\x0fget_user_status\x18\x13 \x01(\v20.centrifugal.centrifugo.api.GetUserStatusRequestR\rgetUserStatus\x12a\n" +
+	"\x12delete_user_status\x18\x14 \x01(\v23.centrifugal.centrifugo.api.DeleteUserStatusRequestR\x10deleteUserStatus\x12N\n" +
 	"\vmap_publish\x18$ \x01(\v2-.centrifugal.centrifugo.api.MapPublishRequestR\n" +
 	"mapPublish\x12K\n" +
 	"\n" +
@@ -6134,7 +6752,7 @@ const file_api_proto_rawDesc = "" +
 	"\tmap_clear\x18) \x01(\v2+.centrifugal.centrifugo.api.MapClearRequestR\bmapClear\x12d\n" +
 	"\x13shared_poll_publish\x18* \x01(\v24.centrifugal.centrifugo.api.SharedPollPublishRequestR\x11sharedPollPublish\x12A\n" +
 	"\x06flight\x18d \x01(\v2).centrifugal.centrifugo.api.FlightRequestR\x06flight\x12D\n" +
-	"\aexplain\x18e \x01(\v2*.centrifugal.centrifugo.api.ExplainRequestR\aexplainJ\x04\b\x01\x10\x04J\x04\b\x12\x10$\"\xa4\x0e\n" +
+	"\aexplain\x18e \x01(\v2*.centrifugal.centrifugo.api.ExplainRequestR\aexplainJ\x04\b\x01\x10\x04J\x04\b\x15\x10$\"\xc1\x10\n" +
 	"\x05Reply\x127\n" +
 	"\x05error\x18\x02 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12C\n" +
 	"\apublish\x18\x04 \x01(\v2).centrifugal.centrifugo.api.PublishResultR\apublish\x12I\n" +
@@ -6153,7 +6771,10 @@ const file_api_proto_rawDesc = "" +
 	"\x03rpc\x18\x0e \x01(\v2%.centrifugal.centrifugo.api.RPCResultR\x03rpc\x12C\n" +
 	"\arefresh\x18\x0f \x01(\v2).centrifugal.centrifugo.api.RefreshResultR\arefresh\x12F\n" +
 	"\bchannels\x18\x10 \x01(\v2*.centrifugal.centrifugo.api.ChannelsResultR\bchannels\x12O\n" +
-	"\vconnections\x18\x11 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\vconnections\x12M\n" +
+	"\vconnections\x18\x11 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\vconnections\x12`\n" +
+	"\x12update_user_status\x18\x12 \x01(\v22.centrifugal.centrifugo.api.UpdateUserStatusResultR\x10updateUserStatus\x12W\n" +
+	"\x0fget_user_status\x18\x13 \x01(\v2/.centrifugal.centrifugo.api.GetUserStatusResultR\rgetUserStatus\x12`\n" +
+	"\x12delete_user_status\x18\x14 \x01(\v22.centrifugal.centrifugo.api.DeleteUserStatusResultR\x10deleteUserStatus\x12M\n" +
 	"\vmap_publish\x18$ \x01(\v2,.centrifugal.centrifugo.api.MapPublishResultR\n" +
 	"mapPublish\x12J\n" +
 	"\n" +
@@ -6164,7 +6785,7 @@ const file_api_proto_rawDesc = "" +
 	"\tmap_clear\x18) \x01(\v2*.centrifugal.centrifugo.api.MapClearResultR\bmapClear\x12c\n" +
 	"\x13shared_poll_publish\x18* \x01(\v23.centrifugal.centrifugo.api.SharedPollPublishResultR\x11sharedPollPublish\x12@\n" +
 	"\x06flight\x18d \x01(\v2(.centrifugal.centrifugo.api.FlightResultR\x06flight\x12C\n" +
-	"\aexplain\x18e \x01(\v2).centrifugal.centrifugo.api.ExplainResultR\aexplainJ\x04\b\x01\x10\x02J\x04\b\x03\x10\x04J\x04\b\x12\x10$\">\n" +
+	"\aexplain\x18e \x01(\v2).centrifugal.centrifugo.api.ExplainResultR\aexplainJ\x04\b\x01\x10\x02J\x04\b\x03\x10\x04J\x04\b\x15\x10$\">\n" +
 	"\x0eStreamPosition\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\"!\n" +
@@ -6486,13 +7107,14 @@ const file_api_proto_rawDesc = "" +
 	"\x05limit\x18f \x01(\x05R\x05limit\"\x95\x01\n" +
 	"\x13ConnectionsResponse\x127\n" +
 	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12E\n" +
-	"\x06result\x18\x02 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\x06result\"\x95\x02\n" +
+	"\x06result\x18\x02 \x01(\v2-.centrifugal.centrifugo.api.ConnectionsResultR\x06result\"\xad\x02\n" +
 	"\x11ConnectionsResult\x12`\n" +
 	"\vconnections\x18\x01 \x03(\v2>.centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntryR\vconnections\x12\x12\n" +
 	"\x04more\x18d \x01(\bR\x04more\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18e \x01(\tR\n" +
-	"incomplete\x1aj\n" +
+	"incomplete\x12\x16\n" +
+	"\x06failed\x18f \x01(\tR\x06failed\x1aj\n" +
 	"\x10ConnectionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12@\n" +
 	"\x05value\x18\x02 \x01(\v2*.centrifugal.centrifugo.api.ConnectionInfoR\x05value:\x028\x01\"\xa7\x04\n" +
@@ -6514,19 +7136,53 @@ const file_api_proto_rawDesc = "" +
 	"\bcommands\x18g \x01(\rR\bcommands\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\a\x10\b\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\a\x10\b\"\x9b\x04\n" +
 	"\x0fConnectionState\x12U\n" +
-	"\bchannels\x18\x01 \x03(\v29.centrifugal.centrifugo.api.ConnectionState.ChannelsEntryR\bchannels\x12\x12\n" +
+	"\bchannels\x18\x01 \x03(\v29.centrifugal.centrifugo.api.ConnectionState.ChannelsEntryR\bchannels\x12P\n" +
+	"\x10connection_token\x18\x02 \x01(\v2%.centrifugal.centrifugo.api.TokenInfoR\x0fconnectionToken\x12t\n" +
+	"\x13subscription_tokens\x18\x03 \x03(\v2C.centrifugal.centrifugo.api.ConnectionState.SubscriptionTokensEntryR\x12subscriptionTokens\x12\x12\n" +
 	"\x04meta\x18\x04 \x01(\fR\x04meta\x1ag\n" +
 	"\rChannelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12@\n" +
-	"\x05value\x18\x02 \x01(\v2*.centrifugal.centrifugo.api.ChannelContextR\x05value:\x028\x01J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"w\n" +
+	"\x05value\x18\x02 \x01(\v2*.centrifugal.centrifugo.api.ChannelContextR\x05value:\x028\x01\x1al\n" +
+	"\x17SubscriptionTokensEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12;\n" +
+	"\x05value\x18\x02 \x01(\v2%.centrifugal.centrifugo.api.TokenInfoR\x05value:\x028\x01\":\n" +
+	"\tTokenInfo\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1b\n" +
+	"\tissued_at\x18\x02 \x01(\x03R\bissuedAt\"w\n" +
 	"\x0eChannelContext\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\rR\x06source\x12\x1f\n" +
 	"\vserver_side\x18d \x01(\bR\n" +
 	"serverSide\x12\x16\n" +
 	"\x06offset\x18e \x01(\x04R\x06offset\x12\x14\n" +
-	"\x05epoch\x18f \x01(\tR\x05epoch\"\x9c\x01\n" +
+	"\x05epoch\x18f \x01(\tR\x05epoch\"E\n" +
+	"\x17UpdateUserStatusRequest\x12\x14\n" +
+	"\x05users\x18\x01 \x03(\tR\x05users\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\x9f\x01\n" +
+	"\x18UpdateUserStatusResponse\x127\n" +
+	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12J\n" +
+	"\x06result\x18\x02 \x01(\v22.centrifugal.centrifugo.api.UpdateUserStatusResultR\x06result\"\x18\n" +
+	"\x16UpdateUserStatusResult\",\n" +
+	"\x14GetUserStatusRequest\x12\x14\n" +
+	"\x05users\x18\x01 \x03(\tR\x05users\"\x99\x01\n" +
+	"\x15GetUserStatusResponse\x127\n" +
+	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12G\n" +
+	"\x06result\x18\x02 \x01(\v2/.centrifugal.centrifugo.api.GetUserStatusResultR\x06result\"Y\n" +
+	"\x13GetUserStatusResult\x12B\n" +
+	"\bstatuses\x18\x01 \x03(\v2&.centrifugal.centrifugo.api.UserStatusR\bstatuses\"f\n" +
+	"\n" +
+	"UserStatus\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06active\x18\x02 \x01(\x03R\x06active\x12\x16\n" +
+	"\x06online\x18\x03 \x01(\x03R\x06online\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"/\n" +
+	"\x17DeleteUserStatusRequest\x12\x14\n" +
+	"\x05users\x18\x01 \x03(\tR\x05users\"\x9f\x01\n" +
+	"\x18DeleteUserStatusResponse\x127\n" +
+	"\x05error\x18\x01 \x01(\v2!.centrifugal.centrifugo.api.ErrorR\x05error\x12J\n" +
+	"\x06result\x18\x02 \x01(\v22.centrifugal.centrifugo.api.DeleteUserStatusResultR\x06result\"\x18\n" +
+	"\x16DeleteUserStatusResult\"\x9c\x01\n" +
 	"\rFlightRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
@@ -6598,7 +7254,7 @@ const file_api_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
 	"\x05holds\x18\x02 \x01(\bR\x05holds\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value2\xfd\x13\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value2\xf1\x16\n" +
 	"\rCentrifugoApi\x12b\n" +
 	"\aPublish\x12*.centrifugal.centrifugo.api.PublishRequest\x1a+.centrifugal.centrifugo.api.PublishResponse\x12h\n" +
 	"\tBroadcast\x12,.centrifugal.centrifugo.api.BroadcastRequest\x1a-.centrifugal.centrifugo.api.BroadcastResponse\x12h\n" +
@@ -6614,7 +7270,10 @@ const file_api_proto_rawDesc = "" +
 	"\x03RPC\x12&.centrifugal.centrifugo.api.RPCRequest\x1a'.centrifugal.centrifugo.api.RPCResponse\x12b\n" +
 	"\aRefresh\x12*.centrifugal.centrifugo.api.RefreshRequest\x1a+.centrifugal.centrifugo.api.RefreshResponse\x12e\n" +
 	"\bChannels\x12+.centrifugal.centrifugo.api.ChannelsRequest\x1a,.centrifugal.centrifugo.api.ChannelsResponse\x12n\n" +
-	"\vConnections\x12..centrifugal.centrifugo.api.ConnectionsRequest\x1a/.centrifugal.centrifugo.api.ConnectionsResponse\x12k\n" +
+	"\vConnections\x12..centrifugal.centrifugo.api.ConnectionsRequest\x1a/.centrifugal.centrifugo.api.ConnectionsResponse\x12}\n" +
+	"\x10UpdateUserStatus\x123.centrifugal.centrifugo.api.UpdateUserStatusRequest\x1a4.centrifugal.centrifugo.api.UpdateUserStatusResponse\x12t\n" +
+	"\rGetUserStatus\x120.centrifugal.centrifugo.api.GetUserStatusRequest\x1a1.centrifugal.centrifugo.api.GetUserStatusResponse\x12}\n" +
+	"\x10DeleteUserStatus\x123.centrifugal.centrifugo.api.DeleteUserStatusRequest\x1a4.centrifugal.centrifugo.api.DeleteUserStatusResponse\x12k\n" +
 	"\n" +
 	"MapPublish\x12-.centrifugal.centrifugo.api.MapPublishRequest\x1a..centrifugal.centrifugo.api.MapPublishResponse\x12h\n" +
 	"\tMapRemove\x12,.centrifugal.centrifugo.api.MapRemoveRequest\x1a-.centrifugal.centrifugo.api.MapRemoveResponse\x12q\n" +
@@ -6640,7 +7299,7 @@ func file_api_proto_rawDescGZIP() []byte {
 	return file_api_proto_rawDescData
 }
 
-var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_api_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
 var file_api_proto_goTypes = []any{
 	(*Error)(nil),                     // 0: centrifugal.centrifugo.api.Error
 	(*BatchRequest)(nil),              // 1: centrifugal.centrifugo.api.BatchRequest
@@ -6723,29 +7382,41 @@ var file_api_proto_goTypes = []any{
 	(*ConnectionsResult)(nil),         // 78: centrifugal.centrifugo.api.ConnectionsResult
 	(*ConnectionInfo)(nil),            // 79: centrifugal.centrifugo.api.ConnectionInfo
 	(*ConnectionState)(nil),           // 80: centrifugal.centrifugo.api.ConnectionState
-	(*ChannelContext)(nil),            // 81: centrifugal.centrifugo.api.ChannelContext
-	(*FlightRequest)(nil),             // 82: centrifugal.centrifugo.api.FlightRequest
-	(*FlightResponse)(nil),            // 83: centrifugal.centrifugo.api.FlightResponse
-	(*FlightResult)(nil),              // 84: centrifugal.centrifugo.api.FlightResult
-	(*FlightEvent)(nil),               // 85: centrifugal.centrifugo.api.FlightEvent
-	(*ExplainRequest)(nil),            // 86: centrifugal.centrifugo.api.ExplainRequest
-	(*ExplainResponse)(nil),           // 87: centrifugal.centrifugo.api.ExplainResponse
-	(*ExplainResult)(nil),             // 88: centrifugal.centrifugo.api.ExplainResult
-	(*Finding)(nil),                   // 89: centrifugal.centrifugo.api.Finding
-	(*SubscribeExplanation)(nil),      // 90: centrifugal.centrifugo.api.SubscribeExplanation
-	(*Check)(nil),                     // 91: centrifugal.centrifugo.api.Check
-	nil,                               // 92: centrifugal.centrifugo.api.PublishRequest.TagsEntry
-	nil,                               // 93: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
-	nil,                               // 94: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
-	nil,                               // 95: centrifugal.centrifugo.api.Publication.TagsEntry
-	nil,                               // 96: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	nil,                               // 97: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	nil,                               // 98: centrifugal.centrifugo.api.MapEntry.TagsEntry
-	nil,                               // 99: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
-	nil,                               // 100: centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
-	nil,                               // 101: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
-	nil,                               // 102: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
-	nil,                               // 103: centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
+	(*TokenInfo)(nil),                 // 81: centrifugal.centrifugo.api.TokenInfo
+	(*ChannelContext)(nil),            // 82: centrifugal.centrifugo.api.ChannelContext
+	(*UpdateUserStatusRequest)(nil),   // 83: centrifugal.centrifugo.api.UpdateUserStatusRequest
+	(*UpdateUserStatusResponse)(nil),  // 84: centrifugal.centrifugo.api.UpdateUserStatusResponse
+	(*UpdateUserStatusResult)(nil),    // 85: centrifugal.centrifugo.api.UpdateUserStatusResult
+	(*GetUserStatusRequest)(nil),      // 86: centrifugal.centrifugo.api.GetUserStatusRequest
+	(*GetUserStatusResponse)(nil),     // 87: centrifugal.centrifugo.api.GetUserStatusResponse
+	(*GetUserStatusResult)(nil),       // 88: centrifugal.centrifugo.api.GetUserStatusResult
+	(*UserStatus)(nil),                // 89: centrifugal.centrifugo.api.UserStatus
+	(*DeleteUserStatusRequest)(nil),   // 90: centrifugal.centrifugo.api.DeleteUserStatusRequest
+	(*DeleteUserStatusResponse)(nil),  // 91: centrifugal.centrifugo.api.DeleteUserStatusResponse
+	(*DeleteUserStatusResult)(nil),    // 92: centrifugal.centrifugo.api.DeleteUserStatusResult
+	(*FlightRequest)(nil),             // 93: centrifugal.centrifugo.api.FlightRequest
+	(*FlightResponse)(nil),            // 94: centrifugal.centrifugo.api.FlightResponse
+	(*FlightResult)(nil),              // 95: centrifugal.centrifugo.api.FlightResult
+	(*FlightEvent)(nil),               // 96: centrifugal.centrifugo.api.FlightEvent
+	(*ExplainRequest)(nil),            // 97: centrifugal.centrifugo.api.ExplainRequest
+	(*ExplainResponse)(nil),           // 98: centrifugal.centrifugo.api.ExplainResponse
+	(*ExplainResult)(nil),             // 99: centrifugal.centrifugo.api.ExplainResult
+	(*Finding)(nil),                   // 100: centrifugal.centrifugo.api.Finding
+	(*SubscribeExplanation)(nil),      // 101: centrifugal.centrifugo.api.SubscribeExplanation
+	(*Check)(nil),                     // 102: centrifugal.centrifugo.api.Check
+	nil,                               // 103: centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	nil,                               // 104: centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	nil,                               // 105: centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	nil,                               // 106: centrifugal.centrifugo.api.Publication.TagsEntry
+	nil,                               // 107: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	nil,                               // 108: centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	nil,                               // 109: centrifugal.centrifugo.api.MapEntry.TagsEntry
+	nil,                               // 110: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	nil,                               // 111: centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	nil,                               // 112: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
+	nil,                               // 113: centrifugal.centrifugo.api.ConnectionState.SubscriptionTokensEntry
+	nil,                               // 114: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
+	nil,                               // 115: centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
 }
 var file_api_proto_depIdxs = []int32{
 	3,   // 0: centrifugal.centrifugo.api.BatchRequest.commands:type_name -> centrifugal.centrifugo.api.Command
@@ -6764,180 +7435,202 @@ var file_api_proto_depIdxs = []int32{
 	25,  // 13: centrifugal.centrifugo.api.Command.refresh:type_name -> centrifugal.centrifugo.api.RefreshRequest
 	49,  // 14: centrifugal.centrifugo.api.Command.channels:type_name -> centrifugal.centrifugo.api.ChannelsRequest
 	76,  // 15: centrifugal.centrifugo.api.Command.connections:type_name -> centrifugal.centrifugo.api.ConnectionsRequest
-	53,  // 16: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
-	56,  // 17: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
-	59,  // 18: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
-	63,  // 19: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
-	66,  // 20: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
-	69,  // 21: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
-	72,  // 22: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	82,  // 23: centrifugal.centrifugo.api.Command.flight:type_name -> centrifugal.centrifugo.api.FlightRequest
-	86,  // 24: centrifugal.centrifugo.api.Command.explain:type_name -> centrifugal.centrifugo.api.ExplainRequest
-	0,   // 25: centrifugal.centrifugo.api.Reply.error:type_name -> centrifugal.centrifugo.api.Error
-	10,  // 26: centrifugal.centrifugo.api.Reply.publish:type_name -> centrifugal.centrifugo.api.PublishResult
-	13,  // 27: centrifugal.centrifugo.api.Reply.broadcast:type_name -> centrifugal.centrifugo.api.BroadcastResult
-	17,  // 28: centrifugal.centrifugo.api.Reply.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeResult
-	20,  // 29: centrifugal.centrifugo.api.Reply.unsubscribe:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
-	24,  // 30: centrifugal.centrifugo.api.Reply.disconnect:type_name -> centrifugal.centrifugo.api.DisconnectResult
-	36,  // 31: centrifugal.centrifugo.api.Reply.history:type_name -> centrifugal.centrifugo.api.HistoryResult
-	40,  // 32: centrifugal.centrifugo.api.Reply.history_remove:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
-	30,  // 33: centrifugal.centrifugo.api.Reply.presence:type_name -> centrifugal.centrifugo.api.PresenceResult
-	33,  // 34: centrifugal.centrifugo.api.Reply.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
-	43,  // 35: centrifugal.centrifugo.api.Reply.info:type_name -> centrifugal.centrifugo.api.InfoResult
-	48,  // 36: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
-	27,  // 37: centrifugal.centrifugo.api.Reply.refresh:type_name -> centrifugal.centrifugo.api.RefreshResult
-	51,  // 38: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	78,  // 39: centrifugal.centrifugo.api.Reply.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult
-	55,  // 40: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	58,  // 41: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	61,  // 42: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	65,  // 43: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	68,  // 44: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	71,  // 45: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
-	74,  // 46: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	84,  // 47: centrifugal.centrifugo.api.Reply.flight:type_name -> centrifugal.centrifugo.api.FlightResult
-	88,  // 48: centrifugal.centrifugo.api.Reply.explain:type_name -> centrifugal.centrifugo.api.ExplainResult
-	92,  // 49: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
-	0,   // 50: centrifugal.centrifugo.api.PublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	10,  // 51: centrifugal.centrifugo.api.PublishResponse.result:type_name -> centrifugal.centrifugo.api.PublishResult
-	93,  // 52: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
-	0,   // 53: centrifugal.centrifugo.api.BroadcastResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	13,  // 54: centrifugal.centrifugo.api.BroadcastResponse.result:type_name -> centrifugal.centrifugo.api.BroadcastResult
-	9,   // 55: centrifugal.centrifugo.api.BroadcastResult.responses:type_name -> centrifugal.centrifugo.api.PublishResponse
-	5,   // 56: centrifugal.centrifugo.api.SubscribeRequest.recover_since:type_name -> centrifugal.centrifugo.api.StreamPosition
-	15,  // 57: centrifugal.centrifugo.api.SubscribeRequest.override:type_name -> centrifugal.centrifugo.api.SubscribeOptionOverride
-	6,   // 58: centrifugal.centrifugo.api.SubscribeOptionOverride.presence:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 59: centrifugal.centrifugo.api.SubscribeOptionOverride.join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 60: centrifugal.centrifugo.api.SubscribeOptionOverride.force_recovery:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 61: centrifugal.centrifugo.api.SubscribeOptionOverride.force_positioning:type_name -> centrifugal.centrifugo.api.BoolValue
-	6,   // 62: centrifugal.centrifugo.api.SubscribeOptionOverride.force_push_join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
-	0,   // 63: centrifugal.centrifugo.api.SubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	17,  // 64: centrifugal.centrifugo.api.SubscribeResponse.result:type_name -> centrifugal.centrifugo.api.SubscribeResult
-	0,   // 65: centrifugal.centrifugo.api.UnsubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	20,  // 66: centrifugal.centrifugo.api.UnsubscribeResponse.result:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
-	21,  // 67: centrifugal.centrifugo.api.DisconnectRequest.disconnect:type_name -> centrifugal.centrifugo.api.Disconnect
-	0,   // 68: centrifugal.centrifugo.api.DisconnectResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	24,  // 69: centrifugal.centrifugo.api.DisconnectResponse.result:type_name -> centrifugal.centrifugo.api.DisconnectResult
-	0,   // 70: centrifugal.centrifugo.api.RefreshResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	27,  // 71: centrifugal.centrifugo.api.RefreshResponse.result:type_name -> centrifugal.centrifugo.api.RefreshResult
-	0,   // 72: centrifugal.centrifugo.api.PresenceResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	30,  // 73: centrifugal.centrifugo.api.PresenceResponse.result:type_name -> centrifugal.centrifugo.api.PresenceResult
-	94,  // 74: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
-	0,   // 75: centrifugal.centrifugo.api.PresenceStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	33,  // 76: centrifugal.centrifugo.api.PresenceStatsResponse.result:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
-	5,   // 77: centrifugal.centrifugo.api.HistoryRequest.since:type_name -> centrifugal.centrifugo.api.StreamPosition
-	0,   // 78: centrifugal.centrifugo.api.HistoryResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	36,  // 79: centrifugal.centrifugo.api.HistoryResponse.result:type_name -> centrifugal.centrifugo.api.HistoryResult
-	37,  // 80: centrifugal.centrifugo.api.HistoryResult.publications:type_name -> centrifugal.centrifugo.api.Publication
-	7,   // 81: centrifugal.centrifugo.api.Publication.info:type_name -> centrifugal.centrifugo.api.ClientInfo
-	95,  // 82: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
-	0,   // 83: centrifugal.centrifugo.api.HistoryRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	40,  // 84: centrifugal.centrifugo.api.HistoryRemoveResponse.result:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
-	0,   // 85: centrifugal.centrifugo.api.InfoResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	43,  // 86: centrifugal.centrifugo.api.InfoResponse.result:type_name -> centrifugal.centrifugo.api.InfoResult
-	44,  // 87: centrifugal.centrifugo.api.InfoResult.nodes:type_name -> centrifugal.centrifugo.api.NodeResult
-	45,  // 88: centrifugal.centrifugo.api.NodeResult.process:type_name -> centrifugal.centrifugo.api.Process
-	0,   // 89: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	48,  // 90: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
-	0,   // 91: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	51,  // 92: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
-	96,  // 93: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
-	97,  // 94: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
-	0,   // 95: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	55,  // 96: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
-	0,   // 97: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	58,  // 98: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
-	0,   // 99: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	61,  // 100: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
-	62,  // 101: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	98,  // 102: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
-	0,   // 103: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	65,  // 104: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
-	62,  // 105: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
-	0,   // 106: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	68,  // 107: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
-	0,   // 108: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	71,  // 109: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
-	0,   // 110: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	74,  // 111: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
-	75,  // 112: centrifugal.centrifugo.api.FilterNode.nodes:type_name -> centrifugal.centrifugo.api.FilterNode
-	75,  // 113: centrifugal.centrifugo.api.ConnectionsRequest.label_filter:type_name -> centrifugal.centrifugo.api.FilterNode
-	0,   // 114: centrifugal.centrifugo.api.ConnectionsResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	78,  // 115: centrifugal.centrifugo.api.ConnectionsResponse.result:type_name -> centrifugal.centrifugo.api.ConnectionsResult
-	99,  // 116: centrifugal.centrifugo.api.ConnectionsResult.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
-	80,  // 117: centrifugal.centrifugo.api.ConnectionInfo.state:type_name -> centrifugal.centrifugo.api.ConnectionState
-	100, // 118: centrifugal.centrifugo.api.ConnectionInfo.labels:type_name -> centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
-	101, // 119: centrifugal.centrifugo.api.ConnectionState.channels:type_name -> centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
-	0,   // 120: centrifugal.centrifugo.api.FlightResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	84,  // 121: centrifugal.centrifugo.api.FlightResponse.result:type_name -> centrifugal.centrifugo.api.FlightResult
-	85,  // 122: centrifugal.centrifugo.api.FlightResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
-	0,   // 123: centrifugal.centrifugo.api.ExplainResponse.error:type_name -> centrifugal.centrifugo.api.Error
-	88,  // 124: centrifugal.centrifugo.api.ExplainResponse.result:type_name -> centrifugal.centrifugo.api.ExplainResult
-	89,  // 125: centrifugal.centrifugo.api.ExplainResult.findings:type_name -> centrifugal.centrifugo.api.Finding
-	102, // 126: centrifugal.centrifugo.api.ExplainResult.connections:type_name -> centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
-	85,  // 127: centrifugal.centrifugo.api.ExplainResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
-	90,  // 128: centrifugal.centrifugo.api.ExplainResult.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeExplanation
-	5,   // 129: centrifugal.centrifugo.api.ExplainResult.top:type_name -> centrifugal.centrifugo.api.StreamPosition
-	91,  // 130: centrifugal.centrifugo.api.SubscribeExplanation.checks:type_name -> centrifugal.centrifugo.api.Check
-	103, // 131: centrifugal.centrifugo.api.SubscribeExplanation.options:type_name -> centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
-	7,   // 132: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
-	52,  // 133: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
-	79,  // 134: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
-	81,  // 135: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelContext
-	79,  // 136: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
-	8,   // 137: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
-	11,  // 138: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
-	14,  // 139: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
-	18,  // 140: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
-	22,  // 141: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
-	34,  // 142: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
-	38,  // 143: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
-	28,  // 144: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
-	31,  // 145: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
-	41,  // 146: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
-	46,  // 147: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
-	25,  // 148: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
-	49,  // 149: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
-	76,  // 150: centrifugal.centrifugo.api.CentrifugoApi.Connections:input_type -> centrifugal.centrifugo.api.ConnectionsRequest
-	53,  // 151: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
-	56,  // 152: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
-	59,  // 153: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
-	63,  // 154: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
-	66,  // 155: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
-	69,  // 156: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
-	72,  // 157: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
-	82,  // 158: centrifugal.centrifugo.api.CentrifugoApi.Flight:input_type -> centrifugal.centrifugo.api.FlightRequest
-	86,  // 159: centrifugal.centrifugo.api.CentrifugoApi.Explain:input_type -> centrifugal.centrifugo.api.ExplainRequest
-	1,   // 160: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
-	9,   // 161: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
-	12,  // 162: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
-	16,  // 163: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
-	19,  // 164: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
-	23,  // 165: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
-	35,  // 166: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
-	39,  // 167: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
-	29,  // 168: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
-	32,  // 169: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
-	42,  // 170: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
-	47,  // 171: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
-	26,  // 172: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
-	50,  // 173: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
-	77,  // 174: centrifugal.centrifugo.api.CentrifugoApi.Connections:output_type -> centrifugal.centrifugo.api.ConnectionsResponse
-	54,  // 175: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
-	57,  // 176: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
-	60,  // 177: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
-	64,  // 178: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
-	67,  // 179: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
-	70,  // 180: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
-	73,  // 181: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
-	83,  // 182: centrifugal.centrifugo.api.CentrifugoApi.Flight:output_type -> centrifugal.centrifugo.api.FlightResponse
-	87,  // 183: centrifugal.centrifugo.api.CentrifugoApi.Explain:output_type -> centrifugal.centrifugo.api.ExplainResponse
-	2,   // 184: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
-	161, // [161:185] is the sub-list for method output_type
-	137, // [137:161] is the sub-list for method input_type
-	137, // [137:137] is the sub-list for extension type_name
-	137, // [137:137] is the sub-list for extension extendee
-	0,   // [0:137] is the sub-list for field type_name
+	83,  // 16: centrifugal.centrifugo.api.Command.update_user_status:type_name -> centrifugal.centrifugo.api.UpdateUserStatusRequest
+	86,  // 17: centrifugal.centrifugo.api.Command.get_user_status:type_name -> centrifugal.centrifugo.api.GetUserStatusRequest
+	90,  // 18: centrifugal.centrifugo.api.Command.delete_user_status:type_name -> centrifugal.centrifugo.api.DeleteUserStatusRequest
+	53,  // 19: centrifugal.centrifugo.api.Command.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishRequest
+	56,  // 20: centrifugal.centrifugo.api.Command.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveRequest
+	59,  // 21: centrifugal.centrifugo.api.Command.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateRequest
+	63,  // 22: centrifugal.centrifugo.api.Command.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamRequest
+	66,  // 23: centrifugal.centrifugo.api.Command.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsRequest
+	69,  // 24: centrifugal.centrifugo.api.Command.map_clear:type_name -> centrifugal.centrifugo.api.MapClearRequest
+	72,  // 25: centrifugal.centrifugo.api.Command.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	93,  // 26: centrifugal.centrifugo.api.Command.flight:type_name -> centrifugal.centrifugo.api.FlightRequest
+	97,  // 27: centrifugal.centrifugo.api.Command.explain:type_name -> centrifugal.centrifugo.api.ExplainRequest
+	0,   // 28: centrifugal.centrifugo.api.Reply.error:type_name -> centrifugal.centrifugo.api.Error
+	10,  // 29: centrifugal.centrifugo.api.Reply.publish:type_name -> centrifugal.centrifugo.api.PublishResult
+	13,  // 30: centrifugal.centrifugo.api.Reply.broadcast:type_name -> centrifugal.centrifugo.api.BroadcastResult
+	17,  // 31: centrifugal.centrifugo.api.Reply.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeResult
+	20,  // 32: centrifugal.centrifugo.api.Reply.unsubscribe:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
+	24,  // 33: centrifugal.centrifugo.api.Reply.disconnect:type_name -> centrifugal.centrifugo.api.DisconnectResult
+	36,  // 34: centrifugal.centrifugo.api.Reply.history:type_name -> centrifugal.centrifugo.api.HistoryResult
+	40,  // 35: centrifugal.centrifugo.api.Reply.history_remove:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
+	30,  // 36: centrifugal.centrifugo.api.Reply.presence:type_name -> centrifugal.centrifugo.api.PresenceResult
+	33,  // 37: centrifugal.centrifugo.api.Reply.presence_stats:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
+	43,  // 38: centrifugal.centrifugo.api.Reply.info:type_name -> centrifugal.centrifugo.api.InfoResult
+	48,  // 39: centrifugal.centrifugo.api.Reply.rpc:type_name -> centrifugal.centrifugo.api.RPCResult
+	27,  // 40: centrifugal.centrifugo.api.Reply.refresh:type_name -> centrifugal.centrifugo.api.RefreshResult
+	51,  // 41: centrifugal.centrifugo.api.Reply.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	78,  // 42: centrifugal.centrifugo.api.Reply.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	85,  // 43: centrifugal.centrifugo.api.Reply.update_user_status:type_name -> centrifugal.centrifugo.api.UpdateUserStatusResult
+	88,  // 44: centrifugal.centrifugo.api.Reply.get_user_status:type_name -> centrifugal.centrifugo.api.GetUserStatusResult
+	92,  // 45: centrifugal.centrifugo.api.Reply.delete_user_status:type_name -> centrifugal.centrifugo.api.DeleteUserStatusResult
+	55,  // 46: centrifugal.centrifugo.api.Reply.map_publish:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	58,  // 47: centrifugal.centrifugo.api.Reply.map_remove:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	61,  // 48: centrifugal.centrifugo.api.Reply.map_read_state:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	65,  // 49: centrifugal.centrifugo.api.Reply.map_read_stream:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	68,  // 50: centrifugal.centrifugo.api.Reply.map_stats:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	71,  // 51: centrifugal.centrifugo.api.Reply.map_clear:type_name -> centrifugal.centrifugo.api.MapClearResult
+	74,  // 52: centrifugal.centrifugo.api.Reply.shared_poll_publish:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	95,  // 53: centrifugal.centrifugo.api.Reply.flight:type_name -> centrifugal.centrifugo.api.FlightResult
+	99,  // 54: centrifugal.centrifugo.api.Reply.explain:type_name -> centrifugal.centrifugo.api.ExplainResult
+	103, // 55: centrifugal.centrifugo.api.PublishRequest.tags:type_name -> centrifugal.centrifugo.api.PublishRequest.TagsEntry
+	0,   // 56: centrifugal.centrifugo.api.PublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	10,  // 57: centrifugal.centrifugo.api.PublishResponse.result:type_name -> centrifugal.centrifugo.api.PublishResult
+	104, // 58: centrifugal.centrifugo.api.BroadcastRequest.tags:type_name -> centrifugal.centrifugo.api.BroadcastRequest.TagsEntry
+	0,   // 59: centrifugal.centrifugo.api.BroadcastResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	13,  // 60: centrifugal.centrifugo.api.BroadcastResponse.result:type_name -> centrifugal.centrifugo.api.BroadcastResult
+	9,   // 61: centrifugal.centrifugo.api.BroadcastResult.responses:type_name -> centrifugal.centrifugo.api.PublishResponse
+	5,   // 62: centrifugal.centrifugo.api.SubscribeRequest.recover_since:type_name -> centrifugal.centrifugo.api.StreamPosition
+	15,  // 63: centrifugal.centrifugo.api.SubscribeRequest.override:type_name -> centrifugal.centrifugo.api.SubscribeOptionOverride
+	6,   // 64: centrifugal.centrifugo.api.SubscribeOptionOverride.presence:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 65: centrifugal.centrifugo.api.SubscribeOptionOverride.join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 66: centrifugal.centrifugo.api.SubscribeOptionOverride.force_recovery:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 67: centrifugal.centrifugo.api.SubscribeOptionOverride.force_positioning:type_name -> centrifugal.centrifugo.api.BoolValue
+	6,   // 68: centrifugal.centrifugo.api.SubscribeOptionOverride.force_push_join_leave:type_name -> centrifugal.centrifugo.api.BoolValue
+	0,   // 69: centrifugal.centrifugo.api.SubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	17,  // 70: centrifugal.centrifugo.api.SubscribeResponse.result:type_name -> centrifugal.centrifugo.api.SubscribeResult
+	0,   // 71: centrifugal.centrifugo.api.UnsubscribeResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	20,  // 72: centrifugal.centrifugo.api.UnsubscribeResponse.result:type_name -> centrifugal.centrifugo.api.UnsubscribeResult
+	21,  // 73: centrifugal.centrifugo.api.DisconnectRequest.disconnect:type_name -> centrifugal.centrifugo.api.Disconnect
+	0,   // 74: centrifugal.centrifugo.api.DisconnectResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	24,  // 75: centrifugal.centrifugo.api.DisconnectResponse.result:type_name -> centrifugal.centrifugo.api.DisconnectResult
+	0,   // 76: centrifugal.centrifugo.api.RefreshResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	27,  // 77: centrifugal.centrifugo.api.RefreshResponse.result:type_name -> centrifugal.centrifugo.api.RefreshResult
+	0,   // 78: centrifugal.centrifugo.api.PresenceResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	30,  // 79: centrifugal.centrifugo.api.PresenceResponse.result:type_name -> centrifugal.centrifugo.api.PresenceResult
+	105, // 80: centrifugal.centrifugo.api.PresenceResult.presence:type_name -> centrifugal.centrifugo.api.PresenceResult.PresenceEntry
+	0,   // 81: centrifugal.centrifugo.api.PresenceStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	33,  // 82: centrifugal.centrifugo.api.PresenceStatsResponse.result:type_name -> centrifugal.centrifugo.api.PresenceStatsResult
+	5,   // 83: centrifugal.centrifugo.api.HistoryRequest.since:type_name -> centrifugal.centrifugo.api.StreamPosition
+	0,   // 84: centrifugal.centrifugo.api.HistoryResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	36,  // 85: centrifugal.centrifugo.api.HistoryResponse.result:type_name -> centrifugal.centrifugo.api.HistoryResult
+	37,  // 86: centrifugal.centrifugo.api.HistoryResult.publications:type_name -> centrifugal.centrifugo.api.Publication
+	7,   // 87: centrifugal.centrifugo.api.Publication.info:type_name -> centrifugal.centrifugo.api.ClientInfo
+	106, // 88: centrifugal.centrifugo.api.Publication.tags:type_name -> centrifugal.centrifugo.api.Publication.TagsEntry
+	0,   // 89: centrifugal.centrifugo.api.HistoryRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	40,  // 90: centrifugal.centrifugo.api.HistoryRemoveResponse.result:type_name -> centrifugal.centrifugo.api.HistoryRemoveResult
+	0,   // 91: centrifugal.centrifugo.api.InfoResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	43,  // 92: centrifugal.centrifugo.api.InfoResponse.result:type_name -> centrifugal.centrifugo.api.InfoResult
+	44,  // 93: centrifugal.centrifugo.api.InfoResult.nodes:type_name -> centrifugal.centrifugo.api.NodeResult
+	45,  // 94: centrifugal.centrifugo.api.NodeResult.process:type_name -> centrifugal.centrifugo.api.Process
+	0,   // 95: centrifugal.centrifugo.api.RPCResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	48,  // 96: centrifugal.centrifugo.api.RPCResponse.result:type_name -> centrifugal.centrifugo.api.RPCResult
+	0,   // 97: centrifugal.centrifugo.api.ChannelsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	51,  // 98: centrifugal.centrifugo.api.ChannelsResponse.result:type_name -> centrifugal.centrifugo.api.ChannelsResult
+	107, // 99: centrifugal.centrifugo.api.ChannelsResult.channels:type_name -> centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry
+	108, // 100: centrifugal.centrifugo.api.MapPublishRequest.tags:type_name -> centrifugal.centrifugo.api.MapPublishRequest.TagsEntry
+	0,   // 101: centrifugal.centrifugo.api.MapPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	55,  // 102: centrifugal.centrifugo.api.MapPublishResponse.result:type_name -> centrifugal.centrifugo.api.MapPublishResult
+	0,   // 103: centrifugal.centrifugo.api.MapRemoveResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	58,  // 104: centrifugal.centrifugo.api.MapRemoveResponse.result:type_name -> centrifugal.centrifugo.api.MapRemoveResult
+	0,   // 105: centrifugal.centrifugo.api.MapReadStateResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	61,  // 106: centrifugal.centrifugo.api.MapReadStateResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStateResult
+	62,  // 107: centrifugal.centrifugo.api.MapReadStateResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	109, // 108: centrifugal.centrifugo.api.MapEntry.tags:type_name -> centrifugal.centrifugo.api.MapEntry.TagsEntry
+	0,   // 109: centrifugal.centrifugo.api.MapReadStreamResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	65,  // 110: centrifugal.centrifugo.api.MapReadStreamResponse.result:type_name -> centrifugal.centrifugo.api.MapReadStreamResult
+	62,  // 111: centrifugal.centrifugo.api.MapReadStreamResult.entries:type_name -> centrifugal.centrifugo.api.MapEntry
+	0,   // 112: centrifugal.centrifugo.api.MapStatsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	68,  // 113: centrifugal.centrifugo.api.MapStatsResponse.result:type_name -> centrifugal.centrifugo.api.MapStatsResult
+	0,   // 114: centrifugal.centrifugo.api.MapClearResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	71,  // 115: centrifugal.centrifugo.api.MapClearResponse.result:type_name -> centrifugal.centrifugo.api.MapClearResult
+	0,   // 116: centrifugal.centrifugo.api.SharedPollPublishResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	74,  // 117: centrifugal.centrifugo.api.SharedPollPublishResponse.result:type_name -> centrifugal.centrifugo.api.SharedPollPublishResult
+	75,  // 118: centrifugal.centrifugo.api.FilterNode.nodes:type_name -> centrifugal.centrifugo.api.FilterNode
+	75,  // 119: centrifugal.centrifugo.api.ConnectionsRequest.label_filter:type_name -> centrifugal.centrifugo.api.FilterNode
+	0,   // 120: centrifugal.centrifugo.api.ConnectionsResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	78,  // 121: centrifugal.centrifugo.api.ConnectionsResponse.result:type_name -> centrifugal.centrifugo.api.ConnectionsResult
+	110, // 122: centrifugal.centrifugo.api.ConnectionsResult.connections:type_name -> centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry
+	80,  // 123: centrifugal.centrifugo.api.ConnectionInfo.state:type_name -> centrifugal.centrifugo.api.ConnectionState
+	111, // 124: centrifugal.centrifugo.api.ConnectionInfo.labels:type_name -> centrifugal.centrifugo.api.ConnectionInfo.LabelsEntry
+	112, // 125: centrifugal.centrifugo.api.ConnectionState.channels:type_name -> centrifugal.centrifugo.api.ConnectionState.ChannelsEntry
+	81,  // 126: centrifugal.centrifugo.api.ConnectionState.connection_token:type_name -> centrifugal.centrifugo.api.TokenInfo
+	113, // 127: centrifugal.centrifugo.api.ConnectionState.subscription_tokens:type_name -> centrifugal.centrifugo.api.ConnectionState.SubscriptionTokensEntry
+	0,   // 128: centrifugal.centrifugo.api.UpdateUserStatusResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	85,  // 129: centrifugal.centrifugo.api.UpdateUserStatusResponse.result:type_name -> centrifugal.centrifugo.api.UpdateUserStatusResult
+	0,   // 130: centrifugal.centrifugo.api.GetUserStatusResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	88,  // 131: centrifugal.centrifugo.api.GetUserStatusResponse.result:type_name -> centrifugal.centrifugo.api.GetUserStatusResult
+	89,  // 132: centrifugal.centrifugo.api.GetUserStatusResult.statuses:type_name -> centrifugal.centrifugo.api.UserStatus
+	0,   // 133: centrifugal.centrifugo.api.DeleteUserStatusResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	92,  // 134: centrifugal.centrifugo.api.DeleteUserStatusResponse.result:type_name -> centrifugal.centrifugo.api.DeleteUserStatusResult
+	0,   // 135: centrifugal.centrifugo.api.FlightResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	95,  // 136: centrifugal.centrifugo.api.FlightResponse.result:type_name -> centrifugal.centrifugo.api.FlightResult
+	96,  // 137: centrifugal.centrifugo.api.FlightResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
+	0,   // 138: centrifugal.centrifugo.api.ExplainResponse.error:type_name -> centrifugal.centrifugo.api.Error
+	99,  // 139: centrifugal.centrifugo.api.ExplainResponse.result:type_name -> centrifugal.centrifugo.api.ExplainResult
+	100, // 140: centrifugal.centrifugo.api.ExplainResult.findings:type_name -> centrifugal.centrifugo.api.Finding
+	114, // 141: centrifugal.centrifugo.api.ExplainResult.connections:type_name -> centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry
+	96,  // 142: centrifugal.centrifugo.api.ExplainResult.events:type_name -> centrifugal.centrifugo.api.FlightEvent
+	101, // 143: centrifugal.centrifugo.api.ExplainResult.subscribe:type_name -> centrifugal.centrifugo.api.SubscribeExplanation
+	5,   // 144: centrifugal.centrifugo.api.ExplainResult.top:type_name -> centrifugal.centrifugo.api.StreamPosition
+	102, // 145: centrifugal.centrifugo.api.SubscribeExplanation.checks:type_name -> centrifugal.centrifugo.api.Check
+	115, // 146: centrifugal.centrifugo.api.SubscribeExplanation.options:type_name -> centrifugal.centrifugo.api.SubscribeExplanation.OptionsEntry
+	7,   // 147: centrifugal.centrifugo.api.PresenceResult.PresenceEntry.value:type_name -> centrifugal.centrifugo.api.ClientInfo
+	52,  // 148: centrifugal.centrifugo.api.ChannelsResult.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelInfo
+	79,  // 149: centrifugal.centrifugo.api.ConnectionsResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
+	82,  // 150: centrifugal.centrifugo.api.ConnectionState.ChannelsEntry.value:type_name -> centrifugal.centrifugo.api.ChannelContext
+	81,  // 151: centrifugal.centrifugo.api.ConnectionState.SubscriptionTokensEntry.value:type_name -> centrifugal.centrifugo.api.TokenInfo
+	79,  // 152: centrifugal.centrifugo.api.ExplainResult.ConnectionsEntry.value:type_name -> centrifugal.centrifugo.api.ConnectionInfo
+	8,   // 153: centrifugal.centrifugo.api.CentrifugoApi.Publish:input_type -> centrifugal.centrifugo.api.PublishRequest
+	11,  // 154: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:input_type -> centrifugal.centrifugo.api.BroadcastRequest
+	14,  // 155: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:input_type -> centrifugal.centrifugo.api.SubscribeRequest
+	18,  // 156: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:input_type -> centrifugal.centrifugo.api.UnsubscribeRequest
+	22,  // 157: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:input_type -> centrifugal.centrifugo.api.DisconnectRequest
+	34,  // 158: centrifugal.centrifugo.api.CentrifugoApi.History:input_type -> centrifugal.centrifugo.api.HistoryRequest
+	38,  // 159: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:input_type -> centrifugal.centrifugo.api.HistoryRemoveRequest
+	28,  // 160: centrifugal.centrifugo.api.CentrifugoApi.Presence:input_type -> centrifugal.centrifugo.api.PresenceRequest
+	31,  // 161: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:input_type -> centrifugal.centrifugo.api.PresenceStatsRequest
+	41,  // 162: centrifugal.centrifugo.api.CentrifugoApi.Info:input_type -> centrifugal.centrifugo.api.InfoRequest
+	46,  // 163: centrifugal.centrifugo.api.CentrifugoApi.RPC:input_type -> centrifugal.centrifugo.api.RPCRequest
+	25,  // 164: centrifugal.centrifugo.api.CentrifugoApi.Refresh:input_type -> centrifugal.centrifugo.api.RefreshRequest
+	49,  // 165: centrifugal.centrifugo.api.CentrifugoApi.Channels:input_type -> centrifugal.centrifugo.api.ChannelsRequest
+	76,  // 166: centrifugal.centrifugo.api.CentrifugoApi.Connections:input_type -> centrifugal.centrifugo.api.ConnectionsRequest
+	83,  // 167: centrifugal.centrifugo.api.CentrifugoApi.UpdateUserStatus:input_type -> centrifugal.centrifugo.api.UpdateUserStatusRequest
+	86,  // 168: centrifugal.centrifugo.api.CentrifugoApi.GetUserStatus:input_type -> centrifugal.centrifugo.api.GetUserStatusRequest
+	90,  // 169: centrifugal.centrifugo.api.CentrifugoApi.DeleteUserStatus:input_type -> centrifugal.centrifugo.api.DeleteUserStatusRequest
+	53,  // 170: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:input_type -> centrifugal.centrifugo.api.MapPublishRequest
+	56,  // 171: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:input_type -> centrifugal.centrifugo.api.MapRemoveRequest
+	59,  // 172: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:input_type -> centrifugal.centrifugo.api.MapReadStateRequest
+	63,  // 173: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:input_type -> centrifugal.centrifugo.api.MapReadStreamRequest
+	66,  // 174: centrifugal.centrifugo.api.CentrifugoApi.MapStats:input_type -> centrifugal.centrifugo.api.MapStatsRequest
+	69,  // 175: centrifugal.centrifugo.api.CentrifugoApi.MapClear:input_type -> centrifugal.centrifugo.api.MapClearRequest
+	72,  // 176: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:input_type -> centrifugal.centrifugo.api.SharedPollPublishRequest
+	93,  // 177: centrifugal.centrifugo.api.CentrifugoApi.Flight:input_type -> centrifugal.centrifugo.api.FlightRequest
+	97,  // 178: centrifugal.centrifugo.api.CentrifugoApi.Explain:input_type -> centrifugal.centrifugo.api.ExplainRequest
+	1,   // 179: centrifugal.centrifugo.api.CentrifugoApi.Batch:input_type -> centrifugal.centrifugo.api.BatchRequest
+	9,   // 180: centrifugal.centrifugo.api.CentrifugoApi.Publish:output_type -> centrifugal.centrifugo.api.PublishResponse
+	12,  // 181: centrifugal.centrifugo.api.CentrifugoApi.Broadcast:output_type -> centrifugal.centrifugo.api.BroadcastResponse
+	16,  // 182: centrifugal.centrifugo.api.CentrifugoApi.Subscribe:output_type -> centrifugal.centrifugo.api.SubscribeResponse
+	19,  // 183: centrifugal.centrifugo.api.CentrifugoApi.Unsubscribe:output_type -> centrifugal.centrifugo.api.UnsubscribeResponse
+	23,  // 184: centrifugal.centrifugo.api.CentrifugoApi.Disconnect:output_type -> centrifugal.centrifugo.api.DisconnectResponse
+	35,  // 185: centrifugal.centrifugo.api.CentrifugoApi.History:output_type -> centrifugal.centrifugo.api.HistoryResponse
+	39,  // 186: centrifugal.centrifugo.api.CentrifugoApi.HistoryRemove:output_type -> centrifugal.centrifugo.api.HistoryRemoveResponse
+	29,  // 187: centrifugal.centrifugo.api.CentrifugoApi.Presence:output_type -> centrifugal.centrifugo.api.PresenceResponse
+	32,  // 188: centrifugal.centrifugo.api.CentrifugoApi.PresenceStats:output_type -> centrifugal.centrifugo.api.PresenceStatsResponse
+	42,  // 189: centrifugal.centrifugo.api.CentrifugoApi.Info:output_type -> centrifugal.centrifugo.api.InfoResponse
+	47,  // 190: centrifugal.centrifugo.api.CentrifugoApi.RPC:output_type -> centrifugal.centrifugo.api.RPCResponse
+	26,  // 191: centrifugal.centrifugo.api.CentrifugoApi.Refresh:output_type -> centrifugal.centrifugo.api.RefreshResponse
+	50,  // 192: centrifugal.centrifugo.api.CentrifugoApi.Channels:output_type -> centrifugal.centrifugo.api.ChannelsResponse
+	77,  // 193: centrifugal.centrifugo.api.CentrifugoApi.Connections:output_type -> centrifugal.centrifugo.api.ConnectionsResponse
+	84,  // 194: centrifugal.centrifugo.api.CentrifugoApi.UpdateUserStatus:output_type -> centrifugal.centrifugo.api.UpdateUserStatusResponse
+	87,  // 195: centrifugal.centrifugo.api.CentrifugoApi.GetUserStatus:output_type -> centrifugal.centrifugo.api.GetUserStatusResponse
+	91,  // 196: centrifugal.centrifugo.api.CentrifugoApi.DeleteUserStatus:output_type -> centrifugal.centrifugo.api.DeleteUserStatusResponse
+	54,  // 197: centrifugal.centrifugo.api.CentrifugoApi.MapPublish:output_type -> centrifugal.centrifugo.api.MapPublishResponse
+	57,  // 198: centrifugal.centrifugo.api.CentrifugoApi.MapRemove:output_type -> centrifugal.centrifugo.api.MapRemoveResponse
+	60,  // 199: centrifugal.centrifugo.api.CentrifugoApi.MapReadState:output_type -> centrifugal.centrifugo.api.MapReadStateResponse
+	64,  // 200: centrifugal.centrifugo.api.CentrifugoApi.MapReadStream:output_type -> centrifugal.centrifugo.api.MapReadStreamResponse
+	67,  // 201: centrifugal.centrifugo.api.CentrifugoApi.MapStats:output_type -> centrifugal.centrifugo.api.MapStatsResponse
+	70,  // 202: centrifugal.centrifugo.api.CentrifugoApi.MapClear:output_type -> centrifugal.centrifugo.api.MapClearResponse
+	73,  // 203: centrifugal.centrifugo.api.CentrifugoApi.SharedPollPublish:output_type -> centrifugal.centrifugo.api.SharedPollPublishResponse
+	94,  // 204: centrifugal.centrifugo.api.CentrifugoApi.Flight:output_type -> centrifugal.centrifugo.api.FlightResponse
+	98,  // 205: centrifugal.centrifugo.api.CentrifugoApi.Explain:output_type -> centrifugal.centrifugo.api.ExplainResponse
+	2,   // 206: centrifugal.centrifugo.api.CentrifugoApi.Batch:output_type -> centrifugal.centrifugo.api.BatchResponse
+	180, // [180:207] is the sub-list for method output_type
+	153, // [153:180] is the sub-list for method input_type
+	153, // [153:153] is the sub-list for extension type_name
+	153, // [153:153] is the sub-list for extension extendee
+	0,   // [0:153] is the sub-list for field type_name
 }
 
 func init() { file_api_proto_init() }
@@ -6951,7 +7644,7 @@ func file_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_proto_rawDesc), len(file_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   104,
+			NumMessages:   116,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,6 +43,9 @@ const (
 	CentrifugoApi_Refresh_FullMethodName           = "/centrifugal.centrifugo.api.CentrifugoApi/Refresh"
 	CentrifugoApi_Channels_FullMethodName          = "/centrifugal.centrifugo.api.CentrifugoApi/Channels"
 	CentrifugoApi_Connections_FullMethodName       = "/centrifugal.centrifugo.api.CentrifugoApi/Connections"
+	CentrifugoApi_UpdateUserStatus_FullMethodName  = "/centrifugal.centrifugo.api.CentrifugoApi/UpdateUserStatus"
+	CentrifugoApi_GetUserStatus_FullMethodName     = "/centrifugal.centrifugo.api.CentrifugoApi/GetUserStatus"
+	CentrifugoApi_DeleteUserStatus_FullMethodName  = "/centrifugal.centrifugo.api.CentrifugoApi/DeleteUserStatus"
 	CentrifugoApi_MapPublish_FullMethodName        = "/centrifugal.centrifugo.api.CentrifugoApi/MapPublish"
 	CentrifugoApi_MapRemove_FullMethodName         = "/centrifugal.centrifugo.api.CentrifugoApi/MapRemove"
 	CentrifugoApi_MapReadState_FullMethodName      = "/centrifugal.centrifugo.api.CentrifugoApi/MapReadState"
@@ -95,6 +98,12 @@ type CentrifugoApiClient interface {
 	Channels(ctx context.Context, in *ChannelsRequest, opts ...grpc.CallOption) (*ChannelsResponse, error)
 	// List connections with their state. It asks all nodes. A request has to say which connections.
 	Connections(ctx context.Context, in *ConnectionsRequest, opts ...grpc.CallOption) (*ConnectionsResponse, error)
+	// Note that users are active now. Error 108 says that the server keeps no status of users.
+	UpdateUserStatus(ctx context.Context, in *UpdateUserStatusRequest, opts ...grpc.CallOption) (*UpdateUserStatusResponse, error)
+	// Tell when users were active and online last. Error 108 says that the server keeps no status of users.
+	GetUserStatus(ctx context.Context, in *GetUserStatusRequest, opts ...grpc.CallOption) (*GetUserStatusResponse, error)
+	// Forget the status of users. Error 108 says that the server keeps no status of users.
+	DeleteUserStatus(ctx context.Context, in *DeleteUserStatusRequest, opts ...grpc.CallOption) (*DeleteUserStatusResponse, error)
 	// Write a key of a map channel.
 	MapPublish(ctx context.Context, in *MapPublishRequest, opts ...grpc.CallOption) (*MapPublishResponse, error)
 	// Remove a key of a map channel.
@@ -267,6 +276,36 @@ func (c *centrifugoApiClient) Connections(ctx context.Context, in *ConnectionsRe
 	return out, nil
 }
 
+func (c *centrifugoApiClient) UpdateUserStatus(ctx context.Context, in *UpdateUserStatusRequest, opts ...grpc.CallOption) (*UpdateUserStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateUserStatusResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_UpdateUserStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *centrifugoApiClient) GetUserStatus(ctx context.Context, in *GetUserStatusRequest, opts ...grpc.CallOption) (*GetUserStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUserStatusResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_GetUserStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *centrifugoApiClient) DeleteUserStatus(ctx context.Context, in *DeleteUserStatusRequest, opts ...grpc.CallOption) (*DeleteUserStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteUserStatusResponse)
+	err := c.cc.Invoke(ctx, CentrifugoApi_DeleteUserStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *centrifugoApiClient) MapPublish(ctx context.Context, in *MapPublishRequest, opts ...grpc.CallOption) (*MapPublishResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MapPublishResponse)
@@ -407,6 +446,12 @@ type CentrifugoApiServer interface {
 	Channels(context.Context, *ChannelsRequest) (*ChannelsResponse, error)
 	// List connections with their state. It asks all nodes. A request has to say which connections.
 	Connections(context.Context, *ConnectionsRequest) (*ConnectionsResponse, error)
+	// Note that users are active now. Error 108 says that the server keeps no status of users.
+	UpdateUserStatus(context.Context, *UpdateUserStatusRequest) (*UpdateUserStatusResponse, error)
+	// Tell when users were active and online last. Error 108 says that the server keeps no status of users.
+	GetUserStatus(context.Context, *GetUserStatusRequest) (*GetUserStatusResponse, error)
+	// Forget the status of users. Error 108 says that the server keeps no status of users.
+	DeleteUserStatus(context.Context, *DeleteUserStatusRequest) (*DeleteUserStatusResponse, error)
 	// Write a key of a map channel.
 	MapPublish(context.Context, *MapPublishRequest) (*MapPublishResponse, error)
 	// Remove a key of a map channel.
@@ -480,6 +525,15 @@ func (UnimplementedCentrifugoApiServer) Channels(context.Context, *ChannelsReque
 }
 func (UnimplementedCentrifugoApiServer) Connections(context.Context, *ConnectionsRequest) (*ConnectionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Connections not implemented")
+}
+func (UnimplementedCentrifugoApiServer) UpdateUserStatus(context.Context, *UpdateUserStatusRequest) (*UpdateUserStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateUserStatus not implemented")
+}
+func (UnimplementedCentrifugoApiServer) GetUserStatus(context.Context, *GetUserStatusRequest) (*GetUserStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUserStatus not implemented")
+}
+func (UnimplementedCentrifugoApiServer) DeleteUserStatus(context.Context, *DeleteUserStatusRequest) (*DeleteUserStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteUserStatus not implemented")
 }
 func (UnimplementedCentrifugoApiServer) MapPublish(context.Context, *MapPublishRequest) (*MapPublishResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MapPublish not implemented")
@@ -784,6 +838,60 @@ func _CentrifugoApi_Connections_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CentrifugoApi_UpdateUserStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateUserStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).UpdateUserStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_UpdateUserStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).UpdateUserStatus(ctx, req.(*UpdateUserStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CentrifugoApi_GetUserStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUserStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).GetUserStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_GetUserStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).GetUserStatus(ctx, req.(*GetUserStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CentrifugoApi_DeleteUserStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteUserStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CentrifugoApiServer).DeleteUserStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CentrifugoApi_DeleteUserStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CentrifugoApiServer).DeleteUserStatus(ctx, req.(*DeleteUserStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CentrifugoApi_MapPublish_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MapPublishRequest)
 	if err := dec(in); err != nil {
@@ -1026,6 +1134,18 @@ var CentrifugoApi_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Connections",
 			Handler:    _CentrifugoApi_Connections_Handler,
+		},
+		{
+			MethodName: "UpdateUserStatus",
+			Handler:    _CentrifugoApi_UpdateUserStatus_Handler,
+		},
+		{
+			MethodName: "GetUserStatus",
+			Handler:    _CentrifugoApi_GetUserStatus_Handler,
+		},
+		{
+			MethodName: "DeleteUserStatus",
+			Handler:    _CentrifugoApi_DeleteUserStatus_Handler,
 		},
 		{
 			MethodName: "MapPublish",

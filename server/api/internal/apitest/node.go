@@ -60,6 +60,27 @@ func (n *Node) PublishOptions() []gyro.PublishOptions {
 	return opts
 }
 
+// Statuses records "status METHOD USERS STATE", and returns a status of users whose active is the length of the ID.
+type Statuses struct{ *Node }
+
+// Update implements api.Statuses.
+func (s Statuses) Update(_ context.Context, users []string, state string) error {
+	return s.record("status update %s %s", strings.Join(users, ","), state)
+}
+
+// Get implements api.Statuses.
+func (s Statuses) Get(_ context.Context, users []string) (list []api.UserStatus, err error) {
+	for _, user := range users {
+		list = append(list, api.UserStatus{User: user, Active: int64(len(user))})
+	}
+	return list, s.record("status get %s", strings.Join(users, ","))
+}
+
+// Delete implements api.Statuses.
+func (s Statuses) Delete(_ context.Context, users []string) error {
+	return s.record("status delete %s", strings.Join(users, ","))
+}
+
 func (n *Node) record(format string, args ...any) error {
 	if n.Hook != nil {
 		n.Hook()
@@ -211,7 +232,7 @@ func (n *Node) Connections(_ context.Context, f inspect.Filter) (inspect.Connect
 	if f.Labels != nil {
 		filter, _ = f.Labels.AppendJSON(nil)
 	}
-	return n.Found, n.record("connections %s/%s/%s %d %s", f.User, f.Client, f.Channel, f.Limit, filter)
+	return n.Found, n.record("connections %s/%s/%s %d %s%s", f.User, f.Client, f.Channel, f.Limit, filter, f.Expression)
 }
 
 // Flight records "flight QUERY".

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Snapshot prints connections.
+type Snapshot struct {
+	Remote
+	// User, Client, Channel and Expression select connections for which all of them hold that are not empty.
+	User, Client, Channel, Expression string
+	// Labels are those that a connection must have, each as NAME=VALUE, or as NAME for any value.
+	Labels []string
+}
+
+// maxConnection bounds a line of the answer, which describes a connection.
+const maxConnection = 64 << 20
+
+// request is the body of the request.
+func (s *Snapshot) request() ([]byte, error) {
+	q := map[string]any{}
+	for name, value := range map[string]string{"user": s.User, "client": s.Client, "channel": s.Channel, "expression": s.Expression} {
+		if value != "" {
+			q[name] = value
+		}
+	}
+	var all []*protocol.FilterNode
+	for _, label := range s.Labels {
+		name, value, given := strings.Cut(label, "=")
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("label: %q is not NAME=VALUE or NAME", label)
+		case given:
+			all = append(all, &protocol.FilterNode{Key: name, Cmp: "eq", Val: value})
+		default:
+			all = append(all, &protocol.FilterNode{Key: name, Cmp: "ex"})
+		}
+	}
+	switch len(all) {
+	case 0:
+	case 1:
+		q["label_filter"] = all[0]
+	default:
+		q["label_filter"] = &protocol.FilterNode{Op: "and", Nodes: all}
+	}
+	return json.Marshal(q)
+}
+
+// Run prints a line of JSON for each connection as it comes, and says in the end how many there were. It is an error if
+// nodes did not answer to the end.
+func (s *Snapshot) Run(ctx context.Context, out *Output) error {
+	body, err := s.request()
+	if err != nil {
+		return err
+	}
+	api, err := s.Caller()
+	if err != nil {
+		return err
+	}
+	answer, err := api.Open(ctx, "snapshot", body)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	lines := bufio.NewScanner(answer)
+	lines.Buffer(make([]byte, 64<<10), maxConnection)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, `{"summary":`) {
+			return s.end(line, out)
+		}
+		if line != "" {
+			if err := out.line(line); err != nil {
+				return err
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("the answer was cut off: %w", err)
+	}
+	return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
+}
+
+// end says what the last line tells.
+func (s *Snapshot) end(line string, out *Output) error {
+	var last struct {
+		Summary struct {
+			Connections        int
+			Nodes              map[string]int
+			Incomplete, Failed string
+		}
+	}
+	if err := json.Unmarshal([]byte(line), &last); err != nil {
+		return fmt.Errorf("the last line of the answer is malformed: %w", err)
+	}
+	sum := &last.Summary
+	out.say("%d connections of %d nodes", sum.Connections, len(sum.Nodes))
+	if sum.Failed != "" {
+		out.say("connections for which the expression fails are left out: %s", sum.Failed)
+	}
+	if sum.Incomplete != "" {
+		return errors.New("the snapshot is not complete: " + sum.Incomplete)
+	}
+	return nil
+}

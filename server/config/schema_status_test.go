@@ -1,0 +1,14 @@
+package config
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestDefaultRedis: what counts as no Redis of its own is the default.
+func TestDefaultRedis(t *testing.T) {
+	c := DefaultConfig()
+	if !slices.Equal(c.UserStatus.Redis.Address, []string{defaultRedis}) {
+		t.Errorf("the default is %q, not %q", c.UserStatus.Redis.Address, defaultRedis)
+	}
+}

@@ -1,0 +1,141 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// node is a Node that does what a function says.
+type node func(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (string, error)
+
+func (n node) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (string, error) {
+	return n(ctx, f, see)
+}
+
+func post(h http.Handler, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+	return w
+}
+
+func serve(n node, body string) *httptest.ResponseRecorder {
+	return post(NewHandler(context.Background(), n, slog.New(slog.DiscardHandler)), body)
+}
+
+func page(uid string, clients ...string) inspect.Page {
+	p := inspect.Page{Node: uid, Name: "name of " + uid}
+	for _, c := range clients {
+		p.Connections = append(p.Connections, inspect.Connection{
+			Client: c, User: "ann", Node: uid, Latency: -1, ConnectedAt: time.UnixMilli(5), Meta: []byte(`{"a":1}`),
+			Channels: map[string]inspect.Subscription{"news": {Source: 6}},
+		})
+	}
+	return p
+}
+
+func TestLines(t *testing.T) {
+	w := serve(func(_ context.Context, f inspect.Filter, see func(inspect.Page) error) (string, error) {
+		if f.User != "ann" || f.Expression != "queue > 0" || f.Labels == nil || f.Labels.Key != "plan" || f.Limit != 0 {
+			t.Errorf("filter %+v", f)
+		}
+		for _, p := range []inspect.Page{page("n1", "c1"), page("n2"), page("n2", "c2", "c3")} {
+			if err := see(p); err != nil {
+				return "", err
+			}
+		}
+		return "no such key", fmt.Errorf("%w to the end: n3", gyro.ErrNoAnswer)
+	}, `{"user":"ann","expression":"queue > 0","label_filter":{"key":"plan","cmp":"eq","val":"x"}}`)
+	lines := strings.Split(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
+	const first = `{"client":"c1","node_name":"name of n1","app_name":"","app_version":"","transport":"","protocol":"","user":"ann",` +
+		`"state":{"channels":{"news":{"source":6}},"meta":{"a":1}},"connected_at_ms":5,"ping_pong_latency_ms":-1,"node":"n1","queue":0,"commands":0}`
+	const last = `{"summary":{"connections":3,"nodes":{"n1":1,"n2":2},"incomplete":"no answer to the end: n3","failed":"no such key"}}`
+	if len(lines) != 4 || lines[0] != first || lines[3] != last || w.Header().Get("Content-Type") != "application/x-ndjson" {
+		t.Errorf("%d, %d lines:\n%s\nwant\n%s\n%s", w.Code, len(lines), w.Body, first, last)
+	}
+	broken := page("n", "c")
+	broken.Connections[0].Meta = []byte("{")
+	w = serve(func(_ context.Context, _ inspect.Filter, see func(inspect.Page) error) (string, error) {
+		return "", see(broken)
+	}, "")
+	if !strings.HasPrefix(w.Body.String(), `{"client":"c"`) || strings.Contains(w.Body.String(), "meta") || !strings.Contains(w.Body.String(), `"summary"`) {
+		t.Errorf("with meta that is not JSON: %s", w.Body)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	fails := func(err error) node {
+		return func(context.Context, inspect.Filter, func(inspect.Page) error) (string, error) { return "", err }
+	}
+	for body, c := range map[string]struct {
+		n    node
+		code int
+		want string
+	}{
+		`[`:                        {fails(nil), 400, "not the JSON object"},
+		`{"limit":5}`:              {fails(nil), 400, "limit: a snapshot has none"},
+		strings.Repeat(" ", 1<<17): {fails(nil), 400, "too large"},
+		`{"expression":"x"}`:       {fails(fmt.Errorf(`%w: %w "x": wrong`, protocol.ErrorBadRequest, inspect.ErrExpression)), 400, `Bad Request: expression "x": wrong`},
+		`{}`:                       {fails(errors.New("gyro: no room")), 503, "Service Unavailable: no room"},
+		`{"user":"nobody"}`:        {fails(nil), 200, `{"summary":{"connections":0,"nodes":{}}}`},
+	} {
+		if w := serve(c.n, body); w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%.40s: %d %s, want %d %s", body, w.Code, w.Body, c.code, c.want)
+		}
+	}
+	w := httptest.NewRecorder()
+	NewHandler(context.Background(), fails(nil), slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", w.Code)
+	}
+	w = serve(func(_ context.Context, _ inspect.Filter, see func(inspect.Page) error) (string, error) {
+		return "", errors.Join(see(page("n", "c")), errors.New("the reader has gone"))
+	}, "")
+	if strings.Contains(w.Body.String(), "summary") {
+		t.Errorf("an answer that was cut off has a summary: %s", w.Body)
+	}
+}
+
+// TestRoom: few snapshots at a time, and none after the server has stopped.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopped, stop := context.WithCancel(t.Context())
+		h := NewHandler(stopped, node(func(ctx context.Context, _ inspect.Filter, see func(inspect.Page) error) (string, error) {
+			for i := 0; ctx.Err() == nil; i++ { // pages without connections
+				if err := see(page("n")); err != nil {
+					return "", err
+				}
+				select {
+				case <-time.After(2 * time.Second):
+				case <-ctx.Done():
+				}
+			}
+			return "", ctx.Err()
+		}), slog.New(slog.DiscardHandler))
+		answers := make(chan *httptest.ResponseRecorder, atOnce)
+		for range atOnce {
+			go func() { answers <- post(h, "") }()
+		}
+		time.Sleep(time.Minute)
+		if w := post(h, ""); w.Code != http.StatusTooManyRequests {
+			t.Errorf("one more: %d", w.Code)
+		}
+		stop()
+		for range atOnce {
+			if w := <-answers; w.Code != 200 || strings.Trim(w.Body.String(), "\n") != "" || w.Body.Len() < 5 {
+				t.Errorf("%d %q", w.Code, w.Body)
+			}
+		}
+	})
+}
