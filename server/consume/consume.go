@@ -31,6 +31,9 @@ type Source interface {
 	Run(ctx, work context.Context, p *Processor) error
 	// Close closes connections. It is called after Run, or if Connect failed.
 	Close()
+	// Probe tells whether Connect and Run would succeed, in place of them: it changes nothing, takes no message, and closes what
+	// it opens. If an option is to blame, it returns an *OptionError.
+	Probe(ctx context.Context) error
 }
 
 // Meter counts what a consumer does. Its methods are called from any goroutine.

@@ -187,6 +187,31 @@ func buildServiceBus(key string, c *config.Consumer) (built, error) {
 	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
 }
 
+// Source is the source of a consumer, which is not connected.
+type Source struct {
+	consume.Source
+	Key    string // of its section
+	Config *config.Consumer
+}
+
+// Sources makes those of enabled consumers, to be probed or connected. Errors name the key.
+func Sources(cfg *config.Config) ([]Source, error) {
+	var list []Source
+	for i := range cfg.Consumers {
+		c := &cfg.Consumers[i]
+		if !c.Enabled {
+			continue
+		}
+		key := consumerKey(i, c)
+		b, err := buildSource(key, c)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Source{b.source, key + "." + c.Type, c})
+	}
+	return list, nil
+}
+
 // Check finds the mistakes of enabled consumers. It connects to nothing. Errors name the key.
 func Check(cfg *config.Config) (err error) {
 	for i := range cfg.Consumers {

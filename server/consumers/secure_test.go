@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -129,7 +130,7 @@ type mistake struct {
 	options
 }
 
-// connect makes a consumer and connects it.
+// connect makes a consumer and connects it. A probe has to find the same.
 func connect(t *testing.T, typ string, o options, node *consumetest.Node) (*Consumers, error) {
 	t.Helper()
 	list, err := json.Marshal([]any{options{"name": "events", "enabled": true, "type": typ, typ: o}})
@@ -150,8 +151,18 @@ func connect(t *testing.T, typ string, o options, node *consumetest.Node) (*Cons
 		List: cfg.Consumers, Executor: consumetest.Config(node, nil).Executor, Meter: func(string) consume.Meter { return consume.NoMeter{} },
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	if err == nil {
-		err = c.Connect(t.Context())
+	if err != nil {
+		return c, err
+	}
+	sources, err := Sources(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probed := sources[0].Probe(t.Context())
+	err = c.Connect(t.Context())
+	_, named := errors.AsType[*consume.OptionError](probed)
+	if (probed == nil) != (err == nil) || probed != nil && !named || strings.Contains(fmt.Sprint(probed), "hush") {
+		t.Errorf("the probe finds: %v\nto connect: %v", probed, err)
 	}
 	return c, err
 }

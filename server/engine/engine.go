@@ -11,6 +11,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/compose"
 	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/broker/nats"
+	"github.com/gyrohq/gyro/broker/postgres"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
@@ -37,10 +39,37 @@ type Set struct {
 // connection is an engine outside of the process, and the key of its section.
 type connection struct {
 	key    string
-	engine interface {
-		Connect(ctx context.Context) error
-		Close(ctx context.Context) error
+	engine connector
+	server Server
+}
+
+type connector interface {
+	Connect(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// Server is what an engine connects to. One of Redis, NATS and Postgres is set: how the engine does it.
+type Server struct {
+	Key string // of the section
+	// AddressKey is the key, below that of the section, that has the address.
+	AddressKey string
+	Redis      *redis.Config
+	NATS       *nats.Config
+	Postgres   *postgres.Config
+}
+
+// Servers returns what Connect connects to, in that order.
+func (s *Set) Servers() []Server {
+	list := make([]Server, len(s.remote))
+	for i := range s.remote {
+		list[i] = s.remote[i].server
 	}
+	return list
+}
+
+// remember keeps an engine outside of the process.
+func (m *maker) remember(server Server, engine connector) {
+	m.set.remote = append(m.set.remote, connection{server.Key, engine, server})
 }
 
 // New makes the engines of a validated configuration, without connecting to anything. Errors

@@ -14,16 +14,17 @@ func (m *maker) nats(key string, c *engines.NATS) (broker.Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}
-	b, err := nats.New(nats.Config{
+	of := nats.Config{
 		URL: c.URL, Prefix: cmp.Or(c.Prefix, defaultPrefix), TLS: tls,
 		DialTimeout: c.DialTimeout, WriteTimeout: c.WriteTimeout, StartTimeout: c.StartTimeout,
 		AllowWildcards: c.AllowWildcards, Covers: func(pattern, ch string) bool { return m.routes().channels.Covers(pattern, ch) },
 		Raw:    nats.RawMode{Enabled: c.RawMode.Enabled, Prefix: c.RawMode.Prefix, Replacements: c.RawMode.ChannelReplacements},
 		Logger: m.log,
-	})
+	}
+	b, err := nats.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	m.set.remote = append(m.set.remote, connection{key, b})
+	m.remember(Server{Key: key, AddressKey: "url", NATS: &of}, b)
 	return b, nil
 }

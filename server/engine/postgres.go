@@ -40,7 +40,7 @@ func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	m.set.remote = append(m.set.remote, connection{key, b})
+	m.remember(Server{Key: key, AddressKey: "dsn", Postgres: &of}, b)
 	return b, nil
 }
 
@@ -92,7 +92,7 @@ func (m *maker) controller() error {
 	}
 	m.note("controller", m.cfg.Controller.Type)
 	m.set.Controller = made
-	m.set.remote = append(m.set.remote, connection{key, made})
+	m.remember(Server{Key: key, AddressKey: "dsn", Postgres: &of}, made)
 	return nil
 }
 

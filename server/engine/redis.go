@@ -30,7 +30,7 @@ func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroke
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	m.set.remote = append(m.set.remote, connection{key, e})
+	m.remember(Server{Key: key, AddressKey: name, Redis: &of}, e)
 	return e, nil
 }
 

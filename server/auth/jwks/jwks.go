@@ -176,6 +176,13 @@ func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.Public
 	}
 }
 
+// Probe fetches the set at a URL, apart from what is kept, and tells how many keys it has. skipped says why some of its keys
+// cannot be used.
+func (e *Endpoint) Probe(ctx context.Context, url string) (keys int, skipped, err error) {
+	list, skipped, err := e.fetch(ctx, url)
+	return len(list), skipped, err
+}
+
 // Prefetch begins to fetch the set at a URL, unless its keys are known.
 func (e *Endpoint) Prefetch(url string) {
 	s := e.cache.set(source{url, e.tls})

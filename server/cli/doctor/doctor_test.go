@@ -20,6 +20,9 @@ func examine(t *testing.T, edit func(*config.Config, *Options)) (text string, fa
 	var out strings.Builder
 	o := Options{Config: cfg, Timeout: 5 * time.Second, Check: func(*config.Config) error { return nil }, Report: func(f Finding) error {
 		out.WriteString(string(f.Status) + " " + f.Area + ": " + f.Text + "\n")
+		if f.Advice != "" {
+			out.WriteString("-> " + f.Advice + "\n")
+		}
 		if (f.Advice == "") != (f.Status == OK) {
 			t.Errorf("%+v: advice and status do not fit", f)
 		}
@@ -103,7 +106,7 @@ func TestProblems(t *testing.T) {
 		"problem nats: broker.nats: ": func(c *config.Config, _ *Options) {
 			c.Broker.Enabled, c.Broker.Type, c.Broker.NATS.URL = true, "nats", "nats://u:"+secret+"@127.0.0.1:1"
 		},
-		"problem postgresql: broker.postgres: ": func(c *config.Config, _ *Options) {
+		"problem postgresql: broker.postgres.dsn: ": func(c *config.Config, _ *Options) {
 			c.Broker.Enabled, c.Broker.Type, c.Broker.Postgres.DSN = true, "postgres", "postgres://u:"+secret+"@127.0.0.1:1/db"
 		},
 	} {

@@ -2,17 +2,12 @@ package doctor
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io/fs"
 	"net"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
-	"github.com/gyrohq/gyro/server/config"
 )
 
 // What many connections need.
@@ -146,62 +141,6 @@ func (d *doctor) ports(ctx context.Context) {
 			d.say(area, Warn, "nothing, if it is this server that runs already; else stop what does, or change "+a.keys, "%s is in use", a.at)
 		default:
 			d.say(area, Fail, "change "+a.keys+", or the rights of the process", "%v", err)
-		}
-	}
-}
-
-// renewal is how long before its end a certificate should have been renewed.
-const renewal = 14 * 24 * time.Hour
-
-func (d *doctor) certificates(context.Context) {
-	c := d.Config
-	d.listener("http_server.tls", &c.HTTPServer.TLS)
-	d.listener("http_server.internal_tls", &c.HTTPServer.InternalTLS)
-	if c.GRPCAPI.Enabled {
-		d.listener("grpc_api.tls", &c.GRPCAPI.TLS)
-	}
-	if c.UniGRPC.Enabled {
-		d.listener("uni_grpc.tls", &c.UniGRPC.TLS)
-	}
-}
-
-func (d *doctor) listener(section string, t *config.ListenerTLS) {
-	const area = "certificates"
-	if !t.Enabled || t.CertPEM == "" {
-		return
-	}
-	for _, pair := range append([]config.CertificatePair{{CertPEM: t.CertPEM, KeyPEM: t.KeyPEM}}, t.Certificates...) {
-		cert, err := pair.CertPEM.Load()
-		if err != nil {
-			continue // the check of the configuration has told
-		}
-		key, err := pair.KeyPEM.Load()
-		if err != nil {
-			continue
-		}
-		loaded, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			continue
-		}
-		leaf, err := x509.ParseCertificate(loaded.Certificate[0])
-		if err != nil {
-			continue
-		}
-		names := strings.Join(leaf.DNSNames, ", ")
-		for _, ip := range leaf.IPAddresses {
-			names = strings.TrimPrefix(names+", "+ip.String(), ", ")
-		}
-		switch left := time.Until(leaf.NotAfter); {
-		case time.Now().Before(leaf.NotBefore):
-			d.say(area, Fail, "check the clock of this machine", "%s: the certificate of %s begins at %s", section, names, leaf.NotBefore.UTC().Format(time.RFC3339))
-		case left <= 0:
-			d.say(area, Fail, "renew it", "%s: the certificate of %s has expired at %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
-		case left < renewal:
-			d.say(area, Warn, "renew it", "%s: the certificate of %s expires at %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
-		case names == "":
-			d.say(area, Warn, "issue one with the names that clients connect to", "%s: the certificate has no names, so clients refuse it", section)
-		default:
-			d.say(area, OK, "", "%s: the certificate of %s is valid until %s", section, names, leaf.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 }

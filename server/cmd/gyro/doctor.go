@@ -22,21 +22,23 @@ func doctorCommand() *cobra.Command {
 		Short: "Check what the server needs around it, and say what to do",
 		Long: `Check what the server needs around it, as its configuration says, and say what to do.
 
-It looks at the configuration, tokens, limits of the system, ports, certificates, Redis,
-NATS, PostgreSQL, their clocks, queues and backends. It changes nothing. Run it as the
-user of the server, on its machine. The exit code is 1 if there is a problem.`,
-		Example: "  gyro doctor -c config.json\n  gyro doctor -c config.json --json | jq 'select(.status != \"ok\")'",
+It looks at the configuration, tokens, limits of the system, ports, certificates, at each
+Redis, NATS and PostgreSQL and their clocks, at the queues of consumers and at backends. It
+changes nothing. Run it as the user of the server, on its machine. The exit code is 1 if
+there is a problem.`,
+		Example: "  gyro doctor -c config.json --host rt.example.com\n  gyro doctor -c config.json --json | jq 'select(.status != \"ok\")'",
 		Args:    cobra.NoArgs,
 	}
 	file := configFlag(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print JSON, one object per finding")
+	host := cmd.Flags().String("host", "", "name by which clients reach the server: its certificates have to be for it")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "bound of each connection")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, warnings, err := loadValid(cmd, *file)
 		if err != nil {
 			return err
 		}
-		o := doctor.Options{Config: cfg, Warnings: warnings.Lines(), Check: app.Check, Timeout: *timeout}
+		o := doctor.Options{Config: cfg, Warnings: warnings.Lines(), Check: app.Check, Timeout: *timeout, Host: *host}
 		if runtime.GOOS == "linux" {
 			o.Proc = os.DirFS("/proc")
 		}

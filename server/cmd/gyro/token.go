@@ -122,7 +122,8 @@ func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool)
 	if err != nil {
 		return "", says, err
 	}
-	kind, expireAt := "connection", time.Time{}
+	kind := "connection"
+	var expireAt time.Time
 	if sub {
 		kind = "subscription"
 		var t auth.SubscribeToken

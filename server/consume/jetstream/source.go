@@ -80,6 +80,29 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	return err
 }
 
+// Probe implements consume.Source: it looks for the stream, and for the consumer if it has to be there.
+func (s *Source) Probe(ctx context.Context) error {
+	conn, err := s.cfg.Server.Connect(nats.NoReconnect())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	if _, err := js.Stream(ctx, s.cfg.Stream); err != nil {
+		return consume.Blame("stream_name", fmt.Errorf("stream %s: %w", s.cfg.Stream, err))
+	}
+	if !s.cfg.Existing {
+		return nil
+	}
+	if _, err := js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable); err != nil {
+		return consume.Blame("durable_consumer_name", fmt.Errorf("consumer %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, err))
+	}
+	return nil
+}
+
 // attach finds the consumer, or makes it.
 func (s *Source) attach(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -162,6 +163,34 @@ func (s *Source) Connect(ctx context.Context) error {
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		return consume.Blame(s.optionFor(err), fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err))
+	}
+	return nil
+}
+
+// Probe implements consume.Source: it connects, and looks for the topics.
+func (s *Source) Probe(ctx context.Context) error {
+	client, err := kgo.NewClient(s.options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		return consume.Blame(s.optionFor(err), fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err))
+	}
+	req := kmsg.NewPtrMetadataRequest() // it makes no topic
+	for _, name := range s.cfg.Topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, topic)
+	}
+	res, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, topic := range res.Topics {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
+			return consume.Blame("topics", fmt.Errorf("%s: %w", *topic.Topic, err))
+		}
 	}
 	return nil
 }

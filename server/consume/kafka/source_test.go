@@ -404,6 +404,21 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestProbe: it finds the topics, or tells which one is missing, and makes none.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	if err := r.source(nil).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		err := r.source(func(c *Config) { c.Topics = []string{"events", "other"} }).Probe(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "topics: other: ") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // BenchmarkConsume consumes two partitions with 1,000 channels; one operation is one publication.
 func BenchmarkConsume(b *testing.B) {
 	r := start(b)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/dial"
 )
 
 // Config of a Source.
@@ -81,7 +82,7 @@ func New(c Config) (*Source, error) {
 	if s.pool, err = pgxpool.ParseConfig(c.DSN); err != nil {
 		return nil, errors.New("dsn: it does not parse") // the error may show the password
 	}
-	setTLS(s.pool.ConnConfig, c.TLS)
+	dial.SecurePostgres(s.pool.ConnConfig, c.TLS)
 	if s.pool.ConnConfig.ConnectTimeout == 0 {
 		s.pool.ConnConfig.ConnectTimeout = startTimeout
 	}
@@ -100,25 +101,6 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// setTLS makes all connections use TLS, with the host of each address as the name of the server unless
-// there is another one.
-func setTLS(c *pgx.ConnConfig, config *tls.Config) {
-	if config == nil {
-		return
-	}
-	named := func(host string) *tls.Config {
-		t := config.Clone()
-		if t.ServerName == "" {
-			t.ServerName = host
-		}
-		return t
-	}
-	c.TLSConfig = named(c.Host)
-	for _, f := range c.Fallbacks {
-		f.TLSConfig = named(f.Host)
-	}
-}
-
 // Connect implements consume.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -128,6 +110,18 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	}
 	if err := s.db.Ping(ctx); err != nil {
 		return consume.Blame(s.optionFor(err), err)
+	}
+	return nil
+}
+
+// Probe implements consume.Source: it looks for the table.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	if err := s.Connect(ctx); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, "SELECT id, method, payload, partition FROM "+s.cfg.Table+" LIMIT 0"); err != nil {
+		return consume.Blame("outbox_table_name", err)
 	}
 	return nil
 }

@@ -96,6 +96,12 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	return nil
 }
 
+// Probe implements consume.Source.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	return s.Connect(ctx)
+}
+
 // Close implements consume.Source.
 func (s *Source) Close() {
 	if s.client != nil {

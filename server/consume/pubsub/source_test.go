@@ -351,3 +351,15 @@ func TestStart(t *testing.T) {
 		}
 	}
 }
+
+// TestProbe: it finds the subscription, or tells that it is not there.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	r := start(t, false)
+	if err := r.source(nil).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := r.source(func(c *Config) { c.Subscriptions = []string{"other"} }).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "subscription other: ") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -85,6 +85,21 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	return nil
 }
 
+// Probe implements consume.Source: it asks for the lengths of the streams, which need not be there.
+func (s *Source) Probe(ctx context.Context) error {
+	client, err := dial.Redis(ctx, &s.cfg.Redis, cmp.Or(s.cfg.AddressOption, "address"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, stream := range s.cfg.Streams {
+		if err := client.Do(ctx, client.B().Xlen().Key(stream).Build()).Error(); err != nil {
+			return consume.Blame("streams", fmt.Errorf("stream %s: %w", stream, err))
+		}
+	}
+	return nil
+}
+
 // Close implements consume.Source.
 func (s *Source) Close() {
 	if s.redis != nil {

@@ -24,6 +24,7 @@ type fake struct {
 	tokens   []string      // put for queues
 	lockTime time.Duration // of sessions
 	renewals int           // of the locks of sessions
+	peeked   []string      // queues
 	refuse   map[string]bool
 	accepts  int // requests for sessions that found none
 }
@@ -364,6 +365,12 @@ func (c *fakeConn) request(address string, application dict, body any) (status i
 			return 401, nil
 		}
 		return 202, nil
+	case "com.microsoft:peek-message":
+		c.peeked = append(c.peeked, strings.TrimSuffix(address, "/$management"))
+		if c.refuse["peek"] {
+			return 404, nil
+		}
+		return 204, nil // there is none
 	case "com.microsoft:renew-session-lock":
 		c.renewals++
 		if c.refuse["renew"] {

@@ -3,6 +3,7 @@ package servicebus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -91,6 +92,38 @@ func newSource(c Config, options *azservicebus.ClientOptions, identity *azidenti
 
 // Connect implements consume.Source. Connections are made by Run.
 func (*Source) Connect(context.Context) error { return nil }
+
+// Probe implements consume.Source: it peeks at a message of each queue.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	for _, queue := range s.cfg.Queues {
+		if err := s.peek(ctx, queue); err != nil {
+			return consume.Blame(s.optionFor(err), fmt.Errorf("queue %s: %w", queue, err))
+		}
+	}
+	return nil
+}
+
+func (s *Source) peek(ctx context.Context, queue string) error {
+	r, err := s.client.NewReceiverForQueue(queue, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close(ctx) //nolint:errcheck // the client is closed with it
+	_, err = r.PeekMessages(ctx, 1, nil)
+	return err
+}
+
+// optionFor returns the option that is to blame for the error of a request.
+func (s *Source) optionFor(err error) string {
+	if refused, ok := errors.AsType[*azservicebus.Error](err); ok && refused.Code == azservicebus.CodeNotFound {
+		return "queues"
+	}
+	if s.cfg.Namespace == "" {
+		return "connection_string"
+	}
+	return "fully_qualified_namespace, tenant_id, client_id, client_secret"
+}
 
 // Close implements consume.Source.
 func (s *Source) Close() {

@@ -356,3 +356,22 @@ func TestStart(t *testing.T) {
 		}
 	}
 }
+
+// TestProbe: it peeks at the queue, or tells which option keeps the source from it.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.publish("", "ch", "1")
+	if err := f.source(nil).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if peeked := look(f, func() []string { return f.peeked }); !slices.Equal(peeked, []string{"events"}) || len(f.left("events")) != 1 {
+		t.Errorf("peeked at %q", peeked)
+	}
+	for what, want := range map[string]string{"token": "connection_string: queue events", "peek": "queues: queue events"} {
+		f.do(func() { f.refuse = map[string]bool{what: true} })
+		if err := f.source(nil).Probe(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+}

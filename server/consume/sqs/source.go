@@ -112,6 +112,28 @@ func (s *Source) Connect(ctx context.Context) error {
 	return nil
 }
 
+// Probe implements consume.Source: it asks for an attribute of each queue.
+func (s *Source) Probe(ctx context.Context) error {
+	if err := s.Connect(ctx); err != nil {
+		return err
+	}
+	for _, url := range s.cfg.Queues {
+		q := &queue{Source: s, url: url}
+		// Who may receive messages need not be allowed to look at the queue.
+		if _, err := q.waiting(ctx); err != nil && !denied(err) {
+			option := "queues"
+			if refused := smithy.APIError(nil); !errors.As(err, &refused) {
+				option = "" // it was not reached, or there are no credentials
+			}
+			if err = fmt.Errorf("queue %s: %w", url, err); option == "" {
+				return err
+			}
+			return consume.Blame(option, err)
+		}
+	}
+	return nil
+}
+
 // Close implements consume.Source.
 func (*Source) Close() {}
 
@@ -251,15 +273,12 @@ func (q *queue) message(r *types.Message) *consume.Message {
 // measure reports how many messages wait, as long as the credentials allow it.
 func (q *queue) measure(ctx context.Context, p *consume.Processor) {
 	for {
-		out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-			QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages},
-		})
-		if refused := smithy.APIError(nil); errors.As(err, &refused) && strings.HasPrefix(refused.ErrorCode(), "AccessDenied") {
+		text, err := q.waiting(ctx)
+		if denied(err) {
 			p.Log().Info("the lag is not measured: sqs:GetQueueAttributes is not allowed", "queue", q.name)
 			return
 		}
 		if err == nil {
-			text := out.Attributes[string(types.QueueAttributeNameApproximateNumberOfMessages)]
 			if waiting, err := strconv.ParseInt(text, 10, 64); err == nil {
 				p.Meter().Lag(q.name, waiting)
 			}
@@ -268,6 +287,22 @@ func (q *queue) measure(ctx context.Context, p *consume.Processor) {
 			return
 		}
 	}
+}
+
+// waiting asks how many messages wait, about.
+func (q *queue) waiting(ctx context.Context) (string, error) {
+	const name = types.QueueAttributeNameApproximateNumberOfMessages
+	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name}})
+	if err != nil {
+		return "", err
+	}
+	return out.Attributes[string(name)], nil
+}
+
+// denied tells whether AWS knows who asks, and does not allow it.
+func denied(err error) bool {
+	refused := smithy.APIError(nil)
+	return errors.As(err, &refused) && strings.HasPrefix(refused.ErrorCode(), "AccessDenied")
 }
 
 // KeepDeadLetter sends a message that was given up to the queue of dead letters. It may be called

@@ -326,3 +326,22 @@ func TestStart(t *testing.T) {
 		}
 	}
 }
+
+// TestProbe: it finds the queue, or what keeps the source from it, and receives nothing.
+func TestProbe(t *testing.T) {
+	f := newFake(t)
+	url := f.queue("events")
+	f.publish(url, "", "ch", "1")
+	for code, want := range map[string]string{"": "", "AccessDenied": "", "QueueDoesNotExist": "queues: queue " + url, "InvalidClientTokenId": "queues: queue "} {
+		f.change(func() { delete(f.refuse, "GetQueueAttributes") })
+		if code != "" {
+			f.refuses("GetQueueAttributes", code)
+		}
+		if err := f.source(url, nil).Probe(t.Context()); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", code, err, want)
+		}
+	}
+	if left := f.left(url); len(left) != 1 {
+		t.Errorf("%d messages are left", len(left))
+	}
+}

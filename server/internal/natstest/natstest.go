@@ -12,7 +12,15 @@ import (
 // goroutine of the test, which it ends if the server does not get ready.
 func Start(t testing.TB) (url string) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	return StartWith(t, func(*server.Options) {})
+}
+
+// StartWith is Start with further options.
+func StartWith(t testing.TB, edit func(*server.Options)) (url string) {
+	t.Helper()
+	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
+	edit(o)
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,309 @@
+package doctor
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/engines"
+	"github.com/gyrohq/gyro/server/config/material"
+	"github.com/gyrohq/gyro/server/internal/natstest"
+)
+
+// db is the PostgreSQL of all tests.
+var db *postgrestest.Server
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_EC2_METADATA_DISABLED": "true"} {
+		_ = os.Setenv(name, value) // the name is valid
+	}
+	var err error
+	if db, err = postgrestest.Start(postgrestest.Options{}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	db.Stop()
+	if err := goleak.Find(redistest.Lingering(goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))...); code == 0 && err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// diagnosis is a configuration, and what is found of it.
+type diagnosis struct {
+	name string
+	edit func(*config.Config, *Options)
+	want []string // parts of the findings
+	ok   bool     // no problem
+}
+
+func (d *diagnosis) run(t *testing.T) {
+	t.Helper()
+	text, failed := examine(t, d.edit)
+	for _, want := range d.want {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: not found: %s\n%s", d.name, want, text)
+		}
+	}
+	if failed == d.ok || strings.Contains(text, "hush") {
+		t.Errorf("%s: failed: %v\n%s", d.name, failed, text)
+	}
+}
+
+// onRedis has the engine of channels in a Redis.
+func onRedis(address string, edit func(*engines.RedisEngine)) func(*config.Config, *Options) {
+	return func(c *config.Config, _ *Options) {
+		c.Engine.Type, c.Engine.Redis.Address = engines.TypeRedis, []string{address}
+		if edit != nil {
+			edit(&c.Engine.Redis)
+		}
+	}
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	const well = "ok redis: engine.redis: version "
+	open := redistest.Standalone(t, redistest.Options{})
+	locked := redistest.Standalone(t, redistest.Options{Password: "hush", Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}})
+	locked.Do("ACL", "SETUSER", "blind", "on", ">hush-blind", "~*", "&*", "+@all", "-info")
+	full := redistest.Standalone(t, redistest.Options{Args: []string{"--maxmemory", "1mb", "--maxmemory-policy", "noeviction"}})
+	replica := redistest.Standalone(t, redistest.Options{})
+	host, port, _ := strings.Cut(open.Addr(), ":")
+	replica.Do("REPLICAOF", host, port)
+	for _, d := range []diagnosis{
+		{"open", onRedis(open.Addr(), nil), []string{well, "ok clocks: the clock of engine.redis differs by less than 2s"}, true},
+		{"two shards", func(c *config.Config, _ *Options) {
+			c.Engine.Type, c.Engine.Redis.Address = engines.TypeRedis, []string{open.Addr(), "127.0.0.1:1"}
+		}, []string{"ok redis: engine.redis, shard 0: version", "problem redis: engine.redis, shard 1: ", "correct engine.redis.address\n"}, false},
+		{"no password", onRedis(locked.Addr(), nil), []string{"problem redis: engine.redis: ", "NOAUTH", "correct engine.redis.password\n"}, false},
+		{"wrong password", onRedis("redis://:hush-wrong@"+locked.Addr(), nil), []string{"WRONGPASS", "correct engine.redis.password\n"}, false},
+		{"password", onRedis("redis://:hush@"+locked.Addr(), nil), []string{
+			well, "warning redis: engine.redis: maxmemory-policy is allkeys-lru: when the memory is full", "-> CONFIG SET maxmemory-policy noeviction",
+		}, true},
+		{"a user without INFO", onRedis(locked.Addr(), func(r *engines.RedisEngine) { r.User, r.Password = "blind", "hush-blind" }), []string{
+			"it does not tell its time and state: ", "-> allow the user (engine.redis.user) the commands TIME and INFO",
+		}, false},
+		{"full", onRedis(full.Addr(), nil), []string{well, "warning redis: engine.redis: it uses "}, true},
+		{"replica", onRedis(replica.Addr(), nil), []string{"problem redis: engine.redis: it is a replica of " + open.Addr(), "let engine.redis.address be the primary"}, false},
+		{"partitions without a Cluster", onRedis(open.Addr(), func(r *engines.RedisEngine) { r.Partitions = 8 }), []string{
+			"problem redis: engine.redis: sharded_pub_sub_partitions needs a Cluster", "leave out engine.redis.sharded_pub_sub_partitions",
+		}, false},
+		{"Sentinel where none is", onRedis(open.Addr(), func(r *engines.RedisEngine) {
+			r.SentinelAddress, r.SentinelMasterName = []string{open.Addr()}, "gyro"
+		}), []string{"problem redis: engine.redis: ", "correct engine.redis.sentinel_address\n"}, false},
+		{"clock", func(c *config.Config, o *Options) {
+			onRedis(open.Addr(), nil)(c, o)
+			o.Ahead = -time.Minute
+		}, []string{well, "problem clocks: the clock of engine.redis differs by 1m0", "-> synchronise both clocks"}, false},
+	} {
+		d.run(t)
+	}
+}
+
+func TestRedisCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t, redistest.Options{})
+	d := diagnosis{"Cluster", onRedis("", func(r *engines.RedisEngine) { r.ClusterAddress, r.Partitions = []string{c.Addresses()[0]}, 4 }), []string{"ok redis: engine.redis: version "}, true}
+	d.run(t)
+	for _, node := range c.Nodes { // all forget who has the slot
+		node.Do("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+		node.Do("CLUSTER", "DELSLOTS", "7")
+	}
+	d.want, d.ok = []string{`problem redis: engine.redis: the state of the Cluster is "fail", 16383 of 16384 slots are served`}, false
+	d.run(t)
+}
+
+func TestNATS(t *testing.T) {
+	t.Parallel()
+	const well = "ok nats: broker.nats: version "
+	on := func(url string) func(*config.Config, *Options) {
+		return func(c *config.Config, _ *Options) {
+			c.Broker.Enabled, c.Broker.Type, c.Broker.NATS.URL = true, engines.TypeNATS, url
+		}
+	}
+	open := natstest.Start(t)
+	locked := natstest.StartWith(t, func(o *natsserver.Options) {
+		o.MaxPayload = 1000
+		o.Users = []*natsserver.User{{Username: "gyro", Password: "hush"}, {Username: "narrow", Password: "hush", Permissions: &natsserver.Permissions{
+			Publish: &natsserver.SubjectPermission{Allow: []string{"centrifugo.client.>"}},
+		}}}
+	})
+	host := strings.TrimPrefix(locked, "nats://")
+	for _, d := range []diagnosis{
+		{"open", on(open), []string{well}, true},
+		{"nobody", on(locked), []string{"problem nats: broker.nats: ", "Authorization", "or correct broker.nats."}, false},
+		{"wrong password", on("nats://gyro:hush-wrong@" + host), []string{"problem nats: broker.nats: ", "Authorization"}, false},
+		{"small payloads", on("nats://gyro:hush@" + host), []string{well, "warning nats: broker.nats: it refuses messages of more than 1000 bytes", "websocket.message_size_limit less"}, true},
+		{"narrow rights", on("nats://narrow:hush@" + host), []string{
+			well, "problem nats: broker.nats: a message that is published does not come back", "ermissions", "-> allow the user of broker.nats.url to publish and subscribe to centrifugo.>",
+		}, false},
+	} {
+		d.run(t)
+	}
+}
+
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	const well = "ok postgresql: broker.postgres.dsn: version "
+	name, err := db.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Do(t.Context(), name, "CREATE ROLE reader LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"); err != nil {
+		t.Fatal(err)
+	}
+	standby, err := db.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	on := func(dsn string, edit func(*engines.Postgres)) func(*config.Config, *Options) {
+		return func(c *config.Config, _ *Options) {
+			c.Broker.Enabled, c.Broker.Type, c.Broker.Postgres.DSN = true, engines.TypePostgres, dsn
+			if edit != nil {
+				edit(&c.Broker.Postgres)
+			}
+		}
+	}
+	right := db.DSN(name)
+	reader := strings.Replace(right, "gyro@", "reader@", 1)
+	for _, d := range []diagnosis{
+		{"right", on(right, nil), []string{well, "ok clocks: the clock of broker.postgres.dsn differs by less"}, true},
+		{"no database", on(db.DSN("nothing"), nil), []string{"problem postgresql: broker.postgres.dsn: ", "does not exist", "correct broker.postgres.dsn\n"}, false},
+		{"no TLS", on(right, func(p *engines.Postgres) { p.TLS = material.TLS{Enabled: true} }), []string{"problem postgresql: broker.postgres.dsn: ", "refused TLS"}, false},
+		{"no rights", on(reader, nil), []string{`user "reader" may not create tables in schema "public"`, "set broker.postgres.skip_schema_init"}, false},
+		{"no rights, none needed", on(reader, func(p *engines.Postgres) { p.SkipSchemaInit = true }), []string{well}, true},
+		{"large pool", on(right, func(p *engines.Postgres) { p.PoolSize = 1000 }), []string{"warning postgresql: broker.postgres.dsn: it has ", "broker.postgres.pool_size less"}, true},
+		{"standby as primary", on(standby.DSN(name), nil), []string{"problem postgresql: broker.postgres.dsn: it is a standby"}, false},
+		{"standby", on(right, func(p *engines.Postgres) { p.Replica.Enabled, p.Replica.DSN = true, []string{standby.DSN(name), right} }), []string{
+			well, "ok postgresql: broker.postgres.replica.dsn[0]: version ", "warning postgresql: broker.postgres.replica.dsn[1]: it is no standby",
+		}, true},
+		{"notifications", on(right, func(p *engines.Postgres) { p.UseNotify, p.NotifyDSN = true, "postgres://u:hush@127.0.0.1:1/db" }), []string{
+			well, "problem postgresql: broker.postgres.notify_dsn: ", "correct broker.postgres.notify_dsn\n",
+		}, false},
+		{"fan-out", on(right, func(p *engines.Postgres) {
+			p.BrokerFanout.Enabled, p.BrokerFanout.Redis.Address = true, []string{"127.0.0.1:1"}
+		}), []string{well, "problem redis: broker.postgres.broker_fanout.redis: ", "correct broker.postgres.broker_fanout.redis.address\n"}, false},
+		{"clock", func(c *config.Config, o *Options) {
+			on(right, nil)(c, o)
+			o.Ahead = time.Hour
+		}, []string{"problem clocks: the clock of broker.postgres.dsn differs by -"}, false},
+	} {
+		d.run(t)
+	}
+}
+
+// TestSections: every section that connects to something is looked at, and those that are not in use are not.
+func TestSections(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	text, _ := examine(t, func(c *config.Config, _ *Options) {
+		c.Controller.Enabled, c.Controller.Type, c.Controller.Postgres.DSN = true, engines.TypePostgres, "postgres://u:hush@"+nowhere+"/db"
+		b := engines.NamedBroker{Name: "b", Broker: c.Broker}
+		b.Enabled, b.Type, b.NATS.URL = true, engines.TypeNATS, "nats://"+nowhere
+		unused := b
+		unused.Name, unused.Enabled = "unused", false
+		c.Brokers = []engines.NamedBroker{b, unused}
+		p := engines.NamedPresenceManager{Name: "p", PresenceManager: c.PresenceManager}
+		p.Enabled, p.Type, p.Redis.Address = true, engines.TypeRedis, []string{nowhere}
+		c.PresenceManagers = []engines.NamedPresenceManager{p}
+		m := engines.NamedMapBroker{Name: "m", Enabled: true, MapBroker: c.MapBroker}
+		m.Type, m.Redis.Address = engines.TypeRedis, []string{nowhere}
+		c.MapBrokers = []engines.NamedMapBroker{m}
+		c.MapBroker.Type, c.MapBroker.Redis.Address = engines.TypeRedis, []string{"no channel is a map of it"}
+		c.SharedPoll.Notification.Enabled, c.SharedPoll.Notification.Type = true, engines.TypeRedis
+		c.SharedPoll.Notification.Redis.Address = []string{nowhere}
+	})
+	for _, want := range []string{
+		"nats: brokers[0](b).nats: ", "redis: presence_managers[0](p).redis: ", "redis: map_brokers[0](m).redis: ",
+		"postgresql: controller.postgres.dsn: ", "shared polls: shared_poll.notification.redis.address: ",
+	} {
+		if !strings.Contains(text, "problem "+want) {
+			t.Errorf("%s is not there:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "problem "); n != 5 || strings.Contains(text, "hush") {
+		t.Errorf("%d problems:\n%s", n, text)
+	}
+}
+
+func TestConsumers(t *testing.T) {
+	t.Parallel()
+	name, err := db.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Do(t.Context(), name, "CREATE TABLE box (id bigserial, method text, payload jsonb, partition bigint)"); err != nil {
+		t.Fatal(err)
+	}
+	redis := redistest.Standalone(t, redistest.Options{})
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kafka.Close)
+	aws := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"no such queue"}`))
+	}))
+	t.Cleanup(aws.Close)
+	consumer := func(kind string, edit func(*config.Consumer)) func(*config.Config, *Options) {
+		return func(c *config.Config, _ *Options) {
+			one := config.Consumer{Name: "c", Enabled: true, Type: kind}
+			one.PostgreSQL.NumPartitions, one.PostgreSQL.PartitionSelectLimit, one.PostgreSQL.PartitionPollInterval = 1, 10, time.Second
+			one.Kafka.MaxPollRecords, one.Kafka.ConsumerGroup = 1, "g"
+			one.RedisStream.NumWorkers, one.RedisStream.VisibilityTimeout, one.RedisStream.ConsumerGroup = 1, time.Second, "g"
+			one.AWSSQS.MaxNumberOfMessages, one.AWSSQS.MaxConcurrency, one.AWSSQS.WaitTime = 1, 1, time.Second
+			edit(&one)
+			c.Consumers = []config.Consumer{one}
+		}
+	}
+	table := func(dsn, table string) func(*config.Config, *Options) {
+		return consumer(config.TypePostgreSQL, func(c *config.Consumer) { c.PostgreSQL.DSN, c.PostgreSQL.OutboxTableName = dsn, table })
+	}
+	topic := func(topic string) func(*config.Config, *Options) {
+		return consumer(config.TypeKafka, func(c *config.Consumer) { c.Kafka.Brokers, c.Kafka.Topics = kafka.ListenAddrs(), []string{topic} })
+	}
+	redis.Do("SET", "text", "x")
+	stream := func(stream string) func(*config.Config, *Options) {
+		return consumer(config.TypeRedisStream, func(c *config.Consumer) {
+			c.RedisStream.Address, c.RedisStream.Streams = []string{redis.Addr()}, []string{stream}
+		})
+	}
+	for _, d := range []diagnosis{
+		{"table", table(db.DSN(name), "box"), []string{
+			"ok consumers: consumers[0](c).postgresql: it can be used", "ok postgresql: consumers[0](c).postgresql.dsn: version", "ok clocks: the clock of consumers[0](c).postgresql.dsn",
+		}, true},
+		{"no table", table(db.DSN(name), "other"), []string{"problem consumers: consumers[0](c).postgresql: outbox_table_name: ", "correct consumers[0](c).postgresql.outbox_table_name\n"}, false},
+		{"no database", table("postgres://u:hush@127.0.0.1:1/db", "box"), []string{"problem consumers: ", "correct consumers[0](c).postgresql.dsn\n"}, false},
+		{"topic", topic("events"), []string{"ok consumers: consumers[0](c).kafka: it can be used"}, true},
+		{"no topic", topic("other"), []string{"problem consumers: consumers[0](c).kafka: topics: other: ", "correct consumers[0](c).kafka.topics\n"}, false},
+		{"stream", stream("events"), []string{"ok consumers: consumers[0](c).redis_stream: it can be used", "ok redis: consumers[0](c).redis_stream: version "}, true},
+		{"no stream", stream("text"), []string{"WRONGTYPE", "correct consumers[0](c).redis_stream.streams\n"}, false},
+		{"no queue", consumer(config.TypeAWSSQS, func(c *config.Consumer) {
+			c.AWSSQS.LocalstackEndpoint, c.AWSSQS.Region, c.AWSSQS.Queues = aws.URL, "eu-central-1", []string{aws.URL + "/1/q"}
+		}), []string{"problem consumers: consumers[0](c).aws_sqs: queues: queue ", "correct consumers[0](c).aws_sqs.queues\n"}, false},
+		{"no credentials", consumer(config.TypeGooglePubSub, func(c *config.Consumer) {
+			g := &c.GooglePubSub
+			g.ProjectID, g.Subscriptions, g.MaxOutstandingMessages, g.MaxOutstandingBytes = "p", []string{"s"}, 1, 1
+			g.AuthMechanism, g.CredentialsFile = "service_account", filepath.Join(t.TempDir(), "none.json")
+		}), []string{"problem consumers: consumers[0](c).google_pub_sub: credentials: ", "and at the credentials that consumers[0](c).google_pub_sub uses"}, false},
+	} {
+		d.run(t)
+	}
+}
