@@ -35,7 +35,7 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 			InForce:  func() *config.Config { return a.inForce.Load().cfg },
 			Channels: func() *namespace.Resolver { return a.inForce.Load().channels },
 			Figures:  func() any { return a.meters.registry.Figures() },
-			Others:   a.operators(),
+			Vitals:   a.vitals, Others: a.operators(),
 		}),
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
@@ -142,9 +144,8 @@ func TestAdmin(t *testing.T) {
 			}
 		}
 	}
-	if status, text := o.ask("POST", "/admin/tail", `{"channel":"board:x"}`); status != http.StatusBadRequest {
-		t.Error(status, text)
-	}
+	_, text = o.ask("GET", "/admin/nodes", "")
+	want(text, `"part":"node"`, `"uid":"`+o.app.node.UID()+`"`, `"client_queued_bytes":{"type":"gauge"`, `"node_messages_sent_count":{"type":"counter","samples":[{`)
 	if status, text := o.ask("GET", "/", ""); status != http.StatusOK || !strings.Contains(text, "app.js") {
 		t.Error(status, text)
 	}
@@ -155,7 +156,7 @@ func TestAdmin(t *testing.T) {
 		t.Error("prometheus.enabled is off:", status)
 	}
 	o.token = ""
-	for _, path := range []string{"about", "api", "channel", "config", "figures", "health", "logs", "tail"} {
+	for _, path := range []string{"about", "api", "channel", "config", "figures", "health", "logs", "nodes", "tail"} {
 		for _, method := range []string{"GET", "POST"} {
 			if status, text := o.ask(method, "/admin/"+path, "{}"); status != http.StatusUnauthorized && status != http.StatusMethodNotAllowed {
 				t.Error(method, path, status, text)
@@ -182,6 +183,72 @@ func TestAdminTail(t *testing.T) {
 	if _, text := o.ask("POST", "/admin/api", `{"method":"channels","params":{}}`); !strings.Contains(text, `"chat:x":{"num_clients":2}`) {
 		t.Error(text)
 	}
+	o.stop() // which ends it, and does not wait for it
+	if line := next(); !strings.Contains(line, `"disconnect":{"code":3001`) {
+		t.Error(line)
+	}
+}
+
+// TestAdminTailOfMaps: the entries, then the changes.
+func TestAdminTailOfMaps(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, func(cfg *config.Config) {
+		addNamespace(cfg, "pointers", func(c *config.ChannelOptions) {
+			c.SubscriptionType, c.Map.Mode, c.Map.KeyTTL = config.TypeMap, "ephemeral", time.Minute
+		})
+	})
+	set := func(ch, key string, value any) {
+		t.Helper()
+		text, _ := json.Marshal(map[string]any{"method": "map_publish", "params": map[string]any{"channel": ch, "key": key, "data": value}})
+		if _, answer := o.ask("POST", "/admin/api", string(text)); strings.Contains(answer, `"error"`) {
+			t.Error(answer)
+		}
+	}
+	for ch, positioned := range map[string]bool{"board:x": true, "pointers:x": false} {
+		set(ch, "a", 1)
+		set(ch, "b", 2)
+		next := o.stream("POST", "/admin/tail", `{"channel":"`+ch+`"}`)
+		line := next()
+		if !strings.Contains(line, `"key":"a","data":1`) && !strings.Contains(line, `"data":1`) || strings.Count(line, `"key":`) != 2 || strings.Contains(line, `"offset":2`) != positioned {
+			t.Errorf("%s: %s", ch, line)
+		}
+		if line := next(); !strings.Contains(line, `"live":{`) {
+			t.Errorf("%s: %s", ch, line)
+		}
+		set(ch, "b", "new")
+		if line := next(); !strings.Contains(line, `"pub":{`) || !strings.Contains(line, `"data":"new"`) || !strings.Contains(line, `"key":"b"`) {
+			t.Errorf("%s: %s", ch, line)
+		}
+		o.ask("POST", "/admin/api", `{"method":"map_remove","params":{"channel":"`+ch+`","key":"a"}}`)
+		if line := next(); !strings.Contains(line, `"key":"a"`) || !strings.Contains(line, `"removed":true`) {
+			t.Errorf("%s: %s", ch, line)
+		}
+	}
+	// Of a large map the first entries are shown, and it goes on with the changes.
+	for ch := range map[string]bool{"board:large": true, "pointers:large": false} {
+		var all strings.Builder
+		for i := range 1100 {
+			fmt.Fprintf(&all, `{"method":"map_publish","params":{"channel":"%s","key":"k%04d","data":%d}}`, ch, i, i)
+			if i%100 == 99 {
+				o.ask("POST", "/admin/api", all.String())
+				all.Reset()
+			}
+		}
+		next := o.stream("POST", "/admin/tail", `{"channel":"`+ch+`"}`)
+		if line := next(); strings.Count(line, `"key":`) != 1000 || !strings.Contains(line, `"more":true`) {
+			t.Errorf("%s: %d entries, %.200s", ch, strings.Count(line, `"key":`), line)
+		}
+		if line := next(); !strings.Contains(line, `"live":{`) {
+			t.Errorf("%s: %.200s", ch, line)
+		}
+		set(ch, "k1099", "new")
+		if line := next(); !strings.Contains(line, `"data":"new"`) {
+			t.Errorf("%s: %.200s", ch, line)
+		}
+	}
+	next := o.stream("POST", "/admin/tail", `{"channel":"board:x"}`)
+	next()
+	next()
 	o.stop() // which ends it, and does not wait for it
 	if line := next(); !strings.Contains(line, `"disconnect":{"code":3001`) {
 		t.Error(line)

@@ -43,6 +43,7 @@ import (
 	"github.com/gyrohq/gyro/server/tap"
 	"github.com/gyrohq/gyro/server/telemetry"
 	"github.com/gyrohq/gyro/server/userstatus"
+	"github.com/gyrohq/gyro/server/vitals"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
@@ -74,6 +75,7 @@ type App struct {
 	tracer    *telemetry.Tracer // nil: nothing is traced
 	taps      *tap.Handler
 	snapshots *snapshots.Handler
+	vitals    *vitals.Desk
 	limits    *admission.Limits
 	certs     *certs.Store
 	jwks      *jwks.Cache            // the keys of tokens that were fetched
@@ -132,7 +134,8 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.snapshots = tap.NewHandler(a.node, o.Logger), snapshots.NewHandler(a.leaving, a.node, o.Logger)
+	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(a.node, a.meters.charted)
+	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
 	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
 		return nil, err
 	}
@@ -176,7 +179,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		observer.Effect = a.tracer.Effect
 	}
 	return gyro.Config{
-		Handlers:               handlers(&a.inForce),
+		Handlers:               a.handlers(),
 		Observer:               observer,
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,

@@ -8,10 +8,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/app/internal/apioptions"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/explain/permission"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
+	"github.com/gyrohq/gyro/server/operators"
 	"github.com/gyrohq/gyro/server/userstatus"
 )
 
@@ -22,6 +24,9 @@ func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
 
 // subscribing decides on a subscribe command.
 func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+	if reply, watching, err := operators.Watches(c, s.channels, e.Channel); watching {
+		return reply, err
+	}
 	ch, err := s.channels.ForClient(e.Channel)
 	if err != nil {
 		return gyro.SubscribeReply{}, err
@@ -186,21 +191,5 @@ func (s *snapshot) ChannelOptions(name string) (api.ChannelOptions, error) {
 	if err != nil {
 		return api.ChannelOptions{}, err
 	}
-	return api.ChannelOptions{
-		SubscriptionType:      ch.SubscriptionType,
-		HistorySize:           ch.HistorySize,
-		HistoryTTL:            ch.HistoryTTL,
-		HistoryMetaTTL:        ch.HistoryMetaTTL,
-		Presence:              ch.Presence,
-		JoinLeave:             ch.JoinLeave,
-		ForcePushJoinLeave:    ch.ForcePushJoinLeave,
-		ForceRecovery:         ch.ForceRecovery,
-		ForcePositioning:      ch.ForcePositioning,
-		BatchMaxDelay:         ch.BatchMaxDelay,
-		BatchMaxSize:          ch.BatchMaxSize,
-		BatchFlushLatest:      ch.BatchFlushLatest,
-		DeltaPublish:          ch.DeltaPublish,
-		PublicationDataFormat: ch.PublicationDataFormat,
-		SharedPollPublish:     ch.SharedPoll.PublishEnabled,
-	}, nil
+	return apioptions.Of(ch), nil
 }

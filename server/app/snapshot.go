@@ -119,7 +119,15 @@ func (a *App) routesInForce() *engine.Routes {
 	return nil
 }
 
-// handlers answer the node's questions about clients.
+// handlers answer the node's questions about clients, and those of other nodes.
+func (a *App) handlers() gyro.Handlers {
+	h := handlers(&a.inForce)
+	h.Survey = func(ctx context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
+		return a.vitals.Answer(ctx, e)
+	}
+	return h
+}
+
 func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {

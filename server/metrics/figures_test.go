@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/metrics"
 )
@@ -48,4 +49,43 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestCharted: what charts need, added up.
+func TestCharted(t *testing.T) {
+	r := metrics.New(metrics.Config{Namespace: "here", Version: "v1"})
+	commands := r.API("http")
+	commands.Executed(api.MethodInfo, 3*time.Millisecond, nil, nil)
+	commands.Executed(api.MethodPublish, 7*time.Millisecond, nil, api.ErrNotFound)
+	r.Observer().Totals.AddSent(observe.EventPublication, "", 1)
+	all, f := r.Figures(), r.Charted()
+	if f.Time != all.Time {
+		t.Error(f.Time, all.Time)
+	}
+	took := f.Families["api_command_duration_seconds_histogram"]
+	if len(all.Families["api_command_duration_seconds_histogram"].Samples) != 2 || len(took.Samples) != 1 {
+		t.Fatalf("%+v", took)
+	}
+	if s := took.Samples[0]; s.Labels != nil || s.Count != 2 || math.Abs(s.Value-.01) > 1e-9 || s.Buckets[0] != [2]float64{.005, 1} || s.Buckets[1] != [2]float64{.01, 2} {
+		t.Errorf("%+v", s)
+	}
+	if all.Families["api_command_duration_seconds_histogram"].Samples[0].Count != 1 {
+		t.Error("the figures themselves were changed")
+	}
+	for _, s := range f.Families["node_messages_sent_count"].Samples {
+		if len(s.Labels) > 1 {
+			t.Errorf("%+v", s)
+		}
+	}
+	for _, name := range []string{"node_publish_to_write_seconds", "transport_messages_sent", "client_num_reply_errors", "client_queued_bytes"} {
+		if len(f.Families[name].Samples) > 1 {
+			t.Errorf("%s: %+v", name, f.Families[name])
+		}
+	}
+	if _, there := f.Families["node_action_count"]; there {
+		t.Error("there is more than charts need")
+	}
+	if (*metrics.Registry)(nil).Charted() != nil {
+		t.Error("without a registry")
+	}
 }

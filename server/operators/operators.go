@@ -4,24 +4,21 @@ package operators
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/admin"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/namespace"
-	"github.com/gyrohq/gyro/transport/httpstream"
+	"github.com/gyrohq/gyro/server/vitals"
 )
 
 // maxStreams is how many operators may watch a channel, and how many the log, at a time.
@@ -39,6 +36,8 @@ type Config struct {
 	Channels func() *namespace.Resolver
 	// Figures returns the metrics as a value for JSON.
 	Figures func() any
+	// Vitals tells how all nodes are.
+	Vitals *vitals.Desk
 	// Recent has the warnings of the log; nil for none.
 	Recent *logs.Recent
 	// Others are further endpoints, which check their methods themselves.
@@ -61,7 +60,8 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 	post := func(h http.Handler) admin.Endpoint { return admin.Endpoint{Method: http.MethodPost, Handler: h} }
 	endpoints := map[string]admin.Endpoint{
 		"api":     post(c.Commands),
-		"health":  get(func() any { return map[string]any{"parts": healthOf(c.Node)} }),
+		"health":  get(func() any { return map[string]any{"parts": c.Vitals.Parts()} }),
+		"nodes":   {Method: http.MethodGet, Handler: http.HandlerFunc(d.nodes)},
 		"config":  get(func() any { return map[string]any{"keys": c.InForce().View()} }),
 		"figures": get(c.Figures),
 		"channel": post(http.HandlerFunc(d.describeChannel)),
@@ -95,24 +95,14 @@ func (d *desk) about(endpoints []string) any {
 	}
 }
 
-// part is what the admin interface shows of a part of the node.
-type part struct {
-	Part       string  `json:"part"`
-	DelayMS    float64 `json:"delay_ms"`
-	Error      string  `json:"error,omitempty"`
-	Reconnects uint64  `json:"reconnects"`
-}
-
-func healthOf(n *gyro.Node) []part {
-	var parts []part
-	for _, h := range n.Health() {
-		p := part{Part: h.Part, DelayMS: float64(h.Delay) / float64(time.Millisecond), Reconnects: h.Reconnects}
-		if h.Err != nil {
-			p.Error = h.Err.Error()
-		}
-		parts = append(parts, p)
+// nodes answers with the vitals of all nodes.
+func (d *desk) nodes(w http.ResponseWriter, r *http.Request) {
+	report, err := d.Vitals.Report(r.Context())
+	if err != nil {
+		http.Error(w, "Service Unavailable: "+err.Error(), http.StatusServiceUnavailable)
+		return
 	}
-	return parts
+	admin.Answer(w, report)
 }
 
 // bounded refuses requests beyond maxStreams at a time.
@@ -193,90 +183,4 @@ func (d *desk) describeChannel(w http.ResponseWriter, r *http.Request) {
 		"namespace": ch.Options.Name, "type": cmp.Or(ch.SubscriptionType, config.TypeStream),
 		"maps": ch.Type >= namespace.Map && ch.Type <= namespace.MapUsers, "options": config.ViewOptions(&ch.ChannelOptions),
 	})
-}
-
-// tailUser is the user of the connections by which operators watch channels.
-const tailUser = "gyro:admin"
-
-// tailing is what the context of such a connection has.
-type tailing struct {
-	channel string
-	expires time.Time
-}
-
-type tailKey struct{}
-
-// tail subscribes an operator to a channel: the answer goes on with the pushes of the client protocol, one per
-// line. The connection is one of the node's clients, so it has a bounded queue, is told if it missed something, and
-// ends if it is too slow.
-func (d *desk) tail() http.Handler {
-	streams := httpstream.NewHandler(httpstream.UniHTTPStream, d.Node, httpstream.Config{WriteTimeout: 10 * time.Second})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, ch, err := d.askedChannel(w, r)
-		if err == nil {
-			_, err = tailed(ch)
-		}
-		if err != nil {
-			http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
-			return
-		}
-		t := tailing{channel: name}
-		t.expires, _ = r.Context().Deadline()
-		q := r.WithContext(context.WithValue(r.Context(), tailKey{}, t))
-		q.Body, q.ContentLength = io.NopCloser(strings.NewReader("{}")), 2
-		q.Header = http.Header{"Content-Type": {"application/json"}}
-		w.Header().Set("X-Accel-Buffering", "no")
-		streams.ServeHTTP(kept{w}, q)
-	})
-}
-
-// kept is an answer whose connection cannot be taken over, so that the handler returns when the stream ends.
-type kept struct{ http.ResponseWriter }
-
-// Flush implements http.Flusher.
-func (k kept) Flush() { _ = http.NewResponseController(k.ResponseWriter).Flush() }
-
-// SetWriteDeadline is for http.ResponseController.
-func (k kept) SetWriteDeadline(t time.Time) error {
-	return http.NewResponseController(k.ResponseWriter).SetWriteDeadline(t)
-}
-
-// SetReadDeadline is for http.ResponseController.
-func (k kept) SetReadDeadline(t time.Time) error {
-	return http.NewResponseController(k.ResponseWriter).SetReadDeadline(t)
-}
-
-// tailed returns the options of a subscription by which an operator watches a channel.
-func tailed(ch namespace.Channel) (gyro.SubscribeOptions, error) {
-	if ch.Type != namespace.Stream {
-		return gyro.SubscribeOptions{}, errors.New("only channels of streams can be watched: of a map, read its state and its stream")
-	}
-	o := grant.Subscription(ch, namespace.SourceServerAPI)
-	return gyro.SubscribeOptions{
-		Positioned: ch.HistorySize > 0, PushJoinLeave: true, HistoryMetaTTL: o.HistoryMetaTTL, Source: o.Source,
-	}, nil
-}
-
-// Connects tells whether a connection is that of an operator who watches a channel, by the context of its
-// Connecting event.
-func Connects(ctx context.Context) bool {
-	_, ok := ctx.Value(tailKey{}).(tailing)
-	return ok
-}
-
-// Connect answers the Connecting event of such a connection.
-func Connect(ctx context.Context, channels *namespace.Resolver) (reply gyro.ConnectReply, err error) {
-	t, _ := ctx.Value(tailKey{}).(tailing)
-	ch, err := channels.Named(t.channel)
-	if err != nil {
-		return reply, err
-	}
-	o, err := tailed(ch)
-	if err != nil {
-		return reply, err
-	}
-	reply.Credentials = &gyro.Credentials{UserID: tailUser, ExpireAt: t.expires}
-	reply.ClientSideRefresh = true // nobody is asked to prolong it
-	grant.Subscribe(&reply, t.channel, o)
-	return reply, nil
 }

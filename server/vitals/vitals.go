@@ -1,0 +1,204 @@
+// Package vitals tells operators how each node of the cluster is: whether it delivers, and the figures of which the admin
+// interface draws its charts. The node that is asked makes a survey of the others.
+package vitals
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro"
+)
+
+const (
+	// op is the name of the survey.
+	op = "server_vitals"
+	// patience is how long the other nodes have to answer.
+	patience = 2 * time.Second
+	// minAge is how long a report is given out before the next survey. Beyond nodesPerSecond nodes it is longer, so
+	// operators cost a cluster of any size no more than so many answers per second and asking node.
+	minAge         = time.Second
+	nodesPerSecond = 100
+	// maxAnswer bounds the bytes of a node's answer, maxError those of a text in it.
+	maxAnswer = 64 << 10
+	maxError  = 512
+	// maxParts bounds the parts of a node that are told of.
+	maxParts = 64
+)
+
+// Node is what this package needs of a node.
+type Node interface {
+	UID() string
+	Health() []gyro.Health
+	Info(ctx context.Context) ([]gyro.NodeInfo, error)
+	Survey(ctx context.Context, op string, data []byte, node string) (map[string]gyro.SurveyReply, error)
+}
+
+// Part of a node, and whether it delivers.
+type Part struct {
+	Part string `json:"part"`
+	// DelayMS is how many milliseconds the newest canary took.
+	DelayMS    float64 `json:"delay_ms"`
+	Error      string  `json:"error,omitempty"`
+	Reconnects uint64  `json:"reconnects"`
+}
+
+// Vitals of a node.
+type Vitals struct {
+	UID  string `json:"uid"`
+	Name string `json:"name"`
+	// Error says why the rest is missing, for a node that has not answered.
+	Error string `json:"error,omitempty"`
+	Parts []Part `json:"parts,omitempty"`
+	// Figures are the metrics of charts, in the form of Config.Figures. A node that measures nothing has none.
+	Figures json.RawMessage `json:"figures,omitempty"`
+}
+
+// Report has the vitals of all nodes, the asked one first and the others by their names.
+type Report struct {
+	// Time of the survey in Unix milliseconds. A report that was asked for again too early is the same.
+	Time  int64    `json:"time"`
+	Nodes []Vitals `json:"nodes"`
+}
+
+// Desk answers for its node, and asks the others. Any goroutine may use it.
+type Desk struct {
+	node    Node
+	figures func() any
+
+	turn   chan struct{} // is full during a survey, so that all who ask meanwhile share it; guards what follows
+	latest *Report
+	until  time.Time // when latest is too old
+}
+
+// New returns a desk. figures returns the metrics of charts, a value for JSON of a bounded size, or nil.
+func New(n Node, figures func() any) *Desk {
+	return &Desk{node: n, figures: figures, turn: make(chan struct{}, 1)}
+}
+
+// Answer is the node's Survey handler.
+func (d *Desk) Answer(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
+	if e.Op != op {
+		return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, nil
+	}
+	text, err := json.Marshal(d.own())
+	return gyro.SurveyReply{Data: text}, err
+}
+
+// own returns the vitals of this node.
+func (d *Desk) own() Vitals {
+	v := Vitals{UID: d.node.UID(), Parts: d.Parts()}
+	if f := d.figures(); f != nil {
+		if text, err := json.Marshal(f); err == nil {
+			v.Figures = text
+		}
+	}
+	return v
+}
+
+// Parts returns the parts of this node.
+func (d *Desk) Parts() []Part {
+	var parts []Part
+	for _, h := range d.node.Health() {
+		if len(parts) == maxParts {
+			break
+		}
+		p := Part{Part: h.Part, DelayMS: float64(h.Delay) / float64(time.Millisecond), Reconnects: h.Reconnects}
+		if h.Err != nil {
+			p.Error = short(h.Err.Error())
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// Report asks all nodes, unless it did so a moment ago.
+func (d *Desk) Report(ctx context.Context) (*Report, error) {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	now := time.Now()
+	if d.latest != nil && now.Before(d.until) {
+		return d.latest, nil
+	}
+	infos, err := d.node.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Time: now.UnixMilli(), Nodes: make([]Vitals, 0, len(infos))}
+	// One who goes away does not end the survey for the others who wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	answers, err := d.ask(ctx, infos)
+	for _, n := range infos {
+		v := Vitals{UID: n.UID}
+		if n.UID == d.node.UID() {
+			v = d.own()
+		} else if a, ok := answers[n.UID]; ok {
+			v = read(n.UID, a)
+		} else {
+			v.Error = silence(err)
+		}
+		v.Name = n.Name
+		r.Nodes = append(r.Nodes, v)
+	}
+	if len(r.Nodes) > 1 {
+		slices.SortFunc(r.Nodes[1:], func(a, b Vitals) int {
+			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+		})
+	}
+	age := max(minAge, time.Duration(len(infos))*time.Second/nodesPerSecond)
+	d.latest, d.until = r, time.Now().Add(age)
+	return r, nil
+}
+
+// ask makes the survey, unless there is nobody to ask.
+func (d *Desk) ask(ctx context.Context, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
+	if len(infos) < 2 {
+		return nil, nil
+	}
+	return d.node.Survey(ctx, op, nil, "")
+}
+
+// silence says why a node has not answered.
+func silence(err error) string {
+	if err == nil || errors.Is(err, gyro.ErrNoAnswer) {
+		return "it does not answer"
+	}
+	return short(err.Error())
+}
+
+// read returns what a node has answered.
+func read(uid string, a gyro.SurveyReply) Vitals {
+	v := Vitals{UID: uid}
+	switch {
+	case a.Code == gyro.SurveyUnknownOp:
+		v.Error = "its version does not tell"
+	case a.Code != gyro.SurveyOK:
+		v.Error = short(fmt.Sprintf("it answers with code %d: %s", a.Code, a.Data))
+	case len(a.Data) > maxAnswer:
+		v.Error = fmt.Sprintf("its answer has %d bytes, which is more than %d", len(a.Data), maxAnswer)
+	default:
+		if err := json.Unmarshal(a.Data, &v); err != nil {
+			return Vitals{UID: uid, Error: short("its answer cannot be read: " + err.Error())}
+		}
+		v.UID, v.Parts = uid, v.Parts[:min(len(v.Parts), maxParts)]
+	}
+	return v
+}
+
+// short bounds a text.
+func short(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
+}
