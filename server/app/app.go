@@ -134,7 +134,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(a.node, a.meters.charted)
+	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(a.node, a.meters.registry.Charted)
 	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
 	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
 		return nil, err

@@ -88,14 +88,6 @@ func (m *meters) observer() observe.Observer {
 	return o
 }
 
-// charted returns the figures of charts, or nil.
-func (m *meters) charted() any {
-	if f := m.registry.Charted(); f != nil {
-		return f
-	}
-	return nil
-}
-
 // watch exports the numbers that the node, the brokers and the admission count anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {

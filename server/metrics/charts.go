@@ -27,9 +27,9 @@ var charted = map[string]string{
 	"client_queue_oldest_seconds":               "",
 }
 
-// Charted returns those of the figures of which the admin interface draws charts, added up over most labels. It
+// Charted returns *Figures with those of which the admin interface draws charts, added up over most labels. It
 // returns nil if r is nil, and otherwise is like Figures.
-func (r *Registry) Charted() *Figures {
+func (r *Registry) Charted() any {
 	if r == nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestCharted(t *testing.T) {
 	commands.Executed(api.MethodInfo, 3*time.Millisecond, nil, nil)
 	commands.Executed(api.MethodPublish, 7*time.Millisecond, nil, api.ErrNotFound)
 	r.Observer().Totals.AddSent(observe.EventPublication, "", 1)
-	all, f := r.Figures(), r.Charted()
+	all, f := r.Figures(), r.Charted().(*metrics.Figures)
 	if f.Time != all.Time {
 		t.Error(f.Time, all.Time)
 	}
