@@ -20,6 +20,7 @@
 // Blocks run in their order, in a folder per page, which also has api.proto and proxy.proto. The ports 8000
 // (Gyro), 10000 (its gRPC API), 8443, 9000, 3000, 3001, 4318 and 6379 stand for free ones, and "…" in
 // an output, an answer or a page for anything.
+// Links, keys of the configuration and metrics in the text of pages have to be there as well.
 // What a reader need not see is in an HTML comment. JSON is compared as values: a member
 // with the name "…" stands for one with any name, and "…": "…" for any further members.
 package docs
