@@ -86,7 +86,7 @@ func (c *Client) Disconnect(d Disconnect) {
 	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
 }
 
-// SubscriptionInfo describes one subscription of a client: ServerSide, Source, and if it is Positioned, the
+// SubscriptionInfo describes one subscription of a client: ServerSide, Source, Token, and if it is Positioned, the
 // Offset and Epoch that the client has reached. See "go doc github.com/gyrohq/gyro/inspect.Subscription".
 type SubscriptionInfo = inspect.Subscription
 

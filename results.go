@@ -116,5 +116,5 @@ type BroadcastResult struct {
 }
 
 // NodeInfo is what a node tells about itself: UID, Name, Version, NumClients, NumUsers, NumSubs,
-// NumChannels and Uptime. See "go doc github.com/gyrohq/gyro/inspect.Node".
+// NumChannels, Uptime and Process. See "go doc github.com/gyrohq/gyro/inspect.Node".
 type NodeInfo = inspect.Node
