@@ -253,13 +253,13 @@ type Process struct {
 	RSS int64   // Bytes of memory that are resident.
 }
 
-// RPCRequest calls an extension method.
+// RPCRequest calls a method of the server.
 type RPCRequest struct {
-	Method string // Name of the extension.
+	Method string // Its name.
 	Params []byte // Any JSON.
 }
 
-// RPCResult is the answer of the extension.
+// RPCResult is the answer of the method.
 type RPCResult struct {
 	Data []byte // Any JSON.
 }

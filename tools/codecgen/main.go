@@ -37,7 +37,7 @@
 //	codecgen -schema api.proto -openapi openapi.yaml -out .
 //
 // With -reference it writes a page of documentation instead: the template, with all messages in place of the line
-// {{reference}}.
+// {{reference}}, and a table of the methods in place of the line {{methods}} before it, if there is one.
 //
 //	codecgen -schema client.proto -reference client-protocol.md.tmpl -out ../docs
 package main

@@ -20,6 +20,7 @@ func TestFresh(t *testing.T) {
 		{"../../server/proxy/message", "proxy.proto", Options{"message", true, false, 1 << 16, "", ""}, 3},
 		{"../../server/swagger", "../api/api.proto", Options{"", true, true, 0, "../../server/swagger/openapi.yaml", ""}, 1},
 		{"../../docs", "../protocol/client.proto", Options{"", true, true, 0, "", "../../protocol/client-protocol.md.tmpl"}, 1},
+		{"../../docs", "../server/api/api.proto", Options{"", true, true, 0, "", "../../server/api/api-reference.md.tmpl"}, 1},
 	} {
 		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.options)
 		if err != nil {

@@ -9,8 +9,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// place is the line of a template that the messages replace.
-const place = "{{reference}}\n"
+// place is the line of a template that the messages replace, and methods that for a table of the methods.
+const (
+	place   = "{{reference}}\n"
+	methods = "{{methods}}\n"
+)
 
 // generateReference returns the page of a template whose name ends with .tmpl.
 func generateReference(s *schema, template string) (map[string][]byte, error) {
@@ -26,8 +29,19 @@ func generateReference(s *schema, template string) (map[string][]byte, error) {
 	for _, m := range s.messages {
 		sections = append(sections, m.section())
 	}
-	page := before + strings.Join(sections, "\n") + after
+	page := strings.Replace(before, methods, s.table(), 1) + strings.Join(sections, "\n") + after
 	return map[string][]byte{strings.TrimSuffix(filepath.Base(template), ".tmpl"): []byte(page)}, nil
+}
+
+// table has the methods of the service, with their names over HTTP and over gRPC.
+func (s *schema) table() string {
+	var b strings.Builder
+	b.WriteString("| Method | gRPC | Request | Result | |\n|---|---|---|---|---|\n")
+	for _, r := range s.rpcs {
+		fmt.Fprintf(&b, "| `%s` | `%s` | [%s](#%s) | [%s](#%s) | %s |\n", snakeCase(r.name), r.name,
+			r.request, strings.ToLower(r.request), r.result, strings.ToLower(r.result), strings.ReplaceAll(r.comment, "|", `\|`))
+	}
+	return b.String()
 }
 
 // section is a heading for the message, what it is, and a table of its fields.
@@ -63,6 +77,9 @@ func (f *field) describeType() string {
 // describe is the comment, and what annotations say that matters to readers.
 func (f *field) describe() string {
 	var words []string
+	if f.required {
+		words = append(words, "Required.")
+	}
 	if f.comment != "" {
 		words = append(words, f.comment)
 	}

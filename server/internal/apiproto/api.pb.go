@@ -3102,10 +3102,10 @@ func (x *Process) GetRss() int64 {
 	return 0
 }
 
-// RPCRequest calls an extension method.
+// RPCRequest calls a method of the server.
 type RPCRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // @required Name of the extension.
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"` // @required Its name.
 	Params        []byte                 `protobuf:"bytes,2,opt,name=params,proto3" json:"params,omitempty"` // @raw Any JSON.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3208,7 +3208,7 @@ func (x *RPCResponse) GetResult() *RPCResult {
 	return nil
 }
 
-// RPCResult is the answer of the extension.
+// RPCResult is the answer of the method.
 type RPCResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // @raw Any JSON.

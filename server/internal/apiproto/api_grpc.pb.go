@@ -90,7 +90,7 @@ type CentrifugoApiClient interface {
 	PresenceStats(ctx context.Context, in *PresenceStatsRequest, opts ...grpc.CallOption) (*PresenceStatsResponse, error)
 	// Describe the nodes of the cluster.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// Call an extension of the server. A server without extensions answers with error 104.
+	// Call a method of the server, such as reload. Error 104 says that there is none of the name.
 	RPC(ctx context.Context, in *RPCRequest, opts ...grpc.CallOption) (*RPCResponse, error)
 	// Change when connections of a user expire. Matching no connection is no error.
 	Refresh(ctx context.Context, in *RefreshRequest, opts ...grpc.CallOption) (*RefreshResponse, error)
@@ -438,7 +438,7 @@ type CentrifugoApiServer interface {
 	PresenceStats(context.Context, *PresenceStatsRequest) (*PresenceStatsResponse, error)
 	// Describe the nodes of the cluster.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// Call an extension of the server. A server without extensions answers with error 104.
+	// Call a method of the server, such as reload. Error 104 says that there is none of the name.
 	RPC(context.Context, *RPCRequest) (*RPCResponse, error)
 	// Change when connections of a user expire. Matching no connection is no error.
 	Refresh(context.Context, *RefreshRequest) (*RefreshResponse, error)
