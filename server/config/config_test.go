@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gyrohq/gyro/server/config/starter"
 )
 
 // load writes text as a file of the given name and loads it.
@@ -354,7 +356,7 @@ func TestEnvNames(t *testing.T) {
 
 func TestGenerate(t *testing.T) {
 	for _, format := range []string{"json", "yaml", "toml"} {
-		text, err := Generate(format)
+		text, err := starter.Generate(format, EnvPrefix)
 		if err != nil {
 			t.Fatal(err)
 		}

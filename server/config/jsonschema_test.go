@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/gyrohq/gyro/server/config/starter"
 )
 
 // compiled is the schema, checked against that of its draft.
@@ -74,7 +76,7 @@ func TestJSONSchemaOfDefaults(t *testing.T) {
 		if err := s.Validate(instance(t, format, text.String())); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
-		generated, err := Generate(format)
+		generated, err := starter.Generate(format, EnvPrefix)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/config/starter"
 )
 
 func versionCommand() *cobra.Command {
@@ -89,7 +90,7 @@ func genConfigCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		data, err := config.Generate(format)
+		data, err := starter.Generate(format, config.EnvPrefix)
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,7 @@ func genConfigCommand() *cobra.Command {
 
 // createEnv writes a file of variables with random secrets.
 func createEnv(file string) error {
-	data, err := config.Generate("env")
+	data, err := starter.Generate("env", config.EnvPrefix)
 	if err != nil {
 		return err
 	}
