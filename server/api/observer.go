@@ -11,6 +11,9 @@ type Observer interface {
 	// Executed tells how long a command took, and what Execute returned. The result is
 	// valid during the call only.
 	Executed(m Method, took time.Duration, res Result, err error)
+	// Called tells how long an extension took that an rpc command has called, which was not in a batch. Executed
+	// is told of the command as well.
+	Called(extension string, took time.Duration)
 	// Failed tells of a request that was not executed, or of a result that did not make
 	// it to an answer.
 	Failed(m Method, s Stage)
@@ -26,8 +29,21 @@ func (o Observed) Execute(ctx context.Context, exec *Executor, m Method, r Reque
 	}
 	begin := time.Now()
 	res, err := exec.Execute(ctx, r)
-	o.By.Executed(m, time.Since(begin), res, err)
+	took := time.Since(begin)
+	o.By.Executed(m, took, res, err)
+	o.Called(exec, r, took)
 	return res, err
+}
+
+// Called is Observer.Called for a request that took a time, if it has called an extension.
+func (o Observed) Called(exec *Executor, r Request, took time.Duration) {
+	rpc, ok := r.(*RPCRequest)
+	if !ok || o.By == nil {
+		return
+	}
+	if _, known := exec.rpc[rpc.Method]; known {
+		o.By.Called(rpc.Method, took)
+	}
 }
 
 // Failed is Observer.Failed.

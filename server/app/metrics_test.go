@@ -254,6 +254,7 @@ func TestMetricsOfAPI(t *testing.T) {
 			{"/api/publish", `{"channel":"no:a","data":1}`},
 			{"/api/publish", `{"channel":1}`},
 			{"/api/info", `{}`},
+			{"/api/rpc", `{"method":"made-up"}`},
 			{"/api/broadcast", `{"channels":["a","no:a","no:b"],"data":1}`},
 			{"/api/batch", `{"commands":[{"publish":{"channel":"a","data":1}},{"publish":{"channel":"no:a","data":1}},{"presence":{"channel":"a"}}]}`},
 			{"/api", `{"method":"publish","params":{"channel":"a","data":1}}{"method":"history","params":{"channel":"a"}}{"method":"rpc","params":1}`},
@@ -262,16 +263,17 @@ func TestMetricsOfAPI(t *testing.T) {
 				t.Fatalf("%s: %d %s", r.path, status, answer)
 			}
 		}
-		for method, want := range map[string]float64{"publish": 3, "info": 1, "broadcast": 1, "batch": 1, "history": 1, "presence": -1} {
+		for method, want := range map[string]float64{"publish": 3, "info": 1, "rpc": 1, "broadcast": 1, "batch": 1, "history": 1, "presence": -1} {
 			s.wantMetric(want, "gyro_api_command_duration_seconds", "method="+method, "protocol=http")
 			s.wantMetric(want, "gyro_api_command_duration_seconds_histogram", "method="+method, "protocol=http")
 		}
+		s.wantMetric(-1, "gyro_api_rpc_duration_seconds", "method=made-up", "protocol=http")
 		var got []string
 		for _, m := range s.metrics()["gyro_api_command_errors_total"].GetMetric() {
 			got = append(got, fmt.Sprint(m.Label[1].GetValue(), " ", m.Label[0].GetValue(), " ", m.Counter.GetValue()))
 		}
 		slices.Sort(got)
-		want := []string{"batch 102 1", "batch 108 1", "broadcast_publish 102 2", "history 108 1", "publish 102 1", "publish unmarshal 1", "rpc unmarshal 1"}
+		want := []string{"batch 102 1", "batch 108 1", "broadcast_publish 102 2", "history 108 1", "publish 102 1", "publish unmarshal 1", "rpc 104 1", "rpc unmarshal 1"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: errors (-want +got):\n%s", level, diff)
 		}

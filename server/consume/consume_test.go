@@ -289,6 +289,8 @@ func TestDeadLetterOfRefused(t *testing.T) {
 // commands remembers what it hears.
 type commands []string
 
+func (c *commands) Called(string, time.Duration) {}
+
 func (c *commands) Executed(m api.Method, _ time.Duration, _ api.Result, err error) {
 	*c = append(*c, fmt.Sprint(m, " ", err))
 }

@@ -123,7 +123,9 @@ func (r *run) execute(m *Message, method api.Method, request api.Request) {
 	begin := time.Now()
 	res, err := r.p.cfg.Executor.Execute(ctx, request)
 	end(err)
-	r.report(m, method, time.Since(begin), res, err)
+	took := time.Since(begin)
+	r.report(m, method, took, res, err)
+	api.Observed{By: r.p.cfg.Commands}.Called(r.p.cfg.Executor, request, took)
 }
 
 // report sets the outcome of a message whose command was executed.

@@ -19,15 +19,20 @@ func (r *Registry) API(protocol string) api.Observer {
 		r.commands = &commands{
 			durations: r.Durations("api", "command_duration_seconds", "Time that a command of the server API took", nil, "protocol", "method"),
 			errors:    r.counters("api", "command_errors_total", "Errors of commands of the server API, by code or stage.", "protocol", "method", "error"),
+			calls:     r.Durations("api", "rpc_duration_seconds", "Time that an extension of the server API took", nil, "protocol", "method"),
 		}
 	}
-	return &apiObserver{commands: r.commands, protocol: protocol, took: make([]atomic.Pointer[metrics.Duration], len(api.Methods()))}
+	return &apiObserver{
+		commands: r.commands, protocol: protocol, took: make([]atomic.Pointer[metrics.Duration], len(api.Methods())),
+		called: make(map[string]*metrics.Duration),
+	}
 }
 
 // commands are the metrics that the observers of all protocols share.
 type commands struct {
 	durations *metrics.Durations
 	errors    *prometheus.CounterVec
+	calls     *metrics.Durations
 }
 
 type apiObserver struct {
@@ -35,7 +40,9 @@ type apiObserver struct {
 	protocol string
 	// took has the durations of methods that have been called.
 	took []atomic.Pointer[metrics.Duration]
-	mu   sync.Mutex // held to add to took
+	mu   sync.Mutex // held to add to took, and to use called
+	// called has the durations of extensions.
+	called map[string]*metrics.Duration
 }
 
 // broadcastPublish is the method in the metrics for the single channels of a broadcast.
@@ -58,6 +65,18 @@ func (o *apiObserver) Executed(m api.Method, took time.Duration, res api.Result,
 	case m == api.MethodBatch:
 		o.batch(res)
 	}
+}
+
+// Called implements api.Observer.
+func (o *apiObserver) Called(extension string, took time.Duration) {
+	o.mu.Lock()
+	d := o.called[extension]
+	if d == nil {
+		d = o.calls.With(o.protocol, extension)
+		o.called[extension] = d
+	}
+	o.mu.Unlock()
+	d.Observe(took)
 }
 
 // first adds the durations of a method to took.

@@ -65,7 +65,7 @@ var ours = []string{
 }
 
 // later are families of features that this build does not have.
-var later = []string{"api_rpc_", "broker_postgres_"}
+var later = []string{"broker_postgres_"}
 
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
 // Centrifugo.
@@ -194,6 +194,8 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	c1.Lag("stream", 5)
 	o := r.API("http")
 	o.Executed(api.MethodPublish, 30*time.Millisecond, nil, nil)
+	o.Called("reload", 30*time.Millisecond)
+	o.Called("reload", 20*time.Millisecond)
 	o.Failed(api.MethodPublish, api.StageDecode)
 	proxies := r.Proxies()
 	call, stream := proxies("http", proxy.Connect, "default"), proxies("grpc", proxy.SubscribeStream, "chat")

@@ -292,6 +292,7 @@ func (s *server) play() {
 	c.do("subscribe", config{"channel": "news", "recover": true, "epoch": position.Epoch, "offset": position.Offset})
 	s.api("unsubscribe", config{"channel": "second"})
 	s.api("channels", config{})
+	s.api("rpc", config{"method": "reload"})
 	s.api("publish", config{"channel": "unknown:1", "data": 1})
 	for range 3 { // one more than the limit
 		ctx, cancel := context.WithCancel(t.Context())

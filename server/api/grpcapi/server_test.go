@@ -52,6 +52,8 @@ func (o *observer) note(line string) {
 	o.lines = append(o.lines, line)
 }
 
+func (o *observer) Called(string, time.Duration) {}
+
 func (o *observer) Executed(m api.Method, _ time.Duration, _ api.Result, err error) {
 	line := m.String()
 	if err != nil {
