@@ -123,8 +123,18 @@ var (
 	label    = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// queries are the expressions of all panels and alerts, with the variables in them replaced.
-func queries(t *testing.T) (list []query) {
+// queries are the expressions of all panels and alerts.
+func queries(t *testing.T) []query {
+	t.Helper()
+	list := panelQueries(t)
+	for _, r := range theRules(t) {
+		list = append(list, query{Expr: r.Expr})
+	}
+	return list
+}
+
+// panelQueries are the expressions of all panels, with the variables in them replaced.
+func panelQueries(t *testing.T) (list []query) {
 	t.Helper()
 	var d board
 	if err := json.Unmarshal(read(t, dashboardFile), &d); err != nil {
@@ -149,13 +159,6 @@ func queries(t *testing.T) (list []query) {
 				}
 			}), target.LegendFormat})
 		}
-	}
-	var alerts rules
-	if err := yaml.UnmarshalStrict(read(t, rulesFile), &alerts); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range alerts.Groups[0].Rules {
-		list = append(list, query{Expr: r.Expr})
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql"
 )
 
 // elsewhere are the beginnings of the names of what the server of the test does not have, and why. The labels of these are those
@@ -74,7 +76,55 @@ func TestScrape(t *testing.T) {
 			t.Errorf("%s: %v", q.Expr, err)
 		}
 	}
+	before := s.text()
+	s.playOn()
+	evaluate(t, before, s.text(), func(name string) bool {
+		for prefix := range elsewhere {
+			if strings.HasPrefix(name, prefix) && name != "up" {
+				return false
+			}
+		}
+		return true
+	})
 }
+
+// evaluate has the engine of Prometheus answer every query on two scrapes of a server, and asks the rules about one that goes on
+// as it was. had tells whether the server has a metric.
+func evaluate(t *testing.T, before, after string, had func(name string) bool) {
+	t.Helper()
+	busy, idle := make(store), make(store)
+	busy.scraped(t, before, 0)
+	busy.scraped(t, after, step)
+	for at := time.Duration(0); at <= 30*time.Minute; at += step {
+		idle.scraped(t, after, at)
+	}
+	all := documented(t)
+	for _, q := range panelQueries(t) {
+		names, err := all.check(q.Expr)
+		if err != nil || slices.ContainsFunc(names, func(name string) bool { return !had(name) }) {
+			continue
+		}
+		result := busy.at(t, q.Expr, step)
+		if !slices.ContainsFunc(result, func(s promql.Series) bool { return !math.IsNaN(s.Floats[0].F) }) {
+			t.Errorf("%s has no result: %v", q.Expr, result)
+		}
+		for _, series := range result {
+			for _, m := range label.FindAllStringSubmatch(q.Legend, -1) {
+				if !series.Metric.Has(m[1]) && !slices.Contains(maybeEmpty, m[1]) {
+					t.Errorf("%s: the legend names %s, and there is %s", q.Expr, m[1], series.Metric)
+				}
+			}
+		}
+	}
+	for _, r := range theRules(t) {
+		if idle.fires(t, r, 30*time.Minute) {
+			t.Errorf("%s fires for a server that has nothing to do", r.Alert)
+		}
+	}
+}
+
+// maybeEmpty are labels whose empty value means something.
+var maybeEmpty = []string{"channel_namespace", "broker_name"}
 
 type server struct {
 	t     *testing.T
@@ -323,16 +373,42 @@ func (s *server) names() (names []string) {
 	return names
 }
 
-// scrape returns the series of the server.
-func (s *server) scrape() series {
+// playOn does some of it once more, so that there is something in the time between two scrapes.
+func (s *server) playOn() {
+	for range 3 {
+		s.api("publish", config{"channel": "news", "data": 3})
+		s.api("publish", config{"channel": "unknown:1", "data": 1})
+		s.api("channels", config{})
+		s.api("rpc", config{"method": "reload"})
+	}
+	c := s.connect(s.t.Context())
+	position := c.do("subscribe", config{"channel": "news"}).Subscribe
+	c.do("rpc", config{"method": "x"})
+	c.do("publish", config{"channel": "news", "data": 1})
+	c.do("unsubscribe", config{"channel": "news"})
+	c.do("subscribe", config{"channel": "news", "recover": true, "epoch": position.Epoch, "offset": position.Offset})
+}
+
+// text is a scrape of the server.
+func (s *server) text() string {
 	s.t.Helper()
 	res, err := http.Get(s.url + "/metrics")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// scrape returns the series of the server.
+func (s *server) scrape() series {
+	s.t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	list, err := parser.TextToMetricFamilies(res.Body)
+	list, err := parser.TextToMetricFamilies(strings.NewReader(s.text()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
