@@ -17,6 +17,7 @@ API = f"{RIG['http']}/api"
 OSS = {
     "publish", "broadcast", "subscribe", "unsubscribe", "disconnect", "presence", "presence_stats",
     "history", "history_remove", "info", "refresh", "channels", "batch", "connections",
+    "update_user_status", "get_user_status", "delete_user_status",
 }  # fmt: skip
 
 
@@ -221,11 +222,45 @@ class Methods:
         self.assertEqual([(i.user, i.transport, i.protocol) for i in found.values()], [(user, "websocket", "json")] * 2)
         channels = [list(i.state.channels or {}) for i in found.values()]
         self.assertCountEqual(channels, [[], [sub.channel]])
-        await self.fails("connections", cent.ConnectionsRequest(user=user, expression="true"), 107)
+        for expression, count in {f"user == '{user}'": 2, f"user == '{user}' && '{sub.channel}' in channels": 1, "false": 0}.items():
+            found = (await self.call("connections", cent.ConnectionsRequest(user="", expression=expression))).connections
+            self.assertEqual(len(found), count, expression)
+        await self.fails("connections", cent.ConnectionsRequest(user=user, expression="user =="), 107)
+
+    async def test_tokens_of_connections(self):
+        user = unique("user")
+        await self.connect(token=token(sub=user, jti="t-" + user, iat=1700000000))
+        found = (await self.call("connections", cent.ConnectionsRequest(user=user, expression=""))).connections
+        states = [i.state.connection_token for i in found.values()]
+        self.assertEqual([(s.uid, s.issued_at) for s in states], [("t-" + user, 1700000000)])
+
+    async def test_user_status(self):
+        user, other = unique("user"), unique("user")
+
+        async def status(name):
+            (s,) = (await self.call("get_user_status", cent.GetUserStatusRequest(users=[name]))).statuses
+            self.assertEqual(s.user, name)
+            return s.active or 0, s.online or 0
+
+        self.assertEqual(await status(user), (0, 0))
+        c = await self.connect(token=token(sub=user))
+
+        while (await status(user))[1] == 0:  # the server notes it within a second or two
+            await asyncio.sleep(0.05)
+        self.assertEqual((await status(user))[0], 0)
+        await c.inner.rpc("update_user_status", c.encode({}))
+        self.assertGreater((await status(user))[0], 0)
+        await self.call("update_user_status", cent.UpdateUserStatusRequest(users=[user, other]))
+        both = (await self.call("get_user_status", cent.GetUserStatusRequest(users=[other, user, other]))).statuses
+        self.assertEqual([s.user for s in both], [other, user, other])
+        self.assertGreater(both[0].active, 0)
+        await self.call("delete_user_status", cent.DeleteUserStatusRequest(users=[other]))
+        self.assertEqual(await status(other), (0, 0))
+        await self.fails("get_user_status", cent.GetUserStatusRequest(users=[]), 107)
 
     async def test_methods_of_the_commercial_edition(self):
         methods = list(commercial())
-        self.assertEqual(len(methods), 18)
+        self.assertEqual(len(methods), 15)
         for method, request in methods:
             with self.assertRaises(cent.CentTransportError) as caught:
                 await self.call(method, request)

@@ -35,7 +35,7 @@ type Config struct {
 	MapBrokers       []engines.NamedMapBroker       `key:"map_brokers" doc:"Further brokers of map channels, for use by namespaces."`
 	Controller       engines.Controller             `key:"controller" doc:"Separate cluster control channel."`
 	SharedPoll       SharedPoll                     `key:"shared_poll" doc:"Shared poll channels."`
-	UserStatus       UserStatus                     `key:"user_status" doc:"When users were active and online last (docs/user-status.md)."`
+	UserStatus       engines.UserStatus             `key:"user_status" doc:"When users were active and online last (docs/user-status.md)."`
 
 	WebSocket     WebSocket     `key:"websocket" arg:"/connection/websocket" doc:"WebSocket transport."`
 	SSE           BodyTransport `key:"sse" arg:"/connection/sse" doc:"SSE transport."`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/internal/problem"
 	"github.com/gyrohq/gyro/server/config/internal/schema"
 	"github.com/gyrohq/gyro/server/origin"
@@ -37,7 +38,7 @@ func (c *Config) Validate() error {
 	c.checkRPC(p)
 	c.checkConsumers(p)
 	c.checkNotification(p)
-	c.checkStatus(p)
+	c.UserStatus.Check(p, &c.Engine, c.Broker.Enabled && c.Broker.Type != engines.TypeMemory || c.Controller.Enabled)
 	c.Admin.check(p)
 	return p.Err()
 }

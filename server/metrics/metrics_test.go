@@ -62,6 +62,7 @@ var ours = []string{
 	"proxy_streams_broken_total counter name",
 	"shared_poll_notification_items_total counter result",
 	"shared_poll_notification_messages_total counter result",
+	"user_status_calls_total counter kind result", "user_status_users_total counter kind",
 }
 
 // later are families of features that this build does not have.
@@ -218,6 +219,9 @@ func poll(r *metrics.Registry) {
 	polled(&observe.Polled{Kind: observe.PollPublished, Channel: "ns:x"})
 	polled(&observe.Polled{Kind: observe.PollNotified, Channel: "ns:x", Failed: true})
 	answered("default", 10, 3)
+	status := r.UserStatus()
+	status("online", 512, nil)
+	status("get", 3, errors.New("gone"))
 	notified := r.Notifications()
 	notified(&notify.Received{Tracked: 5, Ignored: 7, Invalid: 2})
 	notified(&notify.Received{Malformed: true})
@@ -250,6 +254,8 @@ func TestPolls(t *testing.T) {
 		`gyro_shared_poll_notification_items_total{result="tracked"} 5`,
 		`gyro_shared_poll_notification_items_total{result="ignored"} 7`,
 		`gyro_shared_poll_notification_items_total{result="malformed"} 2`,
+		`gyro_user_status_calls_total{kind="online",result="ok"} 1`, `gyro_user_status_calls_total{kind="get",result="error"} 1`,
+		`gyro_user_status_users_total{kind="online"} 512`,
 		`gyro_shared_poll_num_channels 2`, `gyro_shared_poll_num_keys 30`,
 		`gyro_shared_poll_proxy_request_items_sum{name="default"} 10`, `gyro_shared_poll_proxy_response_items_sum{name="default"} 3`,
 	} {

@@ -70,7 +70,7 @@ func New(of *config.Config, c Config) (*Keeper, error) {
 	if !u.Enabled {
 		return nil, nil
 	}
-	inRedis, section, server := of.InRedis()
+	inRedis, section, server := u.InRedis(&of.Engine)
 	if !inRedis {
 		return newKeeper(NewMemory(u.ExpireInterval), c), nil
 	}

@@ -77,7 +77,9 @@ var groups = []group{
 	}},
 	{"Backends", []feature{
 		{"Server API over HTTP, batch and legacy endpoint included", []string{"http_api.key", "http_api.error_mode"}, "", ""},
-		{"Connections API (Centrifugo PRO)", []string{"http_api.key"}, "By user, client, channel and labels; not by an expression.", ""},
+		{"Connections API (Centrifugo PRO)", []string{"http_api.key"}, "By user, client, channel, labels and expression; the variables of expressions are in [connections](connections.md#expressions).", ""},
+		{"User status (Centrifugo PRO)", []string{"user_status.enabled", "user_status.redis.reuse_from_engine"}, "Also in memory; what Centrifugo has in Redis is not read, see [user status](user-status.md).", ""},
+		{"Snapshots (Centrifugo PRO)", []string{"http_api.key"}, "As lines of JSON, without ClickHouse, see [snapshots](connections.md#snapshots).", ""},
 		{"Server API over gRPC", []string{"grpc_api.enabled"}, "Also serves the standard health service, which needs no key.", ""},
 		{"RPC proxy", []string{"rpc.without_namespace.proxy_enabled", "rpc.namespaces[].proxy_enabled"}, "", ""},
 		{"Consumers: PostgreSQL, Kafka, Redis streams, NATS JetStream, Google Pub/Sub, AWS SQS, Azure Service Bus", []string{"consumers[].enabled"},
@@ -115,7 +117,7 @@ var extended = []struct{ names, do string }{
 	{"subscribe_cel publish_cel history_cel presence_cel patterns pattern", "Use subscription tokens, allow_… options or channel_regex."},
 	{"rate_limit", "Limit connections by client.connection_rate_limit and client.user_connection_limit. There are no limits per operation: put them into your backend or proxy."},
 	{"keep_latest_publication client_publication " +
-		"state_proxy_enabled channel_state push_notifications user_status database " +
+		"state_proxy_enabled channel_state push_notifications database " +
 		"clickhouse_analytics resource_detectors oidc use_fast_client",
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }

@@ -178,6 +178,7 @@ var own = []struct{ keys, then string }{
 	{"log.access log.access_sample log.limit_burst log.limit_window", "The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
 	{"websocket.dictionaries", "Messages are not compressed against dictionaries; clients that offer it get them as others do."},
+	{"user_status.enabled user_status.storage_type", "Without Centrifugo PRO nobody's status is kept, and the RPC `update_user_status` goes to the backend; `storage_type` has no effect with it, which needs Redis."},
 	{"admin.session_ttl", "Sessions last 30 days."},
 	{"admin.api_key", "The key exists in the extended edition only."},
 	{"uni_poll.enabled", "There is no such transport: clients have to use `uni_sse` or `uni_http_stream` before the way back."},

@@ -1,10 +1,9 @@
-package config
+package engines
 
 import (
 	"slices"
 	"time"
 
-	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/internal/problem"
 )
 
@@ -18,45 +17,37 @@ type UserStatus struct {
 
 // StatusRedis is a Redis, or that of the engine.
 type StatusRedis struct {
-	engines.PrefixedRedis
+	PrefixedRedis
 	ReuseFromEngine bool `key:"reuse_from_engine" doc:"Use the Redis of engine.redis, its prefix included; the other keys of this section have no effect."`
 }
 
-// defaultRedis is the default of engines.Redis.Address.
-const defaultRedis = "redis://127.0.0.1:6379"
+// DefaultRedis is the default of Redis.Address.
+const DefaultRedis = "redis://127.0.0.1:6379"
 
 // InRedis tells whether the status of users is in Redis, and returns the section that describes it.
-func (c *Config) InRedis() (in bool, section string, of *engines.PrefixedRedis) {
-	u := &c.UserStatus
-	engine := c.Engine.Type == engines.TypeRedis
-	own := !slices.Equal(u.Redis.Address, []string{defaultRedis}) || len(u.Redis.ClusterAddress) > 0 || len(u.Redis.SentinelAddress) > 0
+func (u *UserStatus) InRedis(engine *Engine) (in bool, section string, of *PrefixedRedis) {
+	own := !slices.Equal(u.Redis.Address, []string{DefaultRedis}) || len(u.Redis.ClusterAddress) > 0 || len(u.Redis.SentinelAddress) > 0
 	switch {
-	case u.StorageType == "memory" || u.StorageType == "" && !own && !u.Redis.ReuseFromEngine && !engine:
+	case u.StorageType == TypeMemory || u.StorageType == "" && !own && !u.Redis.ReuseFromEngine && engine.Type != TypeRedis:
 		return false, "", nil
 	case u.Redis.ReuseFromEngine || u.StorageType == "" && !own:
-		return true, "engine.redis", &c.Engine.Redis.PrefixedRedis
+		return true, "engine.redis", &engine.Redis.PrefixedRedis
 	}
 	return true, "user_status.redis", &u.Redis.PrefixedRedis
 }
 
-// checkStatus tests where the status of users is kept.
-func (c *Config) checkStatus(p *problem.List) {
-	u := &c.UserStatus
+// Check tests where the status of users is kept. several tells that the node may have others.
+func (u *UserStatus) Check(p *problem.List, engine *Engine, several bool) {
 	if !u.Enabled {
 		return
 	}
-	in, section, of := c.InRedis()
+	in, section, of := u.InRedis(engine)
 	switch {
-	case u.Redis.ReuseFromEngine && (c.Engine.Type != engines.TypeRedis || u.StorageType == "memory"):
+	case u.Redis.ReuseFromEngine && (engine.Type != TypeRedis || u.StorageType == TypeMemory):
 		p.Add("user_status.redis.reuse_from_engine", "engine.type is not redis, or user_status.storage_type is memory")
 	case in && section != "engine.redis":
 		of.Check(p, section)
-	case !in && u.StorageType == "" && c.severalNodes():
+	case !in && u.StorageType == "" && several:
 		p.Add("user_status.storage_type", "is required, as the broker or the controller joins several nodes, which do not share memory: redis, or memory if this is the only node")
 	}
-}
-
-// severalNodes tells whether the configuration is one of a node that may have others.
-func (c *Config) severalNodes() bool {
-	return c.Broker.Enabled && c.Broker.Type != engines.TypeMemory || c.Controller.Enabled
 }
