@@ -29,6 +29,9 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 			ClientID: c.ID(), Inline: inline, Token: r.Token, Data: r.Data, Name: r.Name,
 			Version: r.Version, Headers: r.Headers, Subs: r.Subs, Transport: info, repeated: c.Repeated(),
 		})
+		if len(reply.Ignored) > 0 {
+			c.Ignored(cmp.Or(reply.Credentials, GetCredentials(ctx), new(Credentials)).UserID, reply.Ignored, err)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

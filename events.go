@@ -185,6 +185,9 @@ type ConnectReply struct {
 	Data []byte
 	// Subscriptions are made for the client at once (server-side).
 	Subscriptions map[string]SubscribeOptions
+	// Ignored tells the log and the flight recorder of channels of ConnectEvent.Subs that the client
+	// does not get, with the reasons; with an error of the handler, for which it is refused.
+	Ignored map[string]error
 	// ClientSideRefresh asks the client to send a new token before the connection
 	// expires; otherwise the Refresh handler is called at that time.
 	ClientSideRefresh bool

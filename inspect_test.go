@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -186,6 +189,109 @@ subscribed ann ch 0 0`)
 			t.Errorf("more %v, from %v", log.More, log.From)
 		}
 	})
+}
+
+// A stream that has begun anew is an event, whoever of many subscribers notices it first: by a publication, by a
+// check of positions, or when a client comes back.
+func TestNewEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		node := run(t, gyro.Config{Logger: quiet, Broker: r, Handlers: everything(gyro.SubscribeOptions{Recoverable: true}, gyro.PublishOptions{})})
+		epochs := make(map[string]string)
+		var clients []*wstest.Client
+		for i := range 5 {
+			c := connect(t, node, fmt.Sprint(i))
+			for _, ch := range []string{"published", "checked", "recovered"} {
+				epochs[ch] = c.Subscribe(ch, "").Epoch
+			}
+			clients = append(clients, c)
+		}
+		told := func() {
+			t.Helper()
+			for _, c := range clients {
+				wantInsufficient(t, c)
+			}
+		}
+		r.handler.HandlePublication("published", broker.PublicationEvent{Epoch: "B", Pub: &channel.Publication{Offset: 1, Data: []byte("1")}})
+		told()
+		r.set(func(r *remote) {
+			r.top = func(ch string, p *channel.StreamPosition) error {
+				if ch == "checked" {
+					p.Epoch = "C"
+				}
+				return nil
+			}
+		})
+		r.handler.HandleLoss(func(ch string) bool { return ch == "checked" })
+		time.Sleep(checkDelay)
+		told()
+		if got := connect(t, node, "ann").Subscribe("recovered", `"recover":true,"offset":3,"epoch":"A"`); got.Recovered {
+			t.Errorf("%+v", got)
+		}
+		connect(t, node, "ann").Subscribe("recovered", `"recover":true,"offset":0,"epoch":"`+epochs["recovered"]+`"`)
+		for ch, want := range map[string]string{
+			"published": "publication epoch " + epochs["published"] + " became B", "checked": "check epoch " + epochs["checked"] + " became C",
+			"recovered": "recovery epoch A became " + epochs["recovered"],
+		} {
+			want = "new_epoch " + ch + " 0 0 " + want
+			if got := happened(t, node, inspect.Query{Channel: ch}); strings.Count(got, "new_epoch") != 1 || !strings.Contains(got, want) {
+				t.Errorf("got\n%s\nwant once\n%s", got, want)
+			}
+		}
+		want := "not_recovered ann recovered 0 0 the stream has begun anew\nsubscribed ann recovered 0 0\nrecovered ann recovered 0 0\nsubscribed ann recovered 0 0"
+		if got := happened(t, node, inspect.Query{User: "ann", Channel: "recovered"}); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// Channels of a connect command that the application does not give are events with the user, whether the client
+// gets in without them or not. However many a command names, a bounded number is recorded.
+func TestIgnoredChannels(t *testing.T) {
+	var calls atomic.Int32
+	node := run(t, gyro.Config{InlineHandlers: true, Handlers: gyro.Handlers{Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+		reply, err := as(ctx, e)
+		reply.Ignored = make(map[string]error)
+		for ch := range e.Subs {
+			reply.Ignored[ch] = refusal.Because(gyro.ErrorPermissionDenied, "Config.Secret", "it is secret")
+		}
+		switch {
+		case e.Inline:
+			calls.Add(1)
+			return reply, gyro.ErrWouldBlock
+		case e.Token == "out":
+			err = refusal.Because(protocol.DisconnectPermissionDenied, "Config.Secret", "it is secret")
+		}
+		return reply, err
+	}}})
+	connectWith := func(user, subs string) (outcome string) {
+		outcome, _ = wstest.Pipe(t, node).Outcome(`"connect":{"token":"` + user + `","subs":{` + subs + `}}`)
+		return outcome
+	}
+	if got := connectWith("ann", `"a":{}`); got != "ok" {
+		t.Error(got)
+	}
+	if got, want := happened(t, node, inspect.Query{User: "ann"}), "refused ann a 0 0 channel of a connect command ignored it is secret Config.Secret\nconnected ann 0 0 pipe"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := connectWith("out", `"a":{}`); got != "disconnect 3507" {
+		t.Error(got)
+	}
+	if got, want := happened(t, node, inspect.Query{User: "out"}), "refused out a 3507 0 channel of a connect command refused it is secret Config.Secret"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf(`"c%d":{}`, i))
+	}
+	connectWith("bob", strings.Join(many, ","))
+	got := happened(t, node, inspect.Query{User: "bob", Limit: 100})
+	if strings.Count(got, "refused bob c") != 32 || !strings.Contains(got, "968 further channels") || strings.Count(got, "\n") != 33 {
+		t.Errorf("got\n%s", got)
+	}
+	if calls.Load() != 3 {
+		t.Errorf("%d calls on a loop", calls.Load())
+	}
 }
 
 // transportOf is the name of the tests' transport.

@@ -23,8 +23,8 @@ const (
 	Unsubscribed
 	// Recovered: a subscription got the Count publications that it had missed.
 	Recovered
-	// NotRecovered: a subscription could not get what it had missed, because the stream no
-	// longer has it, or has begun anew.
+	// NotRecovered: a subscription could not get what it had missed. Text is Anew if the stream
+	// has begun anew; otherwise the stream no longer has it, or it was too much.
 	NotRecovered
 	// Slow: Count bytes wait for a client, which is more than the limit. It is disconnected.
 	Slow
@@ -35,13 +35,20 @@ const (
 	// Text the error, Count how often it has reconnected.
 	Failing
 	Working
+	// NewEpoch: the stream of Channel has begun anew, so nobody can recover what was before. What says
+	// what showed it to the node: a "publication", a "check" of positions or a "recovery"; Text has the
+	// epochs. A node records it once for all clients, and again after a minute at the earliest.
+	NewEpoch
 )
 
 var kinds = [...]string{
 	Connected: "connected", Disconnected: "disconnected", Refused: "refused", Subscribed: "subscribed",
 	Unsubscribed: "unsubscribed", Recovered: "recovered", NotRecovered: "not_recovered", Slow: "slow",
-	Lost: "lost", Failing: "failing", Working: "working",
+	Lost: "lost", Failing: "failing", Working: "working", NewEpoch: "new_epoch",
 }
+
+// Anew is the text of events of subscriptions whose stream has another epoch than they had.
+const Anew = "the stream has begun anew"
 
 // Recovery returns Recovered or NotRecovered.
 func Recovery(ok bool) Kind {
@@ -87,8 +94,8 @@ type Event struct {
 // Query selects events: those for which all fields that are not empty hold.
 type Query struct {
 	User, Client, Channel string
-	// Nodes selects events that concern no client: Lost, Failing and Working. They come with those that the
-	// other fields select.
+	// Nodes selects events that concern no client: Lost, Failing and Working, and NewEpoch of Channel. They
+	// come with those that the other fields select. A query for a channel alone selects its NewEpoch, too.
 	Nodes bool
 	// Since is the earliest time.
 	Since time.Time

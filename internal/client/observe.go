@@ -121,6 +121,30 @@ func (c *Client) refused(what *observe.Effect, err error) {
 	}, code, because(err))
 }
 
+// maxIgnored is how many channels of a connect command are reported, as a command can name thousands.
+const maxIgnored = 32
+
+// Ignored reports channels of a connect command that the client of the user does not get. refused is the error
+// of the handler, nil if the client is accepted without them.
+func (c *Client) Ignored(user string, channels map[string]error, refused error) {
+	if errors.Is(refused, ErrWouldBlock) {
+		return // the handler is called once more
+	}
+	f, code, reported := refusal.Refusal{Kind: "channel of a connect command ignored", Client: c.ID(), User: user}, uint32(0), 0
+	if refused != nil {
+		f.Kind, code = "channel of a connect command refused", answerCode(refused)
+	}
+	for ch, why := range channels {
+		if reported++; reported > maxIgnored {
+			f.Channel = ""
+			c.loop.refusals.Report(f, code, refusal.Because(why, "", strconv.Itoa(len(channels)-maxIgnored)+" further channels"))
+			return
+		}
+		f.Channel = ch
+		c.loop.refusals.Report(f, code, because(why))
+	}
+}
+
 // begin tells the observer that an effect begins. The caller calls done when the effect ends.
 func (x *executor) begin(ctx context.Context, what *observe.Effect) (_ context.Context, done func(error)) {
 	begin := x.node().Observer.Effect

@@ -81,7 +81,7 @@ func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg}
 	r.handling, r.stop = context.WithCancel(context.Background())
 	r.parting, r.endParting = context.WithCancel(context.Background())
-	cfg.Session.Taps = tap.New(cfg.Session.NodeID)
+	cfg.Session.Taps, cfg.Session.Epochs = tap.New(cfg.Session.NodeID), cfg.Flight.Epochs()
 	for i := range runtime.GOMAXPROCS(0) {
 		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
 		l.refusals = r.recorder(l.tape)

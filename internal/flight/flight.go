@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// Record is an event without its time and node.
+// Record is an event without its time and node. Of inspect.NewEpoch, Text is the epoch before and Key the new one.
 type Record struct {
 	Kind                                 inspect.Kind
 	Code                                 uint32

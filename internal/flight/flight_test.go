@@ -157,6 +157,22 @@ func TestConcurrent(t *testing.T) {
 	writers.Wait()
 }
 
+// A chunk that is overwritten while a reader comes to it is left out, and with it what is older.
+func TestForgotten(t *testing.T) {
+	r := New(1, 1)
+	ring := r.Loop(0)
+	for now := range int64(5000) {
+		ring.Add(now, &Record{Kind: inspect.Connected, User: "u"})
+	}
+	oldest, newest, _ := ring.span()
+	if _, _, ok := ring.copyOf(oldest-1, make([]byte, chunkSize)); ok || oldest == 0 {
+		t.Errorf("chunk %d of %d to %d is there", oldest-1, oldest, newest)
+	}
+	if _, first, ok := ring.copyOf(oldest, make([]byte, chunkSize)); !ok || first == 0 {
+		t.Errorf("chunk %d of %d to %d is not there", oldest, oldest, newest)
+	}
+}
+
 func TestAllocs(t *testing.T) {
 	r := New(1, 1)
 	e := Record{Kind: inspect.Subscribed, Client: uuid.New(), User: "42", Channel: "news:sport", Text: "server-side"}

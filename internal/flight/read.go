@@ -29,9 +29,7 @@ func (r *Recorder) Read(q *inspect.Query) (log inspect.Log) {
 	}
 	buf := make([]byte, chunkSize)
 	for i, ring := range r.rings {
-		if s.node = i == len(r.rings)-1; s.node && !q.Nodes && !s.everything() {
-			continue
-		}
+		s.node = i == len(r.rings)-1
 		log = Merge(log, ring.read(&s, buf), q.Limit)
 	}
 	return log
@@ -88,7 +86,8 @@ type selector struct {
 	node   bool // the ring is that of the node
 }
 
-func (s *selector) everything() bool { return s.User == "" && s.Client == "" && s.Channel == "" }
+// nobody tells that no client is asked for.
+func (s *selector) nobody() bool { return s.User == "" && s.Client == "" }
 
 // events returns the records of a chunk that are selected.
 func (s *selector) events(records []byte) (list []inspect.Event) {
@@ -107,7 +106,10 @@ func (s *selector) selects(b []byte) bool {
 		return false
 	}
 	if s.node {
-		return true
+		if ch := text(b, 2); len(ch) > 0 {
+			return (s.Nodes || s.nobody()) && string(ch) == cut(s.Channel) || s.nobody() && s.Channel == ""
+		}
+		return s.Nodes || s.nobody() && s.Channel == ""
 	}
 	return (s.Client == "" || s.client == uuid.UUID(b[19+texts:headSize])) &&
 		(s.User == "" || string(text(b, 0)) == cut(s.User)) && (s.Channel == "" || string(text(b, 2)) == cut(s.Channel))
@@ -134,6 +136,9 @@ func event(b []byte) inspect.Event {
 	}
 	for i, to := range [texts]*string{&e.User, &e.Addr, &e.Channel, &e.What, &e.Text, &e.Key} {
 		*to = strings.ToValidUTF8(string(text(b, i)), "") // a text may have been cut within a character
+	}
+	if e.Kind == inspect.NewEpoch {
+		e.Text, e.Key = "epoch "+e.Text+" became "+e.Key, ""
 	}
 	return e
 }

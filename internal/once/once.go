@@ -28,9 +28,14 @@ type PerMinute struct {
 	swept time.Time
 }
 
-// Allow reports whether the key is allowed now.
-func (p *PerMinute) Allow(key string) bool {
-	hash, now := maphash.String(seed, key), time.Now()
+// Allow reports whether the key, which may have several parts, is allowed now.
+func (p *PerMinute) Allow(key ...string) bool {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, part := range key {
+		maphash.WriteComparable(&h, part)
+	}
+	hash, now := h.Sum64(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at, ok := p.at[hash]; ok && now.Sub(at) < interval {

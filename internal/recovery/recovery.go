@@ -45,6 +45,14 @@ type Request struct {
 	Reject bool
 }
 
+// AtMost returns the Limit for a setting in which 0 stands for no limit.
+func AtMost(setting int) int {
+	if setting <= 0 {
+		return -1
+	}
+	return setting
+}
+
 func (r *Request) passes(p *channel.Publication) bool { return r.Filter == nil || r.Filter(p.Tags) }
 
 // Missed is what a subscriber gets that recovers.

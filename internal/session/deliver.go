@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/bookmarks"
+	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/track"
@@ -20,7 +21,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	case hub.KindPublication:
 	case hub.KindCheck:
 		if !b.terms.Keys.Current(m.Message) || b.terms.Keys == nil && !b.at.Check(m.Message) {
-			b.insufficientState()
+			b.insufficientState(flight.ByCheck, m.Epoch)
 		}
 		return
 	default:
@@ -95,12 +96,12 @@ func (b *Subscription) hold(m *hub.Message) {
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
 	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
-		b.insufficientState()
+		b.insufficientState("", "")
 		return
 	}
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
 	case step == track.Gap:
-		b.insufficientState()
+		b.insufficientState(flight.ByPublication, m.Epoch)
 	case step == track.Past:
 	case !b.terms.Filtered():
 		b.send(m, b.at.Encode(m))
@@ -132,7 +133,8 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	}
 }
 
-// insufficientState ends a subscription that lost its position.
-func (b *Subscription) insufficientState() {
+// insufficientState ends a subscription that lost its position. epoch is that of what showed it.
+func (b *Subscription) insufficientState(by, epoch string) {
+	b.s.cfg.Epochs.Compare(by, b.channel, b.at.Epoch, epoch)
 	b.s.revoke(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)
 }

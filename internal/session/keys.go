@@ -26,7 +26,7 @@ func (b *Subscription) Send(d *hub.Delivery, form hub.Form) { b.send(d, form) }
 // Reset implements tracking.Owner.
 func (b *Subscription) Reset() {
 	if b.state == subLive {
-		b.insufficientState()
+		b.insufficientState("", "")
 	}
 }
 

@@ -30,9 +30,10 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
 	if recovery.Recovers(was.opts, was.subscribing.Request.Recover) {
-		m, ok, err := recovery.Resume(recovery.For(was.opts), b.asks(was.subscribing.Request), it.History, budget)
+		q := b.asks(was.subscribing.Request)
+		m, ok, err := recovery.Resume(recovery.For(was.opts), q, it.History, budget)
 		b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
-		b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), "")
+		b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), b.s.cfg.Epochs.Recovered(b.channel, q.Since, it.Top))
 		if err != nil {
 			return nil, err
 		}
@@ -60,10 +61,7 @@ func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *scratch.Subscri
 func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},
-		Limit: b.s.cfg.RecoveryLimit, Reject: req.Flag&flagReject != 0,
-	}
-	if r.Limit <= 0 {
-		r.Limit = -1
+		Limit: recovery.AtMost(b.s.cfg.RecoveryLimit), Reject: req.Flag&flagReject != 0,
 	}
 	if c := b.setup.catchup; c != nil {
 		r.Since, r.Limit = c.Since(), c.LiveLimit()

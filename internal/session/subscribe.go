@@ -424,7 +424,7 @@ func (b *Subscription) goLive() {
 	case was.ended != nil:
 		s.endPending(b)
 	case was.catchup != nil && was.catchup.lost:
-		b.insufficientState()
+		b.insufficientState("", "")
 	case feed != nil:
 		s.env.Feed(b, feed)
 	}

@@ -4,6 +4,7 @@ package settings
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/skew"
 	"github.com/gyrohq/gyro/internal/tap"
@@ -41,6 +42,8 @@ type Session struct {
 	Clocks *skew.Clocks
 	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.
 	Taps *tap.Table
+	// Epochs records that streams have begun anew. The registry of clients makes it; nil: they are not recorded.
+	Epochs *flight.Epochs
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
 }

@@ -70,7 +70,7 @@ func (e *Executor) Flight(ctx context.Context, r *FlightRequest) (*FlightResult,
 	return res, nil
 }
 
-// Explain executes an explain command. It asks all nodes three times at most.
+// Explain executes an explain command. It asks all nodes four times at most.
 func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResult, error) {
 	if r.User == "" {
 		return nil, e.failed(ctx, MethodExplain, r.Channel, errNoUser)
@@ -130,13 +130,31 @@ func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error
 	c.Events = slices.DeleteFunc(log.Events, func(v inspect.Event) bool {
 		return e.mayName(v.Channel) != nil || c.Channel != "" && v.Channel != "" && v.Channel != c.Channel
 	})
-	if len(c.Connections) > 0 {
-		return nil
+	if err := e.gatherEpochs(ctx, c, limit); err != nil || len(c.Connections) > 0 {
+		return err
 	}
 	// One of the clients that nobody knows may be the user.
 	if log, err = e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
 		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
 	}
+	return nil
+}
+
+// gatherEpochs adds the new epochs of the channel, which concern all its subscribers.
+func (e *Executor) gatherEpochs(ctx context.Context, c *explain.Case, limit int) error {
+	if c.Channel == "" {
+		return nil
+	}
+	log, err := e.node.Flight(ctx, inspect.Query{User: c.User, Channel: c.Channel, Limit: limit, Nodes: true})
+	if _, err = partial(err, errLimit); err != nil {
+		return err
+	}
+	for _, v := range log.Events {
+		if v.Kind == inspect.NewEpoch {
+			c.Events = append(c.Events, v)
+		}
+	}
+	slices.SortStableFunc(c.Events, func(a, b inspect.Event) int { return a.Time.Compare(b.Time) })
 	return nil
 }
 

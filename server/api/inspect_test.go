@@ -161,9 +161,16 @@ func TestExplain(t *testing.T) {
 	if strings.Contains(got, `"other"`) {
 		t.Errorf("%s has events of another channel", got)
 	}
-	if calls := strings.Join(n.Calls(), "\n"); !strings.Contains(calls, "connections ann// 0") || !strings.Contains(calls, "flight ann// 9 true") {
+	if calls := strings.Join(n.Calls(), "\n"); !strings.Contains(calls, "connections ann// 0") || !strings.Contains(calls, "flight ann// 9 true") ||
+		!strings.Contains(calls, "flight ann//full:a 9 true") {
 		t.Error(calls)
 	}
+	// That the stream has begun anew concerns all its subscribers.
+	n.Log.Events = []inspect.Event{{Kind: inspect.NewEpoch, Channel: "full:a", What: "check", Text: "epoch a became e"}}
+	if got := run(t, e, "explain", `{"user":"ann","channel":"full:a"}`); !strings.Contains(got, "the stream of full:a has begun anew 1 time of late, as a check showed") {
+		t.Error(got)
+	}
+	n.Log.Events = nil
 	// Who may name some channels alone hears of these alone.
 	if got := run(t, e.With(newsAlone{}), "explain", `{"user":"ann"}`); strings.Contains(got, "full:a") || !strings.Contains(got, `"news"`) {
 		t.Error(got)

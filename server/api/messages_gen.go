@@ -510,7 +510,7 @@ type FlightRequest struct {
 	Channel string // The channel.
 	SinceMs int64  // Earliest time, in milliseconds of the Unix epoch.
 	Limit   int32  // Most events of the answer, the latest; 100 if it is 0, at most 1000.
-	Nodes   bool   // Also events that concern no connection: lost, failing and working. They always come without user, client and channel.
+	Nodes   bool   // Also events that concern no connection: lost, failing and working, and new_epoch of the channel. They always come without user, client and channel.
 }
 
 // FlightResult has events of all nodes.
@@ -524,15 +524,15 @@ type FlightResult struct {
 // FlightEvent is something that happened.
 type FlightEvent struct {
 	TimeMs  int64  // Milliseconds of the Unix epoch.
-	Kind    string // connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing or working.
+	Kind    string // connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing, working or new_epoch.
 	Node    string // UID of the node.
 	Client  string // ID of the connection.
 	User    string // Its user.
 	Addr    string // Address of the peer.
 	Channel string // The channel.
-	What    string // What was refused, or which part of a node is failing or working.
+	What    string // What was refused, which part of a node is failing or working, or what showed a new epoch: a publication, check or recovery.
 	Code    uint32 // Of the disconnect, unsubscribe or error.
-	Reason  string // Why. The transport of connected; server-side of a subscription that the server made.
+	Reason  string // Why. The transport of connected; server-side of a subscription that the server made; the epochs before and after a new one.
 	Key     string // Setting that would allow what was refused.
 	Count   uint32 // Publications that were recovered, bytes that wait for a slow client, source of a subscription, reconnects of a part.
 }

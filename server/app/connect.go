@@ -159,16 +159,14 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 		if err != nil && e.Repeats(name) {
 			ignored, err = err, nil // the namespace may have been there when the client got the position
 		}
+		if why := cmp.Or(err, ignored); why != nil {
+			grant.Ignore(reply, name, why)
+		} else {
+			grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourceConnectRequest))
+		}
 		if err != nil {
 			return err
 		}
-		if ignored != nil {
-			s.refusals.Report(refusal.Refusal{
-				Kind: "channel of a connect command ignored", Client: e.ClientID, User: reply.Credentials.UserID, Channel: name,
-			}, 0, ignored)
-			continue
-		}
-		grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourceConnectRequest))
 	}
 	return nil
 }

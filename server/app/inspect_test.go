@@ -78,6 +78,26 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Channels of a connect command that the server leaves out, or refuses the client for, are explained to whoever asks for
+// the user.
+func TestExplainChannelsOfConnect(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(c *config.Config) { addNamespace(c, "chat", func(*config.ChannelOptions) {}) })
+	token := s.tokenField(jwt.MapClaims{"sub": "ann"})
+	for _, tt := range []struct{ channel, outcome, text, key string }{
+		{"nowhere:1", "disconnect 3501", " in nowhere:1: channel of a connect command refused: ", "channel.namespaces"},
+		{"chat:1", "ok", " in chat:1: channel of a connect command ignored: allow_subscribe_for_client is off", "channel.namespaces[chat].allow_subscribe_for_client"},
+	} {
+		if got, _ := s.dial(nil).Outcome(`"connect":{` + token + `,"subs":{"` + tt.channel + `":{}}}`); got != tt.outcome {
+			t.Errorf("%s: %s", tt.channel, got)
+		}
+		got := s.explained(`{"user":"ann","channel":"` + tt.channel + `"}`)
+		if f := got.Findings[0]; f.Level != "problem" || !strings.Contains(f.Text, tt.text) || f.Key != tt.key || f.Client == "" {
+			t.Errorf("%s: %+v", tt.channel, got.Findings)
+		}
+	}
+}
+
 // The recorder can be turned off, and connections can be found by their labels.
 func TestConnectionsAPI(t *testing.T) {
 	t.Parallel()

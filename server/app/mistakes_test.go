@@ -151,6 +151,8 @@ var credentialMistakes = []mistake{
 	}, "disconnect 3500", fields{"message": "refresh refused", "user": "u", "reason": "the token is of another user than the connection"}},
 	{"requested channel", chat(nil), connecting(func(s *testServer) string { return s.tokenField(jwt.MapClaims{"sub": "u"}) + `,"subs":{"chat:a":{}}` }), "ok",
 		fields{"message": "channel of a connect command ignored", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_subscribe_for_client"}},
+	{"requested channel of an unknown namespace", nil, connecting(func(s *testServer) string { return s.tokenField(jwt.MapClaims{"sub": "u"}) + `,"subs":{"chta:a":{}}` }), "disconnect 3501",
+		fields{"message": "channel of a connect command refused", "user": "u", "channel": "chta:a", "code": 3501.0, "key": "channel.namespaces"}},
 }
 
 // channelMistakes are commands that a channel, a namespace or a limit does not allow.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/auth/jwks"
@@ -39,13 +38,12 @@ type snapshot struct {
 	status                   *userstatus.Keeper
 	node                     *gyro.Node
 	log                      *slog.Logger
-	refusals                 refusal.Reporter
 }
 
 // newSnapshot returns the snapshot of a validated configuration, without routes and proxies. Errors
 // name the key.
 func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slog.Logger) (*snapshot, error) {
-	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log, refusals: refusal.Reporter{Log: log}}
+	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ type Case struct {
 	// Connections of the user, More if there are others.
 	Connections []inspect.Connection
 	More        bool
-	// Events of the user, and of nodes. Refused are refusals of connections whose user is not known.
+	// Events of the user, of nodes, and new epochs of Channel. Refused are refusals of connections whose user is not known.
 	// Each list is in its order.
 	Events, Refused []inspect.Event
 	// Incomplete tells which nodes have not answered; empty if all have.
@@ -107,7 +107,7 @@ func (f *finder) absent() {
 		case inspect.Disconnected:
 			why = fmt.Sprintf(": the last connection ended at %s with %d (%s)", at(e), e.Code, e.Text)
 		case inspect.Refused:
-			f.tell(Problem, fmt.Sprintf("at %s: %s: %s", at(e), e.What, e.Text), e.Key, e.Client)
+			f.tell(Problem, fmt.Sprintf("at %s%s: %s: %s", at(e), in(e.Channel), e.What, e.Text), e.Key, e.Client)
 		}
 	}
 	f.tell(Problem, "the user is not connected"+cmp.Or(why, ", and the nodes remember no connection of it"), "", "")
@@ -159,7 +159,7 @@ func (f *finder) connection(c *inspect.Connection) (missing bool) {
 	}
 	for _, e := range f.Events {
 		if e.Client == c.Client && e.Kind == inspect.NotRecovered && (f.Channel == "" || e.Channel == f.Channel) {
-			f.tell(Notice, fmt.Sprintf("at %s the client could not get what it had missed in %s: the stream no longer had it", at(&e), e.Channel), "", c.Client)
+			f.tell(Notice, fmt.Sprintf("at %s the client could not get what it had missed in %s: %s", at(&e), e.Channel, cmp.Or(e.Text, "the stream no longer had it")), "", c.Client)
 		}
 	}
 	return f.Channel != "" && !subscribed
@@ -186,10 +186,12 @@ func (f *finder) last(c *inspect.Connection) {
 	}
 }
 
-// nodes tells of what concerns everybody, and of slow clients.
+// nodes tells of what concerns everybody, of new epochs of the channel, and of slow clients.
 func (f *finder) nodes() {
 	failing := make(map[string]*inspect.Event)
 	lost := 0
+	var anew *inspect.Event // the latest
+	epochs := make(map[string]bool)
 	for i := range f.Events {
 		switch e := &f.Events[i]; e.Kind {
 		case inspect.Lost:
@@ -198,6 +200,8 @@ func (f *finder) nodes() {
 			failing[e.Node+" "+e.What] = e
 		case inspect.Working:
 			delete(failing, e.Node+" "+e.What)
+		case inspect.NewEpoch:
+			anew, epochs[e.Text] = e, true // each node records it
 		case inspect.Slow:
 			f.tell(Notice, fmt.Sprintf("at %s a client of the user was disconnected because %s for it", at(e), count(e.Count, "byte waited", "bytes waited")), "client.queue_max_size", e.Client)
 		}
@@ -205,9 +209,20 @@ func (f *finder) nodes() {
 	for _, e := range failing {
 		f.tell(Problem, fmt.Sprintf("since %s %s of node %s does not work: %s", at(e), e.What, e.Node, e.Text), "", "")
 	}
+	if anew != nil {
+		f.tell(Notice, fmt.Sprintf("the stream of %s has begun anew %s of late, as a %s showed at %s: %s; what clients had not got before they cannot recover",
+			anew.Channel, count(len(epochs), "time"), anew.What, at(anew), anew.Text), "", "")
+	}
 	if lost > 0 {
 		f.tell(Notice, fmt.Sprintf("brokers may have lost messages %s of late", count(lost, "time")), "", "")
 	}
+}
+
+func in(ch string) string {
+	if ch == "" {
+		return ""
+	}
+	return " in " + ch
 }
 
 func at(e *inspect.Event) string { return e.Time.UTC().Format("2006-01-02T15:04:05.000Z") }

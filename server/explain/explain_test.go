@@ -57,6 +57,17 @@ func TestFind(t *testing.T) {
 			"notice: at " + at + " a client of the user was disconnected because 1 byte waited for it [client.queue_max_size] (c0)"},
 		"not recovered": {Case{Channel: "news", Connections: connection(subscribed), Events: []inspect.Event{event(inspect.NotRecovered, inspect.Event{Client: "c1", Channel: "news"})}},
 			"notice: at " + at + " the client could not get what it had missed in news: the stream no longer had it (c1)"},
+		"began anew": {Case{Channel: "news", Connections: connection(subscribed), Events: []inspect.Event{
+			event(inspect.NewEpoch, inspect.Event{Node: "n1", Channel: "news", What: "check", Text: "epoch a became b"}),
+			event(inspect.NewEpoch, inspect.Event{Node: "n2", Channel: "news", What: "check", Text: "epoch a became b"}),
+			event(inspect.NewEpoch, inspect.Event{Node: "n2", Channel: "news", What: "publication", Text: "epoch b became c"}),
+			event(inspect.NotRecovered, inspect.Event{Client: "c1", Channel: "news", Text: inspect.Anew})}},
+			"notice: at " + at + " the client could not get what it had missed in news: the stream has begun anew (c1)\n" +
+				"notice: the stream of news has begun anew 2 times of late, as a publication showed at " + at + ": epoch b became c; what clients had not got before they cannot recover"},
+		"channel of a connect command": {Case{Channel: "news", Events: []inspect.Event{
+			event(inspect.Refused, inspect.Event{Client: "c1", Channel: "news", What: "channel of a connect command refused", Text: "it is off", Key: "channel.namespaces"})}},
+			"problem: at " + at + " in news: channel of a connect command refused: it is off [channel.namespaces] (c1)\n" +
+				"problem: the user is not connected, and the nodes remember no connection of it"},
 		"nodes": {Case{More: true, Incomplete: "no answer of n3", Connections: connection(subscribed), Events: []inspect.Event{
 			event(inspect.Failing, inspect.Event{Node: "n1", What: "redis", Text: "no connection"}), event(inspect.Failing, inspect.Event{Node: "n2", What: "redis"}),
 			event(inspect.Working, inspect.Event{Node: "n2", What: "redis"}), event(inspect.Lost, inspect.Event{})}},

@@ -83,3 +83,12 @@ func Subscribe(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 	}
 	reply.Subscriptions[ch] = o
 }
+
+// Ignore adds a channel that the client asked for and does not get, with the reason, to the answer to a connect
+// command.
+func Ignore(reply *gyro.ConnectReply, ch string, why error) {
+	if reply.Ignored == nil {
+		reply.Ignored = make(map[string]error)
+	}
+	reply.Ignored[ch] = why
+}

@@ -5,7 +5,7 @@ import { bytes, clock, count, dateTime } from '../format';
 import { go, link } from '../router';
 
 const tones: Record<string, Tone> = {
-  connected: 'good', recovered: 'good', working: 'good', subscribed: 'info', refused: 'bad', not_recovered: 'bad', lost: 'bad', failing: 'bad', slow: 'warn', disconnected: 'warn',
+  connected: 'good', recovered: 'good', working: 'good', subscribed: 'info', refused: 'bad', not_recovered: 'bad', lost: 'bad', failing: 'bad', slow: 'warn', disconnected: 'warn', new_epoch: 'warn',
 };
 
 // sources are how subscriptions came to be.

@@ -5938,7 +5938,7 @@ type FlightRequest struct {
 	Channel       string                 `protobuf:"bytes,3,opt,name=channel,proto3" json:"channel,omitempty"`                 // The channel.
 	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // Earliest time, in milliseconds of the Unix epoch.
 	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                    // Most events of the answer, the latest; 100 if it is 0, at most 1000.
-	Nodes         bool                   `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`                    // Also events that concern no connection: lost, failing and working. They always come without user, client and channel.
+	Nodes         bool                   `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`                    // Also events that concern no connection: lost, failing and working, and new_epoch of the channel. They always come without user, client and channel.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6141,15 +6141,15 @@ func (x *FlightResult) GetIncomplete() string {
 type FlightEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimeMs        int64                  `protobuf:"varint,1,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // @always Milliseconds of the Unix epoch.
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                    // @always connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing or working.
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`                    // @always connected, disconnected, refused, subscribed, unsubscribed, recovered, not_recovered, slow, lost, failing, working or new_epoch.
 	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`                    // @always UID of the node.
 	Client        string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`                // ID of the connection.
 	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                    // Its user.
 	Addr          string                 `protobuf:"bytes,6,opt,name=addr,proto3" json:"addr,omitempty"`                    // Address of the peer.
 	Channel       string                 `protobuf:"bytes,7,opt,name=channel,proto3" json:"channel,omitempty"`              // The channel.
-	What          string                 `protobuf:"bytes,8,opt,name=what,proto3" json:"what,omitempty"`                    // What was refused, or which part of a node is failing or working.
+	What          string                 `protobuf:"bytes,8,opt,name=what,proto3" json:"what,omitempty"`                    // What was refused, which part of a node is failing or working, or what showed a new epoch: a publication, check or recovery.
 	Code          uint32                 `protobuf:"varint,9,opt,name=code,proto3" json:"code,omitempty"`                   // Of the disconnect, unsubscribe or error.
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`               // Why. The transport of connected; server-side of a subscription that the server made.
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`               // Why. The transport of connected; server-side of a subscription that the server made; the epochs before and after a new one.
 	Key           string                 `protobuf:"bytes,11,opt,name=key,proto3" json:"key,omitempty"`                     // Setting that would allow what was refused.
 	Count         uint32                 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`                // Publications that were recovered, bytes that wait for a slow client, source of a subscription, reconnects of a part.
 	unknownFields protoimpl.UnknownFields
