@@ -1,6 +1,8 @@
 // What the application asks of the server. The token of the session goes with each request as a field,
 // never as a cookie, so no other page can send requests in the name of the operator.
 
+import type { Figures } from './figures';
+
 const tokenKey = 'gyro-admin-token';
 
 export class ApiError extends Error {
@@ -105,6 +107,9 @@ export interface NodeInfo {
   uptime?: number; process?: { cpu?: number; rss?: number };
 }
 export interface Part { part: string; delay_ms: number; error?: string; reconnects: number }
+// Vitals is what a node tells of itself, or why it does not.
+export interface Vitals { uid: string; name: string; error?: string; parts?: Part[]; figures?: Figures }
+export interface Report { time: number; nodes: Vitals[] }
 export interface ClientInfo { user: string; client: string; conn_info?: unknown; chan_info?: unknown }
 export interface Publication {
   data?: unknown; b64data?: string; info?: ClientInfo; offset?: number; tags?: Record<string, string>;

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useCallback, useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Rejected } from './api';
-import { json } from './format';
+import { count, json } from './format';
 import { link } from './router';
 
 // Icons are drawn on a grid of 24, by strokes.
@@ -74,8 +74,8 @@ export function Panel({ title, tools, children, class: name = '' }: { title?: Co
 
 export type Tone = 'good' | 'bad' | 'warn' | 'info' | 'plain';
 
-export function Badge({ tone = 'plain', children }: { tone?: Tone; children: ComponentChildren }) {
-  return <span class={`badge ${tone}`}>{children}</span>;
+export function Badge({ tone = 'plain', title, children }: { tone?: Tone; title?: string; children: ComponentChildren }) {
+  return <span class={`badge ${tone}`} title={title}>{children}</span>;
 }
 
 export function Notice({ tone = 'info', children }: { tone?: Tone; children: ComponentChildren }) {
@@ -94,17 +94,21 @@ export function Empty({ children }: { children: ComponentChildren }) { return <p
 export function Loaded<T>({ of, children }: { of: { value?: T; error?: string; loading: boolean }; children: (value: T) => ComponentChildren }) {
   return <>
     {of.error && <Notice tone="bad">{of.error}</Notice>}
-    {of.value !== undefined ? children(of.value) : of.loading && !of.error && <p class="empty" aria-live="polite">Loading…</p>}
+    {of.value !== undefined ? children(of.value) : of.loading && !of.error && <Loading />}
   </>;
 }
+
+export function Loading() { return <p class="empty" aria-live="polite">Loading…</p>; }
 
 export interface Column<T> {
   name: string; cell: (row: T) => ComponentChildren; number?: boolean; wide?: boolean;
   sort?: (row: T) => string | number;
 }
 
+const texts = new Intl.Collator('en', { numeric: true });
+
 // Table shows rows, sorted by the head that was clicked. On a narrow page each row is a card.
-export function Table<T>({ caption, columns, rows, rowKey, empty, initial, most = 500 }: {
+export function Table<T>({ caption, columns, rows, rowKey, empty, initial, most = 100 }: {
   caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T, i: number) => string; empty: ComponentChildren;
   initial?: { column: number; down: boolean }; most?: number;
 }) {
@@ -113,7 +117,7 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, initial, most 
   if (rows.length === 0) return <Empty>{empty}</Empty>;
   const by = order && columns[order.column]?.sort;
   const sorted = by ? rows.toSorted((a, b) => {
-    const x = by(a), y = by(b), c = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y), 'en', { numeric: true });
+    const x = by(a), y = by(b), c = typeof x === 'number' && typeof y === 'number' ? x - y : texts.compare(String(x), String(y));
     return order!.down ? -c : c;
   }) : rows;
   return <div class="table-box" tabIndex={0} role="region" aria-label={caption}>
@@ -127,8 +131,17 @@ export function Table<T>({ caption, columns, rows, rowKey, empty, initial, most 
         {columns.map(c => <td class={`${c.number ? 'number' : ''} ${c.wide ? 'wide' : ''}`} data-label={c.name}><div>{c.cell(row)}</div></td>)}
       </tr>)}</tbody>
     </table>
-    {sorted.length > limit && <p class="empty"><button onClick={() => setLimit(limit * 2)}>Show more of {sorted.length}</button></p>}
+    {sorted.length > limit && <p class="empty"><button onClick={() => setLimit(limit + most)}>Show more</button> {count(limit)} of {count(sorted.length)} are shown.</p>}
   </div>;
+}
+
+// Part shows the first of many things, and more when asked.
+export function Part<T>({ of, most, children }: { of: T[]; most: number; children: (shown: T[]) => ComponentChildren }) {
+  const [limit, setLimit] = useState(most);
+  return <>
+    {children(of.slice(0, limit))}
+    {of.length > limit && <p class="empty"><button onClick={() => setLimit(limit + most)}>Show more</button> {count(limit)} of {count(of.length)} are shown.</p>}
+  </>;
 }
 
 // Json shows a value, folded if it is long.

@@ -15,16 +15,31 @@ export function sum(f: Figures, name: string, filter: Filter = {}): number {
   return matching(f, name, filter).reduce((total, s) => total + s.value, 0);
 }
 
-// rate is by how much a family grew per second; null if it cannot be told.
-export function rate(before: Figures, now: Figures, name: string, filter: Filter = {}): number | null {
-  const seconds = (now.time - before.time) / 1000;
-  const more = sum(now, name, filter) - sum(before, name, filter);
-  return seconds > 0 && more >= 0 ? more / seconds : null; // less than before: the server began anew
+// Span is two looks at a node.
+export type Span = readonly [before: Figures, now: Figures];
+
+// rate is by how much a family grew per second, on all nodes together; null if it cannot be told of any.
+export function rate(spans: Span[], name: string, filter: Filter = {}): number | null {
+  return grown(spans, f => sum(f, name, filter));
 }
 
-// quantile estimates a quantile of what a histogram has observed between two looks at it, as Prometheus
+// observed is how many observations a histogram had per second.
+export function observed(spans: Span[], name: string): number | null {
+  return grown(spans, f => (f.families[name]?.samples ?? []).reduce((total, s) => total + (s.count ?? 0), 0));
+}
+
+function grown(spans: Span[], of: (f: Figures) => number): number | null {
+  let total: number | null = null;
+  for (const [before, now] of spans) {
+    const seconds = (now.time - before.time) / 1000, more = of(now) - of(before);
+    if (seconds > 0 && more >= 0) total = (total ?? 0) + more / seconds; // less than before: the server began anew
+  }
+  return total;
+}
+
+// quantile estimates a quantile of what a histogram has observed between two looks at the nodes, as Prometheus
 // does; null if there was nothing.
-export function quantile(before: Figures, now: Figures, name: string, q: number, filter: Filter = {}): number | null {
+export function quantile(spans: Span[], name: string, q: number, filter: Filter = {}): number | null {
   const counts = new Map<number, number>();
   let total = 0, sums = 0;
   const add = (f: Figures, sign: number) => {
@@ -34,8 +49,10 @@ export function quantile(before: Figures, now: Figures, name: string, q: number,
       for (const [bound, count] of s.buckets ?? []) counts.set(bound, (counts.get(bound) ?? 0) + sign * count);
     }
   };
-  add(now, 1);
-  add(before, -1);
+  for (const [before, now] of spans) {
+    add(now, 1);
+    add(before, -1);
+  }
   if (!(total > 0)) return null;
   if (counts.size === 0) return sums / total; // a native histogram: the mean
   const rank = q * total;

@@ -1,24 +1,56 @@
-// The figures of the node that answers, asked for all the time that the page is visible, so that the charts have
-// something to show whenever they are opened.
-import { get, call, type NodeInfo } from './api';
-import { quantile, rate, Series, type Figures } from './figures';
+// How the nodes are, asked for all the time that the page is visible, so that the charts have something to show whenever
+// they are opened.
+import { call, get, type NodeInfo, type Report, type Vitals } from './api';
+import { observed, quantile, rate, Series, sum, type Figures, type Span } from './figures';
 
 const interval = 2000, points = 450; // 15 minutes
+const remembered = 15 * 60 * 1000;
 
-export const charts = {
-  connections: new Series(['this node', 'all nodes'], points),
-  traffic: new Series(['sent', 'received'], points),
-  publications: new Series(['published', 'arrived'], points),
-  delivery: new Series(['median', '99%'], points),
-  commands: new Series(['API', 'clients'], points),
-  refused: new Series(['API errors', 'client errors', 'disconnects'], points),
-};
+// Charts of a node, or of all together.
+export class Charts {
+  readonly connections = new Series(['clients'], points);
+  readonly traffic = new Series(['sent', 'received'], points);
+  readonly bytes = new Series(['sent', 'received'], points);
+  readonly publications = new Series(['published', 'arrived'], points);
+  readonly delivery = new Series(['median', '99%'], points);
+  readonly commands = new Series(['API', 'clients'], points);
+  readonly refused = new Series(['API errors', 'client errors', 'disconnects'], points);
+  readonly queued = new Series(['bytes'], points);
+  readonly cpu = new Series(['CPU'], points);
+  readonly memory = new Series(['memory'], points);
 
-export interface Live { turn: number; error: string; nodes?: NodeInfo[]; figures?: Figures }
+  // add draws what came between two looks at nodes.
+  add(time: number, clients: number | null, spans: Span[], processes: NodeInfo['process'][]) {
+    const t = time / 1000, r = (name: string, filter = {}) => rate(spans, name, filter);
+    this.connections.add(t, [clients]);
+    const all = (of: (p: NonNullable<NodeInfo['process']>) => number | undefined) => {
+      const known = processes.flatMap(p => p && of(p) != null ? [of(p)!] : []);
+      return known.length ? known.reduce((a, b) => a + b, 0) : null;
+    };
+    this.cpu.add(t, [all(p => p.cpu)]);
+    this.memory.add(t, [all(p => p.rss)]);
+    this.traffic.add(t, [r('transport_messages_sent'), r('transport_messages_received')]);
+    this.bytes.add(t, [r('transport_messages_sent_size'), r('transport_messages_received_size')]);
+    this.publications.add(t, [r('node_messages_sent_count', { type: 'publication' }), r('node_messages_received_count', { type: 'publication' })]);
+    this.delivery.add(t, [0.5, 0.99].map(q => quantile(spans, 'node_publish_to_write_seconds', q)));
+    this.commands.add(t, [observed(spans, 'api_command_duration_seconds_histogram'), observed(spans, 'client_command_duration_seconds_histogram')]);
+    this.refused.add(t, [r('api_command_errors_total'), r('client_num_reply_errors'), r('client_num_server_disconnects')]);
+    this.queued.add(t, [spans.length ? spans.reduce((n, [, now]) => n + sum(now, 'client_queued_bytes'), 0) : null]);
+  }
+}
 
-let state: Live = { turn: 0, error: '' };
-const listeners = new Set<(state: Live) => void>();
-let before: Figures | undefined, timer = 0, running = false, own = '';
+// Node is what is known of a node. One that is gone is remembered for a while.
+export interface Node {
+  uid: string; name: string; info?: NodeInfo; vitals?: Vitals; charts: Charts; figures?: Figures;
+  seen: number; gone?: boolean; sent: number | null; slowest: number | null; // messages per second, and the 99% of delivery
+}
+
+export interface Live { turn: number; error: string; nodes: Node[]; loaded: boolean }
+
+export const all = new Charts();
+let state: Live = { turn: 0, error: '', nodes: [], loaded: false };
+const known = new Map<string, Node>(), listeners = new Set<(state: Live) => void>();
+let timer = 0, running = false, turn = 0, latest = 0;
 
 export function live(): Live { return state; }
 export function watch(f: (state: Live) => void): () => void {
@@ -26,9 +58,18 @@ export function watch(f: (state: Live) => void): () => void {
   return () => { listeners.delete(f); };
 }
 
-// begin starts to ask; uid is that of the node that answers.
-export function begin(uid: string) {
-  own = uid;
+// forget takes a node that is gone off the list.
+export function forget(uid: string) {
+  known.delete(uid);
+  tell({ nodes: [...known.values()] });
+}
+
+function tell(change: Partial<Live>) {
+  state = { ...state, ...change };
+  listeners.forEach(f => f(state));
+}
+
+export function begin() {
   if (running) return;
   running = true;
   tick();
@@ -46,36 +87,41 @@ function visible() {
 }
 
 async function tick() {
+  const own = ++turn; // a later one makes this one obsolete
   try {
-    const [figures, info] = await Promise.all([get<Figures>('figures'), call<{ nodes: NodeInfo[] }>('info')]);
-    draw(figures, info.nodes);
-    before = figures;
-    state = { turn: state.turn + 1, error: '', nodes: info.nodes, figures };
+    const [report, info] = await Promise.all([get<Report>('nodes'), call<{ nodes: NodeInfo[] }>('info')]);
+    if (own !== turn) return;
+    take(report, info.nodes);
+    tell({ turn: state.turn + 1, error: '', nodes: [...known.values()], loaded: true });
   } catch (error) {
-    state = { ...state, error: (error as Error).message };
+    if (own !== turn) return;
+    tell({ error: (error as Error).message });
   }
-  listeners.forEach(f => f(state));
   if (running && !document.hidden) timer = window.setTimeout(tick, interval);
 }
 
-function draw(now: Figures, nodes: NodeInfo[]) {
-  const t = now.time / 1000;
-  const total = nodes.reduce((n, node) => n + node.num_clients, 0);
-  charts.connections.add(t, [nodes.find(n => n.uid === own)?.num_clients ?? null, total]);
-  const last = before;
-  if (!last || now.time <= last.time || now.time - last.time > 10 * interval) return;
-  const r = (name: string, filter = {}) => rate(last, now, name, filter);
-  charts.traffic.add(t, [r('transport_messages_sent'), r('transport_messages_received')]);
-  charts.publications.add(t, [r('node_messages_sent_count', { type: 'publication' }), r('node_messages_received_count', { type: 'publication' })]);
-  const latency = ['node_publish_to_write_seconds', 'node_pub_sub_lag_seconds', 'node_broadcast_duration_seconds'].find(name => now.families[name]?.samples?.length);
-  const q = (of: number) => latency ? quantile(last, now, latency, of) : null;
-  charts.delivery.add(t, [q(0.5), q(0.99)]);
-  charts.commands.add(t, [histogramRate(last, now, 'api_command_duration_seconds_histogram'), histogramRate(last, now, 'client_command_duration_seconds_histogram')]);
-  charts.refused.add(t, [r('api_command_errors_total'), r('client_num_reply_errors'), r('client_num_server_disconnects')]);
-}
-
-// histogramRate is how many observations a histogram had per second.
-function histogramRate(last: Figures, now: Figures, name: string): number | null {
-  const counts = (f: Figures): Figures => ({ time: f.time, families: { n: { type: 'counter', samples: (f.families[name]?.samples ?? []).map(s => ({ value: s.count ?? 0 })) } } });
-  return rate(counts(last), counts(now), 'n');
+// take notes what the nodes have told.
+function take(report: Report, infos: NodeInfo[]) {
+  const now = Date.now(), fresh = report.time !== latest, spans: Span[] = [];
+  latest = report.time;
+  for (const vitals of report.nodes) {
+    const node: Node = known.get(vitals.uid) ?? { uid: vitals.uid, name: vitals.name, charts: new Charts(), seen: now, sent: null, slowest: null };
+    const info = infos.find(n => n.uid === vitals.uid), before = node.figures, figures = vitals.figures;
+    known.set(vitals.uid, node);
+    if (info) node.info = info;
+    Object.assign(node, { vitals, name: vitals.name || node.name, seen: now, gone: false });
+    if (!fresh) continue; // the same look as before
+    const span: Span[] = before && figures && figures.time > before.time && figures.time - before.time < 10 * interval ? [[before, figures]] : [];
+    spans.push(...span);
+    if (figures) node.figures = figures; else delete node.figures;
+    node.sent = rate(span, 'transport_messages_sent');
+    node.slowest = quantile(span, 'node_publish_to_write_seconds', 0.99);
+    node.charts.add(now, vitals.error ? null : info?.num_clients ?? null, span, [info?.process]);
+  }
+  for (const node of known.values()) {
+    if (node.seen === now) continue;
+    if (now - node.seen > remembered) known.delete(node.uid);
+    else Object.assign(node, { gone: true, sent: null, slowest: null });
+  }
+  if (fresh) all.add(now, infos.reduce((n, node) => n + node.num_clients, 0), spans, infos.map(n => n.process));
 }

@@ -42,7 +42,7 @@ function App() {
   const enter = async () => {
     const known = await get<About>('about');
     setAbout(known);
-    live.begin(known.uid);
+    live.begin();
     setNotice('');
     setPhase('in');
   };
@@ -68,12 +68,12 @@ function App() {
 
   return <>
     {phase === 'login' && <Login notice={notice} onDone={enter} />}
-    {phase === 'in' && about && <Shell about={about} insecure={insecure} onOut={() => { logOut(); leave(''); }} />}
+    {phase === 'in' && about && <Shell about={about} insecure={insecure} onOut={() => { logOut(); leave(''); }} onChange={enter} />}
     <Toasts />
   </>;
 }
 
-function Shell({ about, insecure, onOut }: { about: About; insecure: boolean; onOut: () => void }) {
+function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: boolean; onOut: () => void; onChange: () => Promise<void> }) {
   const route = useRoute();
   const [help, setHelp] = useState(false), [open, setOpen] = useState(false);
   const main = useRef<HTMLElement>(null), first = useRef(true);
@@ -88,6 +88,7 @@ function Shell({ about, insecure, onOut }: { about: About; insecure: boolean; on
     first.current = false;
   }, [route.view, route.id]);
   useShortcuts(shown, () => setHelp(true));
+  const broken = useBroken(about, onChange);
 
   return <div class="shell">
     <a class="skip" href="#main" onClick={e => { e.preventDefault(); main.current?.querySelector<HTMLElement>('h1')?.focus(); }}>Skip to the content</a>
@@ -105,6 +106,7 @@ function Shell({ about, insecure, onOut }: { about: About; insecure: boolean; on
     </nav>
     <main id="main" ref={main}>
       {insecure && <Notice tone="warn">admin.insecure is on: whoever reaches this address is an operator.</Notice>}
+      {broken && <Notice tone="bad">{broken} What is shown may be old; it goes on by itself.</Notice>}
       <Content view={route.view} id={route.id} tab={route.tab} about={about} />
     </main>
     {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
@@ -118,6 +120,17 @@ function Shell({ about, insecure, onOut }: { about: About; insecure: boolean; on
       <div class="buttons"><button class="primary" onClick={() => setHelp(false)}>Close</button></div>
     </Dialog>}
   </div>;
+}
+
+// useBroken says what is wrong while the server does not tell how the nodes are. If the node that answered is
+// gone, it asks anew what the server can do.
+function useBroken(about: About, changed: () => Promise<void>): string {
+  const [error, setError] = useState(live.live().error);
+  useEffect(() => live.watch(now => {
+    setError(now.error);
+    if (!now.error && now.loaded && !now.nodes.some(n => n.uid === about.uid && !n.gone)) changed().catch(() => {}); // asked again in a moment
+  }), [about.uid]);
+  return error && `${error.replace(/\.?$/, '.')}`;
 }
 
 function Content({ view, id, tab, about }: { view: string; id: string; tab: string; about: About }) {

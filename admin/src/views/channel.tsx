@@ -6,7 +6,7 @@ import { go, link } from '../router';
 import { Events } from './events';
 import { History, MapChanges, MapState } from './history';
 import { Settings, type Item } from './config';
-import { Tail } from './tail';
+import { MapTail, Tail } from './tail';
 
 interface Described { namespace: string; type: string; maps: boolean; options: Item[] }
 
@@ -31,12 +31,13 @@ function tabsOf(name: string, d: Described, about: About): Tab[] {
   const rest: Tab[] = [
     ...(about.methods.includes('connections') ? [{ id: 'clients', name: 'Clients', body: () => <Clients channel={name} /> }] : []),
     ...(about.methods.includes('flight') ? [{ id: 'events', name: 'Events', body: () => <Events id={name} kind="channel" part /> }] : []),
-    { id: 'options', name: 'Options', body: () => <Settings items={d.options} caption="Options of the channel" /> },
+    { id: 'options', name: 'Options', body: () => <><Proxies options={d.options} /><Settings items={d.options} caption="Options of the channel" /></> },
     { id: 'actions', name: 'Actions', body: () => <Actions channel={name} maps={d.maps} /> },
   ];
   if (d.type === 'shared_poll') return [{ id: 'publish', name: 'Publish', body: () => <PublishKey channel={name} method="shared_poll_publish" /> }, ...rest];
   if (d.maps) {
     return [
+      { id: 'live', name: 'Live', body: () => <MapTail channel={name} /> },
       { id: 'state', name: 'State', body: () => <MapState channel={name} /> },
       { id: 'changes', name: 'Changes', body: () => <MapChanges channel={name} /> },
       { id: 'publish', name: 'Set a key', body: () => <PublishKey channel={name} method="map_publish" /> }, presence, ...rest,
@@ -47,6 +48,19 @@ function tabsOf(name: string, d: Described, about: About): Tab[] {
     { id: 'history', name: 'History', body: () => <History channel={name} /> },
     presence, { id: 'publish', name: 'Publish', body: () => <Publish channel={name} /> }, ...rest,
   ];
+}
+
+// Proxies tells which questions about the channel the backend is asked.
+function Proxies({ options }: { options: Item[] }) {
+  const value = (key: string) => options.find(i => i.key === key)?.value;
+  const asked = options.flatMap(i => {
+    const name = /^(?:(.*)\.)?(.*)_proxy_enabled$/.exec(i.key);
+    return name && i.value === true ? [{ event: `${name[1] ? `${name[1]} ` : ''}${name[2]}`.replaceAll('_', ' '), proxy: value(i.key.replace(/_enabled$/, '_name')) }] : [];
+  });
+  return <Panel title="Proxies">
+    {asked.length === 0 ? <p class="hint">The backend is asked nothing about this channel: its options alone decide.</p>
+      : <ul class="chips">{asked.map(a => <li>{a.event} <Badge tone="info">{a.proxy ? String(a.proxy) : 'default'}</Badge></li>)}</ul>}
+  </Panel>;
 }
 
 function Presence({ channel }: { channel: string }) {

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type About, type Connection } from '../api';
-import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Search, useAction, useLoad } from '../components';
+import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Part, Search, useAction, useLoad } from '../components';
 import { bytes, count, dateTime, duration, millis } from '../format';
 import { go, link } from '../router';
 import { Events } from './events';
@@ -48,13 +48,19 @@ function User({ user, about }: { user: string; about: About }) {
 }
 
 function Connections({ user, act }: { user: string; act: ReturnType<typeof useAction>[1] }) {
-  const found = useLoad(signal => call<Found>('connections', { user, limit: 200 }, signal), [user], 3000);
+  const found = useLoad(signal => call<Found>('connections', { user, limit: 1000 }, signal), [user], 3000);
+  const [text, setText] = useState('');
+  const matching = ([id, c]: [string, Connection]) => !text || `${id} ${c.transport} ${c.addr ?? ''} ${c.app_name} ${c.node} ${Object.keys(c.state?.channels ?? {}).join(' ')}`.toLowerCase().includes(text.toLowerCase());
   return <Panel title="Connections" tools={<button onClick={found.reload}>Refresh</button>}>
     <Loaded of={found}>{({ connections, more, incomplete }) => <>
       {more && <Notice>There are more connections or subscriptions than are shown.</Notice>}
       {incomplete && <Notice tone="warn">{incomplete}</Notice>}
       {Object.keys(connections).length === 0 && <Empty>The user has no connection now.</Empty>}
-      {Object.entries(connections).map(([id, c]) => <article class="connection" key={id}>
+      {Object.keys(connections).length > 5 && <div class="bar">
+        <Search label="Search in the connections" placeholder="Part of an ID, address, node or channel" value={text} onInput={setText} />
+        <span class="faint">{count(Object.keys(connections).length)} connections</span>
+      </div>}
+      <Part of={Object.entries(connections).filter(matching)} most={20}>{shown => shown.map(([id, c]) => <article class="connection" key={id}>
         <div class="panel-head">
           <h3 class="mono">{id}</h3>
           <button class="small" onClick={() => act({
@@ -74,14 +80,14 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
           {c.state?.meta !== undefined && <div><dt>Meta</dt><dd><Json value={c.state.meta} /></dd></div>}
         </dl>
         <h4>{count(Object.keys(c.state?.channels ?? {}).length)} subscriptions</h4>
-        <ul class="chips">{Object.entries(c.state?.channels ?? {}).map(([name, s]) => <li>
+        <Part of={Object.entries(c.state?.channels ?? {})} most={50}>{subscriptions => <ul class="chips">{subscriptions.map(([name, s]) => <li>
           <a class="mono" href={link('channel', name)}>{name}</a>{s.offset !== undefined && <span class="faint"> at {s.offset}</span>}{s.server_side && <> <Badge>server-side</Badge></>}
           <button class="small" aria-label={`Unsubscribe from ${name}`} onClick={() => act({
             title: 'Unsubscribe the connection', verb: 'Unsubscribe', body: <p>Connection <code>{id}</code> gets nothing more of <code>{name}</code> until it subscribes again.</p>,
             run: async () => { await call('unsubscribe', { channel: name, user, client: id }); found.reload(); }, done: 'Unsubscribed',
           })}>×</button>
-        </li>)}</ul>
-      </article>)}
+        </li>)}</ul>}</Part>
+      </article>)}</Part>
     </>}</Loaded>
   </Panel>;
 }
