@@ -248,7 +248,7 @@ class Methods:
         while (await status(user))[1] == 0:  # the server notes it within a second or two
             await asyncio.sleep(0.05)
         self.assertEqual((await status(user))[0], 0)
-        await c.inner.rpc("update_user_status", c.encode({}))
+        await c.inner.rpc("update_user_status", self.encode({}))
         self.assertGreater((await status(user))[0], 0)
         await self.call("update_user_status", cent.UpdateUserStatusRequest(users=[user, other]))
         both = (await self.call("get_user_status", cent.GetUserStatusRequest(users=[other, user, other]))).statuses

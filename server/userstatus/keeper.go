@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
@@ -28,6 +29,8 @@ const (
 // Node is what a Keeper needs of a *gyro.Node.
 type Node interface {
 	Users(ctx context.Context, see func(users []string) error) error
+	// Info describes the node first, then others.
+	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 
 // Kinds of calls to the storage, as Keeper.Config.Observe hears of them.
@@ -254,19 +257,19 @@ func (k *Keeper) renew(ctx context.Context) {
 			return ctx.Err()
 		}
 	}
-	calls := 0
 	if wait(rand.N(renewal)) != nil {
 		return
 	}
 	for {
-		began := time.Now()
-		pause := renewal * 3 / 4 / time.Duration(calls+1) // by the round before
-		calls = 0
+		began, calls := time.Now(), 1
+		if nodes, err := k.cfg.Node.Info(ctx); err == nil && len(nodes) > 0 {
+			calls += nodes[0].NumClients / batchSize // and more, if the node tells of fewer users at a time
+		}
+		pause := min(renewal*3/4/time.Duration(calls), time.Second)
 		_ = k.cfg.Node.Users(ctx, func(users []string) error {
 			for batch := range slices.Chunk(slices.DeleteFunc(users, func(u string) bool { return len(u) > MaxUser }), batchSize) {
 				k.online(ctx, batch)
-				calls++
-				if err := wait(min(pause, time.Second)/2 + rand.N(min(pause, time.Second))); err != nil {
+				if err := wait(pause/2 + rand.N(pause)); err != nil {
 					return err
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
@@ -29,6 +30,14 @@ func (n node) Users(_ context.Context, see func([]string) error) error {
 		}
 	}
 	return nil
+}
+
+func (n node) Info(context.Context) ([]gyro.NodeInfo, error) {
+	clients := 0
+	for _, step := range n {
+		clients += len(step)
+	}
+	return []gyro.NodeInfo{{NumClients: clients}, {NumClients: 1_000_000}}, nil
 }
 
 // counted is a store that counts calls and can fail.
@@ -142,6 +151,33 @@ func TestOnline(t *testing.T) {
 		defer f.mu.Unlock()
 		if f.seen["online true"] < 2002 || f.seen["online false"] == 0 || f.seen["get true"] == 0 {
 			t.Errorf("observed: %v", f.seen)
+		}
+	})
+}
+
+// TestManyUsers: a round of many users takes no longer than that of a few, from the first on, and pauses between calls.
+func TestManyUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var many node
+		for i := range 200 {
+			step := make([]string, batchSize)
+			for u := range step {
+				step[u] = fmt.Sprint(i*batchSize + u)
+			}
+			many = append(many, step)
+		}
+		f := start(t, many)
+		time.Sleep(2 * renewal)
+		synctest.Wait()
+		if calls := f.store.taken(); calls < 200 || calls > 450 {
+			t.Errorf("%d calls in up to two rounds of 200", calls)
+		}
+		if s := f.status(t, "102399"); s.Online == 0 {
+			t.Error("the last user is not online after two rounds")
+		}
+		time.Sleep(time.Second)
+		if calls := f.store.taken(); calls > 30 {
+			t.Errorf("%d calls in a second", calls)
 		}
 	})
 }
