@@ -26,12 +26,16 @@ export function logOut() {
 
 function url(name: string) { return new URL(`admin/${name}`, location.href.replace(/[?#].*$/, '')); }
 
-async function send(name: string, init: RequestInit = {}): Promise<Response> {
+// patience is how long an answer may take that does not go on; surveys of the server take 10 s at most.
+const patience = 20_000;
+
+async function send(name: string, init: RequestInit = {}, goesOn = false): Promise<Response> {
   const headers: Record<string, string> = { ...init.headers as Record<string, string> };
   if (token) headers['Authorization'] = `token ${token}`;
   let answer: Response;
   try {
-    answer = await fetch(url(name), { ...init, headers, credentials: 'omit', cache: 'no-store' });
+    const late = AbortSignal.timeout(patience), signal = goesOn ? init.signal ?? null : init.signal ? AbortSignal.any([init.signal, late]) : late;
+    answer = await fetch(url(name), { ...init, headers, signal, credentials: 'omit', cache: 'no-store' });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new ApiError('The server does not answer');
@@ -87,7 +91,7 @@ export async function call<T = Record<string, never>>(method: string, params: ob
 
 // stream hands over each line of JSON of an answer that goes on, until it or the signal ends.
 export async function stream(name: string, body: unknown, signal: AbortSignal, line: (value: any) => void) {
-  const answer = await send(name, body === undefined ? { signal } : { method: 'POST', body: JSON.stringify(body), signal });
+  const answer = await send(name, body === undefined ? { signal } : { method: 'POST', body: JSON.stringify(body), signal }, true);
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

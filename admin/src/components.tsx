@@ -22,23 +22,25 @@ export function Icon({ name }: { name: IconName }) {
 }
 
 // useLoad asks for something when the view appears, when one of deps changes, and on reload; with every, also so
-// often in milliseconds while the page is visible.
-export function useLoad<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknown[], every = 0) {
+// often in milliseconds while the page is visible. Much that is shown is asked for less often: see size.
+export function useLoad<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknown[], every = 0, size: (value: T) => number = () => 0) {
   const [state, set] = useState<{ value?: T; error?: string; loading: boolean }>({ loading: true });
   const [turn, again] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
     let timer = 0;
     const run = async () => {
+      let pause = every;
       try {
         const value = await ask(abort.signal);
+        pause *= Math.ceil((size(value) + 1) / 1000);
         if (!abort.signal.aborted) set({ value, loading: false });
       } catch (error) {
         if (!abort.signal.aborted && !(error instanceof Rejected)) {
           set(was => ({ ...(was.value !== undefined && { value: was.value }), error: (error as Error).message, loading: false }));
         }
       }
-      if (every && !abort.signal.aborted) timer = window.setTimeout(() => document.hidden ? wait() : run(), every);
+      if (every && !abort.signal.aborted) timer = window.setTimeout(() => document.hidden ? wait() : run(), pause);
     };
     const wait = () => document.addEventListener('visibilitychange', run, { once: true, signal: abort.signal });
     set(was => ({ ...was, loading: true }));

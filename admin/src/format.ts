@@ -28,7 +28,7 @@ export function millis(ms: number): string {
 }
 
 export function bytes(n: number): string {
-  if (n < 1024) return `${n} B`;
+  if (n < 1024) return `${Number(n.toFixed(n < 10 ? 1 : 0))} B`;
   if (n < 1024 ** 2) return `${(n / 1024).toFixed(1)} KiB`;
   if (n < 1024 ** 3) return `${(n / 1024 ** 2).toFixed(1)} MiB`;
   return `${(n / 1024 ** 3).toFixed(2)} GiB`;

@@ -1,6 +1,6 @@
 // The admin web interface in a real browser, with clients and data that are there: every view, what operators can
 // do, keys, colours, a narrow page, and what axe finds.
-import { after, before, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createHmac } from 'node:crypto';
@@ -18,19 +18,19 @@ const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots'
 const axe = path.resolve(import.meta.dirname, 'node_modules/axe-core/axe.min.js');
 const password = 'correct horse battery', hmac = 'secret-of-tokens-that-nobody-may-see';
 
-let folder, port, gyro, browser, base, complaints, anna;
-const clients = [];
+let folder, ports, browser, base, anna;
+const clients = [], programs = [];
 
 // token is what a backend makes for a user.
-function token(user) {
+function token(user, claims = {}) {
   const part = value => Buffer.from(JSON.stringify(value)).toString('base64url');
-  const head = `${part({ alg: 'HS256', typ: 'JWT' })}.${part({ sub: user, info: { name: user }, exp: Math.floor(Date.now() / 1000) + 600 })}`;
+  const head = `${part({ alg: 'HS256', typ: 'JWT' })}.${part({ sub: user, info: { name: user }, exp: Math.floor(Date.now() / 1000) + 600, ...claims })}`;
   return `${head}.${createHmac('sha256', hmac).update(head).digest('base64url')}`;
 }
 
-// connect is a client of the server that is subscribed to channels.
+// connect is a client of the first node that is subscribed to channels.
 async function connect(user, ...channels) {
-  const client = new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket, token: token(user), name: 'e2e' });
+  const client = new Centrifuge(`ws://127.0.0.1:${ports[0]}/connection/websocket`, { websocket: WebSocket, token: token(user), name: 'e2e' });
   clients.push(client);
   for (const name of channels) {
     const subscription = client.newSubscription(name);
@@ -46,12 +46,14 @@ before(async () => {
   assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
   await mkdir(screenshots, { recursive: true });
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-admin-'));
-  port = await freePort();
-  base = `http://localhost:${port}`;
-  const open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
-  await writeFile(path.join(folder, 'config.json'), JSON.stringify({
-    node: { name: 'oslo-1' },
-    client: { token: { hmac_secret_key: hmac } },
+  ports = [await freePort(), await freePort(), await freePort()];
+  base = `http://localhost:${ports[0]}`;
+  browser = chromium.launch(chrome);
+  const redis = { redis: { address: `redis://127.0.0.1:${ports[2]}` } }, open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
+  programs.push(await Program.start('Ready to accept connections', 'redis-server', ['--port', String(ports[2]), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { cwd: folder }));
+  await Promise.all(['oslo-1', 'oslo-2'].map((name, i) => node(name, ports[i], {
+    engine: { type: 'redis', ...redis }, map_broker: { type: 'redis', ...redis },
+    client: { token: { hmac_secret_key: hmac }, channel_limit: 20_000 }, websocket: { message_size_limit: 1 << 20 },
     http_api: { key: 'key-of-backends-that-nobody-may-see' },
     admin: { enabled: true, password, secret: 'secret-of-sessions-that-nobody-may-see' },
     channel: { namespaces: [
@@ -59,19 +61,40 @@ before(async () => {
       { name: 'board', subscription_type: 'map', map: { mode: 'recoverable', key_ttl: '10m' }, ...open },
       { name: 'plain', ...open },
     ] },
-  }));
-  gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
-  browser = await chromium.launch(chrome);
+  })));
+  browser = await browser;
   anna = await connect('anna', 'chat:index', 'plain:news');
   await connect('ben', 'chat:index');
   await Promise.all(['carl', 'dora'].map(user => connect(user, 'chat:lobby')));
-  for (let i = 1; i <= 60; i++) await anna.publish('chat:index', { text: `Message ${i}`, from: 'anna' });
+  await Promise.all(Array.from({ length: 60 }, (_, i) => anna.publish('chat:index', { text: `Message ${i + 1}`, from: 'anna' })));
+  await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password: 'guessed' }) }); // a warning
+  const answer = await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password }) });
+  operator = { Authorization: `token ${(await answer.json()).token}` };
+  await api('map_publish', { channel: 'board:phone', key: 'lamp', data: { on: true } });
 }, { timeout: 60_000 });
+
+// node starts a node of the cluster.
+async function node(name, port, config) {
+  await writeFile(path.join(folder, `${name}.json`), JSON.stringify({ node: { name }, ...config }));
+  const program = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', `${name}.json`, '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
+  programs.unshift(program);
+  return program;
+}
+
+let operator;
+
+// api calls a method of the server API as an operator.
+async function api(method, params) {
+  const answer = await fetch(`${base}/admin/api`, { method: 'POST', headers: operator, body: JSON.stringify({ method, params }) });
+  const { error, result } = await answer.json();
+  assert.equal(error, undefined, method);
+  return result;
+}
 
 after(async () => {
   clients.forEach(client => client.disconnect());
-  await browser?.close();
-  await gyro?.stop();
+  await (await browser)?.close();
+  for (const program of programs) await program.stop();
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -80,11 +103,11 @@ async function tab(options = {}, session = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(patience);
-  complaints = [];
+  const complaints = page.complaints = [];
   page.on('console', message => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
   page.on('pageerror', error => complaints.push(String(error.stack)));
   page.on('request', request => { if (new URL(request.url()).origin !== base) complaints.push(`a request to ${request.url()}`); });
-  await page.goto(base);
+  await page.goto(session.at ?? base);
   if (session.stay !== 'out') {
     await page.getByLabel('Password').fill(password);
     await page.keyboard.press('Enter');
@@ -98,10 +121,15 @@ async function at(page, address, heading) {
   await page.getByRole('heading', { level: 1, name: heading }).waitFor();
 }
 
-// accessible fails for what axe calls serious or critical. It runs where the policy of the page does not reach.
-async function accessible(page, name) {
-  await page.evaluate(await readFile(axe, 'utf8'));
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
+const axeSource = await readFile(axe, 'utf8');
+
+// accessible fails for what axe calls serious or critical. It runs where the policy
+// of the page does not reach.
+async function accessible(page, name, rules) {
+  if (!await page.evaluate(() => 'axe' in globalThis)) await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(rules => globalThis.axe.run(document, {
+    resultTypes: ['violations'], preload: false, iframes: false, ...(rules && { runOnly: rules }),
+  }), rules);
   const serious = violations.filter(v => ['serious', 'critical'].includes(v.impact));
   assert.deepEqual(serious.map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.html.slice(0, 160)).slice(0, 4).join('\n')}`), [], name);
 }
@@ -119,6 +147,7 @@ const confirm = async (page, verb) => {
   await page.getByRole('dialog').waitFor({ state: 'detached' });
 };
 
+describe('the views', { concurrency: 3 }, () => {
 test('the login: a wrong password, the right one, the end of the session', { timeout: 60_000 }, async () => {
   const page = await tab({}, { stay: 'out' });
   await page.getByLabel('Password').waitFor();
@@ -127,7 +156,7 @@ test('the login: a wrong password, the right one, the end of the session', { tim
   await page.getByLabel('Password').fill('wrong');
   await page.keyboard.press('Enter');
   await page.getByRole('alert').filter({ hasText: 'The password is wrong' }).waitFor();
-  assert.deepEqual(complaints.splice(0).filter(text => !/status of 400/.test(text)), []);
+  assert.deepEqual(page.complaints.splice(0).filter(text => !/status of 400/.test(text)), []);
   await page.getByLabel('Password').fill(password);
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
@@ -144,9 +173,13 @@ test('the login: a wrong password, the right one, the end of the session', { tim
 test('every view shows what is there', { timeout: 60_000 }, async t => {
   const page = await tab();
   await t.test('overview: nodes, delivery, charts', async () => {
-    await page.locator('.tile', { hasText: 'Clients' }).getByText('4', { exact: true }).waitFor();
-    await page.getByRole('region', { name: 'Parts of the node' }).getByText('delivering').first().waitFor();
-    await page.getByRole('region', { name: 'Nodes', exact: true }).getByText('oslo-1').waitFor();
+    await page.locator('.tile', { hasText: 'Clients' }).getByText(/^[4-9]$/).waitFor();
+    await page.getByText('all 2 nodes deliver').waitFor();
+    const parts = page.getByRole('region', { name: 'Parts of the nodes' });
+    for (const name of ['oslo-1', 'oslo-2']) {
+      await page.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: new RegExp(`^${name}.* delivering `) }).waitFor();
+      await parts.getByRole('row', { name: new RegExp(`^${name} redis.* delivering `) }).first().waitFor();
+    }
     const published = page.locator('.chart', { hasText: 'Publications per second' }).locator('.legend b').first();
     const publishing = setInterval(() => anna.publish('plain:news', { n: 1 }), 40);
     await page.waitForFunction(() => [...document.querySelectorAll('.chart')].some(c => /Publications/.test(c.textContent) && Number(c.querySelector('.legend b').textContent) > 5), undefined, { timeout: patience });
@@ -154,6 +187,14 @@ test('every view shows what is there', { timeout: 60_000 }, async t => {
     assert.ok(await published.textContent());
     await accessible(page, 'overview');
     await shoot(page, 'overview');
+    // One node alone: all clients are on the first.
+    await page.getByLabel('Charts of', { exact: true }).selectOption('oslo-2');
+    await page.getByRole('heading', { name: 'Charts of node oslo-2' }).waitFor();
+    await page.locator('.chart', { hasText: 'Connections' }).locator('.legend b').getByText('0', { exact: true }).waitFor();
+    assert.equal(await parts.getByText('oslo-1').count(), 0);
+    await page.getByRole('button', { name: 'Charts of node oslo-1' }).click();
+    await page.locator('.chart', { hasText: 'Connections' }).locator('.legend b').getByText(/^[4-9]$/).waitFor();
+    await shoot(page, 'overview-node');
   });
   await t.test('channels: found by a pattern', async () => {
     await at(page, 'channels', 'Channels');
@@ -238,10 +279,28 @@ test('every view shows what is there', { timeout: 60_000 }, async t => {
     await page.getByRole('region', { name: 'Changes' }).getByText('removed').waitFor();
     await shoot(page, 'map-changes');
   });
+  await t.test('a map, live: its keys, then the changes', async () => {
+    await at(page, 'channel/board%3Alive/live', 'board:live');
+    await page.getByText('The map is empty.').waitFor();
+    for (const [key, data] of [['lamp', { on: true }], ['door', { open: false }], ['fan', 1]]) await api('map_publish', { channel: 'board:live', key, data });
+    const keys = page.getByRole('region', { name: 'Keys now' }).last();
+    await keys.getByRole('row', { name: /^fan/ }).waitFor();
+    assert.deepEqual(await keys.locator('tbody td:first-child').allTextContents(), ['door', 'fan', 'lamp']);
+    await api('map_remove', { channel: 'board:live', key: 'fan' });
+    await page.locator('.lines li', { hasText: 'removed' }).getByText('fan').waitFor();
+    await keys.getByRole('row', { name: /^fan/ }).waitFor({ state: 'detached' });
+    await page.reload(); // what is there comes first
+    await page.locator('.lines li', { hasText: '2 keys' }).waitFor();
+    await api('map_publish', { channel: 'board:live', key: 'lamp', data: { on: false } });
+    await keys.getByRole('row', { name: /^lamp/ }).getByText('{"on":false}').waitFor();
+    await accessible(page, 'map, live');
+    await shoot(page, 'map-live');
+  });
   await t.test('options of a channel, and what needs its name typed', async () => {
     await at(page, 'channel/chat%3Aindex/options', 'chat:index');
     const options = page.getByRole('region', { name: 'Options of the channel' });
     await options.getByRole('row', { name: /^history_ttl/ }).getByText('10m0s').waitFor();
+    await page.getByText('The backend is asked nothing about this channel').waitFor();
     await shoot(page, 'options');
     await page.getByRole('tab', { name: 'Actions' }).click();
     await page.getByRole('button', { name: 'Remove the history…' }).click();
@@ -279,6 +338,7 @@ test('every view shows what is there', { timeout: 60_000 }, async t => {
       await connection.getByText('websocket').waitFor();
       await connection.getByRole('link', { name: 'chat:index' }).waitFor();
       await connection.getByText('e2e').waitFor();
+      await connection.getByText('oslo-1').waitFor();
       await accessible(page, 'connections');
       await shoot(page, 'connections');
       const gone = new Promise(resolve => { anna.getSubscription('plain:news').on('unsubscribed', resolve); });
@@ -338,7 +398,6 @@ test('every view shows what is there', { timeout: 60_000 }, async t => {
     });
   }
   await t.test('warnings: lines of the log', async () => {
-    await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password: 'guessed' }) });
     await at(page, 'warnings', 'Warnings');
     await page.locator('.lines li', { hasText: 'admin request refused' }).filter({ hasText: 'the password is wrong' }).first().waitFor();
     await accessible(page, 'warnings');
@@ -365,7 +424,7 @@ test('every view shows what is there', { timeout: 60_000 }, async t => {
     const all = await page.content();
     for (const secret of [password, 'nobody-may-see']) assert.ok(!all.includes(secret), secret);
   });
-  assert.deepEqual(complaints, []);
+  assert.deepEqual(page.complaints, []);
   await page.context().close();
 });
 
@@ -393,21 +452,22 @@ test('keys alone lead everywhere, and no dialog keeps the focus', { timeout: 60_
   await page.getByRole('tab', { name: 'Live' }).focus();
   await page.keyboard.press('ArrowRight');
   await page.getByRole('tab', { name: 'History', selected: true }).waitFor();
-  assert.deepEqual(complaints, []);
+  assert.deepEqual(page.complaints, []);
   await page.context().close();
 });
 
 test('dark colours, as the system has them and by the switch', { timeout: 60_000 }, async () => {
+  const colours = ['color-contrast', 'link-in-text-block']; // all else is as in light
   const page = await tab({ colorScheme: 'dark' });
   const theme = want => page.waitForFunction(want => document.documentElement.dataset.theme === want, want, { timeout: patience });
   await theme('dark');
-  await page.locator('.legend b', { hasText: /^0/ }).nth(3).waitFor();
-  await accessible(page, 'overview, dark');
+  await page.locator('.legend b', { hasText: /^\d/ }).nth(3).waitFor();
+  await accessible(page, 'overview, dark', colours);
   await shoot(page, 'overview-dark');
   for (const [address, heading] of [['channel/chat%3Aindex/live', 'chat:index'], ['config', 'Configuration'], ['warnings', 'Warnings'], ['actions', 'API console']]) {
     await at(page, address, heading);
     await page.locator('.lines li, tbody tr, textarea').first().waitFor();
-    await accessible(page, `${heading}, dark`);
+    await accessible(page, `${heading}, dark`, colours);
     await shoot(page, `${address.split(/[/%]/)[0]}-dark`);
   }
   await page.locator('h1').press('d');
@@ -415,7 +475,7 @@ test('dark colours, as the system has them and by the switch', { timeout: 60_000
   await page.reload();
   await page.getByRole('heading', { level: 1 }).waitFor();
   await theme('light'); // the choice is kept
-  assert.deepEqual(complaints, []);
+  assert.deepEqual(page.complaints, []);
   await page.context().close();
 });
 
@@ -433,7 +493,7 @@ test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: 60_
   await page.getByRole('link', { name: 'chat:index' }).waitFor();
   await fits(page, 'channels');
   await shoot(page, 'channels-phone');
-  for (const [address, heading] of [['channel/chat%3Aindex/live', 'chat:index'], ['channel/board%3Amain/state', 'board:main'], ['config', 'Configuration'], ['warnings', 'Warnings'],
+  for (const [address, heading] of [['channel/chat%3Aindex/live', 'chat:index'], ['channel/board%3Aphone/live', 'board:phone'], ['config', 'Configuration'], ['warnings', 'Warnings'],
     ['actions', 'API console'], ['users/anna/is', 'anna']]) {
     await at(page, address, heading);
     await page.locator('.lines li, tbody tr, textarea, fieldset').first().waitFor();
@@ -441,6 +501,79 @@ test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: 60_
     await accessible(page, `${heading}, narrow`);
     await shoot(page, `${heading.replace(/\W+/g, '-').toLowerCase()}-phone`);
   }
-  assert.deepEqual(complaints, []);
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+});
+});
+
+test('nodes that do not answer, are gone, and come back with another password', { timeout: 60_000 }, async () => {
+  const first = await tab(), second = await tab({}, { at: `http://localhost:${ports[1]}` });
+  const row = first.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: /^oslo-2/ });
+  await row.getByText('delivering').waitFor();
+  const other = programs.find(p => p.process.spawnargs.includes('oslo-2.json'));
+  other.process.kill('SIGSTOP');
+  await row.getByText('no answer').waitFor();
+  await first.getByText('1 of 2 nodes does not answer').waitFor();
+  await first.getByRole('region', { name: 'Parts of the nodes' }).getByRole('row', { name: /^oslo-2/ }).getByText('it does not answer').waitFor();
+  await accessible(first, 'a node that does not answer');
+  await shoot(first, 'overview-silent');
+  other.process.kill('SIGCONT');
+  await other.stop();
+  programs.splice(programs.indexOf(other), 1);
+  await row.getByText(/gone since/).waitFor();
+  await second.getByRole('alert').filter({ hasText: 'The server does not answer' }).waitFor();
+  await second.goto(`http://localhost:${ports[1]}/#/channels`);
+  await second.getByRole('alert').filter({ hasText: 'it goes on by itself' }).waitFor();
+  await shoot(second, 'server-gone');
+  const config = JSON.parse(await readFile(path.join(folder, 'oslo-2.json'), 'utf8'));
+  config.admin.password = 'another password';
+  await node('oslo-2', ports[1], config);
+  await second.getByRole('status').filter({ hasText: 'The session has ended' }).waitFor();
+  await shoot(second, 'session-ended');
+  await row.getByText(/^delivering/).first().waitFor();
+  await first.getByRole('button', { name: 'Forget node oslo-2' }).click();
+  await first.getByText('all 2 nodes deliver').waitFor();
+  await Promise.all([first, second].map(page => page.context().close()));
+});
+
+test('10,000 channels, and a user with 1,000 connections', { timeout: 60_000 }, async t => {
+  const channels = Array.from({ length: 10_000 }, (_, i) => `plain:n${String(i).padStart(5, '0')}`);
+  const sockets = [];
+  const open = claims => new Promise((resolve, reject) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${ports[0]}/connection/websocket`);
+    sockets.push(socket);
+    socket.on('error', reject);
+    socket.on('close', (code, reason) => reject(new Error(`closed with ${code} ${reason}`)));
+    socket.on('open', () => socket.send(JSON.stringify({ id: 1, connect: { token: token('many', claims) } })));
+    socket.once('message', text => { JSON.parse(String(text).split('\n')[0]).connect ? resolve() : reject(new Error(String(text))); });
+  });
+  for (let i = 0; i < channels.length; i += 2500) await open({ channels: channels.slice(i, i + 2500) });
+  while (sockets.length < 1000) await Promise.all(Array.from({ length: Math.min(100, 1000 - sockets.length) }, () => open({})));
+  const page = await tab();
+  await page.evaluate(() => {
+    globalThis.longest = 0;
+    new PerformanceObserver(list => { for (const e of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, e.duration); }).observe({ type: 'longtask' });
+  });
+  const count = (selector) => page.locator(selector).count();
+  await at(page, 'channels', 'Channels');
+  await page.getByText(/^10,0\d\d channels/).waitFor();
+  assert.equal(await count('tbody tr'), 100);
+  await page.getByRole('button', { name: 'Show more' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 200);
+  await page.getByRole('button', { name: 'Channel', exact: true }).click();
+  await page.getByLabel('Filter by name').fill('n09999');
+  await page.keyboard.press('Enter');
+  await page.getByText('One channel match').waitFor();
+  t.diagnostic(`channels: the longest task took ${await page.evaluate(() => globalThis.longest)} ms`);
+  await at(page, 'users/many/is', 'many');
+  await page.getByText('1,000 connections').waitFor();
+  assert.equal(await count('.connection'), 20);
+  await page.getByText('50 of 2,500 are shown').first().waitFor();
+  await page.getByLabel('Search in the connections').fill('n00077');
+  await page.waitForFunction(() => document.querySelectorAll('.connection').length === 1);
+  t.diagnostic(`connections: the longest task took ${await page.evaluate(() => globalThis.longest)} ms`);
+  await shoot(page, 'many');
+  sockets.forEach(socket => socket.terminate());
+  assert.deepEqual(page.complaints, []);
   await page.context().close();
 });

@@ -8,13 +8,14 @@ const examples: Record<string, unknown> = {
   subscribe: { user: '42', channel: 'chat:index' }, unsubscribe: { user: '42', channel: 'chat:index' }, disconnect: { user: '42' }, refresh: { user: '42', expire_at: 0 },
   history: { channel: 'chat:index', limit: 10, reverse: true }, history_remove: { channel: 'chat:index' }, presence: { channel: 'chat:index' }, presence_stats: { channel: 'chat:index' },
   channels: { pattern: '*' }, info: {}, rpc: { method: 'name', params: {} }, connections: { user: '42' }, flight: { user: '42' }, explain: { user: '42', channel: 'chat:index' },
+  get_user_status: { users: ['42'] }, update_user_status: { users: ['42'], state: 'away' }, delete_user_status: { users: ['42'] },
   map_publish: { channel: 'board:index', key: 'k', data: 1 }, map_remove: { channel: 'board:index', key: 'k' }, map_read_state: { channel: 'board:index', limit: 10 },
   map_read_stream: { channel: 'board:index', limit: 10 }, map_stats: { channel: 'board:index' }, map_clear: { channel: 'board:index' },
   shared_poll_publish: { channel: 'poll:index', key: 'k', data: 1, version: 1 },
 };
 
 // reads are the methods that change nothing, so they run without a question.
-const reads = new Set(['info', 'channels', 'presence', 'presence_stats', 'history', 'map_read_state', 'map_read_stream', 'map_stats', 'connections', 'flight', 'explain']);
+const reads = new Set(['info', 'channels', 'presence', 'presence_stats', 'history', 'map_read_state', 'map_read_stream', 'map_stats', 'connections', 'flight', 'explain', 'get_user_status']);
 
 // ApiConsole runs any method of the server API.
 export function ApiConsole({ about }: { about: About }) {
@@ -36,7 +37,7 @@ export function ApiConsole({ about }: { about: About }) {
       <form onSubmit={e => {
         e.preventDefault();
         if (reads.has(method)) run();
-        else act({ title: `Run ${method}`, verb: 'Run', danger: /remove|clear|disconnect|unsubscribe/.test(method), body: <><p>This changes something:</p><pre tabIndex={0}>{json(params)}</pre></>, run });
+        else act({ title: `Run ${method}`, verb: 'Run', danger: /remove|clear|delete|disconnect|unsubscribe/.test(method), body: <><p>This changes something:</p><pre tabIndex={0}>{json(params)}</pre></>, run });
       }}>
         <Field label="Method">{props => <select {...props} value={method} onChange={e => {
           setMethod(e.currentTarget.value);

@@ -64,7 +64,7 @@ function Proxies({ options }: { options: Item[] }) {
 }
 
 function Presence({ channel }: { channel: string }) {
-  const found = useLoad(async signal => Object.values((await call<{ presence: Record<string, ClientInfo> }>('presence', { channel }, signal)).presence), [channel], 5000);
+  const found = useLoad(async signal => Object.values((await call<{ presence: Record<string, ClientInfo> }>('presence', { channel }, signal)).presence), [channel], 5000, rows => rows.length);
   const [dialog, act] = useAction();
   return <Panel title="Who is here" tools={<button onClick={found.reload}>Refresh</button>}>
     {found.error === 'not available' ? <Notice>The namespace keeps no presence: its option <code>presence</code> is off.</Notice> : <Loaded of={found}>{rows => <>
@@ -90,7 +90,7 @@ export function UserLink({ user }: { user: string }) {
 }
 
 function Clients({ channel }: { channel: string }) {
-  const found = useLoad(signal => call<{ connections: Record<string, { user: string; transport: string; queue: number; addr?: string }>; more?: boolean; incomplete?: string }>('connections', { channel, limit: 1000 }, signal), [channel], 5000);
+  const found = useLoad(signal => call<{ connections: Record<string, { user: string; transport: string; queue: number; addr?: string }>; more?: boolean; incomplete?: string }>('connections', { channel, limit: 1000 }, signal), [channel], 5000, of => 5 * Object.keys(of.connections).length);
   return <Panel title="Subscribed connections" tools={<button onClick={found.reload}>Refresh</button>}>
     <Loaded of={found}>{({ connections, more, incomplete }) => <>
       {more && <Notice>There are more than are shown.</Notice>}

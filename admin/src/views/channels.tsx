@@ -9,7 +9,7 @@ export function Channels() {
   const found = useLoad(async signal => {
     const { channels } = await call<{ channels: Record<string, { num_clients?: number }> }>('channels', filter ? { pattern: globOf(filter) } : {}, signal);
     return Object.entries(channels).map(([name, c]) => ({ name, clients: c.num_clients ?? 0 })).sort((a, b) => a.name < b.name ? -1 : 1);
-  }, [filter], 5000);
+  }, [filter], 5000, rows => rows.length);
   return <Page title="Channels" lead="Channels that have subscribers now, on all nodes." tools={<button onClick={found.reload}>Refresh</button>}>
     <form class="bar" role="search" onSubmit={e => { e.preventDefault(); setFilter(pattern.trim()); }}>
       <Search label="Filter by name" placeholder="Part of a name, or a pattern such as chat:*" value={pattern} onInput={v => { setPattern(v); if (!v) setFilter(''); }} />

@@ -76,14 +76,14 @@ function columns(nodes: Node[], about: About, uid: string, show: (uid: string) =
   const by = (of: (n: NodeInfo) => number) => (n: Node) => n.info ? of(n.info) : -1;
   return [
     { name: 'Node', sort: n => n.name, cell: n => <>
-      <span class="strong">{n.name}</span>{n.uid === about.uid && <> <Badge tone="info">answers</Badge></>}<br />
+      <span class="strong whole">{n.name}</span>{n.uid === about.uid && <> <Badge tone="info">answers</Badge></>}<br />
       <span class="faint" title={n.uid}>{n.info ? `${n.info.version}, up ${duration(n.info.uptime ?? 0)}` : n.uid}</span></> },
     { name: 'Delivery', sort: n => severity(n), cell: n => <State of={n} /> },
     { name: 'Clients', number: true, sort: by(n => n.num_clients), cell: figure(n => n.num_clients) },
     { name: 'Subscriptions', number: true, sort: by(n => n.num_subs), cell: figure(n => n.num_subs) },
     { name: 'Channels', number: true, sort: by(n => n.num_channels), cell: figure(n => n.num_channels) },
     { name: 'Sent per s', number: true, sort: n => n.sent ?? -1, cell: n => n.sent === null ? '–' : short(n.sent) },
-    { name: 'Publish to write, 99%', number: true, sort: n => n.slowest ?? -1, cell: n => n.slowest === null ? '–' : seconds(n.slowest) },
+    { name: 'Delivery, 99%', number: true, sort: n => n.slowest ?? -1, cell: n => n.slowest === null ? '–' : seconds(n.slowest) },
     ...(nodes.some(n => n.info?.process) ? [
       { name: 'CPU', number: true, sort: (n: Node) => n.info?.process?.cpu ?? -1, cell: (n: Node) => n.info?.process?.cpu == null ? '–' : percent(n.info.process.cpu) },
       { name: 'Memory', number: true, sort: (n: Node) => n.info?.process?.rss ?? -1, cell: (n: Node) => n.info?.process?.rss == null ? '–' : bytes(n.info.process.rss) },
@@ -107,11 +107,13 @@ function State({ of: n }: { of: Node }) {
   return <Badge tone="good">delivering</Badge>;
 }
 
+const does = (nodes: Node[]) => nodes.length === 1 ? 'does' : 'do';
+
 // Verdict says in a few words whether the cluster delivers.
 function Verdict({ nodes }: { nodes: Node[] }) {
   const there = nodes.filter(n => !n.gone), bad = there.filter(n => severity(n) === 1), silent = there.filter(n => severity(n) === 2);
-  if (bad.length) return <Badge tone="bad">{there.length === 1 ? 'not delivering' : `${bad.length} of ${there.length} nodes do not deliver`}</Badge>;
-  if (silent.length) return <Badge tone="warn">{silent.length} of {there.length} nodes do not answer</Badge>;
+  if (bad.length) return <Badge tone="bad">{there.length === 1 ? 'not delivering' : `${bad.length} of ${there.length} nodes ${does(bad)} not deliver`}</Badge>;
+  if (silent.length) return <Badge tone="warn">{silent.length} of {there.length} nodes {does(silent)} not answer</Badge>;
   return <Badge tone="good">{there.length === 1 ? 'delivering' : `all ${there.length} nodes deliver`}</Badge>;
 }
 
@@ -122,8 +124,8 @@ function Delivery({ nodes }: { nodes: Node[] }) {
   const rows: Row[] = nodes.flatMap(node => node.vitals?.parts?.length ? node.vitals.parts.map(part => ({ node, part })) : [{ node }]);
   const worst = (r: Row) => r.part ? r.part.error ? 0 : 2 : 1;
   return <Table caption="Parts of the nodes" rows={rows.toSorted((a, b) => worst(a) - worst(b) || (a.node.name < b.node.name ? -1 : a.node.name > b.node.name ? 1 : 0))}
-    rowKey={r => `${r.node.uid} ${r.part?.part}`} empty="No nodes." columns={[
-      ...(nodes.length > 1 ? [{ name: 'Node', sort: (r: Row) => r.node.name, cell: (r: Row) => r.node.name }] : []),
+    rowKey={(r, i) => `${r.node.uid} ${i}`} empty="No nodes." columns={[
+      ...(nodes.length > 1 ? [{ name: 'Node', sort: (r: Row) => r.node.name, cell: (r: Row) => <span class="whole">{r.node.name}</span> }] : []),
       { name: 'Part', sort: r => r.part?.part ?? '', cell: r => <span class="strong">{r.part?.part ?? '–'}</span> },
       { name: 'State', sort: worst, cell: r => !r.part ? <Badge tone="warn">{r.node.gone ? 'gone' : 'no answer'}</Badge> : r.part.error ? <Badge tone="bad">not delivering</Badge> : <Badge tone="good">delivering</Badge> },
       { name: 'Canary took', number: true, sort: r => r.part?.delay_ms ?? -1, cell: r => r.part ? millis(r.part.delay_ms) : '–' },

@@ -87,7 +87,7 @@ export function MapTail({ channel }: { channel: string }) {
       now.clear();
       rest.current = !!line.state.more;
       for (const e of line.state.entries) now.set(e.key, e);
-      add({ kind: 'state', tone: 'plain', text: `${count(line.state.entries.length)} keys${line.state.more ? ', the first ones' : ''}` });
+      add({ kind: 'state', tone: 'plain', text: line.state.entries.length === 1 ? 'one key' : `${count(line.state.entries.length)} keys${line.state.more ? ', the first ones' : ''}` });
     } else if (line.live) {
       add({ kind: 'watching', tone: 'plain', text: line.live.epoch ? `from offset ${line.live.offset ?? 0} on, epoch ${line.live.epoch}` : 'from now on' });
     } else if (line.pub) {

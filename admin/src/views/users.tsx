@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { call, type About, type Connection } from '../api';
 import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Part, Search, useAction, useLoad } from '../components';
 import { bytes, count, dateTime, duration, millis } from '../format';
+import { live } from '../live';
 import { go, link } from '../router';
 import { Events } from './events';
 
@@ -31,6 +32,7 @@ function User({ user, about }: { user: string; about: About }) {
   const who = user ? <>user <b>{user}</b></> : <b>all anonymous users</b>;
   const lists = about.methods.includes('connections') && user !== '';
   return <>
+    {about.methods.includes('get_user_status') && user !== '' && <Status user={user} />}
     {lists ? <Connections user={user} act={act} /> : <Panel title="Connections"><Empty>{user ? 'This server cannot list connections.' : 'The connections of anonymous users are listed by channel: open one, and its tab Clients.'}</Empty></Panel>}
     {about.methods.includes('flight') && user !== '' && <Events id={user} kind="user" part />}
     <Panel title="Disconnect">
@@ -47,10 +49,26 @@ function User({ user, about }: { user: string; about: About }) {
   </>;
 }
 
+interface UserStatus { user: string; active?: number; online?: number; state?: string }
+
+// Status shows when the user was there last.
+function Status({ user }: { user: string }) {
+  const found = useLoad(async signal => (await call<{ statuses: UserStatus[] }>('get_user_status', { users: [user] }, signal)).statuses[0], [user], 5000);
+  const at = (seconds?: number) => seconds ? <span title={dateTime(seconds * 1000)}>{duration(Date.now() / 1000 - seconds)} ago</span> : <span class="faint">not known</span>;
+  if (found.error === 'not available') return null; // it is switched off
+  return <Panel title="Status"><Loaded of={found}>{s => <dl class="facts">
+    <div><dt>Last connected</dt><dd>{at(s?.online)}</dd></div><div><dt>Last active</dt><dd>{at(s?.active)}</dd></div>
+    <div><dt>State</dt><dd>{s?.state || <span class="faint">none</span>}</dd></div>
+  </dl>}</Loaded></Panel>;
+}
+
+// nodeName is what operators call a node, as far as it is known.
+function nodeName(uid: string) { return live().nodes.find(n => n.uid === uid)?.name ?? <span class="mono faint">{uid}</span>; }
+
 function Connections({ user, act }: { user: string; act: ReturnType<typeof useAction>[1] }) {
-  const found = useLoad(signal => call<Found>('connections', { user, limit: 1000 }, signal), [user], 3000);
+  const found = useLoad(signal => call<Found>('connections', { user, limit: 1000 }, signal), [user], 3000, of => 5 * Object.keys(of.connections).length);
   const [text, setText] = useState('');
-  const matching = ([id, c]: [string, Connection]) => !text || `${id} ${c.transport} ${c.addr ?? ''} ${c.app_name} ${c.node} ${Object.keys(c.state?.channels ?? {}).join(' ')}`.toLowerCase().includes(text.toLowerCase());
+  const matching = ([id, c]: [string, Connection]) => !text || `${id} ${c.transport} ${c.addr ?? ''} ${c.app_name} ${c.node} ${live().nodes.find(n => n.uid === c.node)?.name ?? ''} ${Object.keys(c.state?.channels ?? {}).join(' ')}`.toLowerCase().includes(text.toLowerCase());
   return <Panel title="Connections" tools={<button onClick={found.reload}>Refresh</button>}>
     <Loaded of={found}>{({ connections, more, incomplete }) => <>
       {more && <Notice>There are more connections or subscriptions than are shown.</Notice>}
@@ -75,7 +93,7 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
           <div><dt>Round trip of a ping</dt><dd>{c.ping_pong_latency_ms < 0 ? 'not measured yet' : millis(c.ping_pong_latency_ms)}</dd></div>
           <div><dt>Queue</dt><dd>{c.queue > 0 ? <Badge tone="warn">{bytes(c.queue)} wait</Badge> : <Badge tone="good">empty</Badge>}</dd></div>
           <div><dt>Software</dt><dd>{c.app_name || 'unnamed'} {c.app_version}</dd></div>
-          <div><dt>Node</dt><dd class="mono faint">{c.node}</dd></div>
+          <div><dt>Node</dt><dd title={c.node}>{nodeName(c.node)}</dd></div>
           {c.labels && <div><dt>Labels</dt><dd><Json value={c.labels} /></dd></div>}
           {c.state?.meta !== undefined && <div><dt>Meta</dt><dd><Json value={c.state.meta} /></dd></div>}
         </dl>
