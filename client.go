@@ -9,11 +9,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Client is one connection. Its methods may be called from any goroutine, also from
-// handlers. Send, Subscribe, Unsubscribe, Refresh and Disconnect return at once, take effect in
-// the order of their calls, and do nothing once the connection has ended. Methods with a
-// context wait for the client's loop, so they must not be called by a handler that is called
-// inline (Config.InlineHandlers). All others cost a few loads.
+// Client is one connection. Its methods may be called from any goroutine, also from handlers. Send, Subscribe,
+// Unsubscribe, Refresh and Disconnect return at once, take effect in the order of their calls, and do nothing once
+// the connection has ended. Methods with a context wait for the client's loop, so they must not be called by a
+// handler that is called inline (Config.InlineHandlers). All others cost a few loads.
 type Client client.Client
 
 func (c *Client) inner() *client.Client { return (*client.Client)(c) }
@@ -100,10 +99,9 @@ func (c *Client) IsSubscribed(ctx context.Context, ch string) (bool, error) {
 	return subscribed, nil
 }
 
-// Subscriptions returns the established subscriptions by channel; a connection that has
-// ended has none. It waits until the earlier calls of the other methods have taken effect,
-// which takes microseconds, or milliseconds on a busy node. It returns the error of ctx if ctx
-// ends before, and protocol.DisconnectShutdown once the node has ended.
+// Subscriptions returns the established subscriptions by channel; a connection that has ended has none. It waits
+// until the earlier calls of the other methods have taken effect, which takes microseconds, or milliseconds on a busy
+// node. It returns the error of ctx if ctx ends before, and protocol.DisconnectShutdown once the node has ended.
 func (c *Client) Subscriptions(ctx context.Context) (subs map[string]SubscriptionInfo, err error) {
 	var found map[string]SubscriptionInfo
 	if err = c.inner().Call(ctx, func() { found = c.inner().Session().Subscriptions() }); err != nil {

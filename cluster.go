@@ -45,11 +45,10 @@ func (n *Node) Info(ctx context.Context) ([]NodeInfo, error) {
 // the loops, and returns the error of ctx if ctx ends first.
 func (n *Node) Load(ctx context.Context) (observe.Load, error) { return n.clients.Load(ctx) }
 
-// Survey calls the Survey handler of every node of the cluster, this one included, or only
-// of the node with the UID node if that is not empty. It returns the replies by UID when
-// each known node has replied or left. If ctx ends earlier (it gets a deadline of 10 s if it
-// has none), or a node has been silent for 7 to 45 s, Survey returns the replies so far with
-// ErrNoAnswer. An unknown UID is ErrUnknownNode.
+// Survey calls the Survey handler of every node of the cluster, this one included, or only of the node with the UID
+// node if that is not empty. It returns the replies by UID when each known node has replied or left. If ctx ends
+// earlier (it gets a deadline of 10 s if it has none), or a node has been silent for 7 to 45 s, Survey returns the
+// replies so far with ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
 // op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of a reply have at most
 // 16 MiB, or less if the controller carries less; a longer reply arrives as SurveyInternal. A node has at most 64
@@ -67,11 +66,10 @@ func (n *Node) Survey(ctx context.Context, op string, data []byte, node string) 
 	return replies, err
 }
 
-// Emulate implements transport.Emulator: a transport calls it with the commands of a client
-// whose connection may be at any node of the cluster. Without a deadline in ctx, another node has
-// 10 s to answer. More than 1 MiB of data is protocol.ErrorLimitExceeded. A node has at most
-// 256 calls to other nodes under way, further ones wait, and it serves at most 1,024 calls of
-// other nodes at a time.
+// Emulate implements transport.Emulator: a transport calls it with the commands of a client whose connection may be
+// at any node of the cluster. Without a deadline in ctx, another node has 10 s to answer. More than 1 MiB of data is
+// protocol.ErrorLimitExceeded. A node has at most 256 calls to other nodes under way, further ones wait, and it
+// serves at most 1,024 calls of other nodes at a time.
 func (n *Node) Emulate(ctx context.Context, node, session string, data []byte) error {
 	if len(data) > pendingSize {
 		return fmt.Errorf("gyro: emulation: %d bytes of data are more than %d: %w", len(data), pendingSize, protocol.ErrorLimitExceeded)
@@ -104,12 +102,11 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 	return cluster.Answer(reply), client.Sound(err)
 }
 
-// Channels returns the channels with subscribers in the cluster whose names match a glob
-// pattern, and the number of subscribers of each. In a pattern of at most 1,024 bytes, *
-// stands for any characters, ? for one, [a-c] for one of a class, {foo,bar} for
-// alternatives; the empty pattern matches all names. A malformed pattern is ErrorBadRequest.
-// Channels is a Survey with the same limits, but without a partial result: if nodes are
-// missing, the error names them.
+// Channels returns the channels with subscribers in the cluster whose names match a glob pattern, and the number of
+// subscribers of each. In a pattern of at most 1,024 bytes, * stands for any characters, ? for one, [a-c] for one of
+// a class, {foo,bar} for alternatives; the empty pattern matches all names. A malformed pattern is ErrorBadRequest.
+// Channels is a Survey with the same limits, but without a partial result: if nodes are missing, the error names
+// them.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	return n.cluster.Channels(ctx, pattern)

@@ -98,10 +98,9 @@ type Config struct {
 	// ChannelMaxLength is the most bytes of a channel's name, in commands of clients and in
 	// server-side subscriptions; a longer name is error 107. Default 255.
 	ChannelMaxLength int
-	// QueueMaxSize is the most bytes that wait for a connection. A client for which more
-	// would wait, or to which a single larger message would go, is disconnected with 3008.
-	// A reply that is larger becomes error 106, and a recovery that would need a larger
-	// reply fails. Default 1 MiB.
+	// QueueMaxSize is the most bytes that wait for a connection. A client for which more would wait, or to which a
+	// single larger message would go, is disconnected with 3008. A reply that is larger becomes error 106, and a
+	// recovery that would need a larger reply fails. Default 1 MiB.
 	QueueMaxSize int
 	// UserConnectionLimit is the most connections of a user on this node; a further
 	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.
@@ -116,12 +115,11 @@ type Config struct {
 	// CommandLimit is how many commands of one client may be in progress. The node
 	// stops reading from the client while that many are. Default 64.
 	CommandLimit int
-	// EngineConcurrency is how many calls may be in progress at an engine that is not
-	// in this process: subscribes and reads of history at the broker, and as many
-	// again at the presence manager. It keeps the clients of a failed node, which come
-	// all at once, from overrunning the engine. Further calls wait, for 10 s at the
-	// most, and then fail with ErrorTooManyRequests. With any limit, identical reads at
-	// the same time share a round trip. Default 512; negative: no limit.
+	// EngineConcurrency is how many calls may be in progress at an engine that is not in this process: subscribes and
+	// reads of history at the broker, and as many again at the presence manager. It keeps the clients of a failed
+	// node, which come all at once, from overrunning the engine. Further calls wait, for 10 s at the most, and then
+	// fail with ErrorTooManyRequests. With any limit, identical reads at the same time share a round trip. Default
+	// 512; negative: no limit.
 	EngineConcurrency int
 	// PollConcurrency is how many calls of SharedPoll.Poll may be in progress; further ones wait. Default 64.
 	PollConcurrency int
@@ -131,12 +129,11 @@ type Config struct {
 	ConnectDisconnects map[uint32]protocol.Disconnect
 	// SendTime adds the server's time to the connect result. Default: false.
 	SendTime bool
-	// InlineHandlers makes the node call the handlers Connecting, Subscribe and CacheEmpty without
-	// a goroutine of their own, which makes new connections cheaper. Many other connections
-	// wait meanwhile. So a handler whose event says Inline must not wait for I/O, for
-	// another goroutine, or for a method of the node that takes a context. If it would
-	// have to, it returns ErrWouldBlock, and the node calls it once more, with Inline
-	// unset, where it may block. Default: false.
+	// InlineHandlers makes the node call the handlers Connecting, Subscribe and CacheEmpty without a goroutine of
+	// their own, which makes new connections cheaper. Many other connections wait meanwhile. So a handler whose event
+	// says Inline must not wait for I/O, for another goroutine, or for a method of the node that takes a context. If
+	// it would have to, it returns ErrWouldBlock, and the node calls it once more, with Inline unset, where it may
+	// block. Default: false.
 	InlineHandlers bool
 	// FlightRecorder is how much memory Node.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int

@@ -28,11 +28,10 @@ import (
 // read (see Config.Binary), options that contradict each other or those of the channel
 // (Config.Channel). Such a reply is an error that is logged, and the client gets error 100.
 //
-// An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect,
-// which closes the connection; a pointer to one is the same. Any other error is logged and the
-// client gets error 100, also for a nil *Error that was returned as an error. A
-// one-way client, which gets no replies, is disconnected with the code that corresponds to
-// the error.
+// An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect, which closes the
+// connection; a pointer to one is the same. Any other error is logged and the client gets error 100, also for a nil
+// *Error that was returned as an error. A one-way client, which gets no replies, is disconnected with the code that
+// corresponds to the error.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
 	// opened the connection, with the values of its middleware; it ends with the
@@ -53,12 +52,11 @@ type Handlers struct {
 	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
-	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need
-	// one: those that recover by RecoverCache, unless their position is the top, and those that read
-	// history. If it has, the node reads the stream once more. There is one call per channel at a
-	// time, and its outcome counts for a second: all clients that need it share it. An error is the
-	// answer to them. ctx has no values; it ends when none of them waits any more. Without this
-	// handler, they get nothing.
+	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need one: those that
+	// recover by RecoverCache, unless their position is the top, and those that read history. If it has, the node
+	// reads the stream once more. There is one call per channel at a time, and its outcome counts for a second: all
+	// clients that need it share it. An error is the answer to them. ctx has no values; it ends when none of them
+	// waits any more. Without this handler, they get nothing.
 	CacheEmpty func(ctx context.Context, e CacheEmptyEvent) (CacheEmptyReply, error)
 	// RPC answers a call. For JSON clients the reply has to be JSON; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
