@@ -94,7 +94,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
 	began := time.Now()
 	s.Failed, err = h.node.Snapshot(ctx, f, s.see)
-	h.log.Info("snapshot has ended", "addr", r.RemoteAddr, "connections", s.Connections, "took", time.Since(began).String(), "error", err)
+	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took", time.Since(began).String()}
+	if err != nil {
+		about = append(about, "error", err)
+	}
+	h.log.Info("snapshot has ended", about...)
 	switch {
 	case errors.Is(err, protocol.ErrorBadRequest):
 		http.Error(w, "Bad Request: "+strings.TrimPrefix(err.Error(), protocol.ErrorBadRequest.Error()+": "), http.StatusBadRequest)

@@ -207,6 +207,7 @@ func startServer(t *testing.T, redis string) *server {
 		},
 		"http_stream": config{"enabled": true},
 		"http_api":    config{"insecure": true},
+		"user_status": config{"enabled": true},
 		"prometheus": config{
 			"enabled": true, "instrument_http_handlers": true, "recovered_publications_histogram": true, "channel_namespace_resolution": true,
 		},
@@ -342,6 +343,7 @@ func (s *server) play() {
 	c.do("subscribe", config{"channel": "news", "recover": true, "epoch": position.Epoch, "offset": position.Offset})
 	s.api("unsubscribe", config{"channel": "second"})
 	s.api("channels", config{})
+	s.api("update_user_status", config{"users": []string{"ann"}})
 	s.api("rpc", config{"method": "reload"})
 	s.api("publish", config{"channel": "unknown:1", "data": 1})
 	for range 3 { // one more than the limit
