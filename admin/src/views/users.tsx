@@ -78,7 +78,7 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
         <Search label="Search in the connections" placeholder="Part of an ID, address, node or channel" value={text} onInput={setText} />
         <span class="faint">{count(Object.keys(connections).length)} connections</span>
       </div>}
-      <Part of={Object.entries(connections).filter(matching)} most={20}>{shown => shown.map(([id, c]) => <article class="connection" key={id}>
+      <Part of={Object.entries(connections).filter(matching).sort((a, b) => a[1].connected_at_ms - b[1].connected_at_ms || (a[0] < b[0] ? -1 : 1))} most={20}>{shown => shown.map(([id, c]) => <article class="connection" key={id}>
         <div class="panel-head">
           <h3 class="mono">{id}</h3>
           <button class="small" onClick={() => act({
