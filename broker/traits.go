@@ -44,6 +44,9 @@ type Traits struct {
 	// Metrics returns what the engine counts, for monitoring. Any goroutine may call it at
 	// any time; it does not block. Nil: nothing.
 	Metrics func() []Metric
+	// Expiry tells how the engine removes entries of maps that have expired. Any goroutine may call it at any
+	// time; it does not block. Nil: nobody has to look for them.
+	Expiry func() Expiry
 
 	// All that follows is about brokers.
 
@@ -88,6 +91,15 @@ type Health struct {
 	Err error
 	// Reconnects counts the connections for receiving since the start, without the first.
 	Reconnects uint64
+}
+
+// Expiry is what has become of entries of maps that expire.
+type Expiry struct {
+	// Removed counts entries that this node has removed, Failures its looks for them that failed.
+	Removed, Failures uint64
+	// Lag is how long ago the last look began that left no entry behind, so no entry has expired for longer and is
+	// there nevertheless. 0 if the node has not looked yet, because it uses no maps.
+	Lag time.Duration
 }
 
 // Metric is a number that an engine tells of itself.

@@ -20,15 +20,20 @@ type brokers struct {
 	namespace                   string
 	list                        map[string]broker.Traits
 	delay, delivers, reconnects *prometheus.Desc
+	lag, removed, failed        *prometheus.Desc // of entries of maps that expire
 }
 
 func newBrokers(m *Metrics) *brokers {
+	maps := func(name, help string) *prometheus.Desc { return m.desc("map_broker", name, help, "broker_name") }
 	shard := func(name, help string) *prometheus.Desc { return m.desc("broker", name, help, "broker_name", "shard") }
 	return &brokers{
 		namespace:  m.cfg.Namespace,
 		delay:      shard("canary_delay_seconds", "Time that the newest canary took through the broker's shard and back."),
 		delivers:   shard("delivers", "1 if canaries prove that the broker's shard delivers, else 0."),
 		reconnects: shard("reconnects_total", "Connections to the broker's shard for receiving, after the first."),
+		lag:        maps("cleanup_lag_seconds", "Time since the last look for entries of maps that have expired left none behind."),
+		removed:    maps("cleanup_removed_count", "Entries of maps that this node has removed because they had expired."),
+		failed:     maps("cleanup_errors_count", "Looks for entries of maps that have expired, which failed."),
 	}
 }
 
@@ -38,6 +43,12 @@ func (b *brokers) export(out values) {
 			for i, h := range traits.Health() {
 				b.shard(out, name, strconv.Itoa(i), h)
 			}
+		}
+		if traits.Expiry != nil {
+			e := traits.Expiry()
+			out.gauge(b.lag, e.Lag.Seconds(), name)
+			out.count(b.removed, e.Removed, name)
+			out.count(b.failed, e.Failures, name)
 		}
 		if traits.Metrics != nil {
 			for _, m := range traits.Metrics() {

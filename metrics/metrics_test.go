@@ -110,7 +110,9 @@ func full(t *testing.T, c metrics.Config) *metrics.Metrics {
 	m.Watch(fake())
 	m.ConnectionLimit(func() uint64 { return 6 })
 	m.Survey("channels", time.Millisecond)
-	m.Brokers(map[string]broker.Traits{"": {Name: "strange", Health: func() []broker.Health {
+	m.Brokers(map[string]broker.Traits{"": {Name: "strange", Expiry: func() broker.Expiry {
+		return broker.Expiry{Removed: 5, Failures: 2, Lag: 3 * time.Second}
+	}, Health: func() []broker.Health {
 		return []broker.Health{{Delay: time.Millisecond, Reconnects: 3}, {Delay: time.Second, Err: errors.New("x")}}
 	}}, "local": {Name: "memory", Local: true}})
 	o := m.Observer()
@@ -388,6 +390,12 @@ func TestNode(t *testing.T) {
 		wantLines(t, m, "node_canary")
 		wantLines(t, m, "node_ready", "node_ready 0")
 	})
+}
+
+// TestExpiry: what an engine tells of entries that expire has the names of map brokers.
+func TestExpiry(t *testing.T) {
+	wantLines(t, full(t, metrics.Config{}), "map_broker_cleanup", `map_broker_cleanup_errors_count{broker_name=""} 2`,
+		`map_broker_cleanup_lag_seconds{broker_name=""} 3`, `map_broker_cleanup_removed_count{broker_name=""} 5`)
 }
 
 // TestEngines: engines have their own metrics exported under their names; what Prometheus does not take

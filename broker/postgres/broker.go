@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/expiry"
 	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
@@ -51,6 +52,7 @@ type Broker struct {
 	handler broker.EventHandler
 	db      *pgxpool.Pool
 	feed    *outbox.Feed
+	expiry  expiry.Meter                // of maps
 	streams []*commit.Lane[*publishing] // by shard
 	changes []*commit.Lane[*changing]
 	slots   chan struct{} // of transactions that write
@@ -128,7 +130,7 @@ func (b *Broker) Broker() broker.Broker { return b }
 // Describe implements broker.Engine.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
-		Name: "postgres", Health: b.Health, Metrics: b.metrics,
+		Name: "postgres", Health: b.Health, Metrics: b.metrics, Expiry: b.expiry.Expiry,
 		History: true, Idempotency: true, Versions: true, Delta: true,
 		Batch: b.PublishBatch, Positions: b.Positions, Maps: maps{b}, Control: b,
 	}

@@ -81,21 +81,3 @@ func (b *Broker) closeFanout(ctx context.Context) error {
 	})
 	return err
 }
-
-// fanoutMetrics are there if there is a fan-out.
-func (b *Broker) fanoutMetrics(running bool) []broker.Metric {
-	if b.cfg.Fanout == nil {
-		return nil
-	}
-	var received, holes, unsent uint64
-	var led int
-	if running {
-		received, holes, unsent, led = b.feed.Traffic()
-	}
-	return []broker.Metric{
-		{Name: "fanout_rows_total", Help: "Rows that were received from other nodes, and not read.", Counter: true, Value: float64(received)},
-		{Name: "fanout_holes_total", Help: "Messages of other nodes before which some were missing, so that rows were read.", Counter: true, Value: float64(holes)},
-		{Name: "fanout_unsent_total", Help: "Messages to other nodes that could not be sent.", Counter: true, Value: float64(unsent)},
-		{Name: "fanout_shards_led", Help: "Shards of streams and maps that this node reads for all.", Value: float64(led)},
-	}
-}

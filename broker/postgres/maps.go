@@ -302,7 +302,11 @@ func (b *Broker) expireMaps(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		began := time.Now()
 		err := b.expireDue(ctx)
+		if ctx.Err() == nil {
+			b.expiry.Looked(began, err)
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			b.cfg.Logger.Warn("postgres: entries of maps do not expire, trying again", "engine", b.part, "error", err)
 		}
@@ -326,7 +330,7 @@ func (b *Broker) expireDue(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if removed > 0 {
+			if b.expiry.Removed(removed); removed > 0 {
 				b.wake(mapTable, shard)
 			}
 		}

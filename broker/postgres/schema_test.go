@@ -113,6 +113,18 @@ func TestPartitions(t *testing.T) {
 	must(t, b.Subscribe(t.Context(), "today"))
 	d.exec("SELECT cf_stream_publish('today', '2')")
 	got.want(t, "today=2@2")
+	wait.Success(t, "metrics of the upkeep", func() error {
+		figures := make(map[string]float64)
+		for _, m := range b.Describe().Metrics() {
+			figures[m.Name+m.Labels["pass"]] += m.Value
+		}
+		// Three days of two outboxes; one of the metas was that of a map.
+		if figures["partitions"] != 6 || figures["cleanup_removed_totalmeta"] != 2501 || figures["cleanup_removed_totalidempotency"] != 1 ||
+			figures["outbox_cursor_lag_seconds"] <= 0 || figures["outbox_cursor_lag_seconds"] > 60 {
+			return fmt.Errorf("%v", figures)
+		}
+		return nil
+	})
 }
 
 // TestOtherShards: a node notices that others were started with another number of shards.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/figures"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
@@ -90,32 +90,27 @@ func (b *Broker) Health() []broker.Health {
 
 // metrics is Traits.Metrics. All are 0 unless the broker runs.
 func (b *Broker) metrics() []broker.Metric {
-	var rows, connections, waited float64
-	running := b.running(context.Background()) == nil
-	if running {
-		s := b.db.Stat()
-		rows, connections, waited = float64(b.feed.Rows()), float64(s.AcquiredConns()), s.AcquireDuration().Seconds()
+	f := figures.Figures{Lags: make([]time.Duration, b.cfg.NumShards)}
+	if len(b.copies) > 0 {
+		f.Replicas = new(figures.Replicas)
 	}
-	list := []broker.Metric{
-		{Name: "rows_read_total", Help: "Rows that were read of streams and maps.", Counter: true, Value: rows},
-		{Name: "connections_used", Help: "Connections that are in use.", Value: connections},
-		{Name: "connection_wait_seconds_total", Help: "Time that statements have waited for a connection.", Counter: true, Value: waited},
+	if b.cfg.Fanout != nil {
+		f.Fanout = new(figures.Fanout)
 	}
-	return slices.Concat(list, b.replicaMetrics(running), b.fanoutMetrics(running))
-}
-
-// replicaMetrics are there if there are replicas.
-func (b *Broker) replicaMetrics(running bool) []broker.Metric {
-	if len(b.copies) == 0 {
-		return nil
+	if b.running(context.Background()) != nil {
+		return f.Metrics()
 	}
-	var answers, repeats, failures uint64
-	if running {
-		answers, repeats, failures = b.replicas.Counts()
+	s := b.db.Stat()
+	f.Rows, f.Lags, f.Connections, f.Waited = b.feed.Rows(), b.feed.Lags(), s.AcquiredConns(), s.AcquireDuration()
+	for _, set := range []*schema.Set{b.sets.Stream, b.sets.Map} {
+		f.Partitions += int(set.Partitions.Load())
+		f.Meta, f.Idempotency = f.Meta+set.SweptMeta.Load(), f.Idempotency+set.Swept.Load()
 	}
-	return []broker.Metric{
-		{Name: "replica_reads_total", Help: "Reads that replicas have answered.", Counter: true, Value: float64(answers)},
-		{Name: "replica_repeats_total", Help: "Reads of the primary because the answer of a replica was, or might have been, too old.", Counter: true, Value: float64(repeats)},
-		{Name: "replica_failures_total", Help: "Reads of the primary because a replica did not answer.", Counter: true, Value: float64(failures)},
+	if r := f.Replicas; r != nil {
+		r.Answers, r.Repeats, r.Failures = b.replicas.Counts()
 	}
+	if o := f.Fanout; o != nil {
+		o.Received, o.Holes, o.Unsent, o.Led = b.feed.Traffic()
+	}
+	return f.Metrics()
 }

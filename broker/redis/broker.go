@@ -85,7 +85,7 @@ func (b *Broker) Describe() broker.Traits {
 		Batch: b.PublishBatch, Positions: b.Positions, Presence: b.engine.presence, Control: b,
 	}
 	if !b.engine.cfg.HistoryUseLists {
-		t.Maps = b.maps
+		t.Maps, t.Expiry = b.maps, b.maps.Expiry
 	}
 	return t
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/broker/nats"
+	"github.com/gyrohq/gyro/broker/postgres"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/observe"
@@ -47,6 +48,8 @@ var ours = []string{
 	"broker_redis_map_cache_drops_total counter broker_name reason", "broker_redis_map_cache_hits_total counter broker_name",
 	"broker_redis_map_cache_loads_total counter broker_name", "broker_redis_map_cache_misses_total counter broker_name",
 	"broker_nats_dropped_messages_total counter broker_name",
+	"broker_postgres_connection_wait_seconds_total counter broker_name", "broker_postgres_connections_used gauge broker_name",
+	"broker_postgres_rows_read_total counter broker_name",
 	"broker_reconnects_total counter broker_name shard",
 	"client_queue_largest_bytes gauge", "client_queue_oldest_seconds gauge", "client_queued_bytes gauge", "client_queued_clients gauge",
 	"client_refusals_total counter limit",
@@ -65,9 +68,6 @@ var ours = []string{
 	"user_status_calls_total counter kind result", "user_status_users_total counter kind",
 }
 
-// later are families of features that this build does not have.
-var later = []string{"broker_postgres_"}
-
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
 // Centrifugo.
 func families(t *testing.T) (list []string) {
@@ -79,7 +79,7 @@ func families(t *testing.T) (list []string) {
 	for line := range strings.Lines(string(data)) {
 		line, buckets, _ := strings.Cut(strings.TrimSpace(line), " :")
 		words := strings.Fields(line)
-		if len(words) < 2 || words[0] == "#" || slices.ContainsFunc(later, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
+		if len(words) < 2 || words[0] == "#" {
 			continue
 		}
 		slices.Sort(words[2:])
@@ -142,8 +142,13 @@ func brokers(t *testing.T) map[string]broker.Traits {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := postgres.New(postgres.Config{DSN: "postgres://127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return map[string]broker.Traits{
-		"": mapcache.New(e.Broker(), mapcache.Config{}).Describe(), "fast": n.Describe(), "memory": memory.New(memory.Config{}).Describe(),
+		"rows": p.Describe(),
+		"":     mapcache.New(e.Broker(), mapcache.Config{}).Describe(), "fast": n.Describe(), "memory": memory.New(memory.Config{}).Describe(),
 		"sharded": {Name: "strange", Health: func() []broker.Health {
 			return []broker.Health{{Delay: time.Millisecond, Reconnects: 3}, {Delay: time.Second, Err: errors.New("x")}}
 		}},
@@ -391,8 +396,10 @@ func TestBrokers(t *testing.T) {
 	wantValues(t, r, "broker_canary", `broker_canary_delay_seconds{broker_name="sharded",shard="0"} 0.001`,
 		`broker_canary_delay_seconds{broker_name="sharded",shard="1"} 1`)
 	wantValues(t, r, "broker_delivers", `broker_delivers{broker_name="",shard="0"} 0`, `broker_delivers{broker_name="fast",shard="0"} 0`,
+		`broker_delivers{broker_name="rows",shard="0"} 0`,
 		`broker_delivers{broker_name="sharded",shard="0"} 1`, `broker_delivers{broker_name="sharded",shard="1"} 0`)
 	wantValues(t, r, "broker_reconnects", `broker_reconnects_total{broker_name="",shard="0"} 0`, `broker_reconnects_total{broker_name="fast",shard="0"} 0`,
+		`broker_reconnects_total{broker_name="rows",shard="0"} 0`,
 		`broker_reconnects_total{broker_name="sharded",shard="0"} 3`, `broker_reconnects_total{broker_name="sharded",shard="1"} 0`)
 	wantValues(t, r, "broker_redis_pub_sub_dropped", `broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="client"} 0`,
 		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="control"} 0`)

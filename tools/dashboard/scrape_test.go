@@ -28,6 +28,7 @@ import (
 // of docs/metrics.md.
 var elsewhere = map[string]string{
 	"gyro_broker_nats_":                     "an engine over NATS",
+	"gyro_broker_postgres_":                 "an engine over PostgreSQL",
 	"gyro_broker_redis_map_cache_":          "the cache of maps",
 	"gyro_client_ping_pong_":                "takes 25 s",
 	"gyro_map_broker_":                      "maps",

@@ -343,6 +343,7 @@ func (w *worker) apply(data []byte) (ok bool) {
 		}
 	}
 	w.created = m.created
+	w.noteLag(m.created)
 	return true
 }
 

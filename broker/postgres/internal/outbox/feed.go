@@ -120,6 +120,18 @@ func (f *Feed) Look() {
 	}
 }
 
+// Lags returns of each shard how old its newest row was when it was delivered, the greatest of all tables.
+func (f *Feed) Lags() []time.Duration {
+	var lags []time.Duration
+	for _, workers := range f.workers {
+		lags = append(lags, make([]time.Duration, max(0, len(workers)-len(lags)))...)
+		for shard, w := range workers {
+			lags[shard] = max(lags[shard], time.Duration(w.lag.Load()))
+		}
+	}
+	return lags
+}
+
 // minLookPause is how long notifications that follow one another gather.
 const minLookPause = 5 * time.Millisecond
 

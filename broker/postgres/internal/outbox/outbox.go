@@ -62,6 +62,7 @@ type worker struct {
 	created time.Time    // of that row; zero if there was none
 	checked uint64       // connections when the server was known to have the row
 	failure atomic.Pointer[string]
+	lag     atomic.Int64 // how old the last row was when it was delivered
 
 	plain, filtered string // statements
 
@@ -295,9 +296,15 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 			w.gather(id, created)
 		}
 	}
+	if got > 0 {
+		w.noteLag(created)
+	}
 	w.feed.rows.Add(uint64(got))
 	return max(n, got) == w.feed.cfg.Batch, rows.Err()
 }
+
+// noteLag notes that a row was delivered. The clocks of the server and of the node may differ.
+func (w *worker) noteLag(created time.Time) { w.lag.Store(int64(max(time.Since(created), 0))) }
 
 // signal has the shard read.
 func (w *worker) signal() {

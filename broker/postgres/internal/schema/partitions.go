@@ -34,7 +34,9 @@ func (s *Set) partition(ctx context.Context, db Querier, lookahead int, first st
 		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return s.addDay(ctx, tx, day, first) }); err != nil {
 			return fmt.Errorf("partition %s: %w", s.dayName(day), err)
 		}
+		days[day] = true
 	}
+	s.Partitions.Store(int64(len(days)))
 	return nil
 }
 
@@ -103,6 +105,7 @@ func (s *Set) Drop(ctx context.Context, db Querier, retention int) error {
 		if err := dropTable(ctx, db, s.dayName(day)); err != nil {
 			return fmt.Errorf("partition %s: %w", s.dayName(day), err)
 		}
+		s.Partitions.Add(-1)
 	}
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "DELETE FROM "+s.Outbox+"_default WHERE created_at < $1", oldest)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -28,6 +29,11 @@ type Set struct {
 	// has rows of its channel.
 	Expiring    []string
 	Meta, State string
+
+	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. SweptMeta and
+	// Swept count the rows of channels and those of idempotency that Sweep has deleted.
+	Partitions       atomic.Int64
+	SweptMeta, Swept atomic.Uint64
 
 	vars       []string   // of the files: {{x}} and its value
 	migrations [][]string // the files that lead to version 1, 2 and so on

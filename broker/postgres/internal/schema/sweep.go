@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,6 +33,11 @@ func (s *Set) Sweep(ctx context.Context, db Execer) error {
 			tag, err := db.Exec(ctx, sql, sweepBatch)
 			if err != nil {
 				return err
+			}
+			if strings.HasSuffix(table, "_meta") {
+				s.SweptMeta.Add(uint64(tag.RowsAffected()))
+			} else {
+				s.Swept.Add(uint64(tag.RowsAffected()))
 			}
 			if tag.RowsAffected() < sweepBatch {
 				break

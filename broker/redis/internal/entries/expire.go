@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/expiry"
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
@@ -40,6 +42,7 @@ type looks struct {
 	running bool
 	maps    map[string]look // changed since the last round
 	failing bool            // the last round failed; only the goroutine uses it
+	meter   expiry.Meter
 }
 
 // look is when the first of the keys expires that were set.
@@ -67,6 +70,9 @@ func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
 	return true
 }
 
+// Expiry is broker.Traits.Expiry.
+func (m *Maps) Expiry() broker.Expiry { return m.looks.meter.Expiry() }
+
 // begin starts the rounds, unless they run. They end with the broker.
 func (l *looks) begin(m *Maps) {
 	l.mu.Lock()
@@ -92,7 +98,7 @@ func (m *Maps) rounds(ctx context.Context) {
 
 // round registers what was changed, and looks at the maps whose time has come.
 func (m *Maps) round(ctx context.Context) {
-	shards := m.Host.Shards()
+	began, shards := time.Now(), m.Host.Shards()
 	failures := make([]error, len(shards)+1)
 	failures[len(shards)] = m.registerChanged(ctx)
 	var group sync.WaitGroup
@@ -110,7 +116,9 @@ func (m *Maps) round(ctx context.Context) {
 	if err != nil && !m.looks.failing && ctx.Err() == nil {
 		m.Logger.Warn("redis: entries of maps do not expire; trying again", "interval", m.Interval, "error", err)
 	}
-	m.looks.failing = err != nil
+	if m.looks.failing = err != nil; ctx.Err() == nil {
+		m.looks.meter.Looked(began, err)
+	}
 }
 
 // registerChanged registers the maps that were changed since the last round. If that fails, the next
@@ -251,7 +259,10 @@ func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *c
 	for i := range answers {
 		result, current, err := reply.Change(answers[i])
 		if err == nil {
-			_, err = m.changed(s, changes[i], result, current, "", o.Ephemeral())
+			var done channel.MapResult
+			if done, err = m.changed(s, changes[i], result, current, "", o.Ephemeral()); done.Suppressed == "" {
+				m.looks.meter.Removed(1)
+			}
 		}
 		if err != nil {
 			return s.Client.Explain(err)

@@ -1,0 +1,38 @@
+// Package expiry measures how engines remove entries of maps that have expired: broker.Traits.Expiry.
+package expiry
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+)
+
+// Meter measures the looks of one engine for entries that have expired. Any goroutine may use it.
+type Meter struct {
+	removed, failures atomic.Uint64
+	// since is when the last look began that left nothing behind, or the first look; nil: there was none.
+	since atomic.Pointer[time.Time]
+}
+
+// Removed adds entries that were removed.
+func (m *Meter) Removed(n int) { m.removed.Add(uint64(n)) }
+
+// Looked adds a look, which has removed all that had expired when it began, unless there is an error.
+func (m *Meter) Looked(began time.Time, err error) {
+	if err == nil {
+		m.since.Store(&began)
+		return
+	}
+	m.failures.Add(1)
+	m.since.CompareAndSwap(nil, &began)
+}
+
+// Expiry is broker.Traits.Expiry.
+func (m *Meter) Expiry() broker.Expiry {
+	e := broker.Expiry{Removed: m.removed.Load(), Failures: m.failures.Load()}
+	if since := m.since.Load(); since != nil {
+		e.Lag = time.Since(*since)
+	}
+	return e
+}
