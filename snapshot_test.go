@@ -183,7 +183,7 @@ func TestSnapshot(t *testing.T) {
 			}
 		}
 		enough := errors.New("enough")
-		if _, err := x.nodes[2].Snapshot(t.Context(), inspect.Filter{}, func(inspect.Page) error { return enough }); err != enough {
+		if _, err := x.nodes[2].Snapshot(t.Context(), inspect.Filter{}, func(inspect.Page) error { return enough }); !errors.Is(err, enough) {
 			t.Errorf("the caller's error became %v", err)
 		}
 		for _, bad := range []inspect.Filter{{Expression: "bad"}, {Labels: &protocol.FilterNode{Cmp: "what"}}} {
