@@ -42,6 +42,8 @@ type Remote struct {
 	Token           string
 	User            string
 	Sign, Subscribe *config.Token
+	// KeySecret signs which keys of shared poll channels User tracks; empty: Signature is one for all keys of the one channel.
+	KeySecret, Signature string
 	// TLS of https and wss; nil for the defaults.
 	TLS *tls.Config
 }
@@ -65,7 +67,7 @@ func Of(cfg *config.Config) Remote {
 	r := Remote{
 		URL:    scheme("ws", h.TLS.Enabled) + net.JoinHostPort(host, external) + path(cfg.WebSocket.HandlerPrefix),
 		API:    scheme("http", apiTLS) + apiAt + path(cfg.HTTPAPI.HandlerPrefix),
-		APIKey: cfg.HTTPAPI.Key,
+		APIKey: cfg.HTTPAPI.Key, KeySecret: cfg.SharedPoll.HMACSecretKey,
 	}
 	if cfg.Client.Token.HMACSecretKey != "" {
 		r.Sign, r.Subscribe = &cfg.Client.Token, &cfg.Client.Token
@@ -154,5 +156,18 @@ func (r Remote) client() (client.Config, error) {
 			return auth.Sign(*r.Subscribe, auth.Claims{User: r.User, Channel: ch, TTL: tokenTTL}, time.Now())
 		}
 	}
+	c.SignKeys = r.signKeys
 	return c, nil
+}
+
+// signKeys returns the signature by which keys are tracked.
+func (r Remote) signKeys(ch string, keys []string) (string, error) {
+	switch {
+	case r.Signature != "":
+		return r.Signature, nil
+	case r.KeySecret == "":
+		return "", Usage("keys of %q need a signature: give key-hmac-secret, signature, or the configuration of the server", ch)
+	}
+	now := time.Now()
+	return auth.SignTrack(r.KeySecret, r.User, ch, keys, now.Unix(), now.Add(tokenTTL).Unix()), nil
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,14 +34,21 @@ type Tail struct {
 	// OverAPI asks the server API for history every Interval instead of connecting as a client.
 	OverAPI  bool
 	Interval time.Duration
+	Kind
 }
 
 // Run prints until ctx ends, Count is reached, or the server refuses.
 func (t *Tail) Run(ctx context.Context, out *Output) error {
-	if _, err := channels(t.Channels, nil); err != nil {
+	if _, err := channels(t.Channels, t.Kind, nil); err != nil {
 		return err
 	}
-	f := &follower{t: t, printer: printer{out: out, named: len(t.Channels) > 1, left: t.Count}, streams: make(map[string]*stream)}
+	if err := t.check(); err != nil {
+		return err
+	}
+	if t.Type != client.Stream && t.OverAPI {
+		return Usage("via: only streams have a history to be read over the API")
+	}
+	f := &follower{t: t, printer: *newPrinter(out, t.Channels, t.Kind, t.Count), streams: make(map[string]*stream)}
 	for _, name := range t.Channels {
 		f.streams[name] = &stream{}
 	}
@@ -77,9 +86,10 @@ func (f *follower) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range f.t.Channels {
-		cfg.Channels = append(cfg.Channels, client.Channel{Name: name})
+	if cfg.Channels, err = channels(f.t.Channels, f.t.Kind, nil); err != nil {
+		return err
 	}
+	cfg.Delta = f.t.Delta
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var reading sync.WaitGroup
@@ -90,6 +100,8 @@ func (f *follower) follow(ctx context.Context) error {
 		defer f.mu.Unlock()
 		s := f.streams[e.Channel]
 		switch {
+		case f.t.Type != client.Stream && s != nil:
+			return f.keyed(s, e)
 		case e.Kind == client.Published:
 			return f.published(e.Channel, s, e.Publication)
 		case e.Kind == client.Subscribed && !s.begun:
@@ -112,6 +124,48 @@ func (f *follower) follow(ctx context.Context) error {
 	return err
 }
 
+// keyed handles an event of a channel with keys. While a map is caught up with, its entries are held; of those, the ones that have
+// changed last are printed. After a reset, all are.
+func (f *follower) keyed(s *stream, e client.Event) error {
+	collects := !s.live && f.t.Type != client.SharedPoll
+	switch {
+	case e.Kind == client.Reset:
+		s.live = false
+	case e.Kind == client.Subscribed && collects:
+		return f.caughtUp(s, e)
+	case collects && (e.Kind == client.Entry || e.Kind == client.Published):
+		if e.Kind == client.Published {
+			s.held = slices.DeleteFunc(s.held, func(p *protocol.Publication) bool { return p.Key == e.Publication.Key })
+		}
+		switch {
+		case e.Publication.Removed:
+		case len(s.held) >= maxHeld:
+			return fmt.Errorf("%s: it has more than %d entries: gyro sub prints them as they come", e.Channel, maxHeld)
+		default:
+			s.held = append(s.held, e.Publication)
+		}
+		return nil
+	}
+	return f.printer.event(e)
+}
+
+// caughtUp prints the entries of a map.
+func (f *follower) caughtUp(s *stream, e client.Event) error {
+	held := s.held
+	s.live, s.held = true, nil
+	slices.SortStableFunc(held, func(a, b *protocol.Publication) int { return cmp.Compare(a.Offset, b.Offset) })
+	if !s.begun {
+		held = held[max(0, len(held)-f.t.Lines):]
+	}
+	s.begun = true
+	for _, pub := range held {
+		if err := f.printer.publication(client.Entry, e.Channel, pub); err != nil {
+			return err
+		}
+	}
+	return f.printer.event(e)
+}
+
 // published prints a publication, or holds it until the history was printed.
 func (f *follower) published(ch string, s *stream, pub *protocol.Publication) error {
 	switch {
@@ -125,7 +179,7 @@ func (f *follower) published(ch string, s *stream, pub *protocol.Publication) er
 	case pub.Offset > 0:
 		s.last = pub.Offset
 	}
-	return f.printer.publication(ch, pub)
+	return f.printer.publication(client.Published, ch, pub)
 }
 
 // history prints the last publications of a channel and what is held. A channel that has no history has none to print.

@@ -1,5 +1,6 @@
 // Package client is a client of the protocol for commands of a terminal: it subscribes to channels, comes back after a
-// lost connection, recovers what it missed, and sends commands. It speaks JSON over WebSocket.
+// lost connection, recovers what it missed, and sends commands. Channels may be streams, maps, or shared polls with the keys
+// to track. It speaks JSON over WebSocket.
 package client
 
 import (
@@ -34,6 +35,11 @@ type Config struct {
 	// Channels are subscribed to. JoinLeave asks for their join and leave events.
 	Channels  []Channel
 	JoinLeave bool
+	// Delta asks for differences instead of whole payloads, where the server allows it. Events have whole payloads all the same.
+	Delta bool
+	// SignKeys returns the signature by which the client may track keys of a shared poll channel. Each connection, and each
+	// signature that expires, asks again.
+	SignKeys func(channel string, keys []string) (string, error)
 	// Handle hears of everything that happens, one event after the other. An error ends the client.
 	Handle func(Event) error
 }
@@ -43,7 +49,24 @@ type Channel struct {
 	Name string
 	// Since, unless nil, is the position after which the subscription begins.
 	Since *protocol.StreamPosition
+	Type  Type
+	// Keys of a SharedPoll, which are tracked.
+	Keys []string
 }
+
+// Type is what a channel is.
+type Type int32
+
+// Types of channels, as the protocol numbers them.
+const (
+	Stream Type = iota
+	Map
+	MapClients // of clients that are present
+	MapUsers   // of users who are present
+	SharedPoll
+)
+
+func (t Type) isMap() bool { return t == Map || t == MapClients || t == MapUsers }
 
 // EventKind tells what an Event is about.
 type EventKind string
@@ -58,13 +81,17 @@ const (
 	Joined       EventKind = "join"
 	Left         EventKind = "leave"
 	Sent         EventKind = "message" // to this connection alone
+	// Of maps: Entry is one of the state, before changes come as Published. Subscribed follows when the client has caught up.
+	// Reset says that all entries follow anew, so that those from before are forgotten.
+	Entry EventKind = "entry"
+	Reset EventKind = "reset"
 )
 
 // Event is what happened.
 type Event struct {
 	Kind    EventKind
 	Channel string
-	// Publication of Published; Info of Joined and Left; Data of Sent.
+	// Publication of Published and Entry; Info of Joined and Left; Data of Sent.
 	Publication *protocol.Publication
 	Info        *protocol.ClientInfo
 	Data        []byte
@@ -90,9 +117,12 @@ type Client struct {
 
 // subscription is a channel with the position that the client has reached.
 type subscription struct {
-	name        string
+	Channel
 	recoverable bool
 	at          protocol.StreamPosition
+	state       mapState
+	poll        pollState
+	whole       whole
 }
 
 // New returns a client. It connects when Run is called.
@@ -101,7 +131,7 @@ func New(cfg Config) *Client {
 		cfg: cfg, subs: make(map[string]*subscription), ready: make(chan struct{}), ended: make(chan struct{}), waiting: make(map[uint32]chan *protocol.Reply),
 	}
 	for _, ch := range cfg.Channels {
-		s := &subscription{name: ch.Name}
+		s := &subscription{Channel: ch}
 		if ch.Since != nil {
 			s.recoverable, s.at = true, *ch.Since
 		}
@@ -161,7 +191,7 @@ func (c *Client) session(ctx context.Context, up func()) error {
 	}
 	defer context.AfterFunc(ctx, conn.Cut)()
 	defer conn.Cut()
-	s := &session{Client: c, conn: conn, up: up, subscribing: ids, codec: codec.ForClient(protocol.JSON)}
+	s := &session{Client: c, conn: conn, up: up, subscribing: ids, tracking: make(map[uint32]string), codec: codec.ForClient(protocol.JSON)}
 	defer c.down()
 	err = conn.Serve(s.receive)
 	var closed *wire.CloseError
@@ -194,18 +224,25 @@ func (c *Client) greeting() ([]*protocol.Command, map[uint32]string, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		commands, ids[cmd.ID] = append(commands, cmd), s.name
+		commands, ids[cmd.ID] = append(commands, cmd), s.Name
 	}
 	return commands, ids, nil
 }
 
 func (c *Client) subscribe(s *subscription) (*protocol.Command, error) {
-	req := &protocol.SubscribeRequest{Channel: s.name, Recoverable: true, JoinLeave: c.cfg.JoinLeave}
+	req := &protocol.SubscribeRequest{Channel: s.Name, Type: int32(s.Type), JoinLeave: c.cfg.JoinLeave}
+	if c.cfg.Delta {
+		req.Delta = fossil
+	}
+	req.Recoverable = s.Type == Stream
+	if s.Type.isMap() {
+		s.state.begin(req, s.recoverable)
+	}
 	if s.recoverable {
 		req.Recover, req.Offset, req.Epoch = true, s.at.Offset, s.at.Epoch
 	}
 	if c.cfg.SubscribeToken != nil {
-		token, err := c.cfg.SubscribeToken(s.name)
+		token, err := c.cfg.SubscribeToken(s.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ type session struct {
 	codec       codec.ClientCodec
 	up          func()
 	subscribing map[uint32]string // channels by the IDs of commands that wait for replies
+	tracking    map[uint32]string // the same of commands that track keys
 	connected   bool
 	pong        bool
 	ping        time.Duration // between pings; 0 for none
@@ -53,16 +54,22 @@ func (s *session) reply(r *protocol.Reply) error {
 		delete(s.subscribing, r.ID)
 		return s.subscribed(name, r)
 	}
+	if name, ok := s.tracking[r.ID]; ok {
+		delete(s.tracking, r.ID)
+		return s.tracked(name, r)
+	}
 	s.answered(r)
 	return nil
 }
 
 func (s *session) pinged() error {
 	s.expect()
-	if !s.pong {
-		return nil
+	if s.pong {
+		if err := s.conn.Send(&protocol.Command{}); err != nil {
+			return err
+		}
 	}
-	return s.conn.Send(&protocol.Command{})
+	return s.renew()
 }
 
 // expect puts off the deadline of the next ping.
@@ -106,12 +113,21 @@ func (s *session) subscribed(name string, r *protocol.Reply) error {
 	switch {
 	case sub == nil:
 		return nil
+	case r.Error != nil && sub.Type.isMap() && r.Error.Code == protocol.ErrorUnrecoverablePosition.Code:
+		return s.again(sub)
 	case r.Error != nil:
 		return refused(fmt.Sprintf("subscribe to %q", name), r.Error)
 	case r.Subscribe == nil:
 		return fatal{fmt.Errorf("subscribe to %q: the reply has no result", name)}
 	}
 	res := r.Subscribe
+	switch {
+	case sub.Type.isMap():
+		return s.caughtUp(sub, res)
+	case sub.Type == SharedPoll:
+		return s.polls(sub, res)
+	}
+	sub.whole.negotiated(res.Delta)
 	missed := res.Publications
 	res.Publications = nil
 	sub.recoverable, sub.at.Epoch = res.Recoverable, res.Epoch
@@ -128,7 +144,10 @@ func (s *session) subscribed(name string, r *protocol.Reply) error {
 }
 
 func (s *session) published(sub *subscription, pub *protocol.Publication) error {
-	if err := s.handle(Event{Kind: Published, Channel: sub.name, Publication: pub}); err != nil {
+	if err := sub.whole.restore(pub); err != nil {
+		return fmt.Errorf("%s: %w", sub.Name, err) // what is missing comes with the next connection
+	}
+	if err := s.handle(Event{Kind: Published, Channel: sub.Name, Publication: pub}); err != nil {
 		return err
 	}
 	if pub.Offset > 0 {
@@ -148,6 +167,10 @@ func (s *session) push(p *protocol.Push) error {
 		return s.handle(Event{Kind: Sent, Data: p.Message.Data})
 	case sub == nil: // of a channel that the server has the client in
 		return nil
+	case p.Pub != nil && sub.Type.isMap():
+		return s.changed(sub, p.Pub)
+	case p.Pub != nil && sub.Type == SharedPoll:
+		return s.polled(sub, p.Pub)
 	case p.Pub != nil:
 		return s.published(sub, p.Pub)
 	case p.Join != nil:
@@ -160,15 +183,15 @@ func (s *session) push(p *protocol.Push) error {
 	return nil
 }
 
-// again is the least code after which clients subscribe again.
-const again = 2500
+// resubscribe is the least code after which clients subscribe again.
+const resubscribe = 2500
 
 // unsubscribed handles the end of a subscription by the server.
 func (s *session) unsubscribed(sub *subscription, u *protocol.Unsubscribe) error {
-	reason := fmt.Errorf("unsubscribed from %q by the server: %d %s", sub.name, u.Code, u.Reason)
-	if u.Code < again {
-		delete(s.subs, sub.name)
-		if err := s.handle(Event{Kind: Unsubscribed, Channel: sub.name, Err: reason}); err != nil {
+	reason := fmt.Errorf("unsubscribed from %q by the server: %d %s", sub.Name, u.Code, u.Reason)
+	if u.Code < resubscribe {
+		delete(s.subs, sub.Name)
+		if err := s.handle(Event{Kind: Unsubscribed, Channel: sub.Name, Err: reason}); err != nil {
 			return err
 		}
 		if len(s.subs) == 0 {
@@ -176,13 +199,18 @@ func (s *session) unsubscribed(sub *subscription, u *protocol.Unsubscribe) error
 		}
 		return nil
 	}
-	if err := s.handle(Event{Kind: Unsubscribed, Channel: sub.name, Err: reason}); err != nil {
+	if err := s.handle(Event{Kind: Unsubscribed, Channel: sub.Name, Err: reason}); err != nil {
 		return err
 	}
+	return s.ask(sub)
+}
+
+// ask sends a subscribe command.
+func (s *session) ask(sub *subscription) error {
 	cmd, err := s.subscribe(sub)
 	if err != nil {
 		return fatal{err}
 	}
-	s.subscribing[cmd.ID] = sub.name
+	s.subscribing[cmd.ID] = sub.Name
 	return s.conn.Send(cmd)
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/server/cli"
+	"github.com/gyrohq/gyro/server/cli/client"
 )
 
 func subCommand() *cobra.Command {
@@ -19,9 +22,15 @@ func subCommand() *cobra.Command {
 A lost connection comes back, and what was published meanwhile is printed if the
 channels keep a history. Messages about that go to stderr. Each line is the data of
 a publication; if there are several channels, the channel and a tab are before it.
-With --json, everything that happens is an object: its type is publication, join,
-leave, message, connected, disconnected, subscribed or unsubscribed.`,
+With --json, everything that happens is an object: its type is publication, entry,
+reset, join, leave, message, connected, disconnected, subscribed or unsubscribed.
+
+With --type map, the entries of the maps come first, then what changes; each line has
+the key and a tab before the data, and the key alone if it was removed. Clients and
+users are maps of who is present. With --type poll, the keys of --key are tracked.`,
 		Example: `  gyro sub -c config.json news
+  gyro sub -c config.json --type map --once board
+  gyro sub -c config.json --type poll --key BTC --key ETH prices:crypto
   gyro sub --url wss://rt.example.com --token "$TOKEN" news chat:1 --json | jq .data`,
 		Args: cobra.MinimumNArgs(1),
 	}
@@ -30,10 +39,16 @@ leave, message, connected, disconnected, subscribed or unsubscribed.`,
 	f.IntVarP(&s.Count, "count", "n", 0, "end after so many publications (default never)")
 	since := f.String("since", "", "begin after this position, OFFSET:EPOCH, of the one channel")
 	f.BoolVar(&s.JoinLeave, "join-leave", false, "also tell who comes and goes")
+	f.BoolVar(&s.Once, "once", false, "end when the entries of the maps are printed")
+	kind := kindFlags(cmd)
 	r := talks(cmd, true)
+	r.trackFlags()
 	cmd.ValidArgsFunction = r.channelNames
 	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
 		if s.Since, err = parsePosition(*since); err != nil {
+			return err
+		}
+		if s.Kind, err = kind(); err != nil {
 			return err
 		}
 		s.Channels = args
@@ -51,7 +66,8 @@ func tailCommand() *cobra.Command {
 		Short: "Print the last publications of channels, and then what comes",
 		Long: `Print the last publications of channels, and then what comes.
 
-The command is a client, as gyro sub is, and its lines are the same. The history is
+The command is a client, as gyro sub is, and its lines are the same. Of maps, it prints
+the entries that have changed last. The history is
 read over the server API if --api-key is given, else as the client, which then needs
 the permission. With --via api no client is needed: the history is read again and again.`,
 		Example: `  gyro tail -c config.json news chat:1
@@ -64,7 +80,9 @@ the permission. With --via api no client is needed: the history is read again an
 	f.IntVar(&t.Count, "count", 0, "end after so many publications, those of the history included (default never)")
 	via := viaFlag(cmd, "client", "how to hear of what is new: client, or api")
 	f.DurationVar(&t.Interval, "interval", time.Second, "time between two requests of --via api")
+	kind := kindFlags(cmd)
 	r := talks(cmd, true)
+	r.trackFlags()
 	cmd.ValidArgsFunction = r.channelNames
 	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
 		if t.OverAPI, err = overAPI(*via); err != nil {
@@ -72,6 +90,9 @@ the permission. With --via api no client is needed: the history is read again an
 		}
 		if t.Lines < 0 || t.Interval <= 0 {
 			return cli.Usage("lines and interval have to be positive")
+		}
+		if t.Kind, err = kind(); err != nil {
+			return err
 		}
 		t.Channels = args
 		return r.run(func(ctx context.Context, remote cli.Remote, out *cli.Output) error {
@@ -191,6 +212,26 @@ func infoCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// kinds are the values of --type.
+var kinds = map[string]client.Type{"stream": client.Stream, "map": client.Map, "clients": client.MapClients, "users": client.MapUsers, "poll": client.SharedPoll}
+
+// kindFlags adds the flags that say what channels are, and returns what they say.
+func kindFlags(cmd *cobra.Command) func() (cli.Kind, error) {
+	var k cli.Kind
+	f := cmd.Flags()
+	name := f.String("type", "stream", "what the channels are: stream, map, clients or users (maps of who is present), or poll (shared polls)")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(slices.Sorted(maps.Keys(kinds)), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	f.StringArrayVar(&k.Keys, "key", nil, "key to track in channels of type poll; repeatable")
+	f.BoolVar(&k.Delta, "delta", false, "have the server send differences, where it may; what is printed is the same")
+	return func() (cli.Kind, error) {
+		var ok bool
+		if k.Type, ok = kinds[*name]; !ok {
+			return k, cli.Usage("type: %q is none of stream, map, clients, users, poll", *name)
+		}
+		return k, nil
+	}
 }
 
 // viaFlag adds the flag that chooses between client and API.

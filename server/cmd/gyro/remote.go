@@ -30,6 +30,7 @@ const clientEnv = "GYROCLI_"
 type remoteFlags struct {
 	cmd                                             *cobra.Command
 	url, api, apiKey, token, secret, user, file, ca string
+	keySecret, signature                            string
 	insecure, json, quiet                           bool
 	asClient                                        bool
 }
@@ -66,6 +67,13 @@ func talks(cmd *cobra.Command, asClient bool) *remoteFlags {
 	return r
 }
 
+// trackFlags adds the flags of commands that track keys.
+func (r *remoteFlags) trackFlags() {
+	f := r.cmd.Flags()
+	f.StringVar(&r.keySecret, "key-hmac-secret", "", "sign which keys are tracked by this secret, shared_poll.hmac_secret_key ["+variableOf("key-hmac-secret")+"]")
+	f.StringVar(&r.signature, "signature", "", "signature of the keys, in their order ["+variableOf("signature")+"]")
+}
+
 // variableOf is the variable that stands for a flag.
 func variableOf(flag string) string {
 	return clientEnv + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -75,6 +83,7 @@ func variableOf(flag string) string {
 func (r *remoteFlags) remote() (cli.Remote, error) {
 	for name, to := range map[string]*string{
 		"url": &r.url, "token": &r.token, "token-hmac-secret": &r.secret, "user": &r.user, "api": &r.api, "api-key": &r.apiKey, "config": &r.file, "tls-ca": &r.ca,
+		"key-hmac-secret": &r.keySecret, "signature": &r.signature,
 	} {
 		if f := r.cmd.Flags().Lookup(name); f != nil && !f.Changed {
 			*to = os.Getenv(variableOf(name))
@@ -106,7 +115,10 @@ func (r *remoteFlags) remote() (cli.Remote, error) {
 		section := config.Token{HMACSecretKey: r.secret}
 		out.Sign, out.Subscribe = &section, &section
 	}
-	out.User = r.user
+	out.User, out.Signature = r.user, r.signature
+	if r.keySecret != "" {
+		out.KeySecret = r.keySecret
+	}
 	var err error
 	out.TLS, err = r.tls()
 	return out, err
