@@ -15,6 +15,10 @@ import (
 // nfpm is the tool, which the go command builds when it is asked for.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
+// SigningKey is the variable with the file of an OpenPGP secret key, armored or not, that signs the packages; unset: they are not
+// signed. NFPM_PASSPHRASE has its passphrase, if there is one.
+const SigningKey = "GYRO_SIGNING_KEY"
+
 // Package is what a package is made of.
 type Package struct {
 	// Tree is the root of the repository.
@@ -31,7 +35,7 @@ type Package struct {
 // Formats are the kinds of packages.
 func Formats() []string { return []string{"deb", "rpm"} }
 
-// Write makes a package of a format. The same files give the same bytes.
+// Write makes a package of a format. The same files give the same bytes, but for a signature.
 func (p Package) Write(ctx context.Context, format, file string) error {
 	file, err := filepath.Abs(file)
 	if err != nil {
