@@ -1,7 +1,10 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -64,6 +67,90 @@ func TestViewHidesSecrets(t *testing.T) {
 		if s := fmt.Sprintf("text-%d-end", i); seen[s] == hidden[s] {
 			t.Errorf("%s: shown %t, secret %t", s, seen[s], hidden[s])
 		}
+	}
+}
+
+// TestViewHidesURLs: whatever text is a URL, its user, its password and the secrets of its query are not shown.
+func TestViewHidesURLs(t *testing.T) {
+	for _, text := range []string{
+		"https://hush@host/x", "https://user:hush@host/x", "redis://:hush@host:6379/1", "postgres://user:hu%40hush@h1,h2/db?sslmode=require",
+		"https://host/x?token=hush", "https://host/x?a=1&API_KEY=hush&b=2", "https://host/?access_token=hush#top", "https://host/x?sslpassword=hush&Signature=hush",
+		"nats://user:hush@a:4222,nats://user:hush@b:4222",
+	} {
+		c, n := DefaultConfig(), 0
+		texts := fillTexts(reflect.ValueOf(c).Elem(), text, &n)
+		if texts < 100 {
+			t.Fatalf("only %d texts in the schema", texts)
+		}
+		if shown := string(c.View()); strings.Contains(shown, "hush") {
+			at := strings.Index(shown, "hush")
+			t.Errorf("%s: %s", text, shown[max(0, at-200):at+10])
+		}
+	}
+	c := DefaultConfig()
+	c.Admin.WebProxyAddress = "https://host:80/x?page=2"
+	if !strings.Contains(string(c.View()), `"https://host:80/x?page=2"`) {
+		t.Error("a URL without secrets is not shown")
+	}
+}
+
+// fillTexts sets all texts of a configuration, and returns how many there are.
+func fillTexts(v reflect.Value, text string, n *int) int {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("key") != "name" { // which is in the keys themselves, and has a form of its own
+				fillTexts(v.Field(i), text, n)
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillTexts(v.Index(0), text, n)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("name"), reflect.ValueOf(text))
+		*n++
+	case reflect.String:
+		v.SetString(text)
+		*n++
+	}
+	return *n
+}
+
+// TestViewHidesFiles: a secret from a file is one like the others. All secrets come from files here.
+func TestViewHidesFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("from-a-file-hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tree, count := make(map[string]any), 0
+	for _, item := range schema.View(DefaultConfig(), DefaultConfig()) {
+		if _, isText := item.Value.(string); !item.Secret || !isText || strings.Contains(item.Key, "[") {
+			continue
+		}
+		parts, at := strings.Split(item.Key, "."), tree
+		for _, part := range parts[:len(parts)-1] {
+			below, ok := at[part].(map[string]any)
+			if !ok {
+				below = make(map[string]any)
+				at[part] = below
+			}
+			at = below
+		}
+		at[parts[len(parts)-1]+"_file"] = file
+		count++
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, "c.json", string(text))
+	if c.Admin.Password != "from-a-file-hush" || count < 30 {
+		t.Fatalf("%d secrets, the password is %q", count, c.Admin.Password)
+	}
+	if shown := string(c.View()); strings.Contains(shown, "hush") {
+		at := strings.Index(shown, "hush")
+		t.Error(shown[max(0, at-200) : at+10])
 	}
 }
 

@@ -30,7 +30,7 @@ type Item struct {
 }
 
 // View lists all keys of cfg for people to read, in the order of the schema. def is the configuration
-// with nothing set. No value of a key with opt:"secret" is in it, and no password of a URL.
+// with nothing set. No value of a key with opt:"secret" is in it, and no password or token of a URL.
 func View(cfg, def any) []Item {
 	empty := make(map[string]reflect.Value)
 	walk(path{}, root(def), func(l leaf) { empty[l.msg] = l.value })
@@ -62,7 +62,11 @@ func (l leaf) shown(changed bool) any {
 		if l.secret && changed && text != "" {
 			return Hidden
 		}
-		return userOfURL.ReplaceAllString(text, "://"+Hidden+"@")
+		text = userOfURL.ReplaceAllString(text, "://"+Hidden+"@")
+		if strings.Contains(text, "://") {
+			text = secretOfQuery.ReplaceAllString(text, "${1}"+Hidden)
+		}
+		return text
 	}
 	switch l.kind {
 	case kindBool:
@@ -90,3 +94,6 @@ func (l leaf) shown(changed bool) any {
 // userOfURL is what may have a password in the value of a key that is no secret, such as the
 // endpoint of a proxy.
 var userOfURL = regexp.MustCompile(`://[^/\s]*@`)
+
+// secretOfQuery is a parameter of a URL whose name tells that its value is a secret.
+var secretOfQuery = regexp.MustCompile(`(?i)([?&][^=&\s]*(?:key|token|secret|pass|pwd|sig|auth|credential|code)[^=&\s]*=)[^&#\s]+`)
