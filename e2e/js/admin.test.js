@@ -52,7 +52,7 @@ before(async () => {
   const redis = { redis: { address: `redis://127.0.0.1:${ports[2]}` } }, open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
   programs.push(await Program.start('Ready to accept connections', 'redis-server', ['--port', String(ports[2]), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { cwd: folder }));
   await Promise.all(['oslo-1', 'oslo-2'].map((name, i) => node(name, ports[i], {
-    engine: { type: 'redis', ...redis }, map_broker: { type: 'redis', ...redis },
+    engine: { type: 'redis', ...redis }, map_broker: { type: 'redis', ...redis }, user_status: { enabled: true, storage_type: 'redis', ...redis },
     client: { token: { hmac_secret_key: hmac }, channel_limit: 20_000 }, websocket: { message_size_limit: 1 << 20 },
     http_api: { key: 'key-of-backends-that-nobody-may-see' },
     admin: { enabled: true, password, secret: 'secret-of-sessions-that-nobody-may-see' },
@@ -181,6 +181,7 @@ test('the overview, and all of channels', { timeout: 60_000 }, async t => {
       await page.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: new RegExp(`^${name}.* delivering `) }).waitFor();
       await parts.getByRole('row', { name: new RegExp(`^${name} redis.* delivering `) }).first().waitFor();
     }
+    await page.locator('.chart', { hasText: 'CPU' }).locator('.legend b').getByText('%').waitFor();
     const published = page.locator('.chart', { hasText: 'Publications per second' }).locator('.legend b').first();
     const publishing = setInterval(() => anna.publish('plain:news', { n: 1 }), 40);
     await page.waitForFunction(() => [...document.querySelectorAll('.chart')].some(c => /Publications/.test(c.textContent) && Number(c.querySelector('.legend b').textContent) > 5), undefined, { timeout: patience });
@@ -245,7 +246,7 @@ test('the overview, and all of channels', { timeout: 60_000 }, async t => {
     await page.getByText('1 connections of 1 users').waitFor();
   });
   await t.test('publish: with a confirmation, and its subscribers get it', async () => {
-    await at(page, 'channel/chat%3Aindex/publish', 'chat:index');
+    await at(page, 'channel/chat%3Aindex/live', 'chat:index');
     const got = new Promise(resolve => { clients[1].getSubscription('chat:index').on('publication', resolve); });
     await page.getByLabel('Data (JSON)').fill('{"text": ');
     await page.getByText('This is not JSON').waitFor();
@@ -255,11 +256,12 @@ test('the overview, and all of channels', { timeout: 60_000 }, async t => {
     await confirm(page, 'Publish');
     assert.deepEqual((await got).data, { text: 'From the operator' });
     await page.getByText('Published at offset 62').waitFor();
+    await page.locator('.lines li', { hasText: 'From the operator' }).getByText('backend').waitFor();
     await accessible(page, 'publish');
     await shoot(page, 'publish');
   });
   await t.test('a map: keys are set, seen and removed', async () => {
-    await at(page, 'channel/board%3Amain/publish', 'board:main');
+    await at(page, 'channel/board%3Amain/live', 'board:main');
     for (const [key, value] of [['lamp', '{"on": true}'], ['door', '{"open": false}']]) {
       await page.getByLabel('Key', { exact: true }).fill(key);
       await page.getByLabel('Value (JSON)').fill(value);
@@ -345,6 +347,7 @@ test('users, and what operators are told', { timeout: 60_000 }, async t => {
       await connection.getByRole('link', { name: 'plain:other' }).waitFor();
       await connection.getByText('e2e').waitFor();
       await connection.getByText('oslo-1').waitFor();
+      await page.locator('.facts', { hasText: 'Last connected' }).getByText(/ago|away/).first().waitFor();
       await accessible(page, 'connections');
       await shoot(page, 'connections');
       const gone = new Promise(resolve => { gus.getSubscription('plain:news').on('unsubscribed', resolve); });

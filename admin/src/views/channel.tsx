@@ -37,16 +37,16 @@ function tabsOf(name: string, d: Described, about: About): Tab[] {
   if (d.type === 'shared_poll') return [{ id: 'publish', name: 'Publish', body: () => <PublishKey channel={name} method="shared_poll_publish" /> }, ...rest];
   if (d.maps) {
     return [
-      { id: 'live', name: 'Live', body: () => <MapTail channel={name} /> },
+      { id: 'live', name: 'Live', body: () => <><MapTail channel={name} /><PublishKey channel={name} method="map_publish" /></> },
       { id: 'state', name: 'State', body: () => <MapState channel={name} /> },
       { id: 'changes', name: 'Changes', body: () => <MapChanges channel={name} /> },
-      { id: 'publish', name: 'Set a key', body: () => <PublishKey channel={name} method="map_publish" /> }, presence, ...rest,
+      presence, ...rest,
     ];
   }
   return [
-    { id: 'live', name: 'Live', body: () => <Tail channel={name} /> },
+    { id: 'live', name: 'Live', body: () => <><Tail channel={name} /><Publish channel={name} /></> },
     { id: 'history', name: 'History', body: () => <History channel={name} /> },
-    presence, { id: 'publish', name: 'Publish', body: () => <Publish channel={name} /> }, ...rest,
+    presence, ...rest,
   ];
 }
 
