@@ -89,3 +89,28 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+var column = regexp.MustCompile(`(^|[^\\])\|`)
+
+// TestTables: the rows of a table have as many cells as its head. A bar within a cell needs a backslash, also in code.
+func TestTables(t *testing.T) {
+	for _, name := range pages(t) {
+		columns, fence := 0, false
+		for i, line := range strings.Split(read(t, name), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fence = !fence
+			}
+			if fence || !strings.HasPrefix(line, "|") {
+				columns = 0
+				continue
+			}
+			found := len(column.FindAllString(strings.ReplaceAll(line, "||", "| |"), -1))
+			if columns == 0 {
+				columns = found
+			}
+			if found != columns {
+				t.Errorf("%s:%d: %d bars in the row of a table with %d", name, i+1, found, columns)
+			}
+		}
+	}
+}
