@@ -5,7 +5,6 @@
 package postgrestest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +20,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/internal/logtest"
 )
 
 // patience is how long a server may take to start.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Options of a server. The zero value lets everybody in as user gyro, who may do everything.
 type Options struct {
@@ -110,7 +111,7 @@ func (s *Server) run() error {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(program("postgres"), args...)
-	var log bytes.Buffer
+	var log logtest.Buffer
 	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr = s.attr, s.dir, &log, &log
 	if err := cmd.Start(); err != nil {
 		return err
