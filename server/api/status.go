@@ -20,7 +20,7 @@ var errStatusOff = refusal.Because(ErrNotAvailable, "user_status.enabled", "user
 
 // UpdateUserStatus executes an update_user_status command.
 func (e *Executor) UpdateUserStatus(ctx context.Context, r *UpdateUserStatusRequest) (*UpdateUserStatusResult, error) {
-	err := error(errStatusOff)
+	err := errStatusOff
 	if e.statuses != nil {
 		err = e.statuses.Update(ctx, r.Users, r.State)
 	}
@@ -44,7 +44,7 @@ func (e *Executor) GetUserStatus(ctx context.Context, r *GetUserStatusRequest) (
 
 // DeleteUserStatus executes a delete_user_status command.
 func (e *Executor) DeleteUserStatus(ctx context.Context, r *DeleteUserStatusRequest) (*DeleteUserStatusResult, error) {
-	err := error(errStatusOff)
+	err := errStatusOff
 	if e.statuses != nil {
 		err = e.statuses.Delete(ctx, r.Users)
 	}

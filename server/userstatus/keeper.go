@@ -81,7 +81,9 @@ func New(of *config.Config, c Config) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newKeeper(NewRedis(section, engine.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval), c), nil
+	store := NewRedis(section, engine.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
+	store.patience = server.StartTimeout
+	return newKeeper(store, c), nil
 }
 
 func newKeeper(s Store, c Config) *Keeper {

@@ -24,7 +24,9 @@ type Redis struct {
 	section, place string
 	prefix         string
 	expire         time.Duration
-	clients        []rueidis.Client
+	// patience is how long Start tries to connect.
+	patience time.Duration
+	clients  []rueidis.Client
 }
 
 // callTime bounds a call, whatever the caller's context.
@@ -52,10 +54,27 @@ func NewRedis(section, place string, shards []redis.Shard, prefix string, expire
 
 // Start implements Store.
 func (r *Redis) Start(ctx context.Context) error {
+	until := time.Now().Add(r.patience)
+	for attempts := 1; ; attempts++ {
+		err := r.connect(ctx)
+		if left := time.Until(until); err != nil && left > 0 {
+			select {
+			case <-time.After(min(consume.Backoff(attempts), left)):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		return err
+	}
+}
+
+// connect connects to all shards, or to none.
+func (r *Redis) connect(ctx context.Context) error {
 	for i := range r.shards {
 		client, err := dial.Redis(ctx, &r.shards[i], r.place)
 		if err != nil {
 			r.Close()
+			r.clients = nil
 			if _, named := errors.AsType[*consume.OptionError](err); named {
 				return fmt.Errorf("%s.%w", r.section, err)
 			}
@@ -71,11 +90,15 @@ func (r *Redis) Close() {
 	for _, client := range r.clients {
 		client.Close()
 	}
-	r.clients = nil
 }
+
+var errNotStarted = errors.New("the storage of user status is not connected")
 
 // each calls do for each shard that has some of the users, with their places in the list.
 func (r *Redis) each(ctx context.Context, users []string, do func(ctx context.Context, client rueidis.Client, places []int) error) error {
+	if len(r.clients) == 0 {
+		return errNotStarted
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	places := make([][]int, len(r.clients))

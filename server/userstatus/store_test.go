@@ -203,10 +203,30 @@ func TestRedisKeys(t *testing.T) {
 	}
 }
 
-// TestRedisAway: errors name the section.
+// TestRedisAway: errors name the section. A server that is there within start_timeout is found.
 func TestRedisAway(t *testing.T) {
 	s := redisOf(t, time.Hour, redis.Shard{Addresses: []string{"127.0.0.1:1"}})
 	if err := s.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "user_status.redis.address: ") {
 		t.Errorf("without a server: %v", err)
+	}
+	if err := s.Update(t.Context(), []string{"ann"}, Status{Active: 1}); err == nil {
+		t.Error("no error before it is connected")
+	}
+	server := redistest.Standalone(t, redistest.Options{})
+	late := redisOf(t, time.Hour, redis.Shard{Addresses: []string{server.Addr()}, Password: server.Password()})
+	late.patience = time.Minute
+	server.Kill()
+	started := make(chan error, 1)
+	go func() { started <- late.Start(t.Context()) }()
+	server.Restart(true)
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Update(t.Context(), []string{"ann"}, Status{Active: 1}); err != nil {
+		t.Error(err)
+	}
+	late.Close()
+	if _, err := late.Get(t.Context(), []string{"ann"}); err == nil {
+		t.Error("no error after Close")
 	}
 }
