@@ -118,5 +118,6 @@ need jq jq
 need curl curl
 need php php-cli
 need ruby ruby
+need mcs mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil
 together browser backends
 together installation documentation website

@@ -24,8 +24,8 @@ packages() {
   ) 9>"${TMPDIR:-/tmp}/gyro-packages.lock"
 }
 
-# need COMMAND PACKAGE installs a package unless the command is there.
-need() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null || packages "$2"; }
+# need COMMAND PACKAGE… installs packages unless the command is there.
+need() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null || packages "${@:2}"; }
 
 # venv FOLDER REQUIREMENTS keeps a Python environment up to date.
 venv() {

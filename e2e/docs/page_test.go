@@ -212,6 +212,12 @@ func (p *page) program(language, name string) *exec.Cmd {
 		return p.command("sh", "exec node "+name)
 	case "go":
 		return p.command("sh", "go build -o program "+name+" && exec ./program")
+	case "cs":
+		if _, err := exec.LookPath("mcs"); err != nil {
+			p.Log("not run: there is no mcs here")
+			return nil
+		}
+		return p.command("sh", "mcs -langversion:latest -r:System.Net.Http -r:System.Web -out:program.exe *.cs && exec mono program.exe")
 	case "php", "rb", "java":
 		interpreter := map[string]string{"php": "php", "rb": "ruby", "java": "java"}[language]
 		needed := interpreter
