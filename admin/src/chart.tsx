@@ -2,7 +2,10 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { Series } from './figures';
-import { short } from './format';
+import { bytes, short } from './format';
+
+// powers are the steps of an axis of bytes.
+const powers = Array.from({ length: 46 }, (_, i) => 2 ** i);
 
 // Chart draws a series. The legend has the latest values as text, for those who do not see the lines.
 export function Chart({ title, series, turn, unit = short, hint }: {
@@ -28,7 +31,7 @@ export function Chart({ title, series, turn, unit = short, hint }: {
         x: { range: () => { const last = series.times.at(-1) ?? Date.now() / 1000; return [Math.min(series.times[0] ?? last, last - 60), last]; } },
         y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] },
       },
-      axes: [{ ...axis, space: 70, size: 28, values: (_u, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString('en-GB')), incrs: [10, 15, 30, 60, 120, 300] }, { ...axis, size: 46, space: 32, values: (_u, ticks) => ticks.map(t => t === 0 ? '0' : unit(t)) }],
+      axes: [{ ...axis, space: 70, size: 28, values: (_u, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString('en-GB')), incrs: [10, 15, 30, 60, 120, 300] }, { ...axis, size: unit === bytes ? 62 : 50, space: 32, ...(unit === bytes && { incrs: powers }), values: (_u, ticks) => ticks.map(t => t === 0 ? '0' : unit(t)) }],
       series: [{}, ...series.names.map((_, i) => ({ stroke: color(`--series-${i + 1}`), width: 1.75, spanGaps: true, points: { show: () => series.times.length < 3 },
         ...(series.names.length === 1 && { fill: color('--series-fill') }) }))],
       hooks: { setCursor: [u => setHover(u.cursor.idx ?? null)] },

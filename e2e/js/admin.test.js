@@ -580,6 +580,7 @@ test('10,000 channels, and a user with 1,000 connections', { timeout: 60_000 }, 
   await page.getByText('50 of 2,500 are shown').first().waitFor();
   await page.getByLabel('Search in the connections').fill('n00077');
   await page.waitForFunction(() => document.querySelectorAll('.connection').length === 1);
+  await page.locator('.chips').getByRole('link', { name: 'plain:n00077' }).waitFor();
   t.diagnostic(`connections: the longest task took ${await page.evaluate(() => globalThis.longest)} ms`);
   await shoot(page, 'many');
   sockets.forEach(socket => socket.terminate());

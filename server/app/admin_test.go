@@ -271,6 +271,15 @@ func TestAdminTailOfAnyone(t *testing.T) {
 	}
 }
 
+// TestAdminTailByName: a client whose token names the user of operators has no right of theirs.
+func TestAdminTailByName(t *testing.T) {
+	t.Parallel()
+	o := startAdmin(t, nil)
+	if outcome, _ := o.connect("gyro:admin").Outcome(`"subscribe":{"channel":"board:x","type":1,"phase":2}`); outcome != "error 103" {
+		t.Error(outcome)
+	}
+}
+
 func TestAdminLog(t *testing.T) {
 	t.Parallel()
 	o := startAdmin(t, nil)

@@ -35,7 +35,7 @@ export function Events({ kind, id, part }: { kind: string; id: string; part?: bo
   const table = <Loaded of={found}>{({ events, more, complete_since_ms: since, incomplete }) => <>
     {incomplete && <Notice tone="warn">{incomplete}</Notice>}
     <p class="hint">The newest come first{more && `; only the latest ${count(events.length)} are shown`}.{since ? ` Nothing is forgotten since ${dateTime(since)}.` : ''}</p>
-    <EventTable events={events} />
+    <EventTable events={events} most={part ? 20 : 100} />
   </>}</Loaded>;
   if (part) return <Panel title="Flight recorder" tools={<button onClick={found.reload}>Refresh</button>}>{table}</Panel>;
   return <Page title="Flight recorder" lead="What happened of late to connections and channels, on all nodes." tools={<button onClick={found.reload}>Refresh</button>}>
@@ -51,8 +51,8 @@ export function Events({ kind, id, part }: { kind: string; id: string; part?: bo
 }
 
 // EventTable shows events, the newest first.
-export function EventTable({ events }: { events: FlightEvent[] }) {
-  return <Table caption="Events" rows={events.toReversed()} rowKey={(e, i) => `${e.time_ms} ${i}`} empty="Nothing is remembered." columns={[
+export function EventTable({ events, most = 50 }: { events: FlightEvent[]; most?: number }) {
+  return <Table caption="Events" rows={events.toReversed()} rowKey={(e, i) => `${e.time_ms} ${i}`} most={most} empty="Nothing is remembered." columns={[
     { name: 'Time', cell: e => <time class="mono faint" title={dateTime(e.time_ms)}>{clock(e.time_ms)}</time> },
     { name: 'Event', cell: e => <Badge tone={tones[e.kind] ?? 'plain'}>{e.kind.replace('_', ' ')}</Badge> },
     { name: 'Who', cell: e => <>{e.user && <a href={link('users', e.user, 'is')}>{e.user}</a>} {e.client && <a class="mono faint" href={link('events', e.client, 'client')} title={e.client}>{e.client.slice(0, 8)}</a>} {e.addr && <span class="faint">{e.addr}</span>}</> },

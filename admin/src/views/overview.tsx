@@ -77,7 +77,7 @@ function columns(nodes: Node[], about: About, uid: string, show: (uid: string) =
   return [
     { name: 'Node', sort: n => n.name, cell: n => <>
       <span class="strong whole">{n.name}</span>{n.uid === about.uid && <> <Badge tone="info">answers</Badge></>}<br />
-      <span class="faint" title={n.uid}>{n.info ? `${n.info.version}, up ${duration(n.info.uptime ?? 0)}` : n.uid}</span></> },
+      <span class="faint whole" title={n.uid}>{n.info ? `${n.info.version}, up ${duration(n.info.uptime ?? 0)}` : n.uid}</span></> },
     { name: 'Delivery', sort: n => severity(n), cell: n => <State of={n} /> },
     { name: 'Clients', number: true, sort: by(n => n.num_clients), cell: figure(n => n.num_clients) },
     { name: 'Subscriptions', number: true, sort: by(n => n.num_subs), cell: figure(n => n.num_subs) },

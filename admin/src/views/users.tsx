@@ -69,6 +69,9 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
   const found = useLoad(signal => call<Found>('connections', { user, limit: 1000 }, signal), [user], 3000, of => 5 * Object.keys(of.connections).length);
   const [text, setText] = useState('');
   const matching = ([id, c]: [string, Connection]) => !text || `${id} ${c.transport} ${c.addr ?? ''} ${c.app_name} ${c.node} ${live().nodes.find(n => n.uid === c.node)?.name ?? ''} ${Object.keys(c.state?.channels ?? {}).join(' ')}`.toLowerCase().includes(text.toLowerCase());
+  // What was searched comes first.
+  const rank = (name: string) => text && name.toLowerCase().includes(text.toLowerCase()) ? 0 : 1;
+  const sooner = ([a]: [string, unknown], [b]: [string, unknown]) => rank(a) - rank(b) || (a < b ? -1 : 1);
   return <Panel title="Connections" tools={<button onClick={found.reload}>Refresh</button>}>
     <Loaded of={found}>{({ connections, more, incomplete }) => <>
       {more && <Notice>There are more connections or subscriptions than are shown.</Notice>}
@@ -98,7 +101,7 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
           {c.state?.meta !== undefined && <div><dt>Meta</dt><dd><Json value={c.state.meta} /></dd></div>}
         </dl>
         <h4>{count(Object.keys(c.state?.channels ?? {}).length)} subscriptions</h4>
-        <Part of={Object.entries(c.state?.channels ?? {})} most={50}>{subscriptions => <ul class="chips">{subscriptions.map(([name, s]) => <li>
+        <Part of={Object.entries(c.state?.channels ?? {}).sort(sooner)} most={50}>{subscriptions => <ul class="chips">{subscriptions.map(([name, s]) => <li>
           <a class="mono" href={link('channel', name)}>{name}</a>{s.offset !== undefined && <span class="faint"> at {s.offset}</span>}{s.server_side && <> <Badge>server-side</Badge></>}
           <button class="small" aria-label={`Unsubscribe from ${name}`} onClick={() => act({
             title: 'Unsubscribe the connection', verb: 'Unsubscribe', body: <p>Connection <code>{id}</code> gets nothing more of <code>{name}</code> until it subscribes again.</p>,
