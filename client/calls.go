@@ -1,0 +1,209 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// call is a command, and what is done with its outcome, under the client's lock.
+type call struct {
+	cmd     *protocol.Command
+	started func() // when it is sent; nil: nobody waits for that
+	done    func(*protocol.Reply, error)
+}
+
+// outcome of a call.
+type outcome struct {
+	reply *protocol.Reply
+	err   error
+}
+
+// do waits for the connection, sends a command, and returns the reply.
+func (c *Client) do(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
+	answer := make(chan outcome, 1)
+	sent := make(chan struct{}, 1)
+	one := &call{
+		cmd: cmd, started: func() { sent <- struct{}{} }, done: func(r *protocol.Reply, err error) { answer <- outcome{r, err} },
+	}
+	if err := c.issue(one); err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(c.options.Timeout)
+	defer late.Stop()
+	for {
+		select {
+		case o := <-answer:
+			if o.err == nil && o.reply.Error != nil {
+				o.err = o.reply.Error
+			}
+			return o.reply, o.err
+		case <-sent:
+			late.Reset(c.options.Timeout)
+		case <-late.C:
+			c.withdraw(one)
+			return nil, ErrTimeout
+		case <-ctx.Done():
+			c.withdraw(one)
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// issue sends a command, or has it wait for the connection.
+func (c *Client) issue(one *call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.state == Disconnected:
+		return ErrDisconnected
+	case c.state == Connected:
+		c.link.send(one)
+		c.link.flush()
+	default:
+		c.calls = append(c.calls, one)
+	}
+	return nil
+}
+
+// withdraw forgets a call.
+func (c *Client) withdraw(one *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = slices.DeleteFunc(c.calls, func(other *call) bool { return other == one })
+	if c.link != nil && c.link.answers[one.cmd.ID] == one {
+		delete(c.link.answers, one.cmd.ID)
+	}
+}
+
+// RPC calls a method of the application and returns its answer. What is said of Publish holds for it.
+func (c *Client) RPC(ctx context.Context, method string, data []byte) ([]byte, error) {
+	r, err := c.do(ctx, &protocol.Command{RPC: &protocol.RPCRequest{Method: method, Data: data}})
+	if err != nil {
+		return nil, fmt.Errorf("client: rpc %q: %w", method, err)
+	}
+	if r.RPC == nil {
+		return nil, noResult("rpc")
+	}
+	return r.RPC.Data, nil
+}
+
+// Send sends a message to the application, as soon as the client is connected. Nobody tells whether it arrives. The errors are
+// those of Publish without those of the server.
+func (c *Client) Send(ctx context.Context, data []byte) error {
+	_, err := c.do(ctx, &protocol.Command{Send: &protocol.SendRequest{Data: data}})
+	if err != nil {
+		return fmt.Errorf("client: send: %w", err)
+	}
+	return nil
+}
+
+// Publish publishes to a channel, as soon as the client is connected; it need not be subscribed. The error is an *Error
+// if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected, ErrClosed, or that of ctx.
+func (c *Client) Publish(ctx context.Context, channel string, data []byte) error {
+	_, err := c.do(ctx, &protocol.Command{Publish: &protocol.PublishRequest{Channel: channel, Data: data}})
+	if err != nil {
+		return fmt.Errorf("client: publish to %q: %w", channel, err)
+	}
+	return nil
+}
+
+// Presence are the clients that are subscribed to a channel, by their IDs. What is said of Publish holds for it.
+func (c *Client) Presence(ctx context.Context, channel string) (map[string]*ClientInfo, error) {
+	r, err := c.do(ctx, &protocol.Command{Presence: &protocol.PresenceRequest{Channel: channel}})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("client: presence of %q: %w", channel, err)
+	case r.Presence == nil:
+		return nil, noResult("presence")
+	}
+	return r.Presence.Presence, nil
+}
+
+// PresenceStats tells how many clients are subscribed to a channel, and how many users they are.
+type PresenceStats struct{ Clients, Users int }
+
+// PresenceStats are those of a channel. What is said of Publish holds for it.
+func (c *Client) PresenceStats(ctx context.Context, channel string) (PresenceStats, error) {
+	r, err := c.do(ctx, &protocol.Command{PresenceStats: &protocol.PresenceStatsRequest{Channel: channel}})
+	switch {
+	case err != nil:
+		return PresenceStats{}, fmt.Errorf("client: presence stats of %q: %w", channel, err)
+	case r.PresenceStats == nil:
+		return PresenceStats{}, noResult("presence stats")
+	}
+	return PresenceStats{int(r.PresenceStats.NumClients), int(r.PresenceStats.NumUsers)}, nil
+}
+
+// HistoryOptions select publications of a stream.
+type HistoryOptions struct {
+	// Limit is how many are returned at most; the server may have a limit of its own. 0: none, the position alone; less
+	// than 0: as many as the server returns.
+	Limit int
+	// Since is the position after which they begin; before which, if Reverse is set. nil: the beginning, or the end.
+	Since *StreamPosition
+	// Reverse: the newest first.
+	Reverse bool
+}
+
+// History is a part of a stream, and the position of its end.
+type History struct {
+	Publications []Publication
+	Top          StreamPosition
+}
+
+// History reads the stream of a channel. What is said of Publish holds for it.
+func (c *Client) History(ctx context.Context, channel string, o HistoryOptions) (History, error) {
+	r, err := c.do(ctx, &protocol.Command{History: &protocol.HistoryRequest{
+		Channel: channel, Limit: int32(min(max(o.Limit, -1), 1<<31-1)), Since: o.Since, Reverse: o.Reverse,
+	}})
+	switch {
+	case err != nil:
+		return History{}, fmt.Errorf("client: history of %q: %w", channel, err)
+	case r.History == nil:
+		return History{}, noResult("history")
+	}
+	h := History{Top: StreamPosition{Offset: r.History.Offset, Epoch: r.History.Epoch}}
+	for _, p := range r.History.Publications {
+		h.Publications = append(h.Publications, Publication{Channel: channel, Data: p.Data, Offset: p.Offset, Info: p.Info, Tags: p.Tags})
+	}
+	return h, nil
+}
+
+// Publish publishes to the channel, once the client is subscribed. What is said of Client.Publish holds for it, as for
+// the methods that follow.
+func (s *Subscription) Publish(ctx context.Context, data []byte) error {
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
+	return s.c.Publish(ctx, s.channel, data)
+}
+
+// Presence is Client.Presence of the channel.
+func (s *Subscription) Presence(ctx context.Context) (map[string]*ClientInfo, error) {
+	if err := s.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return s.c.Presence(ctx, s.channel)
+}
+
+// PresenceStats is Client.PresenceStats of the channel.
+func (s *Subscription) PresenceStats(ctx context.Context) (PresenceStats, error) {
+	if err := s.Ready(ctx); err != nil {
+		return PresenceStats{}, err
+	}
+	return s.c.PresenceStats(ctx, s.channel)
+}
+
+// History is Client.History of the channel.
+func (s *Subscription) History(ctx context.Context, o HistoryOptions) (History, error) {
+	if err := s.Ready(ctx); err != nil {
+		return History{}, err
+	}
+	return s.c.History(ctx, s.channel, o)
+}

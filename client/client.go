@@ -1,0 +1,400 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// Client is a client. New makes one.
+type Client struct {
+	options Options
+	dial    func(ctx context.Context) (conn, error)
+	codec   codec.ClientCodec
+	random  func() float64   // in [0, 1)
+	now     func() time.Time // goes on while the machine sleeps
+	kick    chan struct{}    // has an element to end the wait for the next attempt
+
+	mu      sync.Mutex
+	state   State
+	reason  Reason        // of the state
+	since   time.Time     // when the state was entered
+	failure error         // of the last attempt to connect
+	changed chan struct{} // closed when the state changes; nil: nobody waits
+	closed  bool
+	hurry   bool               // the next attempt is made at once
+	failed  int                // attempts that count for the next wait
+	stop    context.CancelFunc // ends the attempts
+	link    *link              // the connection; nil for none
+	token   string
+	lastID  uint32
+	calls   []*call // that wait for the connection
+	subs    registry
+	server  []*stream // subscriptions that the server has made, in the order in which they came
+	feeds   feeds
+	running sync.WaitGroup
+}
+
+// conn carries messages. A *socket.Conn is one.
+type conn interface {
+	Write(message []byte) error
+	Read(handle func(message []byte) error) error
+	Close(code uint16, reason string)
+	Cut()
+}
+
+// New returns a client of an endpoint, which is a URL such as wss://example.com/connection/websocket. It connects
+// when Connect is called. The error names what is wrong with the endpoint or the options.
+func New(endpoint string, o Options) (*Client, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d, err := o.dialer(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(o)
+	c.dial = func(ctx context.Context) (conn, error) { return dial(ctx, d) }
+	return c, nil
+}
+
+func dial(ctx context.Context, d *socket.Dialer) (conn, error) {
+	c, err := d.Dial(ctx)
+	if err != nil {
+		return nil, err // and no interface with a nil pointer
+	}
+	return c, nil
+}
+
+func newClient(o Options) *Client {
+	return &Client{
+		options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
+		random: rand.Float64, now: func() time.Time { return time.Now().Round(0) }, kick: make(chan struct{}, 1),
+		subs: newRegistry(), feeds: make(feeds),
+	}
+}
+
+// Connect begins to connect, and waits as Ready does. The client goes on to try when ctx has ended.
+func (c *Client) Connect(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.begin()
+	c.mu.Unlock()
+	return c.Ready(ctx)
+}
+
+// begin starts the attempts. The lock is held.
+func (c *Client) begin() {
+	if c.state != Disconnected {
+		return
+	}
+	var running context.Context
+	running, c.stop = context.WithCancel(context.Background())
+	c.failed, c.hurry = 0, false
+	c.enter(Connecting, ConnectCalled)
+	c.feeds.push(ConnectingEvent{ConnectCalled})
+	c.running.Go(func() { c.run(running) })
+}
+
+// Ready waits until the client is connected. The error is that of ctx, with that of the last attempt; or
+// ErrDisconnected with a Reason, by which the server, GetToken or Disconnect has ended the attempts.
+func (c *Client) Ready(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		state, reason, failure := c.state, c.reason, c.failure
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		switch state {
+		case Connected:
+			return nil
+		case Disconnected:
+			return fmt.Errorf("client: %w: %w", ErrDisconnected, reason)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if failure != nil {
+				return fmt.Errorf("client: %w; the last attempt to connect: %w", context.Cause(ctx), failure)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// enter makes a state that of the client. The lock is held, as in the functions that follow.
+func (c *Client) enter(s State, r Reason) {
+	c.state, c.reason, c.since = s, r, c.now()
+	if s == Connected {
+		c.failure = nil
+	}
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// State of the client, and why it is in it.
+func (c *Client) State() (State, Reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state, c.reason
+}
+
+// Disconnect ends the connection. The client keeps its subscriptions and their positions for the next Connect.
+func (c *Client) Disconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(DisconnectCalled)
+}
+
+// leave ends the connection and the attempts for good.
+func (c *Client) leave(r Reason) {
+	if c.state != Disconnected {
+		c.gone(ending{reason: r, last: true, politely: true})
+	}
+}
+
+// Close ends the client, its subscriptions and its iterators, and waits for its goroutines. Those that call
+// functions of Options may still run until these return.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.leave(DisconnectCalled)
+	for _, s := range c.subs.all() {
+		s.leave(ClientClosed)
+		s.end()
+	}
+	c.subs = newRegistry()
+	for f := range c.feeds {
+		f.end()
+	}
+	clear(c.feeds)
+	c.mu.Unlock()
+	c.running.Wait()
+}
+
+// Events returns what happens to the connection from this call on, and what happens in channels to which the
+// server has subscribed it. It has to be ranged over, once; it ends with ctx, which has to end, or with the client. Events
+// wait in it, see Options.Buffer.
+func (c *Client) Events(ctx context.Context) iter.Seq[Event] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watch(ctx, c.feeds, c.closed)
+}
+
+// watch adds an iterator to feeds.
+func (c *Client) watch(ctx context.Context, to feeds, ended bool) iter.Seq[Event] {
+	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: ended}
+	if !ended {
+		to[f] = struct{}{}
+	}
+	drop := func() {
+		f.end()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(to, f)
+	}
+	context.AfterFunc(ctx, drop) // nobody may range over it
+	return f.each(drop)
+}
+
+// run connects again and again until ctx ends.
+func (c *Client) run(ctx context.Context) {
+	for {
+		c.attempt(ctx)
+		c.mu.Lock()
+		wait := c.pause(&c.failed)
+		if c.hurry {
+			wait, c.hurry = 0, false
+		}
+		c.mu.Unlock()
+		next := time.NewTimer(wait)
+		select {
+		case <-next.C:
+		case <-c.kick:
+			next.Stop()
+		case <-ctx.Done():
+			next.Stop()
+			return
+		}
+	}
+}
+
+// lasting is from when on a connection, or a subscription, was not one more attempt that has failed.
+const lasting = 5 * time.Second
+
+// pause is the time until the next attempt. It counts the attempt.
+func (c *Client) pause(failed *int) time.Duration {
+	least, most := c.options.MinDelay, c.options.MaxDelay
+	span := min(most, least<<min(*failed, 16))
+	*failed++
+	return min(most, least+time.Duration(c.random()*float64(span)))
+}
+
+// ending is how a connection, or an attempt, ended.
+type ending struct {
+	reason   Reason
+	failure  Error // what the application is told of an attempt; the zero value: the transport was closed
+	cause    error // of the failure
+	last     bool  // the client does not try again
+	politely bool  // with a Close frame
+}
+
+// gone is called when the connection has ended, or an attempt to get one, or shall end.
+func (c *Client) gone(end ending) {
+	if c.state == Connected && c.now().Sub(c.since) >= lasting {
+		c.failed = 0
+	}
+	l := c.link
+	if l != nil {
+		l.cut(end.politely)
+	}
+	switch {
+	case end.last:
+		c.stop()
+		c.enter(Disconnected, end.reason)
+		c.feeds.push(DisconnectedEvent{end.reason})
+	case c.state == Connected:
+		c.enter(Connecting, end.reason)
+		c.feeds.push(ConnectingEvent{end.reason})
+	default:
+		if end.failure.Code == 0 {
+			end.failure = *errTransport
+		}
+		c.failure = &end.failure
+		if end.cause != nil {
+			c.failure = fmt.Errorf("%w: %w", &end.failure, end.cause)
+		}
+		c.feeds.push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
+	}
+	c.options.Logger.Info("connection ended", "code", end.reason.Code, "reason", end.reason.Text, "error", c.failure, "last", end.last)
+	c.abandon(l, end.last)
+}
+
+// abandon tells what needs the connection that it has gone.
+func (c *Client) abandon(l *link, last bool) {
+	for _, s := range c.subs.all() {
+		if c.closed {
+			s.leave(ClientClosed)
+		} else {
+			s.lost()
+		}
+	}
+	if l != nil && l.connected {
+		for _, s := range c.server {
+			switch {
+			case !s.live:
+			case last:
+				c.feeds.push(UnsubscribedEvent{s.channel, DisconnectCalled})
+			default:
+				c.feeds.push(SubscribingEvent{s.channel, TransportClosed})
+			}
+			s.live = false
+		}
+	}
+	if l != nil {
+		l.forget()
+	}
+	if last {
+		waiting := c.calls
+		c.calls = nil
+		for _, call := range waiting {
+			call.done(nil, ErrDisconnected)
+		}
+	}
+}
+
+// NetworkChanged tells the client that the system has found a network, or another one, or has lost it. It saves the client
+// waiting for pings, or for its next attempt.
+func (c *Client) NetworkChanged(online bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !online && c.state == Connected:
+		c.gone(ending{reason: TransportClosed})
+	case !online:
+	case c.state == Connecting && c.link == nil:
+		wake(c.kick)
+	default:
+		c.check()
+	}
+}
+
+// Woke tells the client that the machine has slept, or that the program was stopped for a while.
+func (c *Client) Woke() { c.NetworkChanged(true) }
+
+// check finds out whether the connection still works.
+func (c *Client) check() {
+	l := c.link
+	if l == nil || !l.connected {
+		return
+	}
+	if l.silence > 0 && c.now().Sub(l.heard) >= l.silence {
+		c.hurry = true
+		c.gone(ending{reason: NoPing})
+		return
+	}
+	l.probe()
+}
+
+// nextID returns the ID of a command.
+func (c *Client) nextID() uint32 {
+	if c.lastID++; c.lastID == 0 {
+		c.lastID = 1
+	}
+	return c.lastID
+}
+
+// registry has the subscriptions in the order in which they were made.
+type registry struct {
+	byChannel map[string]*Subscription
+	order     []*Subscription // nil where one was removed
+}
+
+func newRegistry() registry { return registry{byChannel: make(map[string]*Subscription)} }
+
+func (r *registry) add(s *Subscription) {
+	if len(r.order) > 2*len(r.byChannel)+8 {
+		r.order = r.all()
+	}
+	r.byChannel[s.channel] = s
+	r.order = append(r.order, s)
+}
+
+func (r *registry) remove(s *Subscription) { delete(r.byChannel, s.channel) }
+
+// all returns the subscriptions.
+func (r *registry) all() []*Subscription {
+	list := make([]*Subscription, 0, len(r.byChannel))
+	for _, s := range r.order {
+		if r.byChannel[s.channel] == s {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// subscription of the client, or nil.
+func (c *Client) subscription(channel string) *Subscription { return c.subs.byChannel[channel] }
+
+// request is the connect request.
+func (c *Client) request(token string, data []byte) *protocol.ConnectRequest {
+	return &protocol.ConnectRequest{
+		Token: token, Data: data, Name: c.options.Name, Version: c.options.Version, Headers: c.options.Headers,
+		Subs: c.positions(),
+	}
+}

@@ -1,0 +1,60 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Error answers a command: that of the server, see docs/codes.md, or with a code below 100 one of this package. If it is
+// Temporary, the command may be tried again.
+type Error = protocol.Error
+
+// Errors of this package.
+var (
+	// ErrTimeout: there was no connection, or no reply, within Options.Timeout. Whether the server has executed the command is
+	// not known.
+	ErrTimeout = &Error{Code: 1, Message: "timeout", Temporary: true}
+	// ErrDisconnected: the client has no connection and does not try to get one.
+	ErrDisconnected = &Error{Code: 3, Message: "client disconnected"}
+	// ErrClosed: the client has been closed.
+	ErrClosed = &Error{Code: 4, Message: "client closed"}
+	// ErrUnsubscribed: the client is not subscribed to the channel, and does not try to be.
+	ErrUnsubscribed = &Error{Code: 7, Message: "subscription unsubscribed"}
+	// ErrLost: the connection was lost before the reply came. Whether the server has executed the command is not
+	// known.
+	ErrLost = &Error{Code: 11, Message: "connection closed", Temporary: true}
+)
+
+// ErrUnauthorized, wrapped by an error of GetToken, says that the user may not connect, or not subscribe.
+var ErrUnauthorized = errors.New("unauthorized")
+
+// Failures that events tell of.
+var (
+	errTransport  = &Error{Code: 2, Message: "transport closed", Temporary: true}
+	errToken      = failure{5, "connection token fetch failed"}
+	errRefresh    = failure{6, "connection token refresh failed"}
+	errSubToken   = failure{8, "subscription token fetch failed"}
+	errSubRefresh = failure{9, "subscription token refresh failed"}
+	errDelta      = failure{13, "bad delta"}
+	errState      = failure{14, "state fetch failed"}
+	errData       = failure{15, "data fetch failed"}
+)
+
+// failure of a callback.
+type failure struct {
+	code uint32
+	text string
+}
+
+func (f failure) of(err error) *Error {
+	return &Error{Code: f.code, Message: fmt.Sprintf("%s: %v", f.text, err), Temporary: true}
+}
+
+// errProtocol says that the server does not keep to the protocol.
+var errProtocol = errors.New("the server breaks the protocol")
+
+func noResult(what string) error {
+	return fmt.Errorf("client: %w: the answer to %s has no result", errProtocol, what)
+}

@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Types of the protocol that programs meet.
+type (
+	// ClientInfo tells who published, joined or is present.
+	ClientInfo = protocol.ClientInfo
+	// StreamPosition is a place in a channel's stream.
+	StreamPosition = protocol.StreamPosition
+	// FilterNode is a filter of publications by their tags, see docs/bandwidth.md.
+	FilterNode = protocol.FilterNode
+)
+
+// State of a Client.
+type State uint8
+
+// States of a Client.
+const (
+	// Disconnected: there is no connection, and no attempt to make one.
+	Disconnected State = iota
+	// Connecting: the client tries to connect, again and again.
+	Connecting
+	// Connected: the server has accepted the connection.
+	Connected
+)
+
+// String is the name of the state in lower case.
+func (s State) String() string { return [...]string{"disconnected", "connecting", "connected"}[s] }
+
+// Reason is why a state was entered: the code that the server has given (docs/codes.md), or below 2000 one of this package.
+type Reason struct {
+	Code uint32
+	Text string
+}
+
+// Error is the text of the reason, with its code.
+func (r Reason) Error() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
+
+// Reasons of this package, by state: Connecting, Disconnected, and of subscriptions Connecting and Disconnected.
+var (
+	ConnectCalled    = Reason{0, "connect called"}
+	TransportClosed  = Reason{1, "transport closed"} // of subscriptions too
+	NoPing           = Reason{2, "no ping"}
+	SubscribeTimeout = Reason{3, "subscribe timeout"}
+	UnsubscribeError = Reason{4, "unsubscribe error"}
+
+	DisconnectCalled = Reason{0, "disconnect called"}
+	Unauthorized     = Reason{1, "unauthorized"} // of subscriptions too
+	BadProtocol      = Reason{2, "bad protocol"}
+	MessageSizeLimit = Reason{3, "message size limit"}
+
+	SubscribeCalled = Reason{0, "subscribe called"}
+	BadDelta        = Reason{2, "bad delta"}
+
+	UnsubscribeCalled = Reason{0, "unsubscribe called"}
+	ClientClosed      = Reason{2, "client closed"}
+)
+
+// Event of a Client or a Subscription: one of the types of this package that end with Event.
+type Event interface{ event() }
+
+type (
+	// ConnectingEvent: the client begins to connect, or the connection was lost.
+	ConnectingEvent struct{ Reason Reason }
+	// ConnectedEvent: the server has accepted the connection. Data is what the application has sent with it.
+	ConnectedEvent struct {
+		Client, Version string // ID of the connection, and version of the server
+		Data            []byte
+	}
+	// DisconnectedEvent: the client will not connect before Connect is called again.
+	DisconnectedEvent struct{ Reason Reason }
+	// ErrorEvent: an attempt to connect, to subscribe or to get a token has failed; another one follows. Channel is
+	// that of a subscription, or empty. Err has Code and Message as an *Error, and what is known of the cause.
+	ErrorEvent struct {
+		Channel string
+		Code    uint32
+		Message string
+		Err     error
+	}
+	// MessageEvent: the server sent a message to this connection.
+	MessageEvent struct{ Data []byte }
+
+	// SubscribingEvent: the client begins to subscribe, or the subscription was lost.
+	SubscribingEvent struct {
+		Channel string
+		Reason  Reason
+	}
+	// SubscribedEvent: the server has accepted the subscription. WasRecovering tells that it should have continued
+	// an earlier one, and Recovered that nothing is missing in between.
+	SubscribedEvent struct {
+		Channel                  string
+		Positioned, Recoverable  bool
+		WasRecovering, Recovered bool
+		Position                 StreamPosition // of Positioned
+		Data                     []byte         // of the application
+	}
+	// GapEvent follows a SubscribedEvent whose WasRecovering is set and whose Recovered is not: publications between
+	// From and To are lost.
+	GapEvent struct {
+		Channel  string
+		From, To StreamPosition
+	}
+	// UnsubscribedEvent: the client will not subscribe before Subscribe is called again.
+	UnsubscribedEvent struct {
+		Channel string
+		Reason  Reason
+	}
+	// PublicationEvent is a publication.
+	PublicationEvent struct{ Publication }
+	// JoinEvent: a client has subscribed to the channel.
+	JoinEvent struct {
+		Channel string
+		Info    ClientInfo
+	}
+	// LeaveEvent: a client has left the channel.
+	LeaveEvent struct {
+		Channel string
+		Info    ClientInfo
+	}
+)
+
+// Publication in a channel.
+type Publication struct {
+	// Channel of the publication. It is another one than that of the subscription if that has a pattern.
+	Channel string
+	// Data is the payload: JSON, or any bytes with Protobuf.
+	Data []byte
+	// Offset in the stream; 0 if the publication is in none.
+	Offset uint64
+	// Info tells which client published; nil: the application did.
+	Info *ClientInfo
+	Tags map[string]string
+}
+
+func (ConnectingEvent) event()   {}
+func (ConnectedEvent) event()    {}
+func (DisconnectedEvent) event() {}
+func (ErrorEvent) event()        {}
+func (MessageEvent) event()      {}
+func (SubscribingEvent) event()  {}
+func (SubscribedEvent) event()   {}
+func (GapEvent) event()          {}
+func (UnsubscribedEvent) event() {}
+func (PublicationEvent) event()  {}
+func (JoinEvent) event()         {}
+func (LeaveEvent) event()        {}
+
+// feed keeps events for one iterator.
+type feed struct {
+	ctx   context.Context
+	limit int
+	more  chan struct{} // has an element after push
+	room  chan struct{} // has an element after take
+
+	mu     sync.Mutex
+	events []Event
+	ended  bool
+}
+
+// feeds are those of a client or a subscription. The client's lock protects them.
+type feeds map[*feed]struct{}
+
+func (f feeds) push(e Event) {
+	for one := range f {
+		one.push(e)
+	}
+}
+
+func (f *feed) push(e Event) {
+	f.mu.Lock()
+	if !f.ended {
+		f.events = append(f.events, e)
+	}
+	f.mu.Unlock()
+	wake(f.more)
+}
+
+// end has the iterator end after the events that it has.
+func (f *feed) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	wake(f.more)
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// take returns all events, and whether others may follow.
+func (f *feed) take() (events []Event, more bool) {
+	f.mu.Lock()
+	events, f.events = f.events, nil
+	more = !f.ended
+	f.mu.Unlock()
+	wake(f.room)
+	return events, more
+}
+
+// full reports whether the iterator has more than it should.
+func (f *feed) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.events) > f.limit
+}
+
+// each is the iterator. drop is called when it ends.
+func (f *feed) each(drop func()) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		defer drop()
+		for {
+			events, more := f.take()
+			for _, e := range events {
+				if !yield(e) {
+					return
+				}
+			}
+			if len(events) > 0 {
+				continue
+			}
+			if !more {
+				return
+			}
+			select {
+			case <-f.more:
+			case <-f.ctx.Done():
+				return
+			}
+		}
+	}
+}

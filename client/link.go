@@ -1,0 +1,488 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// maxFrame is up to which size commands go together in one frame, in bytes.
+const maxFrame = 60_000
+
+// link is one connection. The client's lock protects it.
+type link struct {
+	*Client
+	ctx       context.Context // ends with it
+	conn      conn
+	connected bool
+	pong      bool
+	silence   time.Duration // after which it counts as lost; 0 for never
+	heard     time.Time
+	probing   *timer
+	dropped   bool
+	answers   map[uint32]*call
+	leaving   map[string]bool  // channels of unsubscribe commands without a reply
+	numbers   map[int64]string // channels by their numbers
+	timers    map[*timer]struct{}
+	out       []*protocol.Command
+	frames    [][]byte // to be written
+	waiting   int      // their bytes
+	writing   bool     // a goroutine writes
+}
+
+// unauthorized is how a client ends that gets no token.
+var unauthorized = ending{reason: Unauthorized, last: true, politely: true}
+
+// attempt connects, and returns when the connection has ended.
+func (c *Client) attempt(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	token, end := c.getToken(ctx)
+	var data []byte
+	if end == nil {
+		data, end = c.getData(ctx)
+	}
+	var conn conn
+	if end == nil {
+		conn, end = c.open(ctx)
+	}
+	c.mu.Lock()
+	if ctx.Err() != nil {
+		c.mu.Unlock()
+		if conn != nil {
+			conn.Cut()
+		}
+		return
+	}
+	if end != nil {
+		c.gone(*end)
+		c.mu.Unlock()
+		return
+	}
+	l := &link{Client: c, ctx: ctx, conn: conn, answers: make(map[uint32]*call), heard: c.now()}
+	c.link = l
+	l.greet(c.request(token, data))
+	c.mu.Unlock()
+	err := conn.Read(l.frame)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.dropped {
+		l.ended(err)
+	}
+}
+
+// getToken returns the token of the next connection, or why there is none.
+func (c *Client) getToken(ctx context.Context) (string, *ending) {
+	c.mu.Lock()
+	token := c.token
+	c.mu.Unlock()
+	if token != "" || c.options.GetToken == nil {
+		return token, nil
+	}
+	token, err := c.options.GetToken(ctx)
+	switch {
+	case denied(token, err):
+		return "", &unauthorized
+	case err != nil:
+		return "", &ending{failure: *errToken.of(err), cause: err}
+	}
+	c.mu.Lock()
+	c.token = token
+	c.mu.Unlock()
+	return token, nil
+}
+
+// denied reports whether a callback says that the user may not.
+func denied(token string, err error) bool {
+	return err == nil && token == "" || errors.Is(err, ErrUnauthorized)
+}
+
+func (c *Client) getData(ctx context.Context) ([]byte, *ending) {
+	if c.options.GetData == nil {
+		return c.options.Data, nil
+	}
+	data, err := c.options.GetData(ctx)
+	if err != nil {
+		return nil, &ending{failure: *errData.of(err), cause: err}
+	}
+	return data, nil
+}
+
+// open opens a connection.
+func (c *Client) open(ctx context.Context) (conn, *ending) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
+	defer cancel()
+	conn, err := c.dial(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(context.Cause(ctx), ErrTimeout):
+		return nil, &ending{failure: *ErrTimeout, cause: err}
+	}
+	return nil, &ending{cause: err}
+}
+
+// greet sends the first commands.
+func (l *link) greet(hello *protocol.ConnectRequest) {
+	l.ask(&protocol.Command{Connect: hello}, func() { l.gone(ending{failure: *ErrTimeout}) }, l.accepted)
+	for _, s := range l.subs.all() {
+		s.failed = 0
+		s.start()
+	}
+	l.flush()
+}
+
+// timer calls a function with the lock held, if the connection is still there. The lock protects it.
+type timer struct {
+	*time.Timer
+	link *link
+}
+
+// after starts a timer.
+func (l *link) after(d time.Duration, f func()) *timer {
+	t := &timer{link: l}
+	if l.timers == nil {
+		l.timers = make(map[*timer]struct{})
+	}
+	l.timers[t] = struct{}{}
+	t.Timer = time.AfterFunc(d, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if _, ok := l.timers[t]; ok {
+			delete(l.timers, t)
+			f()
+			l.flush()
+		}
+	})
+	return t
+}
+
+// stop ends a timer; afterwards it does nothing.
+func (t *timer) stop() {
+	t.Stop()
+	delete(t.link.timers, t)
+}
+
+// ask queues a command of the client itself, and has then called with the reply under the lock; or late, if there is none in
+// time. If the connection ends, neither is called.
+func (l *link) ask(cmd *protocol.Command, late func(), then func(*protocol.Reply)) {
+	t := l.after(l.options.Timeout, late)
+	l.send(&call{cmd: cmd, done: func(r *protocol.Reply, err error) {
+		t.stop()
+		if r == nil && err != nil && !l.dropped { // it cannot be sent
+			r = &protocol.Reply{Error: &protocol.Error{Code: protocol.ErrorBadRequest.Code, Message: err.Error()}}
+		}
+		if r != nil {
+			then(r)
+		}
+	}})
+}
+
+// send queues the command of a call. A message has no ID and no reply.
+func (l *link) send(c *call) {
+	l.out = append(l.out, c.cmd)
+	if c.started != nil {
+		c.started()
+	}
+	if c.cmd.Send != nil {
+		c.done(new(protocol.Reply), nil)
+		return
+	}
+	c.cmd.ID = l.nextID()
+	l.answers[c.cmd.ID] = c
+}
+
+// flush sends what is queued. It does not wait for the network.
+func (l *link) flush() {
+	if len(l.out) == 0 || l.dropped {
+		return
+	}
+	out := l.out
+	l.out = nil
+	var frame []byte
+	for _, cmd := range out {
+		at := len(frame)
+		if at > 0 && l.options.Encoding == protocol.JSON {
+			frame = append(frame, '\n')
+		}
+		next, err := l.codec.AppendCommand(frame, cmd)
+		if err != nil {
+			frame = frame[:at]
+			l.answer(cmd.ID, nil, err)
+			continue
+		}
+		if at > 0 && len(next) > maxFrame {
+			l.enqueue(next[:at])
+			next = slices.Clone(next[at:])
+			if l.options.Encoding == protocol.JSON {
+				next = next[1:]
+			}
+		}
+		frame = next
+	}
+	l.enqueue(frame)
+	l.flush() // what the answers above have queued
+}
+
+// enqueue has a frame written.
+func (l *link) enqueue(frame []byte) {
+	if len(frame) == 0 || l.dropped {
+		return
+	}
+	l.frames, l.waiting = append(l.frames, frame), l.waiting+len(frame)
+	switch {
+	case l.waiting > l.options.MessageLimit:
+		l.gone(ending{reason: TransportClosed, cause: fmt.Errorf("the server does not read: more than %d bytes wait for it", l.options.MessageLimit)})
+	case !l.writing:
+		l.writing = true
+		go l.write()
+	}
+}
+
+// write writes frames until there are none.
+func (l *link) write() {
+	for {
+		l.mu.Lock()
+		frames := l.frames
+		l.frames, l.waiting = nil, 0
+		l.writing = len(frames) > 0 && !l.dropped
+		more := l.writing
+		l.mu.Unlock()
+		if !more {
+			return
+		}
+		for _, frame := range frames {
+			if l.conn.Write(frame) != nil {
+				return // Read ends as well
+			}
+		}
+	}
+}
+
+// answer hands a reply to the call that waits for it.
+func (l *link) answer(id uint32, r *protocol.Reply, err error) {
+	if c := l.answers[id]; c != nil {
+		delete(l.answers, id)
+		c.done(r, err)
+	}
+}
+
+// number notes the number of a channel, unless it is 0.
+func (l *link) number(channel string, id int64) {
+	if id == 0 {
+		return
+	}
+	if l.numbers == nil {
+		l.numbers = make(map[int64]string)
+	}
+	l.numbers[id] = channel
+}
+
+// unnumber forgets that of a channel.
+func (l *link) unnumber(channel string) {
+	maps.DeleteFunc(l.numbers, func(_ int64, ch string) bool { return ch == channel })
+}
+
+// cut ends the connection.
+func (l *link) cut(politely bool) {
+	l.dropped = true
+	l.Client.link = nil
+	for t := range l.timers {
+		t.stop()
+	}
+	conn := l.conn
+	go func() { // a write may be under way
+		if politely {
+			conn.Close(1000, "")
+		} else {
+			conn.Cut()
+		}
+	}()
+}
+
+// forget ends the calls that wait for replies.
+func (l *link) forget() {
+	answers := l.answers
+	l.answers = nil
+	ids := make([]uint32, 0, len(answers))
+	for id := range answers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		answers[id].done(nil, ErrLost)
+	}
+}
+
+// ended is called when the connection has ended, with the error of Read.
+func (l *link) ended(err error) {
+	var closed *socket.CloseError
+	end := ending{reason: TransportClosed, cause: err}
+	switch {
+	case errors.Is(err, errProtocol):
+		end.reason, end.last = BadProtocol, true
+	case errors.Is(err, socket.ErrTooBig):
+		end.reason, end.last = MessageSizeLimit, true
+	case !errors.As(err, &closed) || closed.Code < 3000 && closed.Code != 1009:
+	case closed.Code == 1009:
+		end.reason, end.last = MessageSizeLimit, true
+	default:
+		end = l.sentAway(closed.Code, closed.Reason)
+	}
+	l.gone(end)
+}
+
+// sentAway is the ending by a code of the server.
+func (l *link) sentAway(code uint32, reason string) ending {
+	if code == protocol.DisconnectStateInvalidated.Code {
+		l.invalidate()
+	}
+	d := protocol.Disconnect{Code: code, Reason: reason}
+	return ending{reason: Reason{code, reason}, last: d.Terminal(), cause: d}
+}
+
+// invalidate drops what the server does not want to see again.
+func (l *link) invalidate() {
+	if l.options.GetToken != nil {
+		l.token = ""
+	}
+	for _, s := range l.subs.all() {
+		s.invalidate()
+	}
+	for _, s := range l.server {
+		s.invalidate()
+	}
+}
+
+// accepted takes the answer to connect.
+func (l *link) accepted(r *protocol.Reply) {
+	switch {
+	case r.Error != nil:
+		l.refused(r.Error)
+		return
+	case r.Connect == nil:
+		l.gone(ending{reason: BadProtocol, cause: noResult("connect"), last: true})
+		return
+	}
+	res := r.Connect
+	l.connected, l.pong, l.heard = true, res.Pong, l.now()
+	l.enter(Connected, Reason{})
+	l.feeds.push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data})
+	if res.Ping > 0 {
+		l.silence = time.Duration(res.Ping)*time.Second + l.options.PingWait
+		l.listen(l.silence)
+	}
+	if res.Expires {
+		l.refreshAfter(seconds(res.TTL))
+	}
+	l.serverSubscribed(res.Subs)
+	waiting := l.calls
+	l.calls = nil
+	for _, c := range waiting {
+		l.send(c)
+	}
+}
+
+// refused ends the connection after an error in the answer to connect.
+func (l *link) refused(e *protocol.Error) {
+	end := ending{failure: *e, politely: true}
+	switch {
+	case e.Code == protocol.ErrorTokenExpired.Code && l.options.GetToken == nil:
+		end = unauthorized
+	case e.Code == protocol.ErrorTokenExpired.Code:
+		l.token = ""
+	case !temporary(e):
+		end.reason, end.last = Reason{e.Code, e.Message}, true
+	}
+	l.gone(end)
+}
+
+// temporary reports whether a command should be tried again.
+func temporary(e *protocol.Error) bool { return e.Temporary || e.Code < 100 }
+
+// listen ends the connection if the server has been silent for too long.
+func (l *link) listen(d time.Duration) {
+	l.after(d, func() {
+		if left := l.silence - l.now().Sub(l.heard); left > 0 {
+			l.listen(left)
+			return
+		}
+		l.gone(ending{reason: NoPing, cause: fmt.Errorf("the server was silent for %s", l.silence)})
+	})
+}
+
+// probeTime is how long the server may take to show that the connection works.
+const probeTime = 3 * time.Second
+
+// probe asks the server for an answer: it is to end a subscription that there is not.
+func (l *link) probe() {
+	if l.probing != nil {
+		return
+	}
+	channel := "-"
+	if l.subscription(channel) != nil {
+		channel = "--"
+	}
+	l.probing = l.after(probeTime, func() {
+		l.hurry = true
+		l.gone(ending{reason: NoPing, cause: fmt.Errorf("the server did not answer within %s", probeTime)})
+	})
+	l.send(&call{cmd: &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}, done: func(*protocol.Reply, error) {}})
+	l.flush()
+}
+
+// seconds of a lifetime; at least one.
+func seconds(ttl uint32) time.Duration { return time.Duration(max(ttl, 1)) * time.Second }
+
+// refreshPause is the time after a refresh that has failed.
+func (c *Client) refreshPause() time.Duration {
+	return 5*time.Second + time.Duration(c.random()*float64(5*time.Second))
+}
+
+// refreshAfter has the token replaced after a while.
+func (l *link) refreshAfter(d time.Duration) {
+	if l.options.GetToken == nil {
+		return // the server tells when it is over
+	}
+	l.after(d, func() { go l.refresh() })
+}
+
+// refresh gets a new token and sends it.
+func (l *link) refresh() {
+	token, err := l.options.GetToken(l.ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.dropped:
+	case denied(token, err):
+		l.gone(unauthorized)
+	case err != nil:
+		l.retryRefresh(errRefresh.of(err))
+	default:
+		l.token = token
+		l.ask(&protocol.Command{Refresh: &protocol.RefreshRequest{Token: token}}, func() { l.retryRefresh(ErrTimeout) }, l.refreshed)
+		l.flush()
+	}
+}
+
+func (l *link) retryRefresh(e *protocol.Error) {
+	l.feeds.push(ErrorEvent{Code: e.Code, Message: e.Message, Err: e})
+	l.refreshAfter(l.refreshPause())
+}
+
+func (l *link) refreshed(r *protocol.Reply) {
+	switch {
+	case r.Error != nil && temporary(r.Error):
+		l.retryRefresh(r.Error)
+	case r.Error != nil:
+		l.gone(ending{reason: Reason{r.Error.Code, r.Error.Message}, last: true, politely: true})
+	case r.Refresh != nil && r.Refresh.Expires:
+		l.refreshAfter(seconds(r.Refresh.TTL))
+	}
+}

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Defaults of Options.
+const (
+	defaultTimeout  = 5 * time.Second
+	defaultMinDelay = 500 * time.Millisecond
+	defaultMaxDelay = 20 * time.Second
+	defaultPingWait = 10 * time.Second
+	defaultBuffer   = 1024
+	defaultLimit    = 16 << 20
+)
+
+// Options of a Client. The zero value connects without a token.
+type Options struct {
+	// Token says who the user is: a JWT, see docs/tokens.md. Without GetToken, it is that of all connections.
+	Token string
+	// GetToken returns a new token: before the first connection if there is no Token, and when the server says that
+	// the old one has expired, or will. An error that wraps ErrUnauthorized, and an empty token, end the client's
+	// attempts; after other errors it tries again. ctx ends with the attempt.
+	GetToken func(ctx context.Context) (string, error)
+	// Data goes to the server with each connection: JSON, or any bytes with Protobuf. GetData, if it is set, returns
+	// it anew before each attempt.
+	Data    []byte
+	GetData func(ctx context.Context) ([]byte, error)
+	// Name of the program, and its Version, for the server's metrics and connections. Default: none.
+	Name, Version string
+	// Headers are sent within the protocol, as if they were headers of the request, to servers that allow that.
+	Headers map[string]string
+
+	// Encoding of the messages. Default: protocol.JSON. With protocol.Protobuf, payloads may be any bytes.
+	Encoding protocol.Encoding
+	// Header of the handshake's request, beside its own fields.
+	Header http.Header
+	// TLS of wss; nil: the defaults of package crypto/tls.
+	TLS *tls.Config
+	// DialContext opens network connections. Default: that of net.Dialer, through the proxy that the environment names
+	// (HTTPS_PROXY, HTTP_PROXY, NO_PROXY). With DialContext no proxy is used.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// MessageLimit is the most bytes of a message of the server. Default: 16 MiB. A larger one ends the connection, for good.
+	MessageLimit int
+
+	// Timeout of a command, from when it is sent, of the wait for a connection before that, and of an attempt to
+	// connect. Default: 5 s.
+	Timeout time.Duration
+	// MinDelay and MaxDelay bound the time between two attempts to connect, or to subscribe: it is MinDelay, and a random
+	// part of as much again, which doubles with each failure, up to MaxDelay. Default: 500 ms and 20 s.
+	MinDelay, MaxDelay time.Duration
+	// PingWait is how much later than announced a ping of the server may come, before the connection counts as lost.
+	// Default: 10 s.
+	PingWait time.Duration
+	// Buffer is how many events may wait in an iterator before the client stops reading from the connection until
+	// some are taken. Default: 1024. An iterator from which nobody reads stops all others: its context has to end.
+	Buffer int
+	// Logger hears of failed attempts, and of iterators that hold the client up. Default: nobody.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.MinDelay, o.MaxDelay = cmp.Or(o.MinDelay, defaultMinDelay), cmp.Or(o.MaxDelay, defaultMaxDelay)
+	o.PingWait, o.Buffer = cmp.Or(o.PingWait, defaultPingWait), cmp.Or(o.Buffer, defaultBuffer)
+	o.MessageLimit = cmp.Or(o.MessageLimit, defaultLimit)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, field := range []struct {
+		name string
+		ok   bool
+	}{
+		{"Timeout", o.Timeout > 0}, {"MinDelay", o.MinDelay > 0}, {"MaxDelay", o.MaxDelay >= o.MinDelay}, {"PingWait", o.PingWait > 0},
+		{"Buffer", o.Buffer > 0}, {"MessageLimit", o.MessageLimit > 0},
+	} {
+		if !field.ok {
+			return o, fmt.Errorf("client: Options.%s is negative, or MaxDelay less than MinDelay", field.name)
+		}
+	}
+	if o.Encoding != protocol.JSON && o.Encoding != protocol.Protobuf {
+		return o, errors.New("client: Options.Encoding is neither protocol.JSON nor protocol.Protobuf")
+	}
+	return o, nil
+}
+
+// dialer returns what connects to an endpoint.
+func (o *Options) dialer(endpoint string) (*socket.Dialer, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("client: endpoint: %w", err)
+	}
+	switch u.Scheme {
+	case "ws", "http":
+		u.Scheme = "http"
+	case "wss", "https":
+		u.Scheme = "https"
+	default:
+		return nil, fmt.Errorf("client: endpoint: its scheme is %q, and has to be ws, wss, http or https", u.Scheme)
+	}
+	if u.Host == "" {
+		return nil, errors.New("client: endpoint: it names no host")
+	}
+	d := &socket.Dialer{URL: u.String(), Header: o.Header, Limit: o.MessageLimit, Transport: shared}
+	if o.Encoding == protocol.Protobuf {
+		d.Protocol, d.Binary = "centrifuge-protobuf", true
+	}
+	if o.TLS != nil || o.DialContext != nil {
+		t := shared.Clone()
+		t.TLSClientConfig = o.TLS
+		if o.DialContext != nil {
+			t.DialContext, t.Proxy = o.DialContext, nil
+		}
+		d.Transport = t
+	}
+	return d, nil
+}
+
+// shared is what most clients use. Its small buffers stay with a connection.
+var shared = &http.Transport{
+	Proxy:           http.ProxyFromEnvironment,
+	DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // the protocol has pings
+	ReadBufferSize:  1 << 10,
+	WriteBufferSize: 1 << 10,
+	// WebSocket needs HTTP/1.1, so no other protocol is offered.
+	Protocols: func() *http.Protocols {
+		p := new(http.Protocols)
+		p.SetHTTP1(true)
+		return p
+	}(),
+}

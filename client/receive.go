@@ -1,0 +1,125 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// heldUp is after how long a log line tells that nobody reads from an iterator.
+const heldUp = 10 * time.Second
+
+// frame takes the messages of a frame, and waits until the iterators have room for more.
+func (l *link) frame(data []byte) error {
+	l.mu.Lock()
+	l.alive()
+	err := l.messages(data)
+	l.flush()
+	full := l.full()
+	l.mu.Unlock()
+	if err != nil || len(full) == 0 {
+		return err
+	}
+	for _, f := range full {
+		if err := l.wait(f); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	l.alive() // nothing could be heard meanwhile
+	l.mu.Unlock()
+	return nil
+}
+
+// alive notes that the connection works.
+func (l *link) alive() {
+	l.heard = l.now()
+	if l.probing != nil {
+		l.probing.stop()
+		l.probing = nil
+	}
+}
+
+// full returns the iterators that have more than they should.
+func (l *link) full() (list []*feed) {
+	add := func(in feeds) {
+		for f := range in {
+			if f.full() {
+				list = append(list, f)
+			}
+		}
+	}
+	add(l.feeds)
+	for _, s := range l.subs.byChannel {
+		add(s.feeds)
+	}
+	return list
+}
+
+// wait waits until an iterator has room.
+func (l *link) wait(f *feed) error {
+	late := time.AfterFunc(heldUp, func() {
+		l.options.Logger.Warn("an iterator holds the client up: nobody takes its events", "key", "Options.Buffer", "limit", f.limit)
+	})
+	defer late.Stop()
+	for f.full() {
+		select {
+		case <-f.room:
+		case <-f.ctx.Done():
+			return nil
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (l *link) messages(data []byte) error {
+	for len(data) > 0 && !l.dropped {
+		var r protocol.Reply
+		rest, err := l.codec.DecodeReply(data, &r)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errProtocol, err)
+		}
+		data = rest
+		if err := l.message(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) message(r *protocol.Reply) error {
+	switch {
+	case r.ID != 0:
+		l.answer(r.ID, r, nil)
+	case r.Push != nil:
+		return l.push(r.Push)
+	case l.pong: // r is a ping
+		l.out = slices.Insert(l.out, 0, new(protocol.Command))
+	}
+	return nil
+}
+
+func (l *link) push(p *protocol.Push) error {
+	switch {
+	case p.Message != nil:
+		l.feeds.push(MessageEvent{p.Message.Data})
+		return nil
+	case p.Disconnect != nil:
+		l.gone(l.sentAway(p.Disconnect.Code, p.Disconnect.Reason))
+		return nil
+	}
+	channel := p.Channel
+	if p.ID != 0 {
+		channel = l.numbers[p.ID]
+	}
+	if s := l.subscription(channel); s != nil && s.sent {
+		s.push(l, p)
+		return nil
+	}
+	l.serverPush(channel, p)
+	return nil
+}

@@ -1,0 +1,198 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/gyrohq/gyro/client/internal/fossil"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// stream is what the client knows of a channel: that of a Subscription, or one that the server has made.
+type stream struct {
+	c           *Client
+	channel     string
+	feeds       feeds // of the events in the channel
+	live        bool  // subscribed
+	recoverable bool
+	at          StreamPosition
+	delta       bool
+	base        []byte // of the next delta
+}
+
+// invalid is the epoch of a position that the server has declared invalid.
+const invalid = "_"
+
+// invalidate has the next subscription recover nothing.
+func (s *stream) invalidate() {
+	s.base = nil
+	if s.recoverable {
+		s.at = StreamPosition{Epoch: invalid}
+	}
+}
+
+// request returns a request with the position.
+func (s *stream) request() *protocol.SubscribeRequest {
+	r := new(protocol.SubscribeRequest)
+	if s.recoverable {
+		r.Recover, r.Offset, r.Epoch = true, s.at.Offset, s.at.Epoch
+	}
+	return r
+}
+
+// subscribed takes the result of a subscription.
+func (s *stream) subscribed(r *protocol.SubscribeResult) error {
+	before, now := s.at, StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
+	s.live, s.delta, s.at = true, r.Delta, now
+	s.recoverable = s.recoverable || r.Recoverable
+	if !r.Recovered {
+		s.base = nil
+	}
+	s.feeds.push(SubscribedEvent{
+		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
+		Position: now, Data: r.Data,
+	})
+	if r.WasRecovering && !r.Recovered {
+		s.feeds.push(GapEvent{s.channel, before, now})
+	}
+	for _, p := range r.Publications {
+		if err := s.publication(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publication takes a publication. After an error it was not handed over.
+func (s *stream) publication(p *protocol.Publication) error {
+	counts := p.Offset > 0 && p.Channel == ""
+	if counts && p.Offset <= s.at.Offset && (p.Epoch == "" || p.Epoch == s.at.Epoch) {
+		return nil // the server repeats itself
+	}
+	data, err := s.payload(p)
+	if err != nil {
+		return err
+	}
+	if counts {
+		s.at.Offset = p.Offset
+		if p.Epoch != "" {
+			s.at.Epoch = p.Epoch
+		}
+	}
+	channel := s.channel
+	if p.Channel != "" {
+		channel = p.Channel
+	}
+	s.feeds.push(PublicationEvent{Publication{Channel: channel, Data: data, Offset: p.Offset, Info: p.Info, Tags: p.Tags}})
+	return nil
+}
+
+var errNoString = errors.New("the payload is no string, although the channel has deltas")
+
+// payload returns that of a publication, which may be a delta.
+func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
+	if !s.delta {
+		return p.Data, nil
+	}
+	data := p.Data
+	if s.c.options.Encoding == protocol.JSON { // it is in a string
+		var text string
+		if json.Unmarshal(data, &text) != nil {
+			return nil, errNoString
+		}
+		data = []byte(text)
+	}
+	if p.Delta {
+		target, err := fossil.Apply(s.base, data)
+		if err != nil {
+			return nil, err
+		}
+		data = target
+	}
+	s.base = data
+	return data, nil
+}
+
+// event tells what happens in the channel beside publications.
+func (s *stream) event(p *protocol.Push) {
+	switch {
+	case p.Join != nil && p.Join.Info != nil:
+		s.feeds.push(JoinEvent{s.channel, *p.Join.Info})
+	case p.Leave != nil && p.Leave.Info != nil:
+		s.feeds.push(LeaveEvent{s.channel, *p.Leave.Info})
+	}
+}
+
+// serverPush takes a push of a channel to which the client has not subscribed itself.
+func (c *Client) serverPush(channel string, p *protocol.Push) {
+	if p.Subscribe != nil {
+		c.serverStream(channel).take(&protocol.SubscribeResult{
+			Recoverable: p.Subscribe.Recoverable, Positioned: p.Subscribe.Positioned, Epoch: p.Subscribe.Epoch, Offset: p.Subscribe.Offset,
+			Data: p.Subscribe.Data,
+		})
+		return
+	}
+	at := c.serverIndex(channel)
+	if at < 0 || !c.server[at].live {
+		return // it has ended
+	}
+	switch s := c.server[at]; {
+	case p.Unsubscribe != nil:
+		c.server = slices.Delete(c.server, at, at+1)
+		c.feeds.push(UnsubscribedEvent{channel, Reason{p.Unsubscribe.Code, p.Unsubscribe.Reason}})
+	case p.Pub != nil:
+		_ = s.publication(p.Pub) // it has no deltas
+	default:
+		s.event(p)
+	}
+}
+
+// take takes the result of a subscription without deltas.
+func (s *stream) take(r *protocol.SubscribeResult) {
+	r.Delta = false     // the client has not asked for them
+	_ = s.subscribed(r) // so it does not fail
+}
+
+// serverIndex is the place of a channel in Client.server; -1 if it is not there.
+func (c *Client) serverIndex(channel string) int {
+	return slices.IndexFunc(c.server, func(s *stream) bool { return s.channel == channel })
+}
+
+func (c *Client) serverStream(channel string) *stream {
+	if at := c.serverIndex(channel); at >= 0 {
+		return c.server[at]
+	}
+	s := &stream{c: c, channel: channel, feeds: c.feeds}
+	c.server = append(c.server, s)
+	return s
+}
+
+// positions returns those of the subscriptions that the server has made.
+func (c *Client) positions() map[string]*protocol.SubscribeRequest {
+	var list map[string]*protocol.SubscribeRequest
+	for _, s := range c.server {
+		if s.recoverable {
+			if list == nil {
+				list = make(map[string]*protocol.SubscribeRequest)
+			}
+			list[s.channel] = s.request()
+		}
+	}
+	return list
+}
+
+// serverSubscribed takes the subscriptions in the answer to connect.
+func (c *Client) serverSubscribed(subs map[string]*protocol.SubscribeResult) {
+	c.server = slices.DeleteFunc(c.server, func(s *stream) bool {
+		if subs[s.channel] != nil {
+			return false
+		}
+		c.feeds.push(UnsubscribedEvent{s.channel, Reason{}})
+		return true
+	})
+	for _, ch := range slices.Sorted(maps.Keys(subs)) {
+		c.serverStream(ch).take(subs[ch])
+	}
+}

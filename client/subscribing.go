@@ -1,0 +1,340 @@
+package client
+
+import "github.com/gyrohq/gyro/protocol"
+
+// All methods in this file are called with the client's lock held, but for prepare and refresh.
+
+// enter makes a state that of the subscription.
+func (s *Subscription) enter(state State, r Reason) {
+	s.state, s.reason, s.since, s.live = state, r, s.c.now(), false
+	s.try++
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+	switch state {
+	case Disconnected:
+		s.feeds.push(UnsubscribedEvent{s.channel, r})
+	case Connecting:
+		s.feeds.push(SubscribingEvent{s.channel, r})
+	}
+}
+
+// end ends the iterators.
+func (s *Subscription) end() {
+	s.closed = true
+	for f := range s.feeds {
+		f.end()
+	}
+	clear(s.feeds)
+}
+
+// leave ends the subscription without telling the server.
+func (s *Subscription) leave(r Reason) {
+	s.sent, s.base = false, nil
+	if s.state != Disconnected {
+		s.enter(Disconnected, r)
+	}
+}
+
+// quit ends the subscription, and tells the server.
+func (s *Subscription) quit(r Reason) {
+	s.withdraw()
+	s.leave(r)
+}
+
+// withdraw sends unsubscribe if the server has the subscribe command.
+func (s *Subscription) withdraw() {
+	l := s.c.link
+	if l == nil || !s.sent {
+		return
+	}
+	s.sent = false
+	l.unnumber(s.channel)
+	if l.leaving == nil {
+		l.leaving = make(map[string]bool)
+	}
+	l.leaving[s.channel] = true
+	broken := func() { l.gone(ending{reason: UnsubscribeError}) }
+	l.ask(&protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: s.channel}}, broken, func(r *protocol.Reply) {
+		if r.Error != nil {
+			broken()
+			return
+		}
+		delete(l.leaving, s.channel)
+		if next := l.subscription(s.channel); next != nil { // another one, perhaps
+			next.start()
+		}
+	})
+	l.flush()
+}
+
+// lost is called when the connection is lost.
+func (s *Subscription) lost() {
+	s.sent = false
+	switch s.state {
+	case Connected:
+		s.enter(Connecting, TransportClosed)
+	case Connecting:
+		s.try++
+	}
+}
+
+func (s *Subscription) invalidate() {
+	s.stream.invalidate()
+	if s.so.GetToken != nil {
+		s.token = ""
+	}
+}
+
+// start subscribes, if the client has a connection.
+func (s *Subscription) start() {
+	l := s.c.link
+	if l == nil || s.state != Connecting || l.leaving[s.channel] || s.sent {
+		return
+	}
+	s.try++
+	if s.token == "" && s.so.GetToken != nil || s.so.GetData != nil || s.wantsState() {
+		go s.prepare(l, s.try)
+		return
+	}
+	s.send(l, s.so.Data)
+}
+
+// wantsState reports whether the application has to load its state.
+func (s *Subscription) wantsState() bool { return s.so.GetState != nil && !s.recoverable }
+
+// prepare asks the application for what is needed, one after the other, and subscribes.
+func (s *Subscription) prepare(l *link, try int) {
+	s.c.mu.Lock()
+	token, loads := s.token, s.wantsState()
+	s.c.mu.Unlock()
+	var err error
+	if token == "" && s.so.GetToken != nil {
+		token, err = s.so.GetToken(l.ctx, s.channel)
+		if denied(token, err) {
+			s.prepared(l, try, func() { s.leave(Unauthorized) })
+			return
+		}
+		if err != nil {
+			s.prepared(l, try, func() { s.again(l, errSubToken.of(err)) })
+			return
+		}
+		s.c.mu.Lock()
+		s.token = token
+		s.c.mu.Unlock()
+	}
+	var at StreamPosition
+	if loads {
+		if at, err = s.so.GetState(l.ctx, s.channel); err != nil {
+			s.prepared(l, try, func() { s.again(l, errState.of(err)) })
+			return
+		}
+	}
+	data := s.so.Data
+	if s.so.GetData != nil {
+		if data, err = s.so.GetData(l.ctx, s.channel); err != nil {
+			s.prepared(l, try, func() { s.again(l, errData.of(err)) })
+			return
+		}
+	}
+	s.prepared(l, try, func() {
+		if loads {
+			s.recoverable, s.at = true, at
+		}
+		s.send(l, data)
+	})
+}
+
+// prepared goes on with an attempt if it is still the one that counts.
+func (s *Subscription) prepared(l *link, try int, on func()) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.try == try && !l.dropped {
+		on()
+		l.flush()
+	}
+}
+
+// send queues the subscribe command.
+func (s *Subscription) send(l *link, data []byte) {
+	r := s.request()
+	r.Channel, r.Token, r.Data, r.Tf, r.Flag = s.channel, s.token, data, s.so.Filter, flagCompaction
+	r.Positioned, r.Recoverable, r.JoinLeave = s.so.Positioned, s.so.Recoverable, s.so.JoinLeave
+	if s.so.Delta && !s.plain {
+		r.Delta = "fossil"
+	}
+	if s.so.GetState != nil {
+		r.Flag |= flagState
+	}
+	s.sent = true
+	try := s.try
+	l.ask(&protocol.Command{Subscribe: r}, func() { l.gone(ending{reason: SubscribeTimeout, failure: *ErrTimeout}) }, func(r *protocol.Reply) {
+		if s.try == try {
+			s.answered(l, r)
+		}
+	})
+}
+
+// answered takes the answer to subscribe.
+func (s *Subscription) answered(l *link, r *protocol.Reply) {
+	switch {
+	case r.Error != nil:
+		s.sent = false
+		s.refused(l, r.Error)
+		return
+	case r.Subscribe == nil:
+		l.gone(ending{reason: BadProtocol, cause: noResult("subscribe"), last: true})
+		return
+	}
+	s.enter(Connected, Reason{})
+	s.reload = false
+	l.number(s.channel, r.Subscribe.ID)
+	if r.Subscribe.Expires {
+		s.refreshAfter(l, r.Subscribe.TTL)
+	}
+	if err := s.subscribed(r.Subscribe); err != nil {
+		s.misfit(err)
+	}
+}
+
+// refused takes an error in the answer to subscribe.
+func (s *Subscription) refused(l *link, e *protocol.Error) {
+	switch {
+	case e.Code == protocol.ErrorTokenExpired.Code && s.so.GetToken == nil:
+		s.leave(Unauthorized)
+	case e.Code == protocol.ErrorTokenExpired.Code:
+		s.token = ""
+		s.again(l, e)
+	case e.Code == protocol.ErrorUnrecoverablePosition.Code && s.so.GetState != nil:
+		s.recoverable, s.base = false, nil
+		if s.reload {
+			s.again(l, e)
+			return
+		}
+		s.reload = true
+		s.start()
+	case temporary(e):
+		s.again(l, e)
+	default:
+		s.leave(Reason{e.Code, e.Message})
+	}
+}
+
+// again subscribes after a while.
+func (s *Subscription) again(l *link, e *Error) {
+	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.later(l)
+}
+
+func (s *Subscription) later(l *link) {
+	s.try++
+	try := s.try
+	l.after(s.c.pause(&s.failed), func() {
+		if s.try == try {
+			s.start()
+		}
+	})
+}
+
+// misfit subscribes again, without deltas, after one that does not fit.
+func (s *Subscription) misfit(err error) {
+	e := errDelta.of(err)
+	s.plain, s.base = true, nil
+	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.enter(Connecting, BadDelta)
+	s.withdraw()
+}
+
+// push takes a push for the channel.
+func (s *Subscription) push(l *link, p *protocol.Push) {
+	switch {
+	case p.Unsubscribe != nil:
+		s.unsubscribed(l, p.Unsubscribe)
+	case p.Pub == nil:
+		s.event(p)
+	case s.live || p.Pub.Offset == 0:
+		if err := s.publication(p.Pub); err != nil {
+			s.misfit(err)
+		}
+	}
+}
+
+// unsubscribed is called when the server has ended the subscription.
+func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
+	s.sent = false
+	l.unnumber(s.channel)
+	if u.Code < protocol.UnsubscribeInsufficientState.Code {
+		s.leave(Reason{u.Code, u.Reason})
+		return
+	}
+	if u.Code == protocol.UnsubscribeStateInvalidated.Code {
+		s.invalidate()
+	}
+	if s.state == Connected && s.c.now().Sub(s.since) >= lasting {
+		s.failed = 0
+	}
+	s.enter(Connecting, Reason{u.Code, u.Reason})
+	if s.failed == 0 {
+		s.failed++
+		s.start()
+		return
+	}
+	s.later(l)
+}
+
+// refreshAfter has the token replaced after some seconds.
+func (s *Subscription) refreshAfter(l *link, ttl uint32) {
+	if s.so.GetToken == nil {
+		return // the server tells when it is over
+	}
+	try := s.try
+	l.after(seconds(ttl), func() {
+		if s.try == try {
+			go s.refresh(l, try)
+		}
+	})
+}
+
+// refresh gets a new token and sends it.
+func (s *Subscription) refresh(l *link, try int) {
+	token, err := s.so.GetToken(l.ctx, s.channel)
+	s.prepared(l, try, func() {
+		switch {
+		case denied(token, err):
+			s.quit(Unauthorized)
+		case err != nil:
+			s.retryRefresh(l, try, errSubRefresh.of(err))
+		default:
+			s.token = token
+			s.sendRefresh(l, try)
+		}
+	})
+}
+
+func (s *Subscription) sendRefresh(l *link, try int) {
+	late := func() { s.retryRefresh(l, try, ErrTimeout) }
+	l.ask(&protocol.Command{SubRefresh: &protocol.SubRefreshRequest{Channel: s.channel, Token: s.token}}, late, func(r *protocol.Reply) {
+		switch {
+		case s.try != try:
+		case r.Error != nil && temporary(r.Error):
+			s.retryRefresh(l, try, r.Error)
+		case r.Error != nil:
+			s.quit(Reason{r.Error.Code, r.Error.Message})
+		case r.SubRefresh != nil && r.SubRefresh.Expires:
+			s.refreshAfter(l, r.SubRefresh.TTL)
+		}
+	})
+}
+
+func (s *Subscription) retryRefresh(l *link, try int, e *Error) {
+	if s.try != try {
+		return
+	}
+	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	l.after(s.c.refreshPause(), func() {
+		if s.try == try {
+			go s.refresh(l, try)
+		}
+	})
+}

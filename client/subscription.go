@@ -1,0 +1,212 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// SubscribeOptions of a Subscription.
+type SubscribeOptions struct {
+	// Token for the channel, and GetToken, as in Options. See docs/private-channels.md.
+	Token    string
+	GetToken func(ctx context.Context, channel string) (string, error)
+	// Data for the application. GetData, if it is set, returns it anew before each attempt.
+	Data    []byte
+	GetData func(ctx context.Context, channel string) ([]byte, error)
+	// Since is the position after which publications are fetched when the client subscribes first; nil: only those
+	// that come later.
+	Since *StreamPosition
+	// GetState loads what the application shows of the channel, and returns the position that this has reached. It is
+	// called before the client subscribes first, and each time that the server has not kept all publications since. After
+	// an error the client tries again.
+	GetState func(ctx context.Context, channel string) (StreamPosition, error)
+	// Positioned, Recoverable and JoinLeave ask for what the server's configuration leaves to the client. The
+	// result is in SubscribedEvent.
+	Positioned, Recoverable, JoinLeave bool
+	// Delta asks for publications as differences to the one before. The client puts them together again. It cannot be
+	// combined with Filter.
+	Delta bool
+	// Filter asks for those publications alone whose tags match.
+	Filter *FilterNode
+}
+
+// Subscription to a channel. Client.NewSubscription makes one.
+type Subscription struct {
+	stream
+	so SubscribeOptions
+	// All that follows is protected by the client's lock.
+	state   State
+	reason  Reason
+	since   time.Time // when the state was entered
+	changed chan struct{}
+	sent    bool // the server has the subscribe command, so pushes may come
+	token   string
+	try     int  // counts attempts, so that what belongs to an earlier one is ignored
+	failed  int  // attempts that count for the next wait
+	reload  bool // the state was loaded and found too old, and no subscription has come of it
+	plain   bool // without deltas from now on
+	closed  bool
+}
+
+// Flags of a subscribe request.
+const (
+	flagCompaction = 1 // the client knows channels by numbers
+	flagState      = 2 // error 112 in place of a subscription that is not recovered
+)
+
+// NewSubscription returns a subscription to a channel, which begins when Subscribe is called. It is an error if there is
+// one already that has not been closed.
+func (c *Client) NewSubscription(channel string, o *SubscribeOptions) (*Subscription, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, ErrClosed
+	case channel == "":
+		return nil, errors.New("client: the name of the channel is empty")
+	case c.subscription(channel) != nil:
+		return nil, fmt.Errorf("client: there is a subscription to %q already", channel)
+	case o != nil && o.Delta && o.Filter != nil:
+		return nil, fmt.Errorf("client: subscription to %q: Delta and Filter cannot be combined", channel)
+	}
+	s := &Subscription{stream: stream{c: c, channel: channel, feeds: make(feeds)}, reason: UnsubscribeCalled}
+	if o != nil {
+		s.so = *o
+		if o.Since != nil {
+			s.recoverable, s.at = true, *o.Since
+		}
+	}
+	s.token = s.so.Token
+	c.subs.add(s)
+	return s, nil
+}
+
+// Channel is its name.
+func (s *Subscription) Channel() string { return s.channel }
+
+// State of the subscription: Disconnected stands for unsubscribed, Connecting for subscribing, and Connected for
+// subscribed.
+func (s *Subscription) State() (State, Reason) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.state, s.reason
+}
+
+// Position is that of the last publication, if the subscription can be recovered.
+func (s *Subscription) Position() (at StreamPosition, ok bool) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.at, s.recoverable
+}
+
+// SetFilter replaces SubscribeOptions.Filter, from the next time on that the client subscribes.
+func (s *Subscription) SetFilter(f *FilterNode) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.so.Filter = f
+}
+
+// Subscribe begins to subscribe, as soon as the client is connected. It does not wait.
+func (s *Subscription) Subscribe() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.closed || s.state != Disconnected {
+		return
+	}
+	s.failed = 0
+	s.enter(Connecting, SubscribeCalled)
+	s.start()
+	if s.c.link != nil {
+		s.c.link.flush()
+	}
+}
+
+// Ready waits until the client is subscribed. The error is that of ctx, or ErrUnsubscribed with the Reason for which it is
+// not and will not be.
+func (s *Subscription) Ready(ctx context.Context) error {
+	for {
+		s.c.mu.Lock()
+		state, reason := s.state, s.reason
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.c.mu.Unlock()
+		switch state {
+		case Connected:
+			return nil
+		case Disconnected:
+			return fmt.Errorf("client: channel %q: %w: %w", s.channel, ErrUnsubscribed, reason)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Unsubscribe ends the subscription. Its position is kept for the next Subscribe.
+func (s *Subscription) Unsubscribe() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.quit(UnsubscribeCalled)
+}
+
+// Close unsubscribes, and ends the iterators. Another subscription to the channel can be made then.
+func (s *Subscription) Close() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.quit(UnsubscribeCalled)
+	s.end()
+	s.c.subs.remove(s)
+}
+
+// Events returns what happens to the subscription and in its channel from this call on. What is said of
+// Client.Events holds for it.
+func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.watch(ctx, s.feeds, s.closed)
+}
+
+// GapError says that publications are missing: the server had them no more when the client came back.
+type GapError GapEvent
+
+// Error names the channel and the positions.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("client: publications of %q from %d (epoch %q) to %d (epoch %q) are missing", e.Channel, e.From.Offset, e.From.Epoch, e.To.Offset, e.To.Epoch)
+}
+
+// Publications returns the publications from this call on. What is said of Client.Events holds for it. A
+// *GapError stands in the place of missing ones; those after it follow. The last element is the Reason if the server,
+// or GetToken, ends the subscription.
+func (s *Subscription) Publications(ctx context.Context) iter.Seq2[Publication, error] {
+	events := s.Events(ctx)
+	return func(yield func(Publication, error) bool) {
+		for e := range events {
+			on := true
+			switch e := e.(type) {
+			case PublicationEvent:
+				on = yield(e.Publication, nil)
+			case GapEvent:
+				gap := GapError(e)
+				on = yield(Publication{}, &gap)
+			case UnsubscribedEvent:
+				if e.Reason != ClientClosed && e.Reason != UnsubscribeCalled {
+					yield(Publication{}, fmt.Errorf("client: channel %q: %w: %w", s.channel, ErrUnsubscribed, e.Reason))
+				}
+				return
+			}
+			if !on {
+				return
+			}
+		}
+	}
+}
