@@ -106,9 +106,12 @@ func (c *Client) Send(ctx context.Context, data []byte) error {
 // Publish publishes to a channel, as soon as the client is connected; it need not be subscribed. The error is an *Error
 // if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected, ErrClosed, or that of ctx.
 func (c *Client) Publish(ctx context.Context, channel string, data []byte) error {
-	_, err := c.do(ctx, &protocol.Command{Publish: &protocol.PublishRequest{Channel: channel, Data: data}})
-	if err != nil {
-		return fmt.Errorf("client: publish to %q: %w", channel, err)
+	return c.publish(ctx, &protocol.PublishRequest{Channel: channel, Data: data})
+}
+
+func (c *Client) publish(ctx context.Context, r *protocol.PublishRequest) error {
+	if _, err := c.do(ctx, &protocol.Command{Publish: r}); err != nil {
+		return fmt.Errorf("client: publish to %q: %w", r.Channel, err)
 	}
 	return nil
 }

@@ -239,10 +239,14 @@ const lasting = 5 * time.Second
 
 // pause is the time until the next attempt. It counts the attempt.
 func (c *Client) pause(failed *int) time.Duration {
-	least, most := c.options.MinDelay, c.options.MaxDelay
+	return backoff(c.options.MinDelay, c.options.MaxDelay, failed, c.random)
+}
+
+// backoff is the time after so many failures, to which it adds one.
+func backoff(least, most time.Duration, failed *int, random func() float64) time.Duration {
 	span := min(most, least<<min(*failed, 16))
 	*failed++
-	return min(most, least+time.Duration(c.random()*float64(span)))
+	return min(most, least+time.Duration(random()*float64(span)))
 }
 
 // ending is how a connection, or an attempt, ended.

@@ -113,7 +113,12 @@ type (
 		Channel string
 		Reason  Reason
 	}
-	// PublicationEvent is a publication.
+	// StateEvent has all entries of a Map, in the order of their keys. It replaces what was known.
+	StateEvent struct {
+		Channel string
+		Entries []Publication
+	}
+	// PublicationEvent is a publication: a change of a Map, a value of a Poll.
 	PublicationEvent struct{ Publication }
 	// JoinEvent: a client has subscribed to the channel.
 	JoinEvent struct {
@@ -138,6 +143,12 @@ type Publication struct {
 	// Info tells which client published; nil: the application did.
 	Info *ClientInfo
 	Tags map[string]string
+	// Key of a map or of shared poll; empty in streams. Removed tells that it is gone. Score is its rank in a map that
+	// has an order, Version that of the value, if the publisher has given one.
+	Key     string
+	Removed bool
+	Score   int64
+	Version uint64
 }
 
 func (ConnectingEvent) event()   {}
@@ -149,6 +160,7 @@ func (SubscribingEvent) event()  {}
 func (SubscribedEvent) event()   {}
 func (GapEvent) event()          {}
 func (UnsubscribedEvent) event() {}
+func (StateEvent) event()        {}
 func (PublicationEvent) event()  {}
 func (JoinEvent) event()         {}
 func (LeaveEvent) event()        {}

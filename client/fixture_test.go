@@ -34,22 +34,9 @@ func TestFixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if what := absent(string(text)); what != "" {
-				t.Skipf("this client has no %s", what)
-			}
 			synctest.Test(t, func(t *testing.T) { run(t, string(text)) })
 		})
 	}
-}
-
-// absent names what a fixture needs and this client does not have.
-func absent(text string) string {
-	for _, what := range []string{`"type":"map`, `"type":"shared_poll"`} {
-		if strings.Contains(text, what) {
-			return what
-		}
-	}
-	return ""
 }
 
 // runner plays server, application and clock.
@@ -58,6 +45,8 @@ type runner struct {
 	line   string
 	client *Client
 	subs   map[string]*Subscription
+	maps   map[string]*Map
+	polls  map[string]*Poll
 	random float64
 	slept  time.Duration
 	feed   *feed
@@ -87,7 +76,7 @@ type answerOf struct {
 func run(t *testing.T, text string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &runner{
-		t: t, subs: make(map[string]*Subscription), random: 0.5, ctx: ctx, results: make(map[string]outcomeOf),
+		t: t, subs: make(map[string]*Subscription), maps: make(map[string]*Map), polls: make(map[string]*Poll), random: 0.5, ctx: ctx, results: make(map[string]outcomeOf),
 		aborts: make(map[string]context.CancelFunc), asked: make(map[string]chan answerOf),
 	}
 	defer func() {
@@ -519,13 +508,26 @@ func describe(e Event) (name string, keys object) {
 	case GapEvent:
 		return "gap", object{"channel": e.Channel, "from": position(e.From), "to": position(e.To)}
 	case PublicationEvent:
-		return "publication", object{"channel": e.Channel, "data": raw(e.Data), "offset": e.Offset, "tags": e.Tags, "info": info(e.Info)}
+		return "publication", publication(e.Publication)
+	case StateEvent:
+		list := []any{}
+		for _, p := range e.Entries {
+			list = append(list, publication(p))
+		}
+		return "state", object{"channel": e.Channel, "entries": list}
 	case JoinEvent:
 		return "join", object{"channel": e.Channel, "info": info(&e.Info)}
 	case LeaveEvent:
 		return "leave", object{"channel": e.Channel, "info": info(&e.Info)}
 	}
 	return fmt.Sprintf("%T", e), nil
+}
+
+func publication(p Publication) object {
+	return object{
+		"channel": p.Channel, "data": raw(p.Data), "offset": p.Offset, "tags": p.Tags, "info": info(p.Info),
+		"key": p.Key, "removed": p.Removed, "score": p.Score, "version": p.Version,
+	}
 }
 
 func raw(data []byte) any {
@@ -558,7 +560,8 @@ func (r *runner) subscription(channel, text string) {
 		Data, Filter                              json.RawMessage
 		Since                                     *StreamPosition
 		Positioned, Recoverable, JoinLeave        bool
-		Delta                                     string
+		Delta, Type                               string
+		Limit                                     int
 		GetToken, GetData, GetState, GetSignature bool
 	}
 	r.must(json.Unmarshal([]byte(text), &o))
@@ -571,19 +574,47 @@ func (r *runner) subscription(channel, text string) {
 		so.GetToken = func(ctx context.Context, _ string) (string, error) { return ask[string](ctx, r, "getToken", about) }
 	}
 	if o.GetData {
-		so.GetData = func(ctx context.Context, _ string) ([]byte, error) { return ask[json.RawMessage](ctx, r, "getData", about) }
+		so.GetData = func(ctx context.Context, _ string) ([]byte, error) {
+			return ask[json.RawMessage](ctx, r, "getData", about)
+		}
 	}
 	if o.GetState {
 		so.GetState = func(ctx context.Context, _ string) (StreamPosition, error) {
 			return ask[StreamPosition](ctx, r, "getState", about)
 		}
 	}
-	s, err := r.client.NewSubscription(channel, so)
-	r.must(err)
+	s := r.made(channel, o.Type, so, o.Limit, o.GetSignature)
 	r.mu.Lock()
 	r.subs[channel] = s
 	r.mu.Unlock()
 	s.feeds[r.feed] = struct{}{}
+}
+
+// made makes a subscription of a type.
+func (r *runner) made(channel, kind string, so *SubscribeOptions, limit int, signs bool) *Subscription {
+	r.t.Helper()
+	switch kind {
+	case "", "stream":
+		s, err := r.client.NewSubscription(channel, so)
+		r.must(err)
+		return s
+	case "shared_poll":
+		po := &PollOptions{SubscribeOptions: *so}
+		if signs {
+			po.GetSignature = func(ctx context.Context, channel string, keys []string) (string, error) {
+				return ask[string](ctx, r, "getSignature", object{"channel": channel, "keys": keys})
+			}
+		}
+		p, err := r.client.NewPoll(channel, po)
+		r.must(err)
+		r.polls[channel] = p
+		return p.Subscription
+	}
+	kinds := map[string]MapKind{"map": MapData, "map_clients": MapClients, "map_users": MapUsers}
+	m, err := r.client.NewMap(channel, &MapOptions{SubscribeOptions: *so, Kind: kinds[kind], PageSize: limit})
+	r.must(err)
+	r.maps[channel] = m
+	return m.Subscription
 }
 
 // call plays the application.
@@ -620,6 +651,22 @@ func (r *runner) call(text string) {
 		s.SetFilter(filter(data))
 	case "abort":
 		r.aborts[channel]()
+	case "set":
+		key, value, _ := strings.Cut(argument, " ")
+		result = func() (any, error) { return object{}, r.maps[channel].Set(ctx, key, []byte(value)) }
+	case "delete":
+		result = func() (any, error) { return object{}, r.maps[channel].Delete(ctx, argument) }
+	case "track":
+		var o struct {
+			Keys      []string
+			Signature string
+		}
+		r.must(json.Unmarshal(data, &o))
+		r.must(r.polls[channel].Track(o.Keys, o.Signature))
+	case "untrack":
+		var keys []string
+		r.must(json.Unmarshal(data, &keys))
+		r.polls[channel].Untrack(keys)
 	case "ready":
 		result = func() (any, error) { return object{}, c.Ready(ctx) }
 	case "publish":
@@ -699,4 +746,3 @@ func (r *runner) outcome(word, text string) {
 		r.fatalf("got %v", got.err)
 	}
 }
-

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -19,7 +20,9 @@ type stream struct {
 	recoverable bool
 	at          StreamPosition
 	delta       bool
-	base        []byte // of the next delta
+	base        []byte            // of the next delta
+	bases       map[string][]byte // of each key
+	entries     *entries          // of a map
 }
 
 // invalid is the epoch of a position that the server has declared invalid.
@@ -27,8 +30,11 @@ const invalid = "_"
 
 // invalidate has the next subscription recover nothing.
 func (s *stream) invalidate() {
-	s.base = nil
-	if s.recoverable {
+	s.base, s.bases = nil, nil
+	switch {
+	case s.entries != nil:
+		s.recoverable = false
+	case s.recoverable:
 		s.at = StreamPosition{Epoch: invalid}
 	}
 }
@@ -48,7 +54,7 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	s.live, s.delta, s.at = true, r.Delta, now
 	s.recoverable = s.recoverable || r.Recoverable
 	if !r.Recovered {
-		s.base = nil
+		s.base, s.bases = nil, nil
 	}
 	s.feeds.push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
@@ -81,19 +87,26 @@ func (s *stream) publication(p *protocol.Publication) error {
 			s.at.Epoch = p.Epoch
 		}
 	}
-	channel := s.channel
-	if p.Channel != "" {
-		channel = p.Channel
+	handed := s.handed(p, data)
+	if s.entries == nil || s.entries.apply(handed) {
+		s.feeds.push(PublicationEvent{handed})
 	}
-	s.feeds.push(PublicationEvent{Publication{Channel: channel, Data: data, Offset: p.Offset, Info: p.Info, Tags: p.Tags}})
 	return nil
+}
+
+// handed is a publication as the application gets it.
+func (s *stream) handed(p *protocol.Publication, data []byte) Publication {
+	return Publication{
+		Channel: cmp.Or(p.Channel, s.channel), Data: data, Offset: p.Offset, Info: p.Info, Tags: p.Tags,
+		Key: p.Key, Removed: p.Removed, Score: p.Score, Version: p.Version,
+	}
 }
 
 var errNoString = errors.New("the payload is no string, although the channel has deltas")
 
 // payload returns that of a publication, which may be a delta.
 func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
-	if !s.delta {
+	if !s.delta || p.Removed && len(p.Data) == 0 {
 		return p.Data, nil
 	}
 	data := p.Data
@@ -104,14 +117,27 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 		}
 		data = []byte(text)
 	}
+	base := s.base
+	if p.Key != "" {
+		base = s.bases[p.Key]
+	}
 	if p.Delta {
-		target, err := fossil.Apply(s.base, data)
+		target, err := fossil.Apply(base, data)
 		if err != nil {
 			return nil, err
 		}
 		data = target
 	}
-	s.base = data
+	if p.Key == "" {
+		s.base = data
+		return data, nil
+	}
+	if s.bases == nil {
+		s.bases = make(map[string][]byte)
+	}
+	if s.bases[p.Key] = data; p.Removed {
+		delete(s.bases, p.Key)
+	}
 	return data, nil
 }
 

@@ -31,7 +31,7 @@ func (s *Subscription) end() {
 
 // leave ends the subscription without telling the server.
 func (s *Subscription) leave(r Reason) {
-	s.sent, s.base = false, nil
+	s.sent, s.base, s.bases = false, nil, nil
 	if s.state != Disconnected {
 		s.enter(Disconnected, r)
 	}
@@ -156,10 +156,25 @@ func (s *Subscription) prepared(l *link, try int, on func()) {
 	}
 }
 
-// send queues the subscribe command.
+// send queues the subscribe command, of a map the first one.
 func (s *Subscription) send(l *link, data []byte) {
+	if s.entries != nil {
+		s.entries.begin(s)
+	}
 	r := s.request()
-	r.Channel, r.Token, r.Data, r.Tf, r.Flag = s.channel, s.token, data, s.so.Filter, flagCompaction
+	r.Token, r.Data = s.token, data
+	s.command(l, r)
+}
+
+// command queues a subscribe command.
+func (s *Subscription) command(l *link, r *protocol.SubscribeRequest) {
+	r.Channel, r.Tf, r.Type = s.channel, s.so.Filter, s.kind
+	if s.tracked == nil {
+		r.Flag = flagCompaction
+	}
+	if s.entries != nil {
+		s.entries.fill(r)
+	}
 	r.Positioned, r.Recoverable, r.JoinLeave = s.so.Positioned, s.so.Recoverable, s.so.JoinLeave
 	if s.so.Delta && !s.plain {
 		r.Delta = "fossil"
@@ -187,15 +202,37 @@ func (s *Subscription) answered(l *link, r *protocol.Reply) {
 		l.gone(ending{reason: BadProtocol, cause: noResult("subscribe"), last: true})
 		return
 	}
+	l.number(s.channel, r.Subscribe.ID)
+	if s.entries != nil && r.Subscribe.Phase != phaseLive {
+		s.step(l, r.Subscribe)
+		return
+	}
 	s.enter(Connected, Reason{})
 	s.reload = false
-	l.number(s.channel, r.Subscribe.ID)
 	if r.Subscribe.Expires {
 		s.refreshAfter(l, r.Subscribe.TTL)
 	}
-	if err := s.subscribed(r.Subscribe); err != nil {
+	var err error
+	switch {
+	case s.tracked != nil:
+		s.pollSubscribed(l, r.Subscribe)
+	case s.entries != nil:
+		err = s.mapAnswered(r.Subscribe)
+	default:
+		err = s.subscribed(r.Subscribe)
+	}
+	if err != nil {
 		s.misfit(err)
 	}
+}
+
+// step takes a page of a map, and asks for the next.
+func (s *Subscription) step(l *link, r *protocol.SubscribeResult) {
+	if err := s.mapAnswered(r); err != nil {
+		s.misfit(err)
+		return
+	}
+	s.command(l, new(protocol.SubscribeRequest))
 }
 
 // refused takes an error in the answer to subscribe.
@@ -206,8 +243,8 @@ func (s *Subscription) refused(l *link, e *protocol.Error) {
 	case e.Code == protocol.ErrorTokenExpired.Code:
 		s.token = ""
 		s.again(l, e)
-	case e.Code == protocol.ErrorUnrecoverablePosition.Code && s.so.GetState != nil:
-		s.recoverable, s.base = false, nil
+	case e.Code == protocol.ErrorUnrecoverablePosition.Code && (s.so.GetState != nil || s.entries != nil):
+		s.recoverable, s.base, s.bases = false, nil, nil
 		if s.reload {
 			s.again(l, e)
 			return
@@ -240,7 +277,7 @@ func (s *Subscription) later(l *link) {
 // misfit subscribes again, without deltas, after one that does not fit.
 func (s *Subscription) misfit(err error) {
 	e := errDelta.of(err)
-	s.plain, s.base = true, nil
+	s.plain, s.base, s.bases = true, nil, nil
 	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
 	s.enter(Connecting, BadDelta)
 	s.withdraw()
@@ -253,7 +290,11 @@ func (s *Subscription) push(l *link, p *protocol.Push) {
 		s.unsubscribed(l, p.Unsubscribe)
 	case p.Pub == nil:
 		s.event(p)
-	case s.live || p.Pub.Offset == 0:
+	case s.tracked != nil:
+		if err := s.value(p.Pub); err != nil {
+			s.misfit(err)
+		}
+	case s.live || p.Pub.Offset == 0 && s.entries == nil:
 		if err := s.publication(p.Pub); err != nil {
 			s.misfit(err)
 		}

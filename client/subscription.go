@@ -36,7 +36,8 @@ type SubscribeOptions struct {
 // Subscription to a channel. Client.NewSubscription makes one.
 type Subscription struct {
 	stream
-	so SubscribeOptions
+	so   SubscribeOptions
+	kind int32 // type in the protocol
 	// All that follows is protected by the client's lock.
 	state   State
 	reason  Reason
@@ -49,6 +50,7 @@ type Subscription struct {
 	reload  bool // the state was loaded and found too old, and no subscription has come of it
 	plain   bool // without deltas from now on
 	closed  bool
+	tracked *tracked // of shared poll
 }
 
 // Flags of a subscribe request.
@@ -60,6 +62,10 @@ const (
 // NewSubscription returns a subscription to a channel, which begins when Subscribe is called. It is an error if there is
 // one already that has not been closed.
 func (c *Client) NewSubscription(channel string, o *SubscribeOptions) (*Subscription, error) {
+	return c.newSubscription(channel, o, 0)
+}
+
+func (c *Client) newSubscription(channel string, o *SubscribeOptions, kind int32) (*Subscription, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -72,7 +78,7 @@ func (c *Client) NewSubscription(channel string, o *SubscribeOptions) (*Subscrip
 	case o != nil && o.Delta && o.Filter != nil:
 		return nil, fmt.Errorf("client: subscription to %q: Delta and Filter cannot be combined", channel)
 	}
-	s := &Subscription{stream: stream{c: c, channel: channel, feeds: make(feeds)}, reason: UnsubscribeCalled}
+	s := &Subscription{stream: stream{c: c, channel: channel, feeds: make(feeds)}, kind: kind, reason: UnsubscribeCalled}
 	if o != nil {
 		s.so = *o
 		if o.Since != nil {

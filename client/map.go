@@ -1,0 +1,267 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Types of subscriptions in the protocol.
+const (
+	typeMap        = 1
+	typeMapClients = 2
+	typeMapUsers   = 3
+	typeSharedPoll = 4
+)
+
+// Phases of the subscription to a map.
+const (
+	phaseLive   = 0
+	phaseStream = 1
+	phaseState  = 2
+)
+
+// MapKind tells what the keys of a map are, see docs/maps.md.
+type MapKind int32
+
+// Kinds of maps.
+const (
+	MapData    MapKind = 0 // what was published under them
+	MapClients MapKind = 1 // the clients that are subscribed to a channel
+	MapUsers   MapKind = 2 // the users that are
+)
+
+// MapOptions of a Map.
+type MapOptions struct {
+	// SubscribeOptions without Since, GetState, Positioned, Recoverable and JoinLeave, which maps do not have.
+	SubscribeOptions
+	Kind MapKind
+	// PageSize is how many entries come at a time. Default: the server decides.
+	PageSize int
+}
+
+// Map is a subscription to a channel that is a map. Client.NewMap makes one. Its events have a StateEvent after each
+// SubscribedEvent that has not recovered what was there, and then the changes as PublicationEvents.
+type Map struct{ *Subscription }
+
+// NewMap returns a subscription to a map. It is an error if there is a subscription to the channel already.
+func (c *Client) NewMap(channel string, o *MapOptions) (*Map, error) {
+	if o == nil {
+		o = new(MapOptions)
+	}
+	switch {
+	case o.Kind < MapData || o.Kind > MapUsers:
+		return nil, fmt.Errorf("client: map %q: MapOptions.Kind is none", channel)
+	case o.Since != nil || o.GetState != nil || o.Positioned || o.Recoverable || o.JoinLeave:
+		return nil, fmt.Errorf("client: map %q: Since, GetState, Positioned, Recoverable and JoinLeave are not for maps", channel)
+	}
+	s, err := c.newSubscription(channel, &o.SubscribeOptions, typeMap+int32(o.Kind))
+	if err != nil {
+		return nil, err
+	}
+	s.entries = &entries{limit: int32(min(max(o.PageSize, 0), 1<<20)), held: make(map[string]Publication), writes: make(map[string]*write)}
+	return &Map{s}, nil
+}
+
+// entries of a map. The client's lock protects them.
+type entries struct {
+	limit   int32
+	held    map[string]Publication
+	reading map[string]Publication // the state that is being read; nil: changes are being recovered
+	step    protocol.SubscribeRequest
+	first   StreamPosition // of the first page
+	pause   time.Duration  // between two writes of a key
+	writes  map[string]*write
+}
+
+// Entries are those of the map, by their keys. They are those of before while the client is not subscribed.
+func (m *Map) Entries() map[string]Publication {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return maps.Clone(m.entries.held)
+}
+
+// begin returns the first step of a subscription.
+func (e *entries) begin(s *Subscription) {
+	e.step = protocol.SubscribeRequest{Phase: phaseState, Limit: e.limit}
+	e.reading, e.first = make(map[string]Publication), StreamPosition{}
+	if s.recoverable {
+		e.reading = nil
+		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Recover: true, Offset: s.at.Offset, Epoch: s.at.Epoch}
+	}
+}
+
+// fill adds the step to a request.
+func (e *entries) fill(r *protocol.SubscribeRequest) {
+	r.Phase, r.Limit, r.Cursor = e.step.Phase, e.step.Limit, e.step.Cursor
+	r.Recover, r.Offset, r.Epoch = e.step.Recover, e.step.Offset, e.step.Epoch
+}
+
+// mapAnswered takes the result of a step, and makes the next one if there is one.
+func (s *Subscription) mapAnswered(r *protocol.SubscribeResult) error {
+	e := s.entries
+	s.delta = r.Delta
+	if e.reading != nil {
+		if err := s.read(r); err != nil {
+			return err
+		}
+	}
+	position := StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
+	if e.step.Phase == phaseState && e.step.Cursor == "" {
+		e.first = position
+	}
+	switch {
+	case r.Phase == phaseState && r.Cursor != "":
+		e.step.Cursor, e.step.Offset, e.step.Epoch = r.Cursor, e.first.Offset, e.first.Epoch
+		return nil
+	case r.Phase == phaseState:
+		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Offset: e.first.Offset, Epoch: e.first.Epoch}
+		return nil
+	case r.Phase == phaseStream && e.reading == nil: // recovered changes, page by page
+		if err := s.changes(r.Publications); err != nil {
+			return err
+		}
+		s.at.Offset = max(s.at.Offset, r.Offset)
+		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Recover: true, Offset: r.Offset, Epoch: r.Epoch}
+		return nil
+	case r.Phase == phaseStream:
+		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Offset: r.Offset, Epoch: r.Epoch}
+		return nil
+	}
+	return s.mapLive(r, position)
+}
+
+// read takes a page of the state, or of changes since.
+func (s *Subscription) read(r *protocol.SubscribeResult) error {
+	for _, p := range slices.Concat(r.State, r.Publications) {
+		data, err := s.payload(p)
+		if err != nil {
+			return err
+		}
+		entry := s.handed(p, data)
+		if held, ok := s.entries.reading[p.Key]; ok && p.Offset > 0 && p.Offset < held.Offset {
+			continue
+		}
+		if p.Removed {
+			delete(s.entries.reading, p.Key)
+		} else {
+			s.entries.reading[p.Key] = entry
+		}
+	}
+	return nil
+}
+
+// mapLive is called when the state is complete.
+func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosition) error {
+	e := s.entries
+	e.pause = time.Duration(r.PublishDebounce) * time.Millisecond
+	s.live, s.recoverable = true, r.Recoverable
+	s.feeds.push(SubscribedEvent{
+		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
+		Position: position, Data: r.Data,
+	})
+	if e.reading == nil {
+		if err := s.changes(r.Publications); err != nil {
+			return err
+		}
+		s.at = position
+		return nil
+	}
+	e.held, e.reading, s.at = e.reading, nil, position
+	list := make([]Publication, 0, len(e.held))
+	for _, key := range slices.Sorted(maps.Keys(e.held)) {
+		list = append(list, e.held[key])
+	}
+	s.feeds.push(StateEvent{s.channel, list})
+	return nil
+}
+
+func (s *Subscription) changes(list []*protocol.Publication) error {
+	for _, p := range list {
+		if err := s.publication(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply takes a change of the map, and reports whether it is one.
+func (e *entries) apply(p Publication) bool {
+	held, ok := e.held[p.Key]
+	switch {
+	case ok && p.Offset > 0 && p.Offset <= held.Offset:
+		return false
+	case p.Removed:
+		delete(e.held, p.Key)
+	default:
+		e.held[p.Key] = p
+	}
+	return true
+}
+
+// write are the changes of a key that wait, because the server wants fewer.
+type write struct {
+	next    *protocol.PublishRequest // nil: none waits
+	waiting []chan error
+}
+
+// Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one, the
+// last; all of them return when that is done. What is said of Client.Publish holds for it.
+func (m *Map) Set(ctx context.Context, key string, data []byte) error {
+	return m.write(ctx, &protocol.PublishRequest{Channel: m.channel, Type: typeMap, Key: key, Data: data})
+}
+
+// Delete removes a key. What is said of Set holds for it.
+func (m *Map) Delete(ctx context.Context, key string) error {
+	return m.write(ctx, &protocol.PublishRequest{Channel: m.channel, Type: typeMap, Key: key, Removed: true})
+}
+
+func (m *Map) write(ctx context.Context, r *protocol.PublishRequest) error {
+	if err := m.Ready(ctx); err != nil {
+		return err
+	}
+	m.c.mu.Lock()
+	e := m.entries
+	w := e.writes[r.Key]
+	if w == nil {
+		if e.pause > 0 {
+			e.writes[r.Key] = new(write)
+			time.AfterFunc(e.pause, func() { m.next(r.Key) })
+		}
+		m.c.mu.Unlock()
+		return m.c.publish(ctx, r)
+	}
+	done := make(chan error, 1)
+	w.next, w.waiting = r, append(w.waiting, done)
+	m.c.mu.Unlock()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// next publishes what waits for a key.
+func (m *Map) next(key string) {
+	m.c.mu.Lock()
+	e := m.entries
+	w := e.writes[key]
+	if w.next == nil {
+		delete(e.writes, key)
+		m.c.mu.Unlock()
+		return
+	}
+	r, waiting := w.next, w.waiting
+	w.next, w.waiting = nil, nil
+	time.AfterFunc(e.pause, func() { m.next(key) })
+	m.c.mu.Unlock()
+	err := m.c.publish(context.Background(), r) // which Options.Timeout bounds
+	for _, done := range waiting {
+		done <- err
+	}
+}
