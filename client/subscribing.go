@@ -301,8 +301,12 @@ func (s *Subscription) push(l *link, p *protocol.Push) {
 	}
 }
 
-// unsubscribed is called when the server has ended the subscription.
+// unsubscribed is called when the server has ended the subscription. If subscribe has no reply yet, the push may be older
+// than that, and the server about to subscribe the client: so it is told to end that as well.
 func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
+	if s.state == Connecting {
+		s.withdraw()
+	}
 	s.sent = false
 	l.unnumber(s.channel)
 	if u.Code < protocol.UnsubscribeInsufficientState.Code {

@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+)
+
+// Channel is a Subscription whose payloads are values of a type, as JSON.
+type Channel[T any] struct{ *Subscription }
+
+// ChannelOf returns a subscription as a Channel of a type.
+func ChannelOf[T any](s *Subscription) Channel[T] { return Channel[T]{s} }
+
+// Message is a publication with its value.
+type Message[T any] struct {
+	Publication
+	Value T
+}
+
+// Publish publishes a value. What is said of Subscription.Publish holds for it; the error may also be that of
+// json.Marshal.
+func (c Channel[T]) Publish(ctx context.Context, value T) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("client: publish to %q: %w", c.channel, err)
+	}
+	return c.Subscription.Publish(ctx, data)
+}
+
+// Messages returns the publications with their values. What is said of Subscription.Publications holds for it. A
+// *PayloadError stands in the place of a publication that is no such value.
+func (c Channel[T]) Messages(ctx context.Context) iter.Seq2[Message[T], error] {
+	publications := c.Publications(ctx)
+	return func(yield func(Message[T], error) bool) {
+		for p, err := range publications {
+			m := Message[T]{Publication: p}
+			if err == nil {
+				if bad := json.Unmarshal(p.Data, &m.Value); bad != nil {
+					err = &PayloadError{p, bad}
+				}
+			}
+			if !yield(m, err) {
+				return
+			}
+		}
+	}
+}
+
+// PayloadError says that a publication is not a value of the type of its Channel.
+type PayloadError struct {
+	Publication Publication
+	Err         error // of json.Unmarshal
+}
+
+// Error names the channel and the position.
+func (e *PayloadError) Error() string {
+	return fmt.Sprintf("client: the publication of %q at offset %d is not a value of the channel's type: %v", e.Publication.Channel, e.Publication.Offset, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *PayloadError) Unwrap() error { return e.Err }
