@@ -349,7 +349,7 @@ func TestTokens(t *testing.T) {
 	}
 	server, ctx := gyrotest.NewServer(t, cfg), within(t)
 	c := dial(t, server.URL, client.Options{GetToken: func(context.Context) (string, error) {
-		return string('0' + rune(given.Add(1))), nil
+		return string('0' + given.Add(1)), nil
 	}})
 	if err := c.Connect(ctx); err != nil || given.Load() != 2 {
 		t.Errorf("%v after %d tokens", err, given.Load())

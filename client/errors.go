@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Error answers a command: that of the server, see docs/codes.md, or with a code below 100 one of this package. If it is
-// Temporary, the command may be tried again.
+// Error answers a command, with a Code and a Message: that of the server, see docs/codes.md, or with a Code below 100 one of this
+// package. If it is Temporary, the command may be tried again. See "go doc github.com/gyrohq/gyro/protocol.Error".
 type Error = protocol.Error
 
 // Errors of this package.

@@ -11,11 +11,14 @@ import (
 
 // Types of the protocol that programs meet.
 type (
-	// ClientInfo tells who published, joined or is present.
+	// ClientInfo tells who published, joined or is present: the User, the ID of the Client, and the ConnInfo and ChanInfo
+	// that the application has given. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 	ClientInfo = protocol.ClientInfo
-	// StreamPosition is a place in a channel's stream.
+	// StreamPosition is a place in a channel's stream: the Offset, which counts within the Epoch. See "go doc github.com/gyrohq/gyro/protocol.StreamPosition".
 	StreamPosition = protocol.StreamPosition
-	// FilterNode is a filter of publications by their tags, see docs/bandwidth.md.
+	// FilterNode is a filter of publications by their tags: a comparison of the tag Key by Cmp with Val or Vals, or an Op over
+	// Nodes; Excess is for servers. See docs/bandwidth.md and
+	// "go doc github.com/gyrohq/gyro/protocol.FilterNode".
 	FilterNode = protocol.FilterNode
 )
 

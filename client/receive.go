@@ -84,33 +84,30 @@ func (l *link) messages(data []byte) error {
 			return fmt.Errorf("%w: %w", errProtocol, err)
 		}
 		data = rest
-		if err := l.message(&r); err != nil {
-			return err
-		}
+		l.message(&r)
 	}
 	return nil
 }
 
-func (l *link) message(r *protocol.Reply) error {
+func (l *link) message(r *protocol.Reply) {
 	switch {
 	case r.ID != 0:
 		l.answer(r.ID, r, nil)
 	case r.Push != nil:
-		return l.push(r.Push)
+		l.push(r.Push)
 	case l.pong: // r is a ping
 		l.out = slices.Insert(l.out, 0, new(protocol.Command))
 	}
-	return nil
 }
 
-func (l *link) push(p *protocol.Push) error {
+func (l *link) push(p *protocol.Push) {
 	switch {
 	case p.Message != nil:
 		l.feeds.push(MessageEvent{p.Message.Data})
-		return nil
+		return
 	case p.Disconnect != nil:
 		l.gone(l.sentAway(p.Disconnect.Code, p.Disconnect.Reason))
-		return nil
+		return
 	}
 	channel := p.Channel
 	if p.ID != 0 {
@@ -118,8 +115,7 @@ func (l *link) push(p *protocol.Push) error {
 	}
 	if s := l.subscription(channel); s != nil && s.sent {
 		s.push(l, p)
-		return nil
+		return
 	}
 	l.serverPush(channel, p)
-	return nil
 }
