@@ -1,0 +1,29 @@
+// Prints what the client adds to a page, minified and compressed, beside npm centrifuge in the same bundler; fails above its limits.
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+async function size(contents) {
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: ".", loader: "ts" },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    write: false,
+    legalComments: "none",
+  });
+  return gzipSync(outputFiles[0].contents, { level: 9 }).length;
+}
+
+const use = "globalThis.client = new Client('wss://example.com', { codec: globalThis.codec });";
+const core = await size(`import { Client } from "./src/index.ts"; ${use}`);
+const rows = [
+  ["core", core, 9 * 1024],
+  ["npm centrifuge", await size(`import { Centrifuge } from "centrifuge"; globalThis.client = new Centrifuge('wss://example.com');`)],
+];
+let failed = false;
+for (const [name, bytes, most] of rows) {
+  console.log(`${name.padEnd(24)} ${String(bytes).padStart(6)} bytes gzipped${most ? `, at most ${most}` : ""}`);
+  failed ||= bytes > most;
+}
+process.exit(failed ? 1 : 0);

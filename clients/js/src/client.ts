@@ -1,0 +1,717 @@
+import { type Codec, json } from "./codec.js";
+import { Emitter } from "./emitter.js";
+import { GyroError } from "./errors.js";
+import { platform, type Platform } from "./platform.js";
+import type { Command, ConnectResult, Position, PublicationMessage, Push, Reply, Request, SubscribeResult } from "./protocol.js";
+import { clientInfo, publication, type ClientInfo, type Publication } from "./publication.js";
+import { type Gap, Stream, type Subscribed, subscribed } from "./stream.js";
+import { type CallOptions, type HistoryOptions, type Reason, Subscription, type SubscriptionOptions } from "./subscription.js";
+import { backoff, cancelable, later, Waiters } from "./time.js";
+import { ask, type Callback, keepFresh } from "./token.js";
+import { type Link, type Transport, websocket, type WebSocketConstructor } from "./transport.js";
+
+/** Options of a client. Durations are seconds. */
+export interface ClientOptions {
+  /** A token, and what fetches one: at first if there is none, and when it expires. An empty token means that the user may not connect. */
+  token?: string;
+  getToken?: Callback<string>;
+  /** What the server's application gets with each connect. */
+  data?: unknown;
+  getData?: Callback<unknown>;
+  /** Name and version of the application, for the server's operators. */
+  name?: string;
+  version?: string;
+  /** Headers for the server's application, where requests cannot have their own. */
+  headers?: Record<string, string>;
+  /** How long an answer may take: 5. */
+  timeout?: number;
+  /** The backoff of reconnecting and resubscribing: 0.5 and 20. */
+  minReconnectDelay?: number;
+  maxReconnectDelay?: number;
+  /** How late a ping may be: 10. */
+  maxPingDelay?: number;
+  /** The most bytes that a patch may make, 16 MB. */
+  maxDeltaSize?: number;
+  /** How messages are encoded: JSON, or what protobuf() of @gyrohq/client/protobuf returns. */
+  codec?: Codec;
+  /** The constructor of WebSockets, where the platform has none: that of the package ws. */
+  WebSocket?: WebSocketConstructor;
+  /** What tells of networks and sleep; that of browsers by default. */
+  platform?: Platform;
+  /** Closes the client when it aborts. */
+  signal?: AbortSignal;
+}
+
+/** Where a client stands. */
+export type ClientState = "disconnected" | "connecting" | "connected";
+
+/** What the server said of the connection. */
+export interface Connected {
+  /** The id of the connection. */
+  client: string;
+  /** The version of the server. */
+  version: string;
+  /** What the server's application sent along. */
+  data: unknown;
+  /** The name of the transport. */
+  transport: string;
+}
+
+/** The events of a client. Those with a channel are of subscriptions that the server decided. */
+export interface ClientEvents {
+  connecting: Reason;
+  connected: Connected;
+  disconnected: Reason;
+  /** A failed attempt: the client goes on. */
+  error: GyroError;
+  /** What the server's application sent to this client. */
+  message: { data: unknown };
+  subscribing: { channel: string };
+  subscribed: { channel: string } & Subscribed;
+  unsubscribed: { channel: string };
+  publication: Publication;
+  join: { channel: string; info: ClientInfo };
+  leave: { channel: string; info: ClientInfo };
+  gap: { channel: string } & Gap;
+}
+
+type Done = (error: GyroError | undefined, reply?: Reply) => void;
+
+/** Whether clients stay away after this disconnect code. */
+const terminal = (code: number) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
+
+/**
+ * A client: keeps a connection to a server while it is wanted, and the subscriptions of it. What it does when is
+ * specified in docs/sdk-spec.md.
+ */
+export class Client extends Emitter<ClientEvents> {
+  readonly #options: ClientOptions;
+  readonly #transport: Transport;
+  /** @internal */ readonly _codec: Codec;
+  /** @internal */ readonly _timeout: number;
+  /** @internal */ readonly _minDelay: number;
+  /** @internal */ readonly _maxDelay: number;
+  /** @internal */ readonly _mostBytes: number;
+
+  #state: ClientState = "disconnected";
+  #closed = false;
+  #token: string;
+  #attempts = 0;
+  #since = 0; // when it was connected
+  #turn = new AbortController(); // the life of an attempt, and of the connection it led to
+  #link: Link | undefined;
+  #open = false; // whether the link carries commands of subscriptions
+  #heard = 0; // when the last frame came
+  #worked = false; // whether any frame came
+  #pong = false;
+  #silence = 0; // how long no frame may come, in ms; 0: any time
+  #probing = false;
+  #waiting = false; // whether an attempt waits for its time
+  #unwatch: (() => void) | undefined;
+
+  #id = 0;
+  #pending = new Map<number, { done: Done; timer: ReturnType<typeof setTimeout> }>();
+  #outgoing: Command[] = [];
+  #held = 0;
+  #ready = new Waiters();
+
+  #subscriptions = new Map<string, Subscription<any, any>>();
+  #names = new Map<number, Subscription<any, any>>();
+  #leaving = new Set<string>(); // channels whose unsubscribe has no reply
+  #server = new Map<string, { stream: Stream; active: boolean }>();
+
+  /**
+   * Makes a client; connect connects it.
+   *
+   * @param to a WebSocket address, or a transport: one, or fallback() of several
+   */
+  constructor(to: string | Transport, options: ClientOptions = {}) {
+    super();
+    this.#options = options;
+    this.#transport = typeof to === "string" ? websocket(to, options) : to;
+    this.#token = options.token ?? "";
+    this._codec = options.codec ?? json;
+    const ms = (seconds: number | undefined, or: number) => (seconds ?? or) * 1000;
+    this._timeout = ms(options.timeout, 5);
+    this._minDelay = ms(options.minReconnectDelay, 0.5);
+    this._maxDelay = ms(options.maxReconnectDelay, 20);
+    this._mostBytes = options.maxDeltaSize ?? 16 << 20;
+    this.#turn.abort();
+    const { signal } = options;
+    if (signal?.aborted) this.#closed = true;
+    else signal?.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  get state(): ClientState {
+    return this.#state;
+  }
+
+  /** Connects, and stays connected until disconnect, or until the server refuses for good. */
+  connect(): void {
+    if (this.#state !== "disconnected") return;
+    if (this.#closed) throw new GyroError(4, "client closed", false);
+    this.#attempts = 0;
+    this.#state = "connecting";
+    this.#unwatch = (this.#options.platform ?? platform)(event => this.#noticed(event));
+    this._emit("connecting", { code: 0, reason: "connect called" });
+    if (this.#state === "connecting" && this.#turn.signal.aborted) this.#attempt();
+  }
+
+  /** Disconnects. Subscriptions stay, and subscribe again with the next connect. */
+  disconnect(): void {
+    this.#stop(0, "disconnect called");
+  }
+
+  /** Disconnects, and ends all subscriptions. The client cannot be used any more. */
+  close(): void {
+    this.#closed = true;
+    this.disconnect();
+    this.#lost("unsubscribed"); // if it was disconnected already
+    this.#subscriptions.clear();
+  }
+
+  /** Resolves when the client is connected; rejects when it is, or becomes, disconnected. */
+  ready({ signal }: CallOptions = {}): Promise<void> {
+    return cancelable(signal, (resolve, reject) => this.#when(resolve, reject));
+  }
+
+  /** Sets the token for the next connect. */
+  setToken(token: string): void {
+    this.#token = token;
+  }
+
+  // Subscriptions
+
+  /**
+   * Makes a subscription. A channel has at most one: another one throws, and get finds it. It stays until remove, over all
+   * connections.
+   */
+  subscription<T = unknown>(channel: string, options: SubscriptionOptions<T> = {}): Subscription<T> {
+    return new Subscription<T>(this, channel, options);
+  }
+
+  /** The subscription to a channel, if there is one. */
+  get<T = unknown>(channel: string): Subscription<T> | undefined {
+    return this.#subscriptions.get(channel);
+  }
+
+  /** @internal */
+  _add(one: Subscription<any, any>): void {
+    const { channel } = one;
+    if (!channel || this.#closed || this.#subscriptions.has(channel)) {
+      throw new GyroError(12, this.#closed ? "client closed" : `there is a subscription to "${channel}" already`, false);
+    }
+    this.#subscriptions.set(channel, one);
+  }
+
+  /** @internal */
+  _remove(one: Subscription<any, any>): void {
+    if (this.#subscriptions.get(one.channel) === one) this.#subscriptions.delete(one.channel);
+  }
+
+  // Calls
+
+  /** Publishes into a channel. */
+  async publish(channel: string, data: unknown, options?: CallOptions): Promise<void> {
+    await this.#call(() => ({ publish: { channel, data: this._codec.payload(data) } }), options);
+  }
+
+  /** Calls a method of the server's application. */
+  async rpc<T = unknown>(method: string, data?: unknown, options?: CallOptions): Promise<T> {
+    const { rpc } = await this.#call(() => ({ rpc: { method, data: this._codec.payload(data) } }), options);
+    return this._codec.value(rpc!.data) as T;
+  }
+
+  /** Sends a message to the server's application. Resolves when it has been handed to the transport; there is no answer. */
+  send(data: unknown, { signal }: CallOptions = {}): Promise<void> {
+    return cancelable(signal, (resolve, reject) =>
+      this.#when(
+        () => {
+          this.#write({ send: { data: this._codec.payload(data) } });
+          resolve();
+        },
+        reject,
+        this._timeout,
+      ),
+    );
+  }
+
+  /** Who is subscribed to a channel, by the ids of clients. */
+  async presence(channel: string, options?: CallOptions): Promise<Record<string, ClientInfo>> {
+    const { presence } = await this.#call(() => ({ presence: { channel } }), options);
+    return Object.fromEntries(Object.entries(presence!.presence ?? {}).map(([id, info]) => [id, clientInfo(this._codec, info)]));
+  }
+
+  /** How many clients and users are subscribed to a channel. */
+  async presenceStats(channel: string, options?: CallOptions): Promise<{ clients: number; users: number }> {
+    const { presence_stats: stats } = await this.#call(() => ({ presence_stats: { channel } }), options);
+    return { clients: stats!.num_clients ?? 0, users: stats!.num_users ?? 0 };
+  }
+
+  /** Reads the history of a channel. */
+  async history<T = unknown>(channel: string, options: HistoryOptions = {}): Promise<{ publications: Publication<T>[] } & Position> {
+    const { limit, since, reverse } = options;
+    const request = { channel, limit: limit || undefined, since: since && { ...since }, reverse: reverse || undefined };
+    const { history } = await this.#call(() => ({ history: request }), options);
+    return {
+      publications: (history!.publications ?? []).map(pub => publication(this._codec, channel, pub, this._codec.value(pub.data))),
+      offset: history!.offset ?? 0,
+      epoch: history!.epoch ?? "",
+    };
+  }
+
+  /** Sends the commands that fn issues in one frame; they would be anyway if fn does not wait. */
+  async batch<T>(fn: () => T | Promise<T>): Promise<T> {
+    this.#held++;
+    try {
+      return await fn();
+    } finally {
+      this.#held--;
+      this.#flush();
+    }
+  }
+
+  #call(request: () => Request, { signal }: CallOptions = {}): Promise<Reply> {
+    return cancelable<Reply>(signal, (resolve, reject) => this._request(request, resolve, reject));
+  }
+
+  /** @internal Sends a request as soon as the client is connected. Returns what gives it up. */
+  _request(request: () => Request, resolve: (reply: Reply) => void, reject: (error: unknown) => void): () => void {
+    let id: number | undefined;
+    const wait = this.#when(
+      () => {
+        try {
+          id = this._command(request(), (error, reply) => (error ? reject(error) : resolve(reply!)));
+        } catch (error) {
+          reject(error); // the application's data cannot be encoded
+        }
+      },
+      reject,
+      this._timeout,
+    );
+    return () => (id === undefined ? wait() : this.#forget(id));
+  }
+
+  #when(run: () => void, fail: (error: GyroError) => void, ms?: number): () => void {
+    if (this.#state === "connecting") return this.#ready.add(run, fail, ms);
+    if (this.#state === "connected") run();
+    else fail(this.#closed ? new GyroError(4, "client closed", false) : new GyroError(3, "client disconnected"));
+    return () => {};
+  }
+
+  // Commands
+
+  /** @internal Sends a command now. done is called once: with the reply, or with an error. */
+  _command(request: Request, done: Done): number {
+    const id = ++this.#id;
+    this.#write({ id, ...request });
+    const timer = setTimeout(() => {
+      this.#pending.delete(id);
+      done(new GyroError(1, "timeout"));
+    }, this._timeout);
+    this.#pending.set(id, { done, timer });
+    return id;
+  }
+
+  #forget(id: number): void {
+    const one = this.#pending.get(id);
+    if (!one) return;
+    clearTimeout(one.timer);
+    this.#pending.delete(id);
+  }
+
+  #write(command: Command): void {
+    if (this.#outgoing.push(command) === 1 && !this.#held) queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    if (this.#held || !this.#outgoing.length || !this.#link) return;
+    const { encode, join, most } = this._codec;
+    let frame = [];
+    let size = 0;
+    for (const command of this.#outgoing.splice(0)) {
+      const message = encode(command);
+      if (size && size + message.length > most) {
+        this.#send(join(frame));
+        frame = [];
+        size = 0;
+      }
+      frame.push(message);
+      size += message.length;
+    }
+    this.#send(join(frame));
+  }
+
+  #send(frame: string | Uint8Array): void {
+    try {
+      this.#link?.send(frame);
+    } catch {
+      // The transport ended; it will say so.
+    }
+  }
+
+  // Connecting
+
+  /** An attempt: a token, data, a link, connect. */
+  #attempt(): void {
+    this.#waiting = false;
+    this.#turn = new AbortController();
+    const { signal } = this.#turn;
+    const { getToken, getData, data } = this.#options;
+    const failed = (error?: GyroError) => (error ? this.#failed(error) : this.#stop(1, "unauthorized"));
+    const second = () => {
+      if (getData) ask(getData, {}, signal, 15, "data fetch", fetched => this.#dial(fetched), failed);
+      else this.#dial(data);
+    };
+    if (this.#token || !getToken) return second();
+    ask(
+      getToken,
+      {},
+      signal,
+      5,
+      "connection token fetch",
+      token => {
+        if (!token) return failed();
+        this.#token = token;
+        second();
+      },
+      failed,
+    );
+  }
+
+  #dial(data: unknown): void {
+    const { signal } = this.#turn;
+    const opened = later(this._timeout, signal, () => this.#failed(new GyroError(1, "timeout")));
+    this.#worked = this.#open = false;
+    try {
+      this.#link = this.#transport.open(this._codec, {
+        open: () => {
+          if (signal.aborted) return;
+          opened();
+          this.#hello(data);
+        },
+        frame: frame => {
+          if (!signal.aborted) this.#frame(frame, signal);
+        },
+        close: (code, reason) => {
+          if (signal.aborted) return;
+          this.#link = undefined;
+          this.#ended(code, reason);
+        },
+      });
+    } catch (error) {
+      this.#stop(12, `bad configuration: ${(error as Error).message}`);
+    }
+  }
+
+  #hello(data: unknown): void {
+    const { signal } = this.#turn;
+    const { name, version, headers } = this.#options;
+    const positions = [...this.#server].filter(([, { stream }]) => stream.recover).map(([channel, { stream }]) => [channel, stream.request()]);
+    const connect = {
+      token: this.#token || undefined,
+      data: this._codec.payload(data),
+      subs: positions.length ? Object.fromEntries(positions) : undefined,
+      name: name || undefined,
+      version: version || undefined,
+      headers,
+    };
+    this._command({ connect }, (error, reply) => {
+      if (signal.aborted) return;
+      if (!error) return this.#connected(reply!.connect!);
+      if (error.code === 109) {
+        if (!this.#options.getToken) return this.#stop(1, "unauthorized");
+        this.#token = "";
+        this.#failed(error);
+      } else if (error.temporary) this.#failed(error);
+      else this.#stop(error.code, error.message);
+    });
+    if (this.#transport.early) this.#start();
+  }
+
+  /** Starts the subscriptions that are wanted. */
+  #start(): void {
+    this.#open = true;
+    for (const one of [...this.#subscriptions.values()]) one._begin();
+  }
+
+  /** @internal Whether the connection carries a subscribe for the channel now. */
+  _carries(channel: string): boolean {
+    return this.#open && !this.#leaving.has(channel);
+  }
+
+  #connected(result: ConnectResult): void {
+    const { signal } = this.#turn;
+    const { client = "", version = "", session, node } = result;
+    this.#state = "connected";
+    this.#since = Date.now();
+    this.#pong = !!result.pong;
+    this.#silence = result.ping ? (result.ping + (this.#options.maxPingDelay ?? 10)) * 1000 : 0;
+    if (session) this.#link?.session?.(session, node ?? "");
+    if (this.#silence) this.#listen();
+    keepFresh(
+      {
+        getToken: this.#options.getToken,
+        context: {},
+        signal,
+        code: 6,
+        what: "connection token",
+        send: (token, done) => {
+          this.#token = token;
+          this._command({ refresh: { token } }, (error, reply) => done(error, reply?.refresh));
+        },
+        error: error => this._emit("error", error),
+        end: (code, reason) => this.#stop(code, reason),
+      },
+      result,
+    );
+    this._emit("connected", { client, version, data: this._codec.value(result.data), transport: this.#transport.name });
+    if (!signal.aborted) this.#subs(result.subs ?? {}, signal);
+    if (signal.aborted) return;
+    if (!this.#open) this.#start();
+    this.#ready.settle();
+  }
+
+  // Ending
+
+  /** The transport, or a disconnect push, ended the connection. */
+  #ended(code: number, reason: string): void {
+    if (code === 1009) return this.#stop(3, "message size limit");
+    if (terminal(code)) return this.#stop(code, reason);
+    if (code === 3014) this.#invalidate();
+    const known = code >= 3000;
+    if (this.#state === "connected") this._lose(known ? code : 1, known ? reason : "transport closed");
+    else this.#failed(new GyroError(2, "transport closed"));
+  }
+
+  #invalidate(): void {
+    if (this.#options.getToken) this.#token = "";
+    for (const one of this.#subscriptions.values()) one._invalidate();
+    for (const { stream } of this.#server.values()) stream.invalidate();
+  }
+
+  /** Ends the attempt or the connection; returns the commands that have no reply. */
+  #break(): () => void {
+    this.#turn.abort();
+    const link = this.#link;
+    const pending = this.#pending;
+    this.#link = undefined;
+    this.#open = this.#probing = false;
+    this.#outgoing = [];
+    this.#pending = new Map();
+    this.#names.clear();
+    this.#leaving.clear();
+    try {
+      link?.close();
+    } catch {
+      // It is closed.
+    }
+    return () => {
+      for (const { done, timer } of pending.values()) {
+        clearTimeout(timer);
+        done(new GyroError(11, "connection closed"));
+      }
+    };
+  }
+
+  /** An attempt failed. */
+  #failed(error: GyroError): void {
+    const rest = this.#break();
+    for (const one of this.#subscriptions.values()) one._lost();
+    rest();
+    if (!this.#worked && this.#transport.failed?.()) return this.#attempt();
+    this._emit("error", error);
+    this.#later();
+  }
+
+  /** @internal The connection is lost, or worth nothing: there will be another one. */
+  _lose(code: number, reason: string, soon = false): void {
+    if (this.#state !== "connected") {
+      if (this.#state === "connecting") this.#failed(new GyroError(1, "timeout"));
+      return;
+    }
+    const rest = this.#break();
+    if (Date.now() - this.#since >= 5000) this.#attempts = 0;
+    this.#state = "connecting";
+    this._emit("connecting", { code, reason });
+    this.#lost("subscribing");
+    rest();
+    this.#later(soon);
+  }
+
+  /** Disconnects for good. */
+  #stop(code: number, reason: string): void {
+    if (this.#state === "disconnected") return;
+    const rest = this.#break();
+    this.#unwatch?.();
+    this.#state = "disconnected";
+    this._emit("disconnected", { code, reason });
+    this.#lost("unsubscribed");
+    rest();
+    this.#ready.settle(new GyroError(3, "client disconnected"));
+  }
+
+  /** Tells subscriptions that the connection is lost. */
+  #lost(event: "subscribing" | "unsubscribed"): void {
+    for (const one of [...this.#subscriptions.values()]) {
+      if (this.#closed) one._end(2, "client closed", true);
+      else one._lost();
+    }
+    for (const [channel, one] of [...this.#server]) {
+      if (!one.active) continue;
+      if (event === "unsubscribed") one.active = false;
+      this._emit(event, { channel });
+    }
+  }
+
+  /** Sets the time of the next attempt, unless a listener did something about the connection. */
+  #later(soon = false): void {
+    if (this.#state !== "connecting" || !this.#turn.signal.aborted) return;
+    this.#turn = new AbortController();
+    this.#waiting = true;
+    if (soon) this.#attempt();
+    else later(backoff(this.#attempts++, this._minDelay, this._maxDelay), this.#turn.signal, () => this.#attempt());
+  }
+
+  // Receiving
+
+  #frame(frame: string | ArrayBuffer | Uint8Array, signal: AbortSignal): void {
+    this.#heard = Date.now();
+    if (!this.#worked) {
+      this.#worked = true;
+      this.#transport.worked?.();
+    }
+    let replies: Reply[];
+    try {
+      replies = this._codec.decode(frame);
+    } catch {
+      return this.#stop(2, "bad protocol");
+    }
+    for (const reply of replies) {
+      this.#reply(reply);
+      if (signal.aborted) return;
+    }
+  }
+
+  #reply(reply: Reply): void {
+    const { id, error, push } = reply;
+    if (id) {
+      const one = this.#pending.get(id);
+      if (!one) return;
+      this.#forget(id);
+      if (error) one.done(new GyroError(error.code, error.message ?? "", !!error.temporary));
+      else one.done(undefined, reply);
+    } else if (push) this.#push(push);
+    else if (this.#pong) this.#send(this._codec.encode({}));
+  }
+
+  #push(push: Push): void {
+    const { channel = "" } = push;
+    const one = push.id ? this.#names.get(push.id) : this.#subscriptions.get(channel);
+    if (one) one._push(push);
+    else if (push.message) this._emit("message", { data: this._codec.value(push.message.data) });
+    else if (push.disconnect) this.#ended(push.disconnect.code ?? 0, push.disconnect.reason ?? "");
+    else if (push.subscribe) this.#served(channel, push.subscribe);
+    else if (this.#server.get(channel)?.active) this.#serverPush(channel, push);
+  }
+
+  /** @internal Lets pushes name a subscription by a number, until signal aborts. */
+  _name(id: number, one: Subscription<any, any>, signal: AbortSignal): void {
+    this.#names.set(id, one);
+    signal.addEventListener("abort", () => {
+      if (this.#names.get(id) === one) this.#names.delete(id);
+    });
+  }
+
+  /** @internal Unsubscribes on the server. */
+  _unsubscribe(channel: string): void {
+    if (!this.#open) return;
+    const { signal } = this.#turn;
+    this.#leaving.add(channel);
+    this._command({ unsubscribe: { channel } }, error => {
+      if (signal.aborted) return;
+      if (error) return this._lose(4, "unsubscribe error");
+      this.#leaving.delete(channel);
+      this.#subscriptions.get(channel)?._begin();
+    });
+  }
+
+  // Subscriptions of the server
+
+  #subs(results: Record<string, SubscribeResult>, signal: AbortSignal): void {
+    for (const [channel, { active }] of [...this.#server]) {
+      if (results[channel]) continue;
+      this.#server.delete(channel);
+      if (active) this._emit("unsubscribed", { channel });
+    }
+    for (const [channel, result] of Object.entries(results)) {
+      if (signal.aborted) return;
+      this.#served(channel, result);
+    }
+  }
+
+  #served(channel: string, result: SubscribeResult): void {
+    const { signal } = this.#turn;
+    const one = this.#server.get(channel) ?? { stream: new Stream(), active: true };
+    one.active = true;
+    this.#server.set(channel, one);
+    const gap = one.stream.begin(result);
+    this._emit("subscribed", { channel, ...subscribed(result, this._codec.value(result.data)) });
+    if (gap && !signal.aborted) this._emit("gap", { channel, ...gap });
+    for (const pub of result.publications ?? []) {
+      if (!signal.aborted) this.#serverPublication(channel, one.stream, pub);
+    }
+  }
+
+  #serverPush(channel: string, push: Push): void {
+    if (push.pub) this.#serverPublication(channel, this.#server.get(channel)!.stream, push.pub);
+    else if (push.join) this._emit("join", { channel, info: clientInfo(this._codec, push.join.info ?? {}) });
+    else if (push.leave) this._emit("leave", { channel, info: clientInfo(this._codec, push.leave.info ?? {}) });
+    else if (push.unsubscribe) {
+      this.#server.delete(channel);
+      this._emit("unsubscribed", { channel });
+    }
+  }
+
+  #serverPublication(channel: string, stream: Stream, pub: PublicationMessage): void {
+    if (stream.has(pub)) return;
+    stream.pass(pub);
+    this._emit("publication", publication(this._codec, channel, pub, this._codec.value(pub.data)));
+  }
+
+  // Silence, sleep, networks
+
+  /** Gives the connection up when no frame came for too long. */
+  #listen(): void {
+    later(Math.min(this.#silence, Math.max(0, this.#silence - (Date.now() - this.#heard))), this.#turn.signal, () => {
+      if (Date.now() - this.#heard >= this.#silence) this._lose(2, "no ping");
+      else this.#listen();
+    });
+  }
+
+  #noticed(event: "online" | "offline" | "wake"): void {
+    if (this.#state === "connected") {
+      if (event === "offline") this._lose(1, "transport closed");
+      else if (this.#silence && Date.now() - this.#heard >= this.#silence) this._lose(2, "no ping", true);
+      else this.#probe();
+    } else if (event !== "offline" && this.#waiting) {
+      this.#turn.abort();
+      this.#attempt();
+    }
+  }
+
+  /** Sends what any server answers, and gives the connection up if nothing comes. */
+  #probe(): void {
+    if (this.#probing) return;
+    this.#probing = true;
+    const { signal } = this.#turn;
+    const sent = Date.now();
+    let channel = "-";
+    while (this.#subscriptions.has(channel) || this.#server.has(channel)) channel += "-";
+    this._command({ unsubscribe: { channel } }, () => {});
+    later(3000, signal, () => {
+      this.#probing = false;
+      if (this.#heard < sent) this._lose(2, "no ping", true);
+    });
+  }
+}

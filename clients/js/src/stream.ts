@@ -1,0 +1,82 @@
+// The position of a subscription, whoever decided it.
+import type { Position, PublicationMessage, SubscribeRequest, SubscribeResult } from "./protocol.js";
+
+/** How the subscription stands, as events tell it. */
+export interface Subscribed {
+  /** Whether the server tried to hand over what was missed. */
+  wasRecovering: boolean;
+  /** Whether nothing was missed, or all of it comes now. */
+  recovered: boolean;
+  /** Whether what is missed from now on can be recovered. */
+  recoverable: boolean;
+  positioned: boolean;
+  /** The position, if positioned. */
+  position: Position | undefined;
+  /** What the server's application sent along. */
+  data: unknown;
+}
+
+/** What was lost: the publications between two positions. */
+export interface Gap {
+  from: Position | undefined;
+  to: Position | undefined;
+}
+
+/** Follows the position. */
+export class Stream {
+  position: Position | undefined;
+  recover = false;
+
+  constructor(since?: Position) {
+    this.position = since && { ...since };
+    this.recover = !!since;
+  }
+
+  /** The part of a subscribe request that asks for recovery. */
+  request(): SubscribeRequest {
+    if (!this.recover) return {};
+    return { recover: true, offset: this.position?.offset || undefined, epoch: this.position?.epoch || undefined };
+  }
+
+  /** Takes the position of a reply; tells of a gap if there is one. */
+  begin(result: SubscribeResult): Gap | undefined {
+    const from = this.position;
+    if (result.recoverable) {
+      this.recover = true;
+      this.position = { offset: result.offset ?? 0, epoch: result.epoch ?? "" };
+    }
+    return result.was_recovering && !result.recovered ? { from, to: this.position && { ...this.position } } : undefined;
+  }
+
+  /** Whether a publication is one that was there before. */
+  has(pub: PublicationMessage): boolean {
+    const { position } = this;
+    return !!pub.offset && !!position && !pub.channel && pub.offset <= position.offset && (!pub.epoch || pub.epoch === position.epoch);
+  }
+
+  /** Moves on to a publication. */
+  pass(pub: PublicationMessage): void {
+    const { position } = this;
+    if (!pub.offset || !position || pub.channel) return;
+    if (pub.epoch) position.epoch = pub.epoch;
+    position.offset = pub.offset;
+  }
+
+  /** Drops the position, so that the next subscribe tells of a gap. */
+  invalidate(): void {
+    if (this.recover) this.position = { offset: 0, epoch: "_" };
+  }
+}
+
+/** What the event tells of a reply. */
+export function subscribed(result: SubscribeResult, data: unknown): Subscribed {
+  const positioned = !!(result.positioned || result.recoverable);
+  return {
+    wasRecovering: !!result.was_recovering,
+    recovered: !!result.recovered,
+    recoverable: !!result.recoverable,
+    positioned,
+    position: positioned ? { offset: result.offset ?? 0, epoch: result.epoch ?? "" } : undefined,
+    data,
+  };
+}

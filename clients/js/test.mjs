@@ -1,0 +1,24 @@
+// Builds the tests, and runs them: node test.mjs [name …]
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { build } from "esbuild";
+
+const names = process.argv.slice(2);
+const entryPoints = readdirSync("test")
+  .filter(file => file.endsWith(".test.ts") && (!names.length || names.some(name => file.includes(name))))
+  .map(file => `test/${file}`);
+rmSync(".test", { recursive: true, force: true });
+await build({
+  entryPoints,
+  outdir: ".test",
+  bundle: true,
+  splitting: true,
+  platform: "node",
+  format: "esm",
+  packages: "external",
+  logLevel: "warning",
+  sourcemap: "inline",
+});
+const files = entryPoints.map(file => file.replace(/^test/, ".test").replace(/ts$/, "js"));
+const { status } = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-reporter=dot", ...files], { stdio: "inherit" });
+process.exit(status ?? 1);
