@@ -23,6 +23,8 @@ export interface Codec {
   /** The bytes of a payload of a channel with delta, and back. */
   bytes(payload: unknown): Uint8Array;
   unbytes(bytes: Uint8Array): unknown;
+  /** The request that carries a frame beside its connection. */
+  emulate(session: string, node: string, frame: Frame): Frame;
 }
 
 const encoder = new TextEncoder();
@@ -47,4 +49,5 @@ export const json: Codec = {
     return encoder.encode(payload);
   },
   unbytes: bytes => JSON.parse(decoder.decode(bytes)),
+  emulate: (session, node, frame) => JSON.stringify({ session, node, data: frame }),
 };
