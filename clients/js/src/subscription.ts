@@ -242,7 +242,6 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   _end(code: number, reason: string, gone = false): void {
     if (this.#state === "unsubscribed") return;
     this._leave();
-    this.#base = undefined;
     this.#leaveServer(gone);
     this.#state = "unsubscribed";
     this._emit("unsubscribed", { code, reason });
@@ -413,7 +412,12 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
       if (signal.aborted) return;
       this._publication(pub);
     }
-    if (!signal.aborted) this.#waiters.settle();
+    if (!signal.aborted) this._settle();
+  }
+
+  /** @internal Lets calls go that waited for this. */
+  _settle(): void {
+    this.#waiters.settle();
   }
 
   /** @internal Enters subscribed: from now on pushes count, and the token is kept fresh. */
@@ -492,14 +496,19 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   }
 
   /** @internal Tells of a publication, if its payload passes. */
-  _hand(pub: PublicationMessage, data: unknown): boolean {
+  _hand(pub: PublicationMessage, data: unknown): void {
+    const made = this._make(pub, data);
+    if (made) this._emit("publication", made);
+  }
+
+  /** @internal A publication as the application gets it; undefined if its payload does not pass. */
+  _make(pub: PublicationMessage, data: unknown): Publication<T> | undefined {
     const result = this._options.schema && !pub.removed ? this._options.schema["~standard"].validate(data) : undefined;
     if (result && ("then" in result || result.issues)) {
       const why = "then" in result ? "an asynchronous schema" : result.issues![0]?.message;
       this._emit("error", new GyroError(18, `payload refused: ${why}`, false));
-      return false;
+      return undefined;
     }
-    this._emit("publication", publication(this._client._codec, this.channel, pub, result ? (result as { value: T }).value : data));
-    return true;
+    return publication(this._client._codec, this.channel, pub, result ? (result as { value: T }).value : data);
   }
 }

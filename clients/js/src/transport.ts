@@ -22,6 +22,8 @@ export interface Transport {
   readonly name: string;
   /** Whether commands may follow connect before its reply. */
   readonly early: boolean;
+  /** Whether this platform has what the transport needs; always if absent. */
+  supported?(): boolean;
   open(codec: Codec, listener: Listener): Link;
   /** Tells that the connection works. */
   worked?(): void;
@@ -50,11 +52,12 @@ export interface WebSocketOptions {
 
 /** Frames over a WebSocket. */
 export function websocket(url: string, options: WebSocketOptions = {}): Transport {
+  const WebSocket = options.WebSocket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
   return {
     name: "websocket",
     early: true,
+    supported: () => !!WebSocket,
     open(codec, listener) {
-      const WebSocket = options.WebSocket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
       if (!WebSocket) throw new Error("no WebSocket here: give a constructor by the option WebSocket");
       const socket = codec.protocol ? new WebSocket(url, codec.protocol) : new WebSocket(url);
       socket.binaryType = "arraybuffer";

@@ -106,7 +106,7 @@ class Conversation {
   call(text: string, signal: AbortSignal): Promise<unknown> | unknown {
     const [call, args] = cut(text);
     const [first, rest] = cut(args);
-    const json = rest ? JSON.parse(rest) : undefined;
+    const json = rest && this.client && !/^(set|delete)$/.test(call) ? JSON.parse(rest) : undefined;
     const one = this.subscriptions.get(first)!;
     switch (call) {
       case "connect":

@@ -1,0 +1,162 @@
+// A server for tests: the binary that GYRO names, or .bin/gyro of the repository, and a proxy that can cut connections.
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash, createHmac } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+
+const binary = path.resolve(process.env.GYRO ?? "../../.bin/gyro");
+const secret = "secret of the tests, of at least 32 bytes";
+const pollSecret = "secret of signatures, of at least 32 bytes";
+const history = { history_size: 1000, history_ttl: "300s", allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
+const config = {
+  http_server: { address: "127.0.0.1", port: 0 },
+  client: { token: { hmac_secret_key: secret }, allowed_origins: ["http://127.0.0.1:*"] },
+  http_stream: { enabled: true },
+  sse: { enabled: true },
+  http_api: { key: "key" },
+  shared_poll: { hmac_secret_key: pollSecret },
+  channel: {
+    namespaces: [
+      { name: "room", presence: true, join_leave: true, force_push_join_leave: true, allow_presence_for_subscriber: true, allow_history_for_subscriber: true, ...history },
+      { name: "stream", force_recovery: true, allow_channel_compaction: true, ...history },
+      { name: "small", force_recovery: true, ...history, history_size: 2 },
+      { name: "delta", force_recovery: true, allowed_delta_types: ["fossil"], delta_publish: true, ...history },
+      { name: "tagged", allow_tags_filter: true, allow_subscribe_for_client: true },
+      { name: "private" },
+      {
+        name: "board",
+        subscription_type: "map",
+        allowed_delta_types: ["fossil"],
+        delta_publish: true,
+        allow_subscribe_for_client: true,
+        map: { mode: "recoverable", key_ttl: "300s", stream_size: 100, min_page_size: 1, allow_publish_for_subscriber: true, allow_remove_for_subscriber: true },
+      },
+      {
+        name: "scores",
+        subscription_type: "shared_poll",
+        allow_subscribe_for_client: true,
+        shared_poll: { mode: "versioned", refresh_interval: "60s", publish_enabled: true },
+      },
+    ],
+  },
+};
+
+/** A free port of the loopback interface. */
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, "close");
+  return port;
+}
+
+export class Gyro {
+  #process!: ChildProcess;
+  #folder = mkdtempSync(path.join(tmpdir(), "gyro-client-"));
+  #proxies: Proxy[] = [];
+  port = 0;
+
+  static async start(): Promise<Gyro> {
+    if (!existsSync(binary)) throw new Error(`no ${binary}: run make build`);
+    const gyro = new Gyro();
+    gyro.port = await freePort();
+    const file = path.join(gyro.#folder, "config.json");
+    writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port } }));
+    gyro.#process = spawn(binary, ["--config", file], { stdio: ["ignore", "pipe", "pipe"] });
+    let log = "";
+    await new Promise<void>((resolve, reject) => {
+      const line = (text: string) => {
+        log += `${text}\n`;
+        if (text.includes("serving")) resolve();
+      };
+      createInterface(gyro.#process.stdout!).on("line", line);
+      createInterface(gyro.#process.stderr!).on("line", line);
+      gyro.#process.once("exit", code => reject(new Error(`gyro ended with ${code}:\n${log}`)));
+    });
+    return gyro;
+  }
+
+  async stop(): Promise<void> {
+    for (const proxy of this.#proxies) proxy.stop();
+    if (this.#process.exitCode === null) {
+      this.#process.kill("SIGKILL");
+      await once(this.#process, "exit");
+    }
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Calls a method of the server API. */
+  async api(method: string, params: object): Promise<any> {
+    const response = await fetch(`http://127.0.0.1:${this.port}/api/${method}`, {
+      method: "POST",
+      headers: { "X-API-Key": "key" },
+      body: JSON.stringify(params),
+    });
+    const { error, result } = (await response.json()) as any;
+    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return result;
+  }
+
+  async proxy(): Promise<Proxy> {
+    const proxy = await Proxy.start(this.port);
+    this.#proxies.push(proxy);
+    return proxy;
+  }
+}
+
+/** Passes connections on, and cuts them. */
+export class Proxy {
+  #server!: Server;
+  readonly #sockets = new Set<Socket>();
+  port = 0;
+
+  static async start(to: number): Promise<Proxy> {
+    const proxy = new Proxy();
+    proxy.#server = createServer(socket => {
+      const other = connect(to, "127.0.0.1");
+      for (const [one, two] of [
+        [socket, other],
+        [other, socket],
+      ] as const) {
+        proxy.#sockets.add(one);
+        one.on("error", () => {}).on("close", () => {
+          proxy.#sockets.delete(one);
+          two.destroy();
+        });
+        one.pipe(two);
+      }
+    }).listen(0, "127.0.0.1");
+    await once(proxy.#server, "listening");
+    proxy.port = (proxy.#server.address() as AddressInfo).port;
+    return proxy;
+  }
+
+  /** Ends all connections at once, without a word. */
+  cut(): void {
+    for (const socket of [...this.#sockets]) socket.resetAndDestroy();
+  }
+
+  stop(): void {
+    this.#server.close();
+    this.cut();
+  }
+}
+
+/** A token of claims. */
+export function token(claims: object): string {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const signed = `${part({ alg: "HS256", typ: "JWT" })}.${part(claims)}`;
+  return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
+}
+
+/** A signature by which a user may track keys. */
+export function signature(user: string, channel: string, keys: string[]): string {
+  const iat = Math.floor(Date.now() / 1000);
+  const list = createHash("sha256").update(keys.join("\0")).digest("hex");
+  return `${iat}:0:${createHmac("sha256", pollSecret).update([iat, 0, user, channel, list].join("\0")).digest("hex")}`;
+}
