@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createHTTPServer } from "node:http";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -39,7 +40,7 @@ const config = {
         name: "scores",
         subscription_type: "shared_poll",
         allow_subscribe_for_client: true,
-        shared_poll: { mode: "versioned", refresh_interval: "60s", publish_enabled: true },
+        shared_poll: { mode: "versioned", refresh_interval: "1s", publish_enabled: true },
       },
     ],
   },
@@ -59,6 +60,14 @@ export class Gyro {
   #process!: ChildProcess;
   #folder = mkdtempSync(path.join(tmpdir(), "gyro-client-"));
   #proxies: Proxy[] = [];
+  /** What the server is told of keys of shared poll. */
+  readonly values = new Map<string, { data: unknown; version: number }>();
+  #backend = createHTTPServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const items = JSON.parse(body).items.filter(({ key }: { key: string }) => this.values.has(key));
+    response.end(JSON.stringify({ result: { items: items.map(({ key }: { key: string }) => ({ key, ...this.values.get(key) })) } }));
+  }).listen(0, "127.0.0.1");
   port = 0;
 
   static async start(): Promise<Gyro> {
@@ -66,23 +75,32 @@ export class Gyro {
     const gyro = new Gyro();
     gyro.port = await freePort();
     const file = path.join(gyro.#folder, "config.json");
-    writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port } }));
+    if (!gyro.#backend.listening) await once(gyro.#backend, "listening");
+    const endpoint = `http://127.0.0.1:${(gyro.#backend.address() as AddressInfo).port}/refresh`;
+    const channel = { ...config.channel, proxy: { shared_poll_refresh: { endpoint } } };
+    writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port }, channel }));
     gyro.#process = spawn(binary, ["--config", file], { stdio: ["ignore", "pipe", "pipe"] });
     let log = "";
-    await new Promise<void>((resolve, reject) => {
+    const started = new Promise<void>((resolve, reject) => {
       const line = (text: string) => {
         log += `${text}\n`;
-        if (text.includes("serving")) resolve();
+        if (text.includes("gyro is running")) resolve();
       };
       createInterface(gyro.#process.stdout!).on("line", line);
       createInterface(gyro.#process.stderr!).on("line", line);
       gyro.#process.once("exit", code => reject(new Error(`gyro ended with ${code}:\n${log}`)));
+    });
+    await started.catch(async error => {
+      await gyro.stop();
+      throw error;
     });
     return gyro;
   }
 
   async stop(): Promise<void> {
     for (const proxy of this.#proxies) proxy.stop();
+    this.#backend.close();
+    this.#backend.closeAllConnections();
     if (this.#process.exitCode === null) {
       this.#process.kill("SIGKILL");
       await once(this.#process, "exit");

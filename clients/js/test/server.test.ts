@@ -14,12 +14,15 @@ let gyro: Gyro;
 let names = 0;
 const unique = (prefix: string) => `${prefix}${++names}`;
 const fast = { minReconnectDelay: 0.02, maxReconnectDelay: 0.05 };
-const limit = { timeout: 30_000 };
+const limit = { timeout: 60_000 };
 
 before(async () => {
   gyro = await Gyro.start();
 }, limit);
-after(() => gyro?.stop());
+after(async () => {
+  for (const client of clients) client.close();
+  await gyro?.stop();
+});
 
 const ws = (port: number) => websocket(`ws://127.0.0.1:${port}/connection/websocket`, { WebSocket });
 const stream = (port: number) => httpStream(`http://127.0.0.1:${port}/connection/http_stream`);
@@ -32,11 +35,19 @@ const ways: [string, (port: number) => Transport, () => ClientOptions][] = [
   ["SSE", events, () => ({})],
 ];
 
+// Those of tests that failed are closed at the end.
+const clients: Client[] = [];
+const make = (...args: ConstructorParameters<typeof Client>) => {
+  const client = new Client(...args);
+  clients.push(client);
+  return client;
+};
+
 const next = <T>(emitter: any, name: string): Promise<T> => new Promise(resolve => emitter.once(name, resolve));
 
 for (const [name, way, options] of ways) {
   const connect = (port = gyro.port, user = "ann") => {
-    const client = new Client(way(port), { token: token({ sub: user }), ...fast, ...options() });
+    const client = make(way(port), { token: token({ sub: user }), ...fast, ...options() });
     client.connect();
     return client;
   };
@@ -123,19 +134,23 @@ for (const [name, way, options] of ways) {
     const proxy = await gyro.proxy();
     const client = connect(proxy.port);
     const channel = unique("scores:");
+    const [a, b] = [unique("a"), unique("b")];
     const scores = poll<{ n: number }>(client, channel, { getSignature: ({ keys }) => signature("ann", channel, keys) });
     scores.subscribe();
     await scores.ready();
-    scores.track(["a", "b"]);
+    scores.track([a, b]);
     const value = (n: number) =>
       new Promise<void>(resolve => {
         const off = scores.on("publication", ({ key, data }) => {
-          if (key !== "a" || data.n !== n) return;
+          if (key !== a || data.n !== n) return;
           off();
           resolve();
         });
       });
-    const say = (n: number) => gyro.api("shared_poll_publish", { channel, key: "a", data: { n }, version: n });
+    const say = async (n: number) => {
+      gyro.values.set(a, { data: { n }, version: n });
+      await gyro.api("shared_poll_publish", { channel, key: a, data: { n }, version: n });
+    };
     let came = value(1);
     await say(1);
     await came;
@@ -153,7 +168,7 @@ test("tokens are refreshed, and the probe is answered", limit, async () => {
   let fetched = 0;
   let refreshed: (() => void) | undefined;
   const third = new Promise<void>(resolve => (refreshed = resolve));
-  const client = new Client(ws(gyro.port), {
+  const client = make(ws(gyro.port), {
     getToken: () => {
       if (++fetched === 3) refreshed!();
       return token({ sub: "ann", exp: Math.ceil(Date.now() / 1000) + 1 });
@@ -170,7 +185,7 @@ test("tokens are refreshed, and the probe is answered", limit, async () => {
 });
 
 test("filters pass what they pass", limit, async () => {
-  const client = new Client(ws(gyro.port), { token: token({ sub: "ann" }) });
+  const client = make(ws(gyro.port), { token: token({ sub: "ann" }) });
   client.connect();
   const channel = unique("tagged:");
   const one = client.subscription<number>(channel, { filter: { key: "t", cmp: "in", vals: ["a", "b"] } });
@@ -186,7 +201,7 @@ test("filters pass what they pass", limit, async () => {
 
 test("a gap reaches whoever iterates, before anything new", limit, async () => {
   const proxy = await gyro.proxy();
-  const client = new Client(ws(proxy.port), { token: token({ sub: "ann" }), ...fast });
+  const client = make(ws(proxy.port), { token: token({ sub: "ann" }), ...fast });
   client.connect();
   const channel = unique("small:");
   const one = client.subscription<number>(channel);
@@ -198,7 +213,9 @@ test("a gap reaches whoever iterates, before anything new", limit, async () => {
     }
   })();
   await one.ready();
+  const first = next(one, "publication");
   await gyro.api("publish", { channel, data: 1 });
+  await first;
   client.disconnect();
   for (let n = 2; n < 9; n++) await gyro.api("publish", { channel, data: n });
   client.connect();
@@ -216,7 +233,7 @@ test("without WebSocket it goes on over HTTP, and remembers that", limit, async 
   for (const tries of [1, 0]) {
     let opened = 0;
     const counted = { ...refused, open: (...args: Parameters<typeof refused.open>) => (opened++, refused.open(...args)) };
-    const client = new Client(fallback([counted, stream(gyro.port), events(gyro.port)], { store }), { token: token({ sub: "ann" }) });
+    const client = make(fallback([counted, stream(gyro.port), events(gyro.port)], { store }), { token: token({ sub: "ann" }) });
     const connected = next<any>(client, "connected");
     client.connect();
     assert.equal((await connected).transport, "http_stream");
