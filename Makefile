@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -79,6 +79,10 @@ site:
 	scripts/site.sh
 site-serve:
 	scripts/site.sh --serve
+
+# The client for JavaScript: its tests, its package, its size.
+clients: build
+	scripts/clients.sh
 
 # The public SDKs against a running server.
 e2e: build site

@@ -35,6 +35,9 @@ go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
 step "Go: the scenarios on two nodes with Redis; who comes back is on the other node"
 E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
+step "JavaScript: the client of this repository"
+scripts/clients.sh
+
 # Most of the time of an SDK's suite is waiting, so it runs on one node, and on two with Redis, NATS and PostgreSQL,
 # at once.
 cd e2e/js

@@ -17,9 +17,16 @@ async function size(contents) {
 
 const use = "globalThis.client = new Client('wss://example.com', { codec: globalThis.codec });";
 const core = await size(`import { Client } from "./src/index.ts"; ${use}`);
+// What an entry adds to the core.
+const more = async (name, what) => (await size(`import { Client } from "./src/index.ts"; import * as more from "./src/${name}.ts"; globalThis.more = [${what}]; ${use}`)) - core;
 const rows = [
   ["core", core, 9 * 1024],
+  ["+ protobuf", await more("protobuf", "more.protobuf"), 5 * 1024],
+  ["+ http", await more("http", "more.fallback, more.httpStream, more.sse")],
+  ["+ map", await more("map", "more.map")],
+  ["+ poll", await more("poll", "more.poll")],
   ["npm centrifuge", await size(`import { Centrifuge } from "centrifuge"; globalThis.client = new Centrifuge('wss://example.com');`)],
+  ["npm centrifuge, Protobuf", await size(`import { Centrifuge } from "centrifuge/build/protobuf"; globalThis.client = new Centrifuge('wss://example.com');`)],
 ];
 let failed = false;
 for (const [name, bytes, most] of rows) {

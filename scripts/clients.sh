@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Tests the clients of this repository that are not Go: by the conversations of clients/fixtures, and against the server that make build
+# made; builds the package, and holds its size to its limits.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+. scripts/lib.sh
+
+cd clients/js
+# npm writes the inner one when it is done.
+[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+npm run --silent build
+npm run --silent test
+npm run --silent size
