@@ -25,6 +25,7 @@ const rows = [
   ["+ http", await more("http", "more.fallback, more.httpStream, more.sse")],
   ["+ map", await more("map", "more.map")],
   ["+ poll", await more("poll", "more.poll")],
+  ["+ outbox", await more("outbox", "more.outbox")],
   ["npm centrifuge", await size(`import { Centrifuge } from "centrifuge"; globalThis.client = new Centrifuge('wss://example.com');`)],
   ["npm centrifuge, Protobuf", await size(`import { Centrifuge } from "centrifuge/build/protobuf"; globalThis.client = new Centrifuge('wss://example.com');`)],
 ];
