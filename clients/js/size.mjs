@@ -11,6 +11,7 @@ async function size(contents) {
     target: "es2022",
     write: false,
     legalComments: "none",
+    external: ["react"],
   });
   return gzipSync(outputFiles[0].contents, { level: 9 }).length;
 }
@@ -26,6 +27,7 @@ const rows = [
   ["+ map", await more("map", "more.map")],
   ["+ poll", await more("poll", "more.poll")],
   ["+ outbox", await more("outbox", "more.outbox")],
+  ["+ react (with map)", await more("react", "more.ClientProvider, more.useChannel, more.usePresence, more.useMap, more.useConnectionState")],
   ["npm centrifuge", await size(`import { Centrifuge } from "centrifuge"; globalThis.client = new Centrifuge('wss://example.com');`)],
   ["npm centrifuge, Protobuf", await size(`import { Centrifuge } from "centrifuge/build/protobuf"; globalThis.client = new Centrifuge('wss://example.com');`)],
 ];
