@@ -156,7 +156,10 @@ export class Proxy {
 
   /** Ends all connections at once, without a word. */
   cut(): void {
-    for (const socket of [...this.#sockets]) socket.resetAndDestroy();
+    for (const socket of [...this.#sockets]) {
+      if (socket.connecting) socket.destroy();
+      else socket.resetAndDestroy();
+    }
   }
 
   stop(): void {
