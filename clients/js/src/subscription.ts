@@ -260,12 +260,16 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     this.#asked = false;
   }
 
-  /** @internal The server ended it. */
+  /**
+   * @internal The server ended it. If subscribe has no reply yet, the push may be older than that, and the server about to
+   * subscribe: so it is told to end that as well.
+   */
   _unsubscribed(code: number, reason: string): void {
     if (this.#state === "unsubscribed") return;
-    if (code < 2500) return this._end(code, reason, true);
+    const gone = this.#state === "subscribed";
+    if (code < 2500) return this._end(code, reason, gone);
     if (code === 2502) this._invalidate();
-    this.#asked = false;
+    this.#leaveServer(gone);
     if (Date.now() - this.#since >= 5000) this._attempts = 0;
     const wait = this._attempts++ && backoff(this._attempts - 1, this._client._minDelay, this._client._maxDelay);
     this._subscribing(code, reason);
