@@ -13,7 +13,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients cross cross-server deploy image release packages site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients cross cross-server deploy image release packages packages-systemd site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -63,6 +63,10 @@ image:
 # The packages and the image for this machine, installed and run in a clean root; needs root.
 packages:
 	scripts/packages.sh
+
+# The deb under a real systemd, in namespaces of its own; needs root.
+packages-systemd:
+	scripts/packages.sh systemd
 
 # ROUNDS random schedules of STEPS faults on each kind of cluster, from SEED on.
 faults:
