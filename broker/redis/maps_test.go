@@ -45,4 +45,7 @@ func TestExpiresWhatIsDue(t *testing.T) {
 	if err != nil || len(s.Entries) != 1 || s.Entries[0].Key != "again" || s.Top.Offset != 3 {
 		t.Errorf("%+v, %v", s, err)
 	}
+	if e := b.Describe().Expiry(); e.Removed != 1 || e.Failures != 0 {
+		t.Errorf("%+v is counted", e)
+	}
 }
