@@ -218,7 +218,7 @@ func TestProxyTransforms(t *testing.T) {
 		t.Error(got)
 	}
 	c = s.dial(nil)
-	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2*time.Second)}))
+	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2 * time.Second)}))
 	if got := c.Disconnected().Code; got != 3005 {
 		t.Error(got)
 	}

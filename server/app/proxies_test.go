@@ -506,7 +506,7 @@ func TestRefreshProxy(t *testing.T) {
 			}
 			b.mu.Unlock()
 			c := s.dial(nil)
-			r := c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2*time.Second), "info": 1}))
+			r := c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2 * time.Second), "info": 1}))
 			if r.Expires {
 				t.Errorf("%s: the client is to refresh", tt.answer)
 			}

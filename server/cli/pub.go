@@ -20,6 +20,10 @@ const maxLine = 64 << 20
 type Publish struct {
 	Remote
 	Channel string
+	// Key, unless it is empty, is that of a map, whose value each payload is. With Remove, the key is removed, and
+	// there are no payloads.
+	Key    string
+	Remove bool
 	// Data is the payload; nil: each line of In is one.
 	Data []byte
 	In   io.Reader
@@ -42,10 +46,15 @@ type published struct {
 
 // Run publishes, one payload after the other, and ends with the first that fails. Errors about lines have their number.
 func (p *Publish) Run(ctx context.Context, out *Output) error {
-	if p.AsClient && (p.SkipHistory || p.Delta || p.IdempotencyKey != "" || len(p.Tags) > 0) {
+	switch {
+	case p.AsClient && (p.SkipHistory || p.Delta || p.IdempotencyKey != "" || len(p.Tags) > 0):
 		return Usage("clients publish without options: leave them out, or publish over the API")
+	case p.Remove && p.Key == "":
+		return Usage("remove: which --key?")
+	case p.Key != "" && p.SkipHistory, p.Remove && (p.Delta || len(p.Tags) > 0):
+		return Usage("maps have no --skip-history, and a removal has no --delta and no --tag")
 	}
-	if p.Data != nil {
+	if p.Data != nil && !p.Remove {
 		if _, err := p.payload(p.Data); err != nil {
 			return UsageError{err}
 		}
@@ -55,11 +64,7 @@ func (p *Publish) Run(ctx context.Context, out *Output) error {
 		return err
 	}
 	defer closes()
-	one := func(data []byte) error {
-		payload, err := p.payload(data)
-		if err != nil {
-			return err
-		}
+	publish := func(payload json.RawMessage) error {
 		res, err := send(payload)
 		if err != nil || !out.JSON {
 			return err
@@ -67,7 +72,17 @@ func (p *Publish) Run(ctx context.Context, out *Output) error {
 		res.Channel = p.Channel
 		return out.object(res)
 	}
-	if p.Data != nil {
+	one := func(data []byte) error {
+		payload, err := p.payload(data)
+		if err != nil {
+			return err
+		}
+		return publish(payload)
+	}
+	switch {
+	case p.Remove:
+		return publish(nil)
+	case p.Data != nil:
 		return one(p.Data)
 	}
 	lines := bufio.NewScanner(p.In)
@@ -111,7 +126,11 @@ func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published,
 			return nil, nil, err
 		}
 		return func(data json.RawMessage) (published, error) {
-			_, err := c.do(&protocol.Command{Publish: &protocol.PublishRequest{Channel: p.Channel, Data: data}})
+			req := &protocol.PublishRequest{Channel: p.Channel, Data: data, Key: p.Key, Removed: p.Remove}
+			if p.Key != "" {
+				req.Type = 1
+			}
+			_, err := c.do(&protocol.Command{Publish: req})
 			return published{}, err
 		}, c.close, nil
 	}
@@ -121,16 +140,28 @@ func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published,
 	}
 	return func(data json.RawMessage) (published, error) {
 		var res published
-		err := api.Call(ctx, "publish", struct {
+		err := api.Call(ctx, p.method(), struct {
 			Channel        string            `json:"channel"`
-			Data           json.RawMessage   `json:"data"`
+			Key            string            `json:"key,omitempty"`
+			Data           json.RawMessage   `json:"data,omitempty"`
 			SkipHistory    bool              `json:"skip_history,omitempty"`
 			Delta          bool              `json:"delta,omitempty"`
 			IdempotencyKey string            `json:"idempotency_key,omitempty"`
 			Tags           map[string]string `json:"tags,omitempty"`
-		}{p.Channel, data, p.SkipHistory, p.Delta, p.IdempotencyKey, p.Tags}, &res)
+		}{p.Channel, p.Key, data, p.SkipHistory, p.Delta, p.IdempotencyKey, p.Tags}, &res)
 		return res, err
 	}, func() {}, nil
+}
+
+// method of the server API.
+func (p *Publish) method() string {
+	switch {
+	case p.Remove:
+		return "map_remove"
+	case p.Key != "":
+		return "map_publish"
+	}
+	return "publish"
 }
 
 // connection is a client that sends commands and waits for their replies.

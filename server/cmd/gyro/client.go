@@ -105,15 +105,19 @@ the permission. With --via api no client is needed: the history is read again an
 
 func pubCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "pub CHANNEL DATA|-",
-		Short: "Publish into a channel",
+		Use:   "pub CHANNEL [DATA|-]",
+		Short: "Publish into a channel, or set a key of a map",
 		Long: `Publish into a channel: one publication with DATA, or one for each line of stdin if
 DATA is -. DATA is JSON; with --text it is any text, which becomes a JSON string. The
 first publication that fails ends the command; the error has the number of its line.
-With --json, the position of each publication is printed.`,
+With --json, the position of each publication is printed.
+
+With --key, the channel is a map, and DATA the value of the key; with --remove, and
+without DATA, the key is removed.`,
 		Example: `  gyro pub -c config.json news '{"text":"hello"}'
+  gyro pub -c config.json --key note-1 board '{"text":"buy milk"}'
   tail -f app.log | gyro pub -c config.json --text log -`,
-		Args: cobra.ExactArgs(2),
+		Args: cobra.RangeArgs(1, 2),
 	}
 	p := &cli.Publish{}
 	f := cmd.Flags()
@@ -121,6 +125,8 @@ With --json, the position of each publication is printed.`,
 	f.BoolVar(&p.SkipHistory, "skip-history", false, "do not add to the history")
 	f.BoolVar(&p.Delta, "delta", false, "send differences to subscribers that asked for them")
 	f.StringVar(&p.IdempotencyKey, "idempotency-key", "", "publish once, however often a publication with this key is repeated")
+	f.StringVar(&p.Key, "key", "", "key of a map")
+	f.BoolVar(&p.Remove, "remove", false, "remove the key")
 	tags := f.StringArray("tag", nil, "tag of the publications, NAME=VALUE; repeatable")
 	via := viaFlag(cmd, "api", "how to publish: api, or client")
 	r := talks(cmd, true)
@@ -131,7 +137,10 @@ With --json, the position of each publication is printed.`,
 			return err
 		}
 		p.AsClient, p.Channel, p.In = !api, args[0], cmd.InOrStdin()
-		if args[1] != "-" {
+		switch {
+		case p.Remove != (len(args) == 1):
+			return cli.Usage("DATA is needed, but for --remove, which has none")
+		case !p.Remove && args[1] != "-":
 			p.Data = []byte(args[1])
 		}
 		for _, tag := range *tags {

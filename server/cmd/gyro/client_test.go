@@ -178,6 +178,8 @@ func TestCommandsOfPeople(t *testing.T) {
 		`since: "x" is not OFFSET:EPOCH`:     {"sub", "-c", "config.json", "--since", "x", "news"},
 		`channel "news" is given twice`:      {"tail", "-c", "config.json", "news", "news"},
 		`via: "x" is neither client nor api`: {"pub", "--via", "x", "news", "1"},
+		`DATA is needed`:                     {"pub", "-c", "config.json", "news"},
+		`which --key?`:                       {"pub", "-c", "config.json", "--remove", "news"},
 		`url: "x" is no address`:             {"sub", "--url", "x", "news"},
 	} {
 		misuse(t, dir, want, args...)

@@ -102,8 +102,12 @@ func TestSubToMaps(t *testing.T) {
 	latest.expect(t, "k4\t{\"text\":\"old\"}", "k1\t{\"text\":\""+long+"\"}")
 	line(t, latest.err) // it is subscribed
 	set("k1", long+"and more")
-	call("map_remove", `{"channel":"board:1","key":"k0"}`)
-	set("k0", "back")
+	if got := stable(succeed(t, dir, "pub", "-c", "config.json", "--json", "--key", "k0", "--remove", "board:1")); got != `{"channel":"board:1","offset":8,EPOCH}`+"\n" {
+		t.Error(got)
+	}
+	if got := succeed(t, dir, "pub", "-c", "config.json", "--key", "k0", "board:1", `{"text":"back"}`); got != "" {
+		t.Error(got)
+	}
 	for _, f := range []*following{plain, deltas} {
 		f.expect(t, `{"type":"publication","channel":"board:1","data":{"text":"`+long+`and more"},"offset":7,"key":"k1"}`,
 			`{"type":"publication","channel":"board:1","offset":8,"key":"k0","removed":true}`,
