@@ -22,7 +22,9 @@ mount -t sysfs sysfs "$1/sys"
 mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"
 mount -t tmpfs tmpfs "$1/run"
 mount -t tmpfs tmpfs "$1/tmp"
-exec chroot "$1" env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system
+cd "$1"
+pivot_root . mnt # after a chroot, units could have no users of their own
+exec chroot . sh -c 'umount -l /mnt; exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system'
 `
 
 // machine is a root in which systemd runs.
@@ -60,7 +62,7 @@ func newMachine(t *testing.T) machine {
 func (m machine) try(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
-	args := append([]string{"-t", m.pid, "-m", "-p", "-n", "-u", "-i", "-C", "chroot", m.dir}, command...)
+	args := append([]string{"-t", m.pid, "-m", "-p", "-n", "-u", "-i", "-C"}, command...)
 	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }

@@ -140,11 +140,13 @@ func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnin
 	defer stop()
 	go gcfloor.Rest(running)
 	log.Info("gyro is running", "version", version, "pid", os.Getpid())
+	notify(ready)
 	warn(log, warnings)
 	if site != nil {
 		site.announce(server.Addr("external"))
 	}
 	failure := await(server, signals, reload != nil)
+	notify(stopping)
 	log.Info("shutting down")
 	if err := shutdown(server, signals, cfg.Shutdown.Timeout); err != nil {
 		log.Error("shutdown is not complete", "error", err)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,13 +51,29 @@ func TestSystemdUnit(t *testing.T) {
 	if out := succeed(t, dir, args("ExecStartPre")...); out != "" {
 		t.Error(out)
 	}
-	p := launch(t, dir, nil, "gyro is running", args("ExecStart")...)
-	if settings["ExecReload"] != "/bin/sh -c 'kill -HUP $MAINPID'" || settings["Type"] != "exec" {
+	// What systemd hears of a unit of this type.
+	address := filepath.Join(dir, "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	told := func(want string) {
+		t.Helper()
+		message := make([]byte, 100)
+		if n, err := socket.Read(message); err != nil || string(message[:n]) != want {
+			t.Errorf("systemd hears %q, want %q: %v", message[:n], want, err)
+		}
+	}
+	p := launch(t, dir, []string{"NOTIFY_SOCKET=" + address}, "gyro is running", args("ExecStart")...)
+	if settings["ExecReload"] != "/bin/sh -c 'kill -HUP $MAINPID'" || settings["Type"] != "notify" {
 		t.Errorf("reload by %s, type %s", settings["ExecReload"], settings["Type"])
 	}
+	told("READY=1")
 	p.signal(syscall.SIGHUP)
 	p.await("configuration reloaded")
 	p.signal(syscall.SIGTERM) // the default of KillSignal
+	told("STOPPING=1")
 	if code := p.exit(); code != 0 {
 		t.Errorf("exit code %d: %s", code, p.text())
 	}
