@@ -5,6 +5,7 @@
 package postgrestest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/gyrohq/gyro/internal/logtest"
 )
 
 // patience is how long a server may take to start.
@@ -111,7 +110,7 @@ func (s *Server) run() error {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(program("postgres"), args...)
-	var log logtest.Buffer
+	var log bytes.Buffer
 	cmd.SysProcAttr, cmd.Dir, cmd.Stdout, cmd.Stderr = s.attr, s.dir, &log, &log
 	if err := cmd.Start(); err != nil {
 		return err
@@ -123,6 +122,9 @@ func (s *Server) run() error {
 			return conn.Close(context.Background())
 		}
 		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // afterwards nobody writes to the log
+			s.cmd = nil
 			return errors.Join(err, errors.New(log.String()))
 		}
 	}
