@@ -21,6 +21,6 @@ func notify(state string) {
 	if err != nil {
 		return
 	}
-	defer c.Close()
 	_, _ = c.Write([]byte(state))
+	_ = c.Close()
 }
