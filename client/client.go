@@ -39,6 +39,7 @@ type Client struct {
 	subs    registry
 	server  []*stream // subscriptions that the server has made, in the order in which they came
 	feeds   feeds
+	crowded []*feed // those that have more than they should
 	running sync.WaitGroup
 }
 
@@ -198,7 +199,7 @@ func (c *Client) Events(ctx context.Context) iter.Seq[Event] {
 
 // watch adds an iterator to feeds.
 func (c *Client) watch(ctx context.Context, to feeds, ended bool) iter.Seq[Event] {
-	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: ended}
+	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded, ended: ended}
 	if !ended {
 		to[f] = struct{}{}
 	}
@@ -344,7 +345,7 @@ func (c *Client) Woke() { c.NetworkChanged(true) }
 // check finds out whether the connection still works.
 func (c *Client) check() {
 	l := c.link
-	if l == nil || !l.connected {
+	if l == nil || !l.connected || l.held {
 		return
 	}
 	if l.silence > 0 && c.now().Sub(l.heard) >= l.silence {

@@ -224,7 +224,7 @@ func TestRecovery(t *testing.T) {
 		publish(1)
 		expect(6)
 		c.Disconnect()
-		if state, _ := s.State(); state != client.Connecting {
+		if state, _ := s.State(); state != client.Subscribing {
 			t.Error(state)
 		}
 		pubs, stop := iter.Pull2(s.Publications(ctx))

@@ -38,6 +38,24 @@ const (
 // String is the name of the state in lower case.
 func (s State) String() string { return [...]string{"disconnected", "connecting", "connected"}[s] }
 
+// SubscriptionState is that of a Subscription.
+type SubscriptionState uint8
+
+// States of a Subscription.
+const (
+	// Unsubscribed: the client is not subscribed, and does not try to be.
+	Unsubscribed SubscriptionState = iota
+	// Subscribing: the client subscribes as soon as it can, again and again.
+	Subscribing
+	// Subscribed: the server has accepted the subscription.
+	Subscribed
+)
+
+// String is the name of the state in lower case.
+func (s SubscriptionState) String() string {
+	return [...]string{"unsubscribed", "subscribing", "subscribed"}[s]
+}
+
 // Reason is why a state was entered: the code that the server has given (docs/codes.md), or below 2000 one of this package.
 type Reason struct {
 	Code uint32
@@ -47,16 +65,16 @@ type Reason struct {
 // Error is the text of the reason, with its code.
 func (r Reason) Error() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
 
-// Reasons of this package, by state: Connecting, Disconnected, and of subscriptions Connecting and Disconnected.
+// Reasons of this package, by state: Connecting, Disconnected, Subscribing and Unsubscribed.
 var (
 	ConnectCalled    = Reason{0, "connect called"}
-	TransportClosed  = Reason{1, "transport closed"} // of subscriptions too
+	TransportClosed  = Reason{1, "transport closed"} // Subscribing too
 	NoPing           = Reason{2, "no ping"}
 	SubscribeTimeout = Reason{3, "subscribe timeout"}
 	UnsubscribeError = Reason{4, "unsubscribe error"}
 
 	DisconnectCalled = Reason{0, "disconnect called"}
-	Unauthorized     = Reason{1, "unauthorized"} // of subscriptions too
+	Unauthorized     = Reason{1, "unauthorized"} // Unsubscribed too
 	BadProtocol      = Reason{2, "bad protocol"}
 	MessageSizeLimit = Reason{3, "message size limit"}
 
@@ -175,6 +193,9 @@ type feed struct {
 	more  chan struct{} // has an element after push
 	room  chan struct{} // has an element after take
 
+	crowded *[]*feed // of the client: those that have more than they should
+	listed  bool     // it is there; the client's lock protects both
+
 	mu     sync.Mutex
 	events []Event
 	ended  bool
@@ -185,17 +206,23 @@ type feeds map[*feed]struct{}
 
 func (f feeds) push(e Event) {
 	for one := range f {
-		one.push(e)
+		if one.push(e) && !one.listed {
+			one.listed = true
+			*one.crowded = append(*one.crowded, one)
+		}
 	}
 }
 
-func (f *feed) push(e Event) {
+// push reports whether the iterator has more than it should.
+func (f *feed) push(e Event) (full bool) {
 	f.mu.Lock()
 	if !f.ended {
 		f.events = append(f.events, e)
 	}
+	full = len(f.events) > f.limit
 	f.mu.Unlock()
 	wake(f.more)
+	return full
 }
 
 // end has the iterator end after the events that it has.

@@ -73,12 +73,16 @@ type answerOf struct {
 	err   error
 }
 
+func newRunner(t *testing.T, ctx context.Context) *runner {
+	return &runner{
+		t: t, subs: make(map[string]*Subscription), maps: make(map[string]*Map), polls: make(map[string]*Poll), random: 0.5, ctx: ctx,
+		results: make(map[string]outcomeOf), aborts: make(map[string]context.CancelFunc), asked: make(map[string]chan answerOf),
+	}
+}
+
 func run(t *testing.T, text string) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &runner{
-		t: t, subs: make(map[string]*Subscription), maps: make(map[string]*Map), polls: make(map[string]*Poll), random: 0.5, ctx: ctx, results: make(map[string]outcomeOf),
-		aborts: make(map[string]context.CancelFunc), asked: make(map[string]chan answerOf),
-	}
+	r := newRunner(t, ctx)
 	defer func() {
 		cancel()
 		r.client.Close()
@@ -207,7 +211,7 @@ func (r *runner) newClient(text string) {
 	c.dial = r.dial
 	r.client = c
 	// One feed for all, so that events stay in their order.
-	r.feed = &feed{ctx: r.ctx, limit: 1 << 20, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	r.feed = &feed{ctx: r.ctx, limit: 1 << 20, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded}
 	c.feeds[r.feed] = struct{}{}
 	go func() {
 		for r.ctx.Err() == nil {

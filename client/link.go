@@ -24,6 +24,8 @@ type link struct {
 	pong      bool
 	silence   time.Duration // after which it counts as lost; 0 for never
 	heard     time.Time
+	held      bool      // iterators have to take events before anything is read
+	resumed   time.Time // when that was over
 	probing   *timer
 	dropped   bool
 	answers   map[uint32]*call
@@ -170,9 +172,22 @@ func (t *timer) stop() {
 }
 
 // ask queues a command of the client itself, and has then called with the reply under the lock; or late, if there is none in
-// time. If the connection ends, neither is called.
+// time. If the connection ends, neither is called. While nothing is read, no reply is late.
 func (l *link) ask(cmd *protocol.Command, late func(), then func(*protocol.Reply)) {
-	t := l.after(l.options.Timeout, late)
+	var t *timer
+	var over func()
+	over = func() {
+		left := l.options.Timeout - l.now().Sub(l.resumed)
+		if l.held {
+			left = l.options.Timeout
+		}
+		if left > 0 {
+			t = l.after(left, over)
+			return
+		}
+		late()
+	}
+	t = l.after(l.options.Timeout, over)
 	l.send(&call{cmd: cmd, done: func(r *protocol.Reply, err error) {
 		t.stop()
 		if r == nil && err != nil && !l.dropped { // it cannot be sent
@@ -409,7 +424,11 @@ func temporary(e *protocol.Error) bool { return e.Temporary || e.Code < 100 }
 // listen ends the connection if the server has been silent for too long.
 func (l *link) listen(d time.Duration) {
 	l.after(d, func() {
-		if left := l.silence - l.now().Sub(l.heard); left > 0 {
+		left := l.silence - l.now().Sub(l.heard)
+		if l.held {
+			left = l.silence // it is the client that does not listen
+		}
+		if left > 0 {
 			l.listen(left)
 			return
 		}

@@ -17,7 +17,12 @@ func (l *link) frame(data []byte) error {
 	l.alive()
 	err := l.messages(data)
 	l.flush()
-	full := l.full()
+	full := l.crowded
+	l.crowded = nil
+	for _, f := range full {
+		f.listed = false
+	}
+	l.held = err == nil && len(full) > 0
 	l.mu.Unlock()
 	if err != nil || len(full) == 0 {
 		return err
@@ -28,6 +33,7 @@ func (l *link) frame(data []byte) error {
 		}
 	}
 	l.mu.Lock()
+	l.held, l.resumed = false, l.now()
 	l.alive() // nothing could be heard meanwhile
 	l.mu.Unlock()
 	return nil
@@ -40,22 +46,6 @@ func (l *link) alive() {
 		l.probing.stop()
 		l.probing = nil
 	}
-}
-
-// full returns the iterators that have more than they should.
-func (l *link) full() (list []*feed) {
-	add := func(in feeds) {
-		for f := range in {
-			if f.full() {
-				list = append(list, f)
-			}
-		}
-	}
-	add(l.feeds)
-	for _, s := range l.subs.byChannel {
-		add(s.feeds)
-	}
-	return list
 }
 
 // wait waits until an iterator has room.

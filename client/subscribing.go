@@ -5,7 +5,7 @@ import "github.com/gyrohq/gyro/protocol"
 // All methods in this file are called with the client's lock held, but for prepare and refresh.
 
 // enter makes a state that of the subscription.
-func (s *Subscription) enter(state State, r Reason) {
+func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	s.state, s.reason, s.since, s.live = state, r, s.c.now(), false
 	s.try++
 	if s.changed != nil {
@@ -13,9 +13,9 @@ func (s *Subscription) enter(state State, r Reason) {
 		s.changed = nil
 	}
 	switch state {
-	case Disconnected:
+	case Unsubscribed:
 		s.feeds.push(UnsubscribedEvent{s.channel, r})
-	case Connecting:
+	case Subscribing:
 		s.feeds.push(SubscribingEvent{s.channel, r})
 	}
 }
@@ -32,8 +32,8 @@ func (s *Subscription) end() {
 // leave ends the subscription without telling the server.
 func (s *Subscription) leave(r Reason) {
 	s.sent, s.base, s.bases = false, nil, nil
-	if s.state != Disconnected {
-		s.enter(Disconnected, r)
+	if s.state != Unsubscribed {
+		s.enter(Unsubscribed, r)
 	}
 }
 
@@ -73,9 +73,9 @@ func (s *Subscription) withdraw() {
 func (s *Subscription) lost() {
 	s.sent = false
 	switch s.state {
-	case Connected:
-		s.enter(Connecting, TransportClosed)
-	case Connecting:
+	case Subscribed:
+		s.enter(Subscribing, TransportClosed)
+	case Subscribing:
 		s.try++
 	}
 }
@@ -90,7 +90,7 @@ func (s *Subscription) invalidate() {
 // start subscribes, if the client has a connection.
 func (s *Subscription) start() {
 	l := s.c.link
-	if l == nil || s.state != Connecting || l.leaving[s.channel] || s.sent {
+	if l == nil || s.state != Subscribing || l.leaving[s.channel] || s.sent {
 		return
 	}
 	s.try++
@@ -207,7 +207,7 @@ func (s *Subscription) answered(l *link, r *protocol.Reply) {
 		s.step(l, r.Subscribe)
 		return
 	}
-	s.enter(Connected, Reason{})
+	s.enter(Subscribed, Reason{})
 	s.reload = false
 	if r.Subscribe.Expires {
 		s.refreshAfter(l, r.Subscribe.TTL)
@@ -279,7 +279,7 @@ func (s *Subscription) misfit(err error) {
 	e := errDelta.of(err)
 	s.plain, s.base, s.bases = true, nil, nil
 	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
-	s.enter(Connecting, BadDelta)
+	s.enter(Subscribing, BadDelta)
 	s.withdraw()
 }
 
@@ -304,7 +304,7 @@ func (s *Subscription) push(l *link, p *protocol.Push) {
 // unsubscribed is called when the server has ended the subscription. If subscribe has no reply yet, the push may be older
 // than that, and the server about to subscribe the client: so it is told to end that as well.
 func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
-	if s.state == Connecting {
+	if s.state == Subscribing {
 		s.withdraw()
 	}
 	s.sent = false
@@ -316,10 +316,10 @@ func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
 	if u.Code == protocol.UnsubscribeStateInvalidated.Code {
 		s.invalidate()
 	}
-	if s.state == Connected && s.c.now().Sub(s.since) >= lasting {
+	if s.state == Subscribed && s.c.now().Sub(s.since) >= lasting {
 		s.failed = 0
 	}
-	s.enter(Connecting, Reason{u.Code, u.Reason})
+	s.enter(Subscribing, Reason{u.Code, u.Reason})
 	if s.failed == 0 {
 		s.failed++
 		s.start()

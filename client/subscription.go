@@ -39,7 +39,7 @@ type Subscription struct {
 	so   SubscribeOptions
 	kind int32 // type in the protocol
 	// All that follows is protected by the client's lock.
-	state   State
+	state   SubscriptionState
 	reason  Reason
 	since   time.Time // when the state was entered
 	changed chan struct{}
@@ -93,9 +93,8 @@ func (c *Client) newSubscription(channel string, o *SubscribeOptions, kind int32
 // Channel is its name.
 func (s *Subscription) Channel() string { return s.channel }
 
-// State of the subscription: Disconnected stands for unsubscribed, Connecting for subscribing, and Connected for
-// subscribed.
-func (s *Subscription) State() (State, Reason) {
+// State of the subscription, and why it is in it.
+func (s *Subscription) State() (SubscriptionState, Reason) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.state, s.reason
@@ -119,11 +118,11 @@ func (s *Subscription) SetFilter(f *FilterNode) {
 func (s *Subscription) Subscribe() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.closed || s.state != Disconnected {
+	if s.closed || s.state != Unsubscribed {
 		return
 	}
 	s.failed = 0
-	s.enter(Connecting, SubscribeCalled)
+	s.enter(Subscribing, SubscribeCalled)
 	s.start()
 	if s.c.link != nil {
 		s.c.link.flush()
@@ -142,9 +141,9 @@ func (s *Subscription) Ready(ctx context.Context) error {
 		changed := s.changed
 		s.c.mu.Unlock()
 		switch state {
-		case Connected:
+		case Subscribed:
 			return nil
-		case Disconnected:
+		case Unsubscribed:
 			return fmt.Errorf("client: channel %q: %w: %w", s.channel, ErrUnsubscribed, reason)
 		}
 		select {
