@@ -8,7 +8,9 @@ printed=$(mktemp)
 nice -n 10 make $1 >"$printed" 2>&1 &
 beside=$!
 trap 'kill "$beside" 2>/dev/null || true; rm -f "$printed"' EXIT
-for target in "${@:2}"; do make "$target"; done
+for target in "${@:2}"; do
+  make "$target" || { step "Meanwhile, unfinished: $1"; cat "$printed"; exit 1; }
+done
 step "Meanwhile: $1"
 wait "$beside" || { cat "$printed"; exit 1; }
 tail -n 5 "$printed"
