@@ -68,10 +68,7 @@ func newUI(c *config.Admin, prefix string, log *slog.Logger) (*ui, error) {
 			return nil, err
 		}
 		name := strings.TrimSuffix(e.Name(), ".gz")
-		f, err := packed.New(kinds[path.Ext(name)], policy, body, true)
-		if err != nil {
-			return nil, fmt.Errorf("%s of the web application: %w", name, err)
-		}
+		f := packed.Compressed(kinds[path.Ext(name)], policy, body)
 		app.files["/"+strings.TrimSuffix(name, "index.html")] = only(http.MethodGet, f)
 	}
 	return app, nil

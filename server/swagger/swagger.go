@@ -30,17 +30,16 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 func New(below, api string) http.Handler {
 	const javaScript, text = "text/javascript; charset=utf-8", "text/plain; charset=utf-8"
 	served := map[string]*packed.File{
-		"":             newFile("page.html", "text/html; charset=utf-8"),
-		"page.js":      newFile("page.js", javaScript),
-		"openapi.json": newFile("openapi.json", "application/json"),
+		"":             packed.New("text/html; charset=utf-8", policy, file("page.html")),
+		"page.js":      packed.New(javaScript, policy, file("page.js")),
+		"openapi.json": packed.New("application/json", policy, document(file("openapi.json"), api)),
 	}
 	for name, kind := range map[string]string{
 		"swagger-ui-bundle.js": javaScript, "swagger-ui.css": "text/css; charset=utf-8",
 		"swagger-ui-bundle.js.LICENSE.txt": text, "LICENSE": text, "NOTICE": text,
 	} {
-		served[name] = newFile("ui/"+name+".gz", kind)
+		served[name] = packed.Compressed(kind, policy, file("ui/"+name+".gz"))
 	}
-	served["openapi.json"].Replace(document(served["openapi.json"].Body(), api))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := served[strings.TrimPrefix(r.URL.Path, below)]
 		switch {
@@ -72,15 +71,11 @@ func document(embedded []byte, api string) []byte {
 	return bytes.ReplaceAll(moved, quoted(documentAPI), quoted(api))
 }
 
-// newFile returns an embedded file.
-func newFile(name, kind string) *packed.File {
+// file returns an embedded file.
+func file(name string) []byte {
 	body, err := files.ReadFile(name)
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	f, err := packed.New(kind, policy, body, strings.HasSuffix(name, ".gz"))
-	if err != nil {
-		panic(err) // as above
-	}
-	return f
+	return body
 }

@@ -10,45 +10,45 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // File is served under one path. It is a http.Handler.
 type File struct {
-	kind, policy string
-	plain        []byte
-	compressed   []byte // nil: it is not
-	tag          string // ETag
+	kind, policy, tag string
+	compressed        []byte // nil: it is not
+	plain             func() []byte
 }
 
-// New returns a file with its Content-Type and Content-Security-Policy. isGzip tells whether body is compressed.
-func New(kind, policy string, body []byte, isGzip bool) (*File, error) {
-	f := &File{kind: kind, policy: policy}
-	if !isGzip {
-		f.Replace(body)
-		return f, nil
-	}
+// New returns a file with its Content-Type and Content-Security-Policy.
+func New(kind, policy string, body []byte) *File {
+	return &File{kind: kind, policy: policy, tag: tagOf(body), plain: func() []byte { return body }}
+}
+
+// Compressed returns a file whose body is compressed by gzip. It is uncompressed when the first client
+// asks that does not take it as it is.
+func Compressed(kind, policy string, body []byte) *File {
+	plain := sync.OnceValue(func() []byte { return uncompressed(body) })
+	return &File{kind: kind, policy: policy, tag: tagOf(body), compressed: body, plain: plain}
+}
+
+func uncompressed(body []byte) []byte {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		panic(err) // it is embedded
 	}
 	plain, err := io.ReadAll(r)
 	if err != nil {
-		return nil, err
+		panic(err) // as above
 	}
-	f.Replace(plain)
-	f.compressed = body
-	return f, nil
+	return plain
 }
 
-// Body returns the file, not compressed.
-func (f *File) Body() []byte { return f.plain }
-
-// Replace changes the file, before it is served. It is not compressed then.
-func (f *File) Replace(plain []byte) {
-	sum := sha256.Sum256(plain)
-	// A weak one, as it is that of the compressed file and of what is in it.
-	f.plain, f.compressed, f.tag = plain, nil, `W/"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`
+// tagOf returns the ETag. It is a weak one, as the compressed file and what is in it share it.
+func tagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -62,13 +62,14 @@ func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Content-Security-Policy", f.policy)
-	body := f.plain
-	if f.compressed != nil {
+	body := f.compressed
+	if body != nil {
 		header.Set("Vary", "Accept-Encoding")
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
-			header.Set("Content-Encoding", "gzip")
-			body = f.compressed
-		}
+	}
+	if body != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
+		header.Set("Content-Encoding", "gzip")
+	} else {
+		body = f.plain()
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
