@@ -31,7 +31,7 @@ test: check-generated
 DISTORTED := Alloc|Budget
 unit:
 	scripts/needs.sh
-	$(GO) test -race -p 3 ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
+	$(GO) test -race -p 3 -parallel 4 ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
 	$(GO) test -count=1 ./tools/... # they read docs and deploy, whose changes the test cache does not see
 	$(GO) test -run '$(DISTORTED)' $$(grep -rlE --include='*_test.go' --exclude-dir='.?*' 'func Test\w*($(DISTORTED))' * | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
