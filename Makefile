@@ -8,12 +8,13 @@ FUZZTIME    ?= 20s
 ROUNDS      ?= 20
 STEPS       ?= 6
 TIME        ?= 10m
+CLIENTS     ?= 200
 SEED        ?= $(shell date +%s)
 GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients cross cross-server deploy image release packages packages-systemd site site-serve e2e faults soak lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients cross cross-server deploy image release packages packages-systemd site site-serve e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -78,6 +79,10 @@ faults:
 soak:
 	$(GO) test -count=1 -timeout=0 -v ./server/app -run TestFailingBackend -failing $(TIME)
 
+# Both clients, CLIENTS of each, over networks and servers with faults for TIME.
+soak-clients: build clients
+	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/soak -time $(TIME) -clients $(CLIENTS)
+
 # The documentation as a web site, in .cache/site; site-serve shows it.
 site:
 	scripts/site.sh
@@ -92,7 +97,6 @@ clients: build
 e2e: build site
 	scripts/e2e.sh
 
-lint: export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI)
 	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && $< run ./...) || exit 1; done
 	$(GO) run ./tools/pkgsize -limit 2500 -limit .=1900 -limit client=3200

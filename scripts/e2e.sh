@@ -28,7 +28,7 @@ need nginx nginx-light
 need haproxy haproxy
 need caddy caddy
 need openssl openssl
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|packages|proxies)$')
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|packages|proxies|soak)$')
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '
@@ -37,6 +37,8 @@ E2E_NODES=2 go test -count=1 -timeout=5m -run TestScenarios ./e2e/gosdk
 
 step "JavaScript: the client of this repository"
 scripts/clients.sh
+step "Go and JavaScript: the clients of this repository, over networks and servers with faults"
+go test -count=1 -timeout=5m -v ./e2e/soak | grep -v '^=== '
 
 # Most of the time of an SDK's suite is waiting, so it runs on one node, and on two with Redis, NATS and PostgreSQL,
 # at once.
@@ -91,8 +93,6 @@ python_redis() {
   step "Python: the same on two nodes with Redis"
   E2E_NODES=2 python_suite
 }
-together python_memory python_redis
-
 browser() {
   step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
   go build -o "$cache/board" ./examples/board
@@ -122,5 +122,5 @@ need curl curl
 need php php-cli
 need ruby ruby
 need mcs mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil
-together browser backends
+together python_memory python_redis browser backends
 together installation documentation website
