@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )

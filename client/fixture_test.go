@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/internal/socket"
 )
 
 // TestFixtures has the conversations that all SDKs have (clients/fixtures/README.md).

@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/socket"
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
 

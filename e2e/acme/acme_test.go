@@ -9,11 +9,11 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -23,7 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/letsencrypt/challtestsrv"
 	"github.com/letsencrypt/pebble/v2/ca"
 	"github.com/letsencrypt/pebble/v2/db"
@@ -31,7 +30,9 @@ import (
 	"github.com/letsencrypt/pebble/v2/wfe"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // patience bounds what has to happen sooner or later.
@@ -177,41 +178,6 @@ func (s *server) serial(host string) string {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// client is a WebSocket client that stays connected.
-type client struct {
-	*websocket.Conn
-	t *testing.T
-}
-
-// connect opens a WebSocket connection of a client.
-func (s *server) connect(host string) *client {
-	s.t.Helper()
-	transport := &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return s.dial(host) }}
-	conn, _, err := websocket.Dial(s.t.Context(), "wss://"+host+"/connection/websocket", &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}}) //nolint:bodyclose // belongs to the connection
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { conn.CloseNow() })
-	c := &client{conn, s.t}
-	c.do(`{"id":1,"connect":{}}`, `"client":`)
-	return c
-}
-
-// do sends a command and looks for a text in what comes back.
-func (c *client) do(command, want string) {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
-	err := c.Write(ctx, websocket.MessageText, []byte(command))
-	var answer []byte
-	if err == nil {
-		_, answer, err = c.Read(ctx)
-	}
-	if err != nil || !strings.Contains(string(answer), want) {
-		c.t.Errorf("%s is answered by %s %v", command, answer, err)
-	}
-}
-
 // TestIssuance: by both challenges, the first handshake already gets a certificate, which
 // clients verify; it is renewed in time, while connections stay; and it survives a restart
 // without the authority.
@@ -234,7 +200,10 @@ func TestIssuance(t *testing.T) {
 			if first == "" {
 				t.Fatal("the first handshake fails")
 			}
-			c := s.connect(host)
+			c := gyrotest.Dial(t, "wss://"+host+"/connection/websocket", &gyrotest.Options{
+				DialContext: func(context.Context, string, string) (net.Conn, error) { return s.dial(host) },
+			})
+			c.Connect(nil)
 			if got := s.serial(host); got != first || a.orders() != 1 {
 				t.Errorf("the second handshake: certificate %s of %d, not %s", got, a.orders(), first)
 			}
@@ -245,7 +214,9 @@ func TestIssuance(t *testing.T) {
 				got := s.serial(host)
 				return got != "" && got != first
 			})
-			c.do(`{"id":2,"rpc":{"method":"none"}}`, `"code":108`)
+			if _, err := c.Try(&protocol.Command{RPC: &protocol.RPCRequest{Method: "none"}}); !errors.Is(err, protocol.ErrorNotAvailable) {
+				t.Errorf("the connection does not stay: %v", err)
+			}
 			s.Stop()
 			wait.Until(t, "the renewal in the cache", func() bool { return a.orders() >= 2 })
 			renewed := a.orders()

@@ -1,85 +1,41 @@
 package app
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsutil"
-
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
 )
 
 const uniWebSocketPath = "/connection/uni_websocket"
 
 // uniWebSocket is the client's end of a one-way WebSocket connection.
-type uniWebSocket struct {
-	t    *testing.T
-	conn net.Conn
-	in   io.Reader // conn, with what came behind the handshake
-}
+type uniWebSocket struct{ *wstest.Texts }
 
 // dialUniWebSocket opens a connection; query is raw.
-func dialUniWebSocket(s *testServer, query string) *uniWebSocket {
+func dialUniWebSocket(s *testServer, query string) uniWebSocket {
 	s.t.Helper()
-	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(userHeader)}
-	conn, early, _, err := d.Dial(s.t.Context(), "ws://"+s.app.Addr("external")+uniWebSocketPath+query)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if early != nil {
-		return &uniWebSocket{s.t, conn, early}
-	}
-	return &uniWebSocket{s.t, conn, conn}
+	return uniWebSocket{wstest.DialTexts(s.t, s.url(uniWebSocketPath+query), userHeader)}
 }
 
 // openUniWebSocket sends the request as the first message.
 func openUniWebSocket(s *testServer, request string) oneWay {
 	s.t.Helper()
 	c := dialUniWebSocket(s, "")
-	c.send(request)
+	c.Send(request)
 	return c
 }
 
-func (c *uniWebSocket) send(text string) {
-	c.t.Helper()
-	if err := wsutil.WriteClientText(c.conn, []byte(text)); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 // next answers native pings, as all WebSocket clients do, and the Close frame.
-func (c *uniWebSocket) next() string {
-	c.t.Helper()
-	if code, text := c.read(); code == 0 {
+func (c uniWebSocket) next() string {
+	if text, code, _ := c.Next(); code == 0 {
 		return text
 	}
 	return "end"
-}
-
-// read returns the next push, or the code and the reason of the Close frame.
-func (c *uniWebSocket) read() (code ws.StatusCode, text string) {
-	c.t.Helper()
-	data, err := wsutil.ReadServerText(struct {
-		io.Reader
-		io.Writer
-	}{c.in, c.conn})
-	var closed wsutil.ClosedError
-	switch {
-	case errors.As(err, &closed):
-		return closed.Code, closed.Reason
-	case err != nil:
-		c.t.Fatal(err)
-	}
-	return 0, string(data)
 }
 
 // TestUniWebSocketQuery: the connect request may be in the address, which the log does not show.
@@ -88,11 +44,11 @@ func TestUniWebSocketQuery(t *testing.T) {
 	onBothDrivers(t, everyOneWay, func(t *testing.T, s *testServer) {
 		c := dialUniWebSocket(s, "?cf_connect="+url.QueryEscape("{"+s.tokenField(map[string]any{"sub": "u"})+"}"))
 		connected(t, c)
-		c.send("whatever")
-		c.send(`{"token":"another"}`)
+		c.Send("whatever")
+		c.Send(`{"token":"another"}`)
 		s.api("disconnect", `{"user":"u"}`)
 		wantNext(t, c, `{"disconnect":{"code":3503,"reason":"force disconnect"}}`)
-		if code, reason := c.read(); code != 3503 || reason != "force disconnect" {
+		if _, code, reason := c.Next(); code != 3503 || reason != "force disconnect" {
 			t.Errorf("closed with %d %s", code, reason)
 		}
 		status, body := get(t, s.url(uniWebSocketPath))
@@ -108,8 +64,8 @@ func TestUniWebSocketFirstMessage(t *testing.T) {
 	onBothDrivers(t, everyOneWay, func(t *testing.T, s *testServer) {
 		for _, text := range []string{"{", "[]", "no JSON"} {
 			c := dialUniWebSocket(s, "")
-			c.send(text)
-			if code, reason := c.read(); code != 3501 || reason != "bad request" {
+			c.Send(text)
+			if _, code, reason := c.Next(); code != 3501 || reason != "bad request" {
 				t.Errorf("%s: %d %s", text, code, reason)
 			}
 		}
@@ -150,7 +106,7 @@ func TestUniWebSocketOptions(t *testing.T) {
 		if err := s.app.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if code, reason := c.read(); code != 3001 {
+		if _, code, reason := c.Next(); code != 3001 {
 			t.Errorf("closed with %d %s", code, reason)
 		}
 	})
@@ -166,16 +122,11 @@ func TestUniWebSocketOrigin(t *testing.T) {
 	}
 	onBothDrivers(t, edit, func(t *testing.T, s *testServer) {
 		dial := func(origin string) int {
-			d := ws.Dialer{Header: ws.HandshakeHeaderHTTP{"Origin": {origin}}}
-			conn, _, _, err := d.Dial(t.Context(), "ws://"+s.app.Addr("external")+uniWebSocketPath)
-			if status := ws.StatusError(0); errors.As(err, &status) {
-				return int(status)
+			c, status := wstest.Handshake(t, s.url(uniWebSocketPath), http.Header{"Origin": {origin}})
+			if c != nil {
+				c.Vanish()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn.Close()
-			return 101
+			return status
 		}
 		if status := dial("https://evil.example"); status != 403 {
 			t.Errorf("foreign origin: %d", status)

@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsutil"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/internal/peertest"
 	"github.com/gyrohq/gyro/transport"
@@ -346,46 +345,29 @@ func TestNothingLost(t *testing.T) {
 
 func TestWebSocket(t *testing.T) {
 	s := newServer(t, Config{})
-	dial := func() (io.ReadWriter, func()) {
-		conn, early, _, err := ws.Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/s/0/a/websocket?format=protobuf")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.SetDeadline(time.Now().Add(peertest.Patience))
-		if early != nil {
-			return struct {
-				io.Reader
-				io.Writer
-			}{early, conn}, func() { conn.Close() }
-		}
-		return conn, func() { conn.Close() }
-	}
-	want := func(c io.ReadWriter, frames ...string) {
+	dial := func() *wstest.Texts { return wstest.DialTexts(t, s.URL+"/s/0/a/websocket?format=protobuf", nil) }
+	want := func(c *wstest.Texts, frames ...string) {
 		t.Helper()
 		for _, f := range frames {
-			if got, err := wsutil.ReadServerText(c); err != nil || string(got) != f {
-				t.Fatalf("got %q, %v, want %q", got, err, f)
+			if got, code, _ := c.Next(); got != f {
+				t.Fatalf("got %q, %d, want %q", got, code, f)
 			}
 		}
 	}
-	wantClose := func(c io.ReadWriter, code ws.StatusCode) {
+	wantClose := func(c *wstest.Texts, want uint32) {
 		t.Helper()
-		_, err := wsutil.ReadServerText(c)
-		if e, ok := errors.AsType[wsutil.ClosedError](err); !ok || e.Code != code {
-			t.Fatalf("%v, want a Close frame with %d", err, code)
+		if got, code, _ := c.Next(); code != want {
+			t.Fatalf("%q, %d, want a Close frame with %d", got, code, want)
 		}
 	}
-	c, end := dial()
-	defer end()
+	c := dial()
 	want(c, "o")
 	p := peertest.Await(t, s.Peers)
 	if p.Info.Name != "sockjs" || p.Info.Framer.Encoding() != protocol.JSON {
 		t.Errorf("info %+v", p.Info)
 	}
 	for _, text := range []string{`["one","two"]`, ``, `"three"`} {
-		if err := wsutil.WriteClientText(c, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		c.Send(text)
 	}
 	for _, message := range []string{"one", "two", "three"} {
 		if got := peertest.Await(t, p.Received); got != message {
@@ -401,13 +383,10 @@ func TestWebSocket(t *testing.T) {
 		t.Error(err)
 	}
 
-	c, end = dial()
-	defer end()
+	c = dial()
 	want(c, "o")
 	p = peertest.Await(t, s.Peers)
-	if err := wsutil.WriteClientText(c, []byte(`{"no":"array"}`)); err != nil {
-		t.Fatal(err)
-	}
+	c.Send(`{"no":"array"}`)
 	want(c, `c[3501,"bad request"]`)
 	wantClose(c, 3501)
 	peertest.Await(t, p.Ended)

@@ -182,7 +182,7 @@ func TestHandshake(t *testing.T) {
 	defer s.Close()
 	var refused *StatusError
 	d := &Dialer{URL: s.URL, Limit: 1, Transport: http.DefaultTransport}
-	if _, err := d.Dial(t.Context()); !errors.As(err, &refused) || refused.Status != 403 || refused.Body != "not here" {
+	if _, err := d.Dial(t.Context()); !errors.As(err, &refused) || refused.Status != 403 || refused.Body != "not here\n" {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package socket is the client's end of a WebSocket connection (RFC 6455), without extensions. A connection that
-// waits has a goroutine and a buffer of 512 bytes.
+// Package socket is the client's end of a WebSocket connection (RFC 6455), without extensions: that of package client, of
+// gyrotest, and of tests that read what a server sends. A connection that waits has a goroutine and a buffer of 512 bytes.
 package socket
 
 import (
@@ -27,22 +27,27 @@ const (
 	opPong         = 10
 )
 
+// StatusNone is the code of a Close frame without one.
+const StatusNone = 1005
+
 // Status codes of RFC 6455, which are for the reader of a Close frame.
 const (
 	statusProtocolError = 1002
-	statusNone          = 1005
 	statusTooBig        = 1009
 )
 
 // maxControl is the longest payload of a control frame.
 const maxControl = 125
 
+// maxBody bounds what is read of the answer to a handshake that is refused; bytes.
+const maxBody = 64 << 10
+
 // keptMessage is up to which size the buffer of a message is used again; bytes.
 const keptMessage = 8 << 10
 
 // CloseError says that the server has closed the connection.
 type CloseError struct {
-	Code   uint32 // 1005 if the server has given none
+	Code   uint32 // StatusNone if the server has given none
 	Reason string
 }
 
@@ -53,13 +58,13 @@ func (e *CloseError) Error() string {
 // StatusError says that the server has refused the handshake.
 type StatusError struct {
 	Status int
-	Body   string // its first 256 bytes
+	Body   string // its first 64 KiB
 }
 
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("the server answers the handshake with status %d %s", e.Status, http.StatusText(e.Status))
-	if e.Body != "" {
-		text += ": " + e.Body
+	if body := strings.TrimSpace(e.Body); body != "" {
+		text += ": " + strings.ToValidUTF8(body[:min(len(body), 256)], "\uFFFD")
 	}
 	return text
 }
@@ -84,11 +89,12 @@ type Dialer struct {
 	Transport http.RoundTripper
 }
 
-// Conn is a connection. Read is for one goroutine; any may call Write, Close and Cut.
+// Conn is a connection. Read and Next are for one goroutine; any may call Write, Close and Cut.
 type Conn struct {
-	stream io.ReadWriteCloser
-	op     byte
-	limit  int
+	stream  io.ReadWriteCloser
+	op      byte
+	limit   int
+	message []byte // that Next has returned
 
 	buf      [512]byte
 	from, to int // bytes of buf that have not been used
@@ -128,18 +134,23 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 		_ = res.Body.Close()
 		return nil, err
 	}
-	c := &Conn{stream: stream, op: opText, limit: d.Limit}
-	if d.Binary {
+	return Over(stream, d.Binary, d.Limit), nil
+}
+
+// Over returns a connection whose handshake has been made. binary and limit are as in a Dialer.
+func Over(stream io.ReadWriteCloser, binary bool, limit int) *Conn {
+	c := &Conn{stream: stream, op: opText, limit: limit}
+	if binary {
 		c.op = opBinary
 	}
-	return c, nil
+	return c
 }
 
 // check returns the connection behind the answer to a handshake.
 func (d *Dialer) check(res *http.Response, key string) (io.ReadWriteCloser, error) {
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 256)) // what there is
-		return nil, &StatusError{res.StatusCode, strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD")}
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what there is
+		return nil, &StatusError{res.StatusCode, string(text)}
 	}
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	stream, ok := res.Body.(io.ReadWriteCloser)
@@ -207,64 +218,76 @@ func (c *Conn) Close(code uint16, reason string) {
 // Cut ends the connection at once, also if a write is under way.
 func (c *Conn) Cut() { _ = c.stream.Close() }
 
-// Read calls handle with each message until the connection ends, and returns why: a *CloseError, ErrTooBig, the error
-// of handle, or that of the network. handle must not keep the message.
+// Read calls handle with each message until the connection ends, and returns why: what Next returns, or the error of
+// handle. handle must not keep the message.
 func (c *Conn) Read(handle func(message []byte) error) error {
 	defer c.Cut()
-	var message []byte
-	inside := false
 	for {
-		fin, op, size, err := c.header()
+		message, err := c.Next()
+		if err == nil {
+			err = handle(message)
+		}
 		if err != nil {
-			return c.broken(err)
-		}
-		if op >= opClose {
-			if err := c.control(fin, op, size); err != nil {
-				return err
-			}
-			continue
-		}
-		if inside == (op != opContinuation) {
-			return c.broken(&ruleError{"the server has sent a fragment where it must not"})
-		}
-		if size > uint64(c.limit-len(message)) {
-			return c.broken(ErrTooBig)
-		}
-		if message, err = c.payload(message, int(size)); err != nil {
 			return err
-		}
-		if inside = !fin; inside {
-			continue
-		}
-		if err := handle(message); err != nil {
-			return err
-		}
-		if message = message[:0]; cap(message) > keptMessage {
-			message = nil
 		}
 	}
 }
 
-// broken tells the server of a rule that it has broken.
+// Next returns the next message, which is valid until the next call. The connection has ended if there is an error: a
+// *CloseError, ErrTooBig, a *RuleError, or that of the network.
+func (c *Conn) Next() ([]byte, error) {
+	message := c.message[:0]
+	if c.message = nil; cap(message) > keptMessage {
+		message = nil
+	}
+	for inside := false; ; {
+		fin, op, size, err := c.header()
+		switch {
+		case err != nil:
+			return nil, c.broken(err)
+		case op >= opClose:
+			if err := c.control(fin, op, size); err != nil {
+				c.Cut()
+				return nil, err
+			}
+			continue
+		case inside == (op != opContinuation):
+			return nil, c.broken(&RuleError{"the server has sent a fragment where it must not"})
+		case size > uint64(c.limit-len(message)):
+			return nil, c.broken(ErrTooBig)
+		}
+		if message, err = c.payload(message, int(size)); err != nil {
+			return nil, c.broken(err)
+		}
+		if inside = !fin; !inside {
+			c.message = message
+			return message, nil
+		}
+	}
+}
+
+// broken ends the connection, and tells the server of a rule that it has broken.
 func (c *Conn) broken(err error) error {
 	switch {
 	case errors.Is(err, ErrTooBig):
 		c.Close(statusTooBig, "message too big")
-	case errors.As(err, new(*ruleError)):
+	case errors.As(err, new(*RuleError)):
 		c.Close(statusProtocolError, err.Error())
+	default:
+		c.Cut()
 	}
 	return err
 }
 
-// ruleError is a rule of RFC 6455 that the server has broken.
-type ruleError struct{ text string }
+// RuleError is a rule of RFC 6455 that the server has broken.
+type RuleError struct{ text string }
 
-func (e *ruleError) Error() string { return e.text }
+func (e *RuleError) Error() string { return e.text }
 
 // control handles a control frame.
 func (c *Conn) control(fin bool, op byte, size uint64) error {
 	if !fin || size > maxControl {
-		return c.broken(&ruleError{"the server has sent a control frame in parts, or one that is too long"})
+		return c.broken(&RuleError{"the server has sent a control frame in parts, or one that is too long"})
 	}
 	payload, err := c.payload(nil, int(size))
 	if err != nil {
@@ -276,14 +299,14 @@ func (c *Conn) control(fin bool, op byte, size uint64) error {
 	case opPong:
 		return nil
 	case opClose:
-		closed := &CloseError{Code: statusNone}
+		closed := &CloseError{Code: StatusNone}
 		if len(payload) >= 2 {
 			closed.Code, closed.Reason = uint32(binary.BigEndian.Uint16(payload)), string(payload[2:])
 		}
 		_ = c.write(opClose, payload) // the server may have gone
 		return closed
 	}
-	return c.broken(&ruleError{"the server has sent a frame of an unknown kind"})
+	return c.broken(&RuleError{"the server has sent a frame of an unknown kind"})
 }
 
 // header reads the header of a frame.
@@ -295,7 +318,7 @@ func (c *Conn) header() (fin bool, op byte, size uint64, err error) {
 	fin, op, size = head[0]&0x80 != 0, head[0]&0x0F, uint64(head[1])
 	switch {
 	case head[0]&0x70 != 0 || head[1]&0x80 != 0 || op > opBinary && op < opClose:
-		return false, 0, 0, &ruleError{"the server has sent a frame with an invalid header"}
+		return false, 0, 0, &RuleError{"the server has sent a frame with an invalid header"}
 	case size == 126:
 		if err = c.full(head[6:]); err == nil {
 			size = uint64(binary.BigEndian.Uint16(head[6:]))
