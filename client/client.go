@@ -189,25 +189,33 @@ func (c *Client) Close() {
 }
 
 // Events returns what happens to the connection from this call on, and what happens in channels to which the
-// server has subscribed it. It has to be ranged over, once; it ends with ctx, which has to end, or with the client. Events
-// wait in it, see Options.Buffer.
-func (c *Client) Events(ctx context.Context) iter.Seq[Event] {
+// server has subscribed it; with also, what happens to those subscriptions as well, all in its order. It has to be ranged
+// over, once; it ends with ctx, which has to end, or with the client. Events wait in it, see Options.Buffer.
+func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watch(ctx, c.feeds, c.closed)
+	from := []feeds{c.feeds}
+	for _, s := range also {
+		from = append(from, s.feeds)
+	}
+	return c.watch(ctx, c.closed, from...)
 }
 
 // watch adds an iterator to feeds.
-func (c *Client) watch(ctx context.Context, to feeds, ended bool) iter.Seq[Event] {
-	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded, ended: ended}
-	if !ended {
-		to[f] = struct{}{}
+func (c *Client) watch(ctx context.Context, ended bool, to ...feeds) iter.Seq[Event] {
+	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded, ended: ended, wide: len(to) > 1}
+	for _, one := range to {
+		if !ended {
+			one[f] = struct{}{}
+		}
 	}
 	drop := func() {
 		f.end()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(to, f)
+		for _, one := range to {
+			delete(one, f)
+		}
 	}
 	context.AfterFunc(ctx, drop) // nobody may range over it
 	return f.each(drop)

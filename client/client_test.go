@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/protocol"
@@ -357,5 +359,87 @@ func TestTokens(t *testing.T) {
 	c = dial(t, server.URL, client.Options{GetToken: func(context.Context) (string, error) { return "", client.ErrUnauthorized }})
 	if err := c.Connect(ctx); !errors.Is(err, client.Unauthorized) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestEventsOfSubscriptions: one iterator has what happens to the client and to its subscriptions, in its order, and goes
+// on without those that are closed.
+func TestEventsOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	server := gyrotest.NewServer(t, setup())
+	c := dial(t, server.URL, client.Options{})
+	var subs []*client.Subscription
+	for _, ch := range []string{"a", "b"} {
+		s, err := c.NewSubscription(ch, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subs = append(subs, s)
+	}
+	next := events(t, c.Events(within(t), subs...))
+	for _, s := range subs {
+		s.Subscribe()
+	}
+	if err := c.Connect(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	want := []string{"subscribing a", "subscribing b", "connecting", "connected", "subscribed a", "subscribed b"}
+	for range want {
+		switch e := next().(type) {
+		case client.SubscribingEvent:
+			got = append(got, "subscribing "+e.Channel)
+		case client.ConnectingEvent:
+			got = append(got, "connecting")
+		case client.ConnectedEvent:
+			got = append(got, "connected")
+		case client.SubscribedEvent:
+			got = append(got, "subscribed "+e.Channel)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	subs[0].Close()
+	if e := await[client.UnsubscribedEvent](t, next); e.Channel != "a" {
+		t.Errorf("%+v", e)
+	}
+	if err := subs[1].Publish(within(t), []byte(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	if e := await[client.PublicationEvent](t, next); e.Channel != "b" {
+		t.Errorf("%+v", e)
+	}
+	c.Close()
+	await[client.DisconnectedEvent](t, next)
+	await[client.UnsubscribedEvent](t, next)
+	if e := next(); e != nil {
+		t.Errorf("%+v after the end", e)
+	}
+}
+
+// TestKeys: a client changes a map to which it is not subscribed.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	setup := setup()
+	setup.Handlers.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+		return gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour}}, nil
+	}
+	server := gyrotest.NewServer(t, setup)
+	c := dial(t, server.URL, client.Options{})
+	if err := c.Connect(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"k", "l"} {
+		if err := c.SetKey(within(t), "m", key, []byte(`1`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.DeleteKey(within(t), "m", "l"); err != nil {
+		t.Fatal(err)
+	}
+	state, err := server.Node.Maps().State(within(t), "m", channel.StateFilter{Limit: -1})
+	if err != nil || len(state.Entries) != 1 || state.Entries[0].Key != "k" || string(state.Entries[0].Data) != "1" {
+		t.Errorf("%+v %v", state, err)
 	}
 }

@@ -120,7 +120,7 @@ type (
 		Channel                  string
 		Positioned, Recoverable  bool
 		WasRecovering, Recovered bool
-		Position                 StreamPosition // of Positioned
+		Position                 StreamPosition // of Positioned; of a Poll, its epoch alone
 		Data                     []byte         // of the application
 	}
 	// GapEvent follows a SubscribedEvent whose WasRecovering is set and whose Recovered is not: publications between
@@ -190,6 +190,7 @@ func (LeaveEvent) event()        {}
 type feed struct {
 	ctx   context.Context
 	limit int
+	wide  bool          // it has more than the events of one subscription, and goes on without that
 	more  chan struct{} // has an element after push
 	room  chan struct{} // has an element after take
 

@@ -69,13 +69,14 @@ func (c *Client) NewMap(channel string, o *MapOptions) (*Map, error) {
 
 // entries of a map. The client's lock protects them.
 type entries struct {
-	limit   int32
-	held    map[string]Publication
-	reading map[string]Publication // the state that is being read; nil: changes are being recovered
-	step    protocol.SubscribeRequest
-	first   StreamPosition // of the first page
-	pause   time.Duration  // between two writes of a key
-	writes  map[string]*write
+	limit  int32
+	held   map[string]Publication
+	anew   bool                    // the state is being read; else changes are being recovered
+	read   []*protocol.Publication // of all pages so far: the last one tells whether there are deltas
+	step   protocol.SubscribeRequest
+	first  StreamPosition // of the first page
+	pause  time.Duration  // between two writes of a key
+	writes map[string]*write
 }
 
 // Entries are those of the map, by their keys. They are those of before while the client is not subscribed.
@@ -88,9 +89,8 @@ func (m *Map) Entries() map[string]Publication {
 // begin returns the first step of a subscription.
 func (e *entries) begin(s *Subscription) {
 	e.step = protocol.SubscribeRequest{Phase: phaseState, Limit: e.limit}
-	e.reading, e.first = make(map[string]Publication), StreamPosition{}
+	e.anew, e.read, e.first = !s.recoverable, nil, StreamPosition{}
 	if s.recoverable {
-		e.reading = nil
 		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Recover: true, Offset: s.at.Offset, Epoch: s.at.Epoch}
 	}
 }
@@ -104,12 +104,7 @@ func (e *entries) fill(r *protocol.SubscribeRequest) {
 // mapAnswered takes the result of a step, and makes the next one if there is one.
 func (s *Subscription) mapAnswered(r *protocol.SubscribeResult) error {
 	e := s.entries
-	s.delta = r.Delta
-	if e.reading != nil {
-		if err := s.read(r); err != nil {
-			return err
-		}
-	}
+	e.read = append(append(e.read, r.State...), r.Publications...)
 	position := StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
 	if e.step.Phase == phaseState && e.step.Cursor == "" {
 		e.first = position
@@ -117,76 +112,70 @@ func (s *Subscription) mapAnswered(r *protocol.SubscribeResult) error {
 	switch {
 	case r.Phase == phaseState && r.Cursor != "":
 		e.step.Cursor, e.step.Offset, e.step.Epoch = r.Cursor, e.first.Offset, e.first.Epoch
-		return nil
 	case r.Phase == phaseState:
 		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Offset: e.first.Offset, Epoch: e.first.Epoch}
-		return nil
-	case r.Phase == phaseStream && e.reading == nil: // recovered changes, page by page
-		if err := s.changes(r.Publications); err != nil {
-			return err
-		}
-		s.at.Offset = max(s.at.Offset, r.Offset)
-		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Recover: true, Offset: r.Offset, Epoch: r.Epoch}
-		return nil
 	case r.Phase == phaseStream:
-		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Offset: r.Offset, Epoch: r.Epoch}
-		return nil
-	}
-	return s.mapLive(r, position)
-}
-
-// read takes a page of the state, or of changes since.
-func (s *Subscription) read(r *protocol.SubscribeResult) error {
-	for _, p := range slices.Concat(r.State, r.Publications) {
-		data, err := s.payload(p)
-		if err != nil {
-			return err
-		}
-		entry := s.handed(p, data)
-		if held, ok := s.entries.reading[p.Key]; ok && p.Offset > 0 && p.Offset < held.Offset {
-			continue
-		}
-		if p.Removed {
-			delete(s.entries.reading, p.Key)
-		} else {
-			s.entries.reading[p.Key] = entry
-		}
+		e.step = protocol.SubscribeRequest{Phase: phaseStream, Limit: e.limit, Recover: !e.anew, Offset: r.Offset, Epoch: r.Epoch}
+	default:
+		return s.mapLive(r, position)
 	}
 	return nil
 }
 
-// mapLive is called when the state is complete.
+// mapLive is called when all pages have come.
 func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosition) error {
 	e := s.entries
-	e.pause = time.Duration(r.PublishDebounce) * time.Millisecond
+	read := e.read
+	e.read, e.pause = nil, time.Duration(r.PublishDebounce)*time.Millisecond
+	s.delta = r.Delta
+	if e.anew {
+		s.bases = nil
+		held, err := s.fold(read)
+		if err != nil {
+			return err
+		}
+		e.held, s.at = held, position
+	}
 	s.live, s.recoverable = true, r.Recoverable
 	s.feeds.push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: position, Data: r.Data,
 	})
-	if e.reading == nil {
-		if err := s.changes(r.Publications); err != nil {
-			return err
+	if e.anew {
+		list := make([]Publication, 0, len(e.held))
+		for _, key := range slices.Sorted(maps.Keys(e.held)) {
+			list = append(list, e.held[key])
 		}
-		s.at = position
+		s.feeds.push(StateEvent{s.channel, list})
 		return nil
 	}
-	e.held, e.reading, s.at = e.reading, nil, position
-	list := make([]Publication, 0, len(e.held))
-	for _, key := range slices.Sorted(maps.Keys(e.held)) {
-		list = append(list, e.held[key])
-	}
-	s.feeds.push(StateEvent{s.channel, list})
-	return nil
-}
-
-func (s *Subscription) changes(list []*protocol.Publication) error {
-	for _, p := range list {
+	for _, p := range read {
 		if err := s.publication(p); err != nil {
 			return err
 		}
 	}
+	s.at = position
 	return nil
+}
+
+// fold returns the entries of the pages of a state, and of changes since.
+func (s *Subscription) fold(read []*protocol.Publication) (map[string]Publication, error) {
+	entries := make(map[string]Publication)
+	for _, p := range read {
+		data, err := s.payload(p)
+		if err != nil {
+			return nil, err
+		}
+		if held, ok := entries[p.Key]; ok && p.Offset > 0 && p.Offset < held.Offset {
+			continue
+		}
+		if p.Removed {
+			delete(entries, p.Key)
+		} else {
+			entries[p.Key] = s.handed(p, data)
+		}
+	}
+	return entries, nil
 }
 
 // apply takes a change of the map, and reports whether it is one.
@@ -212,12 +201,31 @@ type write struct {
 // Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one, the
 // last; all of them return when that is done. What is said of Client.Publish holds for it.
 func (m *Map) Set(ctx context.Context, key string, data []byte) error {
-	return m.write(ctx, &protocol.PublishRequest{Channel: m.channel, Type: typeMap, Key: key, Data: data})
+	return m.write(ctx, value(m.channel, key, data))
 }
 
 // Delete removes a key. What is said of Set holds for it.
 func (m *Map) Delete(ctx context.Context, key string) error {
-	return m.write(ctx, &protocol.PublishRequest{Channel: m.channel, Type: typeMap, Key: key, Removed: true})
+	return m.write(ctx, removal(m.channel, key))
+}
+
+// SetKey publishes the value of a key of a map, to which the client need not be subscribed, each time at once. What is said
+// of Publish holds for it.
+func (c *Client) SetKey(ctx context.Context, channel, key string, data []byte) error {
+	return c.publish(ctx, value(channel, key, data))
+}
+
+// DeleteKey removes a key of a map. What is said of SetKey holds for it.
+func (c *Client) DeleteKey(ctx context.Context, channel, key string) error {
+	return c.publish(ctx, removal(channel, key))
+}
+
+func value(channel, key string, data []byte) *protocol.PublishRequest {
+	return &protocol.PublishRequest{Channel: channel, Type: typeMap, Key: key, Data: data}
+}
+
+func removal(channel, key string) *protocol.PublishRequest {
+	return &protocol.PublishRequest{Channel: channel, Type: typeMap, Key: key, Removed: true}
 }
 
 func (m *Map) write(ctx context.Context, r *protocol.PublishRequest) error {

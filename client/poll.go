@@ -123,7 +123,7 @@ func (s *Subscription) pollSubscribed(l *link, r *protocol.SubscribeResult) {
 		s.bases = nil
 	}
 	s.live, s.delta = true, r.Delta
-	s.feeds.push(SubscribedEvent{Channel: s.channel, Data: r.Data})
+	s.feeds.push(SubscribedEvent{Channel: s.channel, Position: StreamPosition{Epoch: r.Epoch}, Data: r.Data})
 	for _, b := range t.batches {
 		s.track(l, b)
 	}

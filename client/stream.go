@@ -106,8 +106,12 @@ var errNoString = errors.New("the payload is no string, although the channel has
 
 // payload returns that of a publication, which may be a delta.
 func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
-	if !s.delta || p.Removed && len(p.Data) == 0 {
+	switch {
+	case !s.delta:
 		return p.Data, nil
+	case p.Removed: // it has no data but a filler
+		delete(s.bases, p.Key)
+		return nil, nil
 	}
 	data := p.Data
 	if s.c.options.Encoding == protocol.JSON { // it is in a string
@@ -135,9 +139,7 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	if s.bases == nil {
 		s.bases = make(map[string][]byte)
 	}
-	if s.bases[p.Key] = data; p.Removed {
-		delete(s.bases, p.Key)
-	}
+	s.bases[p.Key] = data
 	return data, nil
 }
 

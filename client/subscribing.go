@@ -24,7 +24,9 @@ func (s *Subscription) enter(state SubscriptionState, r Reason) {
 func (s *Subscription) end() {
 	s.closed = true
 	for f := range s.feeds {
-		f.end()
+		if !f.wide {
+			f.end()
+		}
 	}
 	clear(s.feeds)
 }

@@ -178,7 +178,7 @@ func (s *Subscription) Close() {
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.c.watch(ctx, s.feeds, s.closed)
+	return s.c.watch(ctx, s.closed, s.feeds)
 }
 
 // GapError says that publications are missing: the server had them no more when the client came back.

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strconv"
@@ -10,20 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 var resubscribeChannels = flag.Int("resubscribe-channels", 10000, "channels of the node in TestResubscribe")
 
-// perClient is how many channels a client of TestResubscribe subscribes to, and
-// perFrame how many commands it sends at once.
-const (
-	perClient = 500
-	perFrame  = 250
-)
+// perClient is how many channels a client of TestResubscribe subscribes to.
+const perClient = 500
 
 // TestResubscribe: Redis comes back, and one node subscribes to all its channels again.
 func TestResubscribe(t *testing.T) {
@@ -110,90 +104,44 @@ func (a arrivals) has(channel string) bool {
 func subscribeTo(t *testing.T, url string, channels int) arrivals {
 	t.Helper()
 	received := make(arrivals, 1000)
-	var pending []chan struct{}
+	var all []*client.Subscription
 	for from := 0; from < channels; from += perClient {
-		ctx, cancel := context.WithCancel(context.Background())
-		conn, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // belongs to the connection
+		c, err := client.New(url, client.Options{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetReadLimit(64 << 20)
-		done := make(chan struct{})
-		t.Cleanup(func() { cancel(); <-done })
-		to := min(channels, from+perClient)
-		subscribed := make(chan struct{})
-		go func() {
-			defer close(done)
-			follower{conn, received}.follow(ctx, to-from, subscribed)
-		}()
-		send(t, conn, `{"id":1,"connect":{}}`)
-		for at := from; at < to; at += perFrame {
-			var frame []string
-			for i := at; i < min(to, at+perFrame); i++ {
-				frame = append(frame, fmt.Sprintf(`{"id":%d,"subscribe":{"channel":"plain:%d"}}`, i-from+2, i))
+		t.Cleanup(c.Close)
+		var subs []*client.Subscription
+		for i := from; i < min(channels, from+perClient); i++ {
+			s, err := c.NewSubscription(fmt.Sprint("plain:", i), nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			send(t, conn, strings.Join(frame, "\n"))
+			s.Subscribe()
+			subs = append(subs, s)
 		}
-		pending = append(pending, subscribed)
+		events := c.Events(t.Context(), subs...)
+		go func() {
+			for e := range events {
+				if p, ok := e.(client.PublicationEvent); ok {
+					select {
+					case received <- p.Channel:
+					default: // enough
+					}
+				}
+			}
+		}()
+		if err := c.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, subs...)
 	}
-	patience := time.After(60 * time.Second)
-	for i, subscribed := range pending {
-		select {
-		case <-subscribed:
-		case <-patience:
-			t.Fatalf("only %d of %d clients got answers to their subscriptions", i, len(pending))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, s := range all {
+		if err := s.Ready(ctx); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return received
-}
-
-func send(t *testing.T, conn *websocket.Conn, frame string) {
-	t.Helper()
-	if err := conn.Write(context.Background(), websocket.MessageText, []byte(frame)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// follower reads a connection.
-type follower struct {
-	conn     *websocket.Conn
-	received arrivals
-}
-
-// follow answers pings and notes publications until the connection or ctx ends, and
-// closes subscribed when so many subscriptions have been answered.
-func (f follower) follow(ctx context.Context, subscriptions int, subscribed chan struct{}) {
-	for {
-		_, frame, err := f.conn.Read(ctx)
-		if err != nil {
-			return
-		}
-		for line := range strings.Lines(string(frame)) {
-			if strings.TrimSpace(line) == "{}" {
-				_ = f.conn.Write(ctx, websocket.MessageText, []byte("{}")) // Read fails next
-				continue
-			}
-			var r struct {
-				Subscribe *struct{}
-				Push      struct {
-					Channel string
-					Pub     *struct{}
-				}
-			}
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				return
-			}
-			if r.Subscribe != nil {
-				if subscriptions--; subscriptions == 0 {
-					close(subscribed)
-				}
-			}
-			if r.Push.Pub != nil {
-				select {
-				case f.received <- r.Push.Channel:
-				default: // enough
-				}
-			}
-		}
-	}
 }
