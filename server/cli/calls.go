@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/gyrohq/gyro/protocol"
 )
 
 // RPC calls a method.
@@ -52,17 +49,14 @@ func (r *RPC) Run(ctx context.Context, out *Output) error {
 		return err
 	}
 	defer c.close()
-	reply, err := c.do(&protocol.Command{RPC: &protocol.RPCRequest{Method: r.Method, Data: data}})
-	switch {
-	case err != nil:
-		return err
-	case reply.RPC == nil:
-		return errors.New("the reply has no result")
+	answer, err := c.RPC(c.ctx, r.Method, data)
+	if err != nil {
+		return c.why(err)
 	}
-	if len(reply.RPC.Data) == 0 {
+	if len(answer) == 0 {
 		return nil
 	}
-	return out.line(string(compact(reply.RPC.Data)))
+	return out.line(string(compact(answer)))
 }
 
 // Presence prints who is in channels.

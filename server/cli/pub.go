@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
-	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/cli/client"
+	"github.com/gyrohq/gyro/client"
 )
 
 // maxLine bounds a line of the input, in bytes.
@@ -125,14 +125,7 @@ func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published,
 		if err != nil {
 			return nil, nil, err
 		}
-		return func(data json.RawMessage) (published, error) {
-			req := &protocol.PublishRequest{Channel: p.Channel, Data: data, Key: p.Key, Removed: p.Remove}
-			if p.Key != "" {
-				req.Type = 1
-			}
-			_, err := c.do(&protocol.Command{Publish: req})
-			return published{}, err
-		}, c.close, nil
+		return func(data json.RawMessage) (published, error) { return published{}, c.why(p.over(c, data)) }, c.close, nil
 	}
 	api, err := p.Caller()
 	if err != nil {
@@ -164,61 +157,71 @@ func (p *Publish) method() string {
 	return "publish"
 }
 
-// connection is a client that sends commands and waits for their replies.
-type connection struct {
-	*client.Client
-	ctx   context.Context
-	end   context.CancelFunc
-	ended chan error
+// over publishes over a connection.
+func (p *Publish) over(c *connection, data []byte) error {
+	switch {
+	case p.Remove:
+		return c.DeleteKey(c.ctx, p.Channel, p.Key)
+	case p.Key != "":
+		return c.SetKey(c.ctx, p.Channel, p.Key, data)
+	}
+	return c.Publish(c.ctx, p.Channel, data)
 }
 
-// open returns a connected client. It does not connect again: whether a command was done would not be known.
+// connection is a client that sends commands and waits for their replies. It does not connect again: whether a command
+// was done would not be known.
+type connection struct {
+	*client.Client
+	ctx context.Context // ends with the connection
+	end context.CancelCauseFunc
+}
+
+// unbounded is for commands that may take as long as they want.
+const unbounded = 24 * time.Hour
+
+// open returns a connected client.
 func open(ctx context.Context, r Remote) (*connection, error) {
-	cfg, err := r.client()
+	one, err := r.client(unbounded)
 	if err != nil {
 		return nil, err
 	}
-	up := make(chan struct{}, 1)
-	cfg.Handle = func(e client.Event) error {
-		switch e.Kind {
-		case client.Connected:
-			up <- struct{}{}
-		case client.Disconnected:
-			return fmt.Errorf("the connection is lost: %w", e.Err)
-		}
-		return nil
-	}
-	c := &connection{Client: client.New(cfg), ended: make(chan error, 1)}
-	c.ctx, c.end = context.WithCancel(ctx)
-	go func() { c.ended <- c.Run(c.ctx) }()
+	c := &connection{Client: one}
+	c.ctx, c.end = context.WithCancelCause(ctx)
+	late := time.AfterFunc(connectTimeout, func() { c.end(fmt.Errorf("%s: no connection within %s", r.URL, connectTimeout)) })
+	defer late.Stop()
+	up := make(chan struct{})
+	go func() {
+		c.end(r.follow(c.ctx, one, nil, func(e client.Event) error {
+			switch e := e.(type) {
+			case client.ConnectedEvent:
+				close(up)
+			case client.ConnectingEvent:
+				if e.Reason != client.ConnectCalled {
+					return fmt.Errorf("the connection is lost: %w", lost(e.Reason))
+				}
+			}
+			return nil
+		}))
+	}()
 	select {
 	case <-up:
 		return c, nil
-	case err := <-c.ended:
-		c.end()
-		return nil, err
+	case <-c.ctx.Done():
+		c.Close()
+		return nil, context.Cause(c.ctx)
 	}
 }
 
-// do sends a command. If the connection ends before the reply, the error says why.
-func (c *connection) do(cmd *protocol.Command) (*protocol.Reply, error) {
-	r, err := c.Do(c.ctx, cmd)
-	var refused *protocol.Error
-	if err == nil || errors.As(err, &refused) {
-		return r, err
+// why is the error of a command: if the connection has ended before the reply, why it has.
+func (c *connection) why(err error) error {
+	if errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrDisconnected) {
+		<-c.ctx.Done()
+		return context.Cause(c.ctx)
 	}
-	select {
-	case why := <-c.ended:
-		c.ended <- why
-		if why != nil {
-			err = why
-		}
-	default:
-	}
-	return nil, err
+	return err
 }
 
 func (c *connection) close() {
-	c.end()
-	<-c.ended
+	c.end(nil)
+	c.Close()
 }

@@ -12,11 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/cli/client"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/apicall"
-	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // Addresses of a server with default ports and paths on this machine.
@@ -133,41 +130,4 @@ func (r Remote) Caller() (*apicall.Caller, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = r.TLS
 	return &apicall.Caller{URL: r.API, Key: r.APIKey, HTTP: &http.Client{Transport: transport}}, nil
-}
-
-// client returns the configuration of a client of the server.
-func (r Remote) client() (client.Config, error) {
-	if err := r.complete(); err != nil {
-		return client.Config{}, err
-	}
-	c := client.Config{Dialer: &wire.Dialer{URL: r.URL, TLS: r.TLS}, Name: "gyro-cli", Handle: func(client.Event) error { return nil }}
-	switch {
-	case r.Token != "" && r.Sign != nil:
-		return c, Usage("token: is given, and so is a secret that signs tokens: leave one of them out")
-	case r.Token != "":
-		c.Token = func() (string, error) { return r.Token, nil }
-	case r.Sign != nil:
-		c.Token = func() (string, error) {
-			return auth.Sign(*r.Sign, auth.Claims{User: r.User, TTL: tokenTTL}, time.Now())
-		}
-	}
-	if r.Token == "" && r.Subscribe != nil {
-		c.SubscribeToken = func(ch string) (string, error) {
-			return auth.Sign(*r.Subscribe, auth.Claims{User: r.User, Channel: ch, TTL: tokenTTL}, time.Now())
-		}
-	}
-	c.SignKeys = r.signKeys
-	return c, nil
-}
-
-// signKeys returns the signature by which keys are tracked.
-func (r Remote) signKeys(ch string, keys []string) (string, error) {
-	switch {
-	case r.Signature != "":
-		return r.Signature, nil
-	case r.KeySecret == "":
-		return "", Usage("keys of %q need a signature: give key-hmac-secret, signature, or the configuration of the server", ch)
-	}
-	now := time.Now()
-	return auth.SignTrack(r.KeySecret, r.User, ch, keys, now.Unix(), now.Add(tokenTTL).Unix()), nil
 }

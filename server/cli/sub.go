@@ -7,8 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/cli/client"
+	"github.com/gyrohq/gyro/client"
 )
 
 // Subscribe prints what is published in channels.
@@ -16,7 +15,7 @@ type Subscribe struct {
 	Remote
 	Channels []string
 	// Since is the position after which the publications of the one channel begin; nil: from now on.
-	Since *protocol.StreamPosition
+	Since *client.StreamPosition
 	// Count is after how many publications the command ends; 0: never.
 	Count int
 	// JoinLeave also tells who comes and goes.
@@ -26,59 +25,39 @@ type Subscribe struct {
 	Once bool
 }
 
-// Kind says what channels are.
-type Kind struct {
-	Type client.Type
-	// Keys of shared polls, which are tracked.
-	Keys []string
-	// Delta asks the server for differences. What is printed is the same.
-	Delta bool
-}
-
-// check tells whether what is asked for fits together.
-func (k *Kind) check() error {
-	if polls := k.Type == client.SharedPoll; polls != (len(k.Keys) > 0) {
-		return Usage("key: keys are tracked in channels of type poll, which need some")
-	}
-	return nil
-}
-
 // errDone ends a client that has printed enough.
 var errDone = errors.New("done")
 
 // Run prints until ctx ends, Count is reached, or the server refuses the client.
 func (s *Subscribe) Run(ctx context.Context, out *Output) error {
-	if err := s.check(); err != nil {
+	if err := s.check(s.Channels); err != nil {
 		return err
 	}
-	if isMap := s.Type != client.Stream && s.Type != client.SharedPoll; s.Once && !isMap {
+	if s.Once && !s.isMap() {
 		return Usage("once: only maps have a state that comes to an end")
 	}
-	if s.Since != nil && s.Type != client.Stream {
+	switch {
+	case s.Since != nil && s.Type != Stream:
 		return Usage("since: only streams begin after a position")
+	case s.Since != nil && len(s.Channels) > 1:
+		return Usage("since: a position is that of one channel")
 	}
-	cfg, err := s.client()
+	p := newPrinter(out, s.Channels, s.Kind, s.Count)
+	handle := p.event
+	if s.Once {
+		handle = func(e client.Event) error {
+			if err := p.event(e); err != nil || len(p.begun) < len(s.Channels) {
+				return err
+			}
+			return errDone
+		}
+	}
+	c, subs, err := s.subscriptions(s.Channels, s.Kind, s.JoinLeave, s.Since)
 	if err != nil {
 		return err
 	}
-	p := newPrinter(out, s.Channels, s.Kind, s.Count)
-	cfg.JoinLeave, cfg.Delta, cfg.Handle = s.JoinLeave, s.Delta, p.event
-	if s.Once {
-		left := len(s.Channels)
-		cfg.Handle = func(e client.Event) error {
-			if err := p.event(e); err != nil || e.Kind != client.Subscribed {
-				return err
-			}
-			if left--; left == 0 {
-				return errDone
-			}
-			return nil
-		}
-	}
-	if cfg.Channels, err = channels(s.Channels, s.Kind, s.Since); err != nil {
-		return err
-	}
-	return done(client.New(cfg).Run(ctx))
+	defer c.Close()
+	return done(s.follow(ctx, c, subs, handle))
 }
 
 // done makes success of errDone.
@@ -89,36 +68,26 @@ func done(err error) error {
 	return err
 }
 
-func channels(names []string, kind Kind, since *protocol.StreamPosition) ([]client.Channel, error) {
-	if since != nil && len(names) > 1 {
-		return nil, Usage("since: a position is that of one channel")
-	}
-	seen, out := map[string]bool{}, make([]client.Channel, 0, len(names))
-	for _, name := range names {
-		if seen[name] {
-			return nil, Usage("channel %q is given twice", name)
-		}
-		seen[name] = true
-		out = append(out, client.Channel{Name: name, Since: since, Type: kind.Type, Keys: kind.Keys})
-	}
-	return out, nil
-}
-
 // printer prints the events of a client.
 type printer struct {
 	out   *Output
+	kind  Kind
 	named bool // lines begin with the channel
-	keyed bool // and then, or at first, with the key
 	left  int  // publications until the end; 0: no end
+	// begun are the maps whose entries were printed; ahead are subscriptions to maps whose entries are still to be.
+	begun map[string]bool
+	ahead map[string]client.SubscribedEvent
 }
 
 func newPrinter(out *Output, channels []string, kind Kind, count int) *printer {
-	return &printer{out: out, named: len(channels) > 1, keyed: kind.Type != client.Stream, left: count}
+	return &printer{
+		out: out, kind: kind, named: len(channels) > 1, left: count, begun: make(map[string]bool), ahead: make(map[string]client.SubscribedEvent),
+	}
 }
 
 // line is an event as JSON.
 type line struct {
-	Type    client.EventKind  `json:"type"`
+	Type    string            `json:"type"`
 	Channel string            `json:"channel,omitempty"`
 	Data    json.RawMessage   `json:"data,omitempty"`
 	Offset  uint64            `json:"offset,omitempty"`
@@ -143,7 +112,7 @@ type info struct {
 	ChanInfo json.RawMessage `json:"chan_info,omitempty"`
 }
 
-func infoOf(i *protocol.ClientInfo) *info {
+func infoOf(i *client.ClientInfo) *info {
 	if i == nil {
 		return nil
 	}
@@ -159,31 +128,91 @@ func infoOf(i *protocol.ClientInfo) *info {
 
 // event prints an event: as JSON to the data, else publications alone, and the rest as messages.
 func (p *printer) event(e client.Event) error {
-	p.message(e)
-	l := line{Type: e.Kind, Channel: e.Channel, Info: infoOf(e.Info)}
-	switch e.Kind {
-	case client.Published, client.Entry:
-		return p.publication(e.Kind, e.Channel, e.Publication)
-	case client.Subscribed:
-		l.Offset, l.Epoch, l.Recovering, l.Recovered = e.Result.Offset, e.Result.Epoch, e.Result.WasRecovering, e.Result.Recovered
-	case client.Sent:
-		l.Data = compact(e.Data)
+	switch e := e.(type) {
+	case client.ConnectedEvent:
+		return p.tell(line{Type: "connected"})
+	case client.ConnectingEvent:
+		if e.Reason == client.ConnectCalled {
+			return nil
+		}
+		return p.lost(lost(e.Reason))
+	case client.ErrorEvent:
+		if e.Channel == "" {
+			return p.lost(cause(e))
+		}
+		p.out.say("%s: %v; trying again", e.Channel, e.Err)
+	case client.SubscribedEvent:
+		if p.kind.isMap() && !e.Recovered {
+			p.ahead[e.Channel] = e
+			return nil
+		}
+		return p.subscribed(e)
+	case client.SubscribingEvent:
+		if e.Reason.Code >= minUnsubscribe {
+			return p.unsubscribed(e.Channel, e.Reason)
+		}
+	case client.UnsubscribedEvent:
+		return p.unsubscribed(e.Channel, e.Reason)
+	case client.StateEvent:
+		return p.state(e)
+	case client.PublicationEvent:
+		return p.publication("publication", &e.Publication)
+	case client.JoinEvent:
+		p.out.say("%s: user %q joined (client %s)", e.Channel, e.Info.User, e.Info.Client)
+		return p.tell(line{Type: "join", Channel: e.Channel, Info: infoOf(&e.Info)})
+	case client.LeaveEvent:
+		p.out.say("%s: user %q left (client %s)", e.Channel, e.Info.User, e.Info.Client)
+		return p.tell(line{Type: "leave", Channel: e.Channel, Info: infoOf(&e.Info)})
+	case client.MessageEvent:
+		data := compact(e.Data)
+		p.out.say("message: %s", data)
+		return p.tell(line{Type: "message", Data: data})
 	}
-	if e.Err != nil {
-		l.Reason = e.Err.Error()
-	}
+	return nil
+}
+
+// tell prints what is no publication, if it is to be an object.
+func (p *printer) tell(l line) error {
 	if !p.out.JSON {
 		return nil
 	}
 	return p.out.object(l)
 }
 
+func (p *printer) lost(err error) error {
+	p.out.say("disconnected: %v; connecting again", err)
+	return p.tell(line{Type: "disconnected", Reason: err.Error()})
+}
+
+func (p *printer) unsubscribed(ch string, r client.Reason) error {
+	err := ending(ch, r)
+	p.out.say("%v", err)
+	return p.tell(line{Type: "unsubscribed", Channel: ch, Reason: err.Error()})
+}
+
+// state prints the entries of a map, and then that the client is subscribed.
+func (p *printer) state(e client.StateEvent) error {
+	if p.begun[e.Channel] {
+		p.out.say("%s: what has changed is not known any more: its entries follow anew", e.Channel)
+		if err := p.tell(line{Type: "reset", Channel: e.Channel}); err != nil {
+			return err
+		}
+	}
+	p.begun[e.Channel] = true
+	for i := range e.Entries {
+		if err := p.publication("entry", &e.Entries[i]); err != nil {
+			return err
+		}
+	}
+	return p.subscribed(p.ahead[e.Channel])
+}
+
 // publication prints a publication or an entry, and returns errDone after the last.
-func (p *printer) publication(kind client.EventKind, ch string, pub *protocol.Publication) error {
+func (p *printer) publication(kind string, pub *client.Publication) error {
 	var err error
 	if p.out.JSON {
 		l := line{
-			Type: kind, Channel: ch, Offset: pub.Offset, Key: pub.Key, Removed: pub.Removed, Score: pub.Score, Version: pub.Version,
+			Type: kind, Channel: pub.Channel, Offset: pub.Offset, Key: pub.Key, Removed: pub.Removed, Score: pub.Score, Version: pub.Version,
 			Tags: pub.Tags, Info: infoOf(pub.Info),
 		}
 		if len(pub.Data) > 0 {
@@ -191,7 +220,7 @@ func (p *printer) publication(kind client.EventKind, ch string, pub *protocol.Pu
 		}
 		err = p.out.object(l)
 	} else {
-		err = p.out.line(p.text(ch, pub))
+		err = p.out.line(p.text(pub))
 	}
 	if p.left--; err == nil && p.left == 0 {
 		return errDone
@@ -201,12 +230,12 @@ func (p *printer) publication(kind client.EventKind, ch string, pub *protocol.Pu
 
 // text is a publication as fields with tabs between them: the channel if there are several, the key where there are keys,
 // the data. A key that was removed has no data. Entries of presence have, for data, who is present.
-func (p *printer) text(ch string, pub *protocol.Publication) string {
+func (p *printer) text(pub *client.Publication) string {
 	var fields []string
 	if p.named {
-		fields = append(fields, ch)
+		fields = append(fields, pub.Channel)
 	}
-	if p.keyed {
+	if p.kind.Type != Stream {
 		fields = append(fields, oneField(pub.Key))
 	}
 	switch {
@@ -231,39 +260,22 @@ func oneField(key string) string {
 	return string(quoted)
 }
 
-// message tells of what is no data.
-func (p *printer) message(e client.Event) {
-	switch e.Kind {
-	case client.Subscribed:
-		p.subscribed(e)
-	case client.Disconnected:
-		p.out.say("disconnected: %v; connecting again in %.1f s", e.Err, e.Delay.Seconds())
-	case client.Unsubscribed:
-		p.out.say("%v", e.Err)
-	case client.Reset:
-		p.out.say("%s: what has changed is not known any more: its entries follow anew", e.Channel)
-	case client.Joined:
-		p.out.say("%s: user %q joined (client %s)", e.Channel, e.Info.User, e.Info.Client)
-	case client.Left:
-		p.out.say("%s: user %q left (client %s)", e.Channel, e.Info.User, e.Info.Client)
-	case client.Sent:
-		p.out.say("message: %s", compact(e.Data))
-	}
-}
-
-func (p *printer) subscribed(e client.Event) {
-	switch r := e.Result; {
-	case r.WasRecovering && r.Recovered:
+func (p *printer) subscribed(e client.SubscribedEvent) error {
+	switch {
+	case e.WasRecovering && e.Recovered:
 		p.out.say("subscribed to %s again: nothing is missing", e.Channel)
-	case r.WasRecovering:
+	case e.WasRecovering:
 		p.out.say("subscribed to %s again: publications are missing, because the history does not reach back to the last one", e.Channel)
-	case r.Type == int32(client.SharedPoll):
-		p.out.say("subscribed to %s, epoch %s", e.Channel, r.Epoch)
-	case r.Recoverable || r.Positioned:
-		p.out.say("subscribed to %s at offset %d, epoch %s", e.Channel, r.Offset, r.Epoch)
-	case r.Type != int32(client.Stream):
+	case p.kind.Type == SharedPoll:
+		p.out.say("subscribed to %s, epoch %s", e.Channel, e.Position.Epoch)
+	case e.Recoverable || e.Positioned:
+		p.out.say("subscribed to %s at offset %d, epoch %s", e.Channel, e.Position.Offset, e.Position.Epoch)
+	case p.kind.Type != Stream:
 		p.out.say("subscribed to %s, which keeps no changes: after a lost connection its entries come anew", e.Channel)
 	default:
 		p.out.say("subscribed to %s, which keeps no history: what comes while the connection is lost is missed", e.Channel)
 	}
+	return p.tell(line{
+		Type: "subscribed", Channel: e.Channel, Offset: e.Position.Offset, Epoch: e.Position.Epoch, Recovering: e.WasRecovering, Recovered: e.Recovered,
+	})
 }

@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/cli/client"
+	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/server/internal/apicall"
 )
 
@@ -39,13 +38,10 @@ type Tail struct {
 
 // Run prints until ctx ends, Count is reached, or the server refuses.
 func (t *Tail) Run(ctx context.Context, out *Output) error {
-	if _, err := channels(t.Channels, t.Kind, nil); err != nil {
+	if err := t.check(t.Channels); err != nil {
 		return err
 	}
-	if err := t.check(); err != nil {
-		return err
-	}
-	if t.Type != client.Stream && t.OverAPI {
+	if t.Type != Stream && t.OverAPI {
 		return Usage("via: only streams have a history to be read over the API")
 	}
 	f := &follower{t: t, printer: *newPrinter(out, t.Channels, t.Kind, t.Count), streams: make(map[string]*stream)}
@@ -72,123 +68,98 @@ type follower struct {
 
 // stream is what was printed of a channel.
 type stream struct {
-	begun bool                    // its history was asked for
-	live  bool                    // its history was printed
-	held  []*protocol.Publication // came before the history was printed
-	last  uint64                  // offset of the last publication that was printed
+	begun bool                 // its history was asked for, or its entries were printed
+	live  bool                 // its history was printed
+	held  []client.Publication // came before the history was printed
+	last  uint64               // offset of the last publication that was printed
 	epoch string
 }
 
 // follow connects as a client. The history of a channel is read once the client is subscribed to it, and what comes
 // meanwhile waits. So nothing is missing between the two, and what both have is printed once.
 func (f *follower) follow(ctx context.Context) error {
-	cfg, err := f.t.client()
+	c, subs, err := f.t.subscriptions(f.t.Channels, f.t.Kind, false, nil)
 	if err != nil {
 		return err
 	}
-	if cfg.Channels, err = channels(f.t.Channels, f.t.Kind, nil); err != nil {
-		return err
-	}
-	cfg.Delta = f.t.Delta
+	defer c.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	var c *client.Client
-	cfg.Handle = func(e client.Event) error {
+	defer cancel(nil)
+	return f.t.follow(ctx, c, subs, func(e client.Event) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		s := f.streams[e.Channel]
-		switch {
-		case f.t.Type != client.Stream && s != nil:
-			return f.keyed(s, e)
-		case e.Kind == client.Published:
-			return f.published(e.Channel, s, e.Publication)
-		case e.Kind == client.Subscribed && !s.begun:
-			s.begun, s.epoch = true, e.Result.Epoch
-			if s.live = f.t.Lines <= 0; !s.live {
+		switch e := e.(type) {
+		case client.StateEvent:
+			return f.state(e)
+		case client.PublicationEvent:
+			if f.t.Type == Stream {
+				return f.published(&e.Publication)
+			}
+		case client.SubscribedEvent:
+			if s := f.streams[e.Channel]; f.t.Type == Stream && f.subscribed(s, e) {
 				reading.Go(func() {
 					if err := f.history(ctx, c, e.Channel); err != nil {
 						cancel(err)
 					}
 				})
 			}
-		case e.Kind == client.Subscribed && s.epoch != e.Result.Epoch:
-			s.epoch, s.last = e.Result.Epoch, 0
 		}
 		return f.printer.event(e)
-	}
-	c = client.New(cfg)
-	err = c.Run(ctx)
-	cancel(err)
-	return err
+	})
 }
 
-// keyed handles an event of a channel with keys. While a map is caught up with, its entries are held; of those, the ones that have
-// changed last are printed. After a reset, all are.
-func (f *follower) keyed(s *stream, e client.Event) error {
-	collects := !s.live && f.t.Type != client.SharedPoll
-	switch {
-	case e.Kind == client.Reset:
-		s.live = false
-	case e.Kind == client.Subscribed && collects:
-		return f.caughtUp(s, e)
-	case collects && (e.Kind == client.Entry || e.Kind == client.Published):
-		if e.Kind == client.Published {
-			s.held = slices.DeleteFunc(s.held, func(p *protocol.Publication) bool { return p.Key == e.Publication.Key })
-		}
-		switch {
-		case e.Publication.Removed:
-		case len(s.held) >= maxHeld:
-			return fmt.Errorf("%s: it has more than %d entries: gyro sub prints them as they come", e.Channel, maxHeld)
-		default:
-			s.held = append(s.held, e.Publication)
-		}
-		return nil
+// subscribed notes a subscription, and reports whether the history of the channel is to be read.
+func (f *follower) subscribed(s *stream, e client.SubscribedEvent) bool {
+	if s.epoch != e.Position.Epoch {
+		s.epoch, s.last = e.Position.Epoch, 0
 	}
-	return f.printer.event(e)
+	first := !s.begun
+	s.begun = true
+	if f.t.Lines <= 0 {
+		s.live = true
+	}
+	return first && !s.live
 }
 
-// caughtUp prints the entries of a map.
-func (f *follower) caughtUp(s *stream, e client.Event) error {
-	held := s.held
-	s.live, s.held = true, nil
-	slices.SortStableFunc(held, func(a, b *protocol.Publication) int { return cmp.Compare(a.Offset, b.Offset) })
+// state prints the entries of a map in the order of their changes: of the first ones, those that have changed last.
+func (f *follower) state(e client.StateEvent) error {
+	s := f.streams[e.Channel]
+	e.Entries = slices.Clone(e.Entries)
+	slices.SortStableFunc(e.Entries, func(a, b client.Publication) int { return cmp.Compare(a.Offset, b.Offset) })
 	if !s.begun {
-		held = held[max(0, len(held)-f.t.Lines):]
+		e.Entries = e.Entries[max(0, len(e.Entries)-f.t.Lines):]
 	}
 	s.begun = true
-	for _, pub := range held {
-		if err := f.printer.publication(client.Entry, e.Channel, pub); err != nil {
-			return err
-		}
-	}
 	return f.printer.event(e)
 }
 
 // published prints a publication, or holds it until the history was printed.
-func (f *follower) published(ch string, s *stream, pub *protocol.Publication) error {
+func (f *follower) published(pub *client.Publication) error {
+	s := f.streams[pub.Channel]
 	switch {
+	case s == nil: // the subscription is one to a pattern
 	case !s.live && len(s.held) >= maxHeld:
-		return fmt.Errorf("%s: %d publications came before the history", ch, maxHeld)
+		return fmt.Errorf("%s: %d publications came before the history", pub.Channel, maxHeld)
 	case !s.live:
-		s.held = append(s.held, pub)
+		s.held = append(s.held, *pub)
 		return nil
 	case pub.Offset > 0 && pub.Offset <= s.last:
 		return nil
 	case pub.Offset > 0:
 		s.last = pub.Offset
 	}
-	return f.printer.publication(client.Published, ch, pub)
+	return f.printer.publication("publication", pub)
 }
 
 // history prints the last publications of a channel and what is held. A channel that has no history has none to print.
 func (f *follower) history(ctx context.Context, c *client.Client, ch string) error {
 	pubs, err := f.read(ctx, c, ch)
 	if err != nil {
-		var refused *protocol.Error
+		var refused *client.Error
 		var failed *apicall.Error
-		if !errors.As(err, &refused) && !errors.As(err, &failed) {
+		if !(errors.As(err, &refused) && refused.Code >= minCode) && !errors.As(err, &failed) {
 			return fmt.Errorf("history of %q: %w", ch, err)
 		}
 	}
@@ -202,12 +173,12 @@ func (f *follower) history(ctx context.Context, c *client.Client, ch string) err
 	held := s.held
 	s.held = nil
 	for i := range pubs {
-		if err := f.published(ch, s, pubs[len(pubs)-1-i]); err != nil {
+		if err := f.published(&pubs[len(pubs)-1-i]); err != nil {
 			return err
 		}
 	}
-	for _, pub := range held {
-		if err := f.published(ch, s, pub); err != nil {
+	for i := range held {
+		if err := f.published(&held[i]); err != nil {
 			return err
 		}
 	}
@@ -215,23 +186,17 @@ func (f *follower) history(ctx context.Context, c *client.Client, ch string) err
 }
 
 // read returns the last publications of a channel, the newest first: over the server API if there is a key for it, else as the client.
-func (f *follower) read(ctx context.Context, c *client.Client, ch string) ([]*protocol.Publication, error) {
+func (f *follower) read(ctx context.Context, c *client.Client, ch string) ([]client.Publication, error) {
 	if f.t.APIKey != "" {
 		api, err := f.t.Caller()
 		if err != nil {
 			return nil, err
 		}
 		res, err := history(ctx, api, historyRequest{Channel: ch, Limit: f.t.Lines, Reverse: true})
-		return res.publications(), err
+		return res.publications(ch), err
 	}
-	r, err := c.Do(ctx, &protocol.Command{History: &protocol.HistoryRequest{Channel: ch, Limit: int32(f.t.Lines), Reverse: true}})
-	if err != nil {
-		return nil, err
-	}
-	if r.History == nil {
-		return nil, errors.New("the reply has no result")
-	}
-	return r.History.Publications, nil
+	h, err := c.History(ctx, ch, client.HistoryOptions{Limit: f.t.Lines, Reverse: true})
+	return h.Publications, err
 }
 
 // historyRequest and historyResult are those of the server API.
@@ -268,12 +233,12 @@ func history(ctx context.Context, api *apicall.Caller, r historyRequest) (res hi
 }
 
 // publications returns them as a client gets them.
-func (r *historyResult) publications() []*protocol.Publication {
-	out := make([]*protocol.Publication, len(r.Publications))
+func (r *historyResult) publications(ch string) []client.Publication {
+	out := make([]client.Publication, len(r.Publications))
 	for i, p := range r.Publications {
-		out[i] = &protocol.Publication{Data: p.Data, Offset: p.Offset, Tags: p.Tags}
+		out[i] = client.Publication{Channel: ch, Data: p.Data, Offset: p.Offset, Tags: p.Tags}
 		if p.Info != nil {
-			out[i].Info = &protocol.ClientInfo{User: p.Info.User, Client: p.Info.Client, ConnInfo: p.Info.ConnInfo, ChanInfo: p.Info.ChanInfo}
+			out[i].Info = &client.ClientInfo{User: p.Info.User, Client: p.Info.Client, ConnInfo: p.Info.ConnInfo, ChanInfo: p.Info.ChanInfo}
 		}
 	}
 	return out
@@ -289,10 +254,10 @@ func (f *follower) poll(ctx context.Context, api *apicall.Caller) error {
 		if err != nil {
 			return fmt.Errorf("%q: %w", ch, err)
 		}
-		s, pubs := f.streams[ch], res.publications()
+		s, pubs := f.streams[ch], res.publications(ch)
 		s.live, s.epoch = true, res.Epoch
 		for i := range pubs {
-			if err := f.published(ch, s, pubs[len(pubs)-1-i]); err != nil {
+			if err := f.published(&pubs[len(pubs)-1-i]); err != nil {
 				return err
 			}
 		}
@@ -327,12 +292,12 @@ func (f *follower) news(ctx context.Context, api *apicall.Caller, ch string, s *
 		if err != nil {
 			return fmt.Errorf("%q: %w", ch, err)
 		}
-		pubs := res.publications()
+		pubs := res.publications(ch)
 		if len(pubs) > 0 && s.last > 0 && pubs[0].Offset > s.last+1 {
 			f.printer.out.say("%s: %d publications have left the history before they were read", ch, pubs[0].Offset-s.last-1)
 		}
-		for _, pub := range pubs {
-			if err := f.published(ch, s, pub); err != nil {
+		for i := range pubs {
+			if err := f.published(&pubs[i]); err != nil {
 				return err
 			}
 		}

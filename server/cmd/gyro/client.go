@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/cli/client"
 )
 
 func subCommand() *cobra.Command {
@@ -224,7 +223,7 @@ func infoCommand() *cobra.Command {
 }
 
 // kinds are the values of --type.
-var kinds = map[string]client.Type{"stream": client.Stream, "map": client.Map, "clients": client.MapClients, "users": client.MapUsers, "poll": client.SharedPoll}
+var kinds = map[string]cli.Type{"stream": cli.Stream, "map": cli.Map, "clients": cli.MapClients, "users": cli.MapUsers, "poll": cli.SharedPoll}
 
 // kindFlags adds the flags that say what channels are, and returns what they say.
 func kindFlags(cmd *cobra.Command) func() (cli.Kind, error) {
