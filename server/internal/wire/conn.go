@@ -103,8 +103,21 @@ func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, e
 	if t.Kind.stream {
 		return t.dialStream(ctx, first, hello)
 	}
+	return t.dialFrames(ctx, hello, len(hello) > 0)
+}
+
+// DialFrame is Dial with a first frame as it goes over the wire, which may be malformed. One-way kinds have none.
+func (t *Dialer) DialFrame(ctx context.Context, frame []byte) (*Conn, error) {
+	if t.Kind.stream {
+		return t.dialStream(ctx, nil, frame)
+	}
+	return t.dialFrames(ctx, frame, true)
+}
+
+// dialFrames opens a WebSocket and sends the first message, if there is one.
+func (t *Dialer) dialFrames(ctx context.Context, hello []byte, send bool) (*Conn, error) {
 	c, err := t.dialWebSocket(ctx)
-	if err == nil && len(hello) > 0 {
+	if err == nil && send {
 		if err = c.write(c.op(), hello); err != nil {
 			c.Cut()
 		}
@@ -236,15 +249,6 @@ func (c *Conn) Address(node, session string) {
 // Send sends commands in one frame or request, or none of them. Once Serve has returned, a request fails
 // with the same error.
 func (c *Conn) Send(cmds ...*protocol.Command) error {
-	if c.back != nil {
-		ctx, cancel := context.WithTimeout(c.life, connectTimeout)
-		defer cancel()
-		err := c.back.send(ctx, cmds)
-		if err != nil && c.life.Err() != nil {
-			return context.Cause(c.life)
-		}
-		return err
-	}
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
 	b, err := appendCommands((*buf)[:0], c.codec, cmds)
@@ -252,7 +256,21 @@ func (c *Conn) Send(cmds ...*protocol.Command) error {
 		return err
 	}
 	*buf = b
-	return c.write(c.op(), b)
+	return c.SendFrame(b)
+}
+
+// SendFrame is Send with a frame as it goes over the wire, which may be malformed.
+func (c *Conn) SendFrame(frame []byte) error {
+	if c.back == nil {
+		return c.write(c.op(), frame)
+	}
+	ctx, cancel := context.WithTimeout(c.life, connectTimeout)
+	defer cancel()
+	err := c.back.send(ctx, frame)
+	if err != nil && c.life.Err() != nil {
+		return context.Cause(c.life)
+	}
+	return err
 }
 
 // op returns the opcode of data.

@@ -26,9 +26,9 @@ type requests struct {
 	node, session string
 }
 
-// send sends commands by one request.
-func (s *requests) send(ctx context.Context, cmds []*protocol.Command) error {
-	body, err := s.body(cmds)
+// send sends a frame of commands by one request.
+func (s *requests) send(ctx context.Context, frame []byte) error {
+	body, err := s.body(frame)
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,7 @@ func contentType(e protocol.Encoding) string {
 }
 
 // body returns the body of a request.
-func (s *requests) body(cmds []*protocol.Command) ([]byte, error) {
-	frame, err := appendCommands(nil, s.codec, cmds)
-	if err != nil {
-		return nil, err
-	}
+func (s *requests) body(frame []byte) ([]byte, error) {
 	req := protocol.EmulationRequest{Node: s.node, Session: s.session, Data: frame}
 	if s.codec.Encoding() == protocol.Protobuf {
 		return req.AppendProto(nil), nil
