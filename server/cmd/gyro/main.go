@@ -61,7 +61,7 @@ func root() *cobra.Command {
 	cmd.SetErr(os.Stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	cmd.AddCommand(
-		devCommand(), benchCommand(), dictCommand(), versionCommand(),
+		devCommand(), benchCommand(), conformanceCommand(), dictCommand(), versionCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(), filesCommand(),
 		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), snapshotCommand(), doctorCommand(), topCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),

@@ -1,0 +1,632 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/wire"
+)
+
+// message is one from the server to a client, which a fault may change.
+type message = map[string]any
+
+// fault is what a bad server does. Its state belongs to one connection.
+type fault struct {
+	// messages changes what a frame has; nil leaves it.
+	messages func(link *link, in []message) []message
+	// frame changes a frame as it goes over the wire.
+	frame func(frame []byte) []byte
+	// end changes a close.
+	end func(code ws.StatusCode, reason string) (ws.StatusCode, string)
+	// command changes what a client sends.
+	command func(link *link, in []message) []message
+}
+
+// link is a connection of the bad server.
+type link struct {
+	held    []message
+	count   map[string]int
+	channel atomic.Value // that the client has subscribed to last
+}
+
+// at finds a value in a message.
+func at(m message, path ...string) any {
+	var v any = m
+	for _, key := range path {
+		inner, ok := v.(message)
+		if !ok {
+			return nil
+		}
+		v = inner[key]
+	}
+	return v
+}
+
+func isPing(m message) bool { return len(m) == 1 && m[lineKey] == "{}" }
+
+// inner finds a message in a message; nil if there is none.
+func inner(m message, path ...string) message {
+	found, _ := at(m, path...).(message)
+	return found
+}
+
+// each changes each message that has something.
+func each(change func(l *link, m message)) fault {
+	return fault{messages: func(l *link, in []message) []message {
+		for _, m := range in {
+			change(l, m)
+		}
+		return in
+	}}
+}
+
+// on changes what is at a path.
+func on(change func(m message), path ...string) fault {
+	return each(func(_ *link, m message) {
+		if found := inner(m, path...); found != nil {
+			change(found)
+		}
+	})
+}
+
+// number adds to a number.
+func add(m message, key string, n float64) {
+	v, _ := m[key].(float64)
+	m[key] = v + n
+}
+
+// pubs returns the publications of a result.
+func pubs(m message, key string) []any {
+	list, _ := m[key].([]any)
+	return list
+}
+
+// every does something every nth time.
+func (l *link) every(what string, n int) bool {
+	l.count[what]++
+	return l.count[what]%n == 0
+}
+
+// faults are bad servers, and the check that has to catch each.
+var faults = []struct {
+	name, caught string
+	fault        fault
+}{
+	{"no client id", "connect.reply", on(func(m message) { delete(m, "client") }, "connect")},
+	{"session on WebSocket", "connect.reply", on(func(m message) { m["session"] = "s" }, "connect")},
+	{"the same client id for all", "connect.ids", on(func(m message) { m["client"] = "one" }, "connect")},
+	{"another code for bad requests", "connect.twice", closing(3503, "force disconnect")},
+	{"another code for bad requests, first commands", "connect.first", closing(3500, "invalid token")},
+	{"another code for frames", "frames.json.cut", closing(1008, "")},
+	{"no reason", "connect.twice", fault{end: func(c ws.StatusCode, _ string) (ws.StatusCode, string) { return c, "" }}},
+	{"a reason of its own", "connect.twice", fault{end: func(c ws.StatusCode, _ string) (ws.StatusCode, string) { return c, "go away" }}},
+	{"a reason that is JSON", "closing.code", fault{end: func(c ws.StatusCode, _ string) (ws.StatusCode, string) { return c, `"over"` }}},
+	{"another code of the backend", "closing.code", fault{end: func(c ws.StatusCode, r string) (ws.StatusCode, string) { return min(c, 4500), r }}},
+	{"mistakes are ignored", "frames.json.text", dropCommands("hello")},
+	{"a line break at the end of a frame", "replies.ids", fault{frame: func(f []byte) []byte { return append(f, '\n') }}},
+	{"lines with spaces between values", "replies.ids", fault{frame: func(f []byte) []byte { return append(f, " {}"...) }}},
+	{"bytes that are not UTF-8", "publish.echo", fault{frame: func(f []byte) []byte { return bytes.Replace(f, []byte("publish-echo"), []byte("publish\xffecho"), 1) }}},
+	{"replies with other ids", "replies.ids", each(func(_ *link, m message) {
+		if id, _ := m["id"].(float64); id > 1 {
+			m["id"] = id - 1
+		}
+	})},
+	{"a reply twice", "replies.batch", fault{messages: func(l *link, in []message) (out []message) {
+		for _, m := range in {
+			if out = append(out, m); m["unsubscribe"] != nil {
+				out = append(out, m)
+			}
+		}
+		return out
+	}}},
+	{"a reply is lost", "replies.batch", drop(func(l *link, m message) bool { return m["unsubscribe"] != nil && l.every("reply", 20) })},
+	{"an answer to send", "replies.send", fault{messages: func(l *link, in []message) []message {
+		if l.every("frame", 2) {
+			return append([]message{{"id": 2.0, "error": message{"code": 108.0, "message": "not available"}}}, in...)
+		}
+		return in
+	}, end: func(ws.StatusCode, string) (ws.StatusCode, string) { return 3501, "bad request" }}},
+	{"no empty results", "unsubscribe.unknown", each(func(_ *link, m message) { delete(m, "unsubscribe") })},
+	{"errors without text", "subscribe.twice", on(func(m message) { m["message"] = "" }, "error")},
+	{"errors with another text", "subscribe.twice", on(func(m message) { m["message"] = "no" }, "error")},
+	{"errors that are temporary", "subscribe.twice", on(func(m message) { m["temporary"] = true }, "error")},
+	{"another error", "subscribe.twice", on(func(m message) { m["code"], m["message"] = 106.0, "limit exceeded" }, "error")},
+	{"no pings", "pings.interval", drop(func(_ *link, m message) bool { return isPing(m) })},
+	{"pings that come too often", "pings.interval", fault{messages: func(_ *link, in []message) (out []message) {
+		for _, m := range in {
+			if out = append(out, m); isPing(m) {
+				out = append(out, message{lineKey: "{}"})
+			}
+		}
+		return out
+	}}},
+	{"positioned without an epoch", "subscribe.result", on(func(m message) { delete(m, "epoch") }, "subscribe")},
+	{"the epoch _", "subscribe.result", on(func(m message) { m["epoch"] = "_" }, "subscribe")},
+	{"deltas that nobody asked for", "subscribe.result", on(func(m message) { m["delta"] = true }, "subscribe")},
+	{"a name beside the number", "subscribe.numbers", each(func(_ *link, m message) {
+		if p := inner(m, "push"); p["id"] != nil {
+			p["channel"] = "c"
+		}
+	})},
+	{"publications after unsubscribe", "unsubscribe.ends_delivery", dropCommandsBut("unsubscribe")},
+	{"payloads are changed", "publish.payloads", on(func(m message) {
+		if data, _ := m["data"].(json.RawMessage); string(data) == "null" {
+			m["data"] = 0.0
+		}
+	}, "push", "pub")},
+	{"no info of the publisher", "publish.echo", on(func(m message) { delete(m, "info") }, "push", "pub")},
+	{"no echo", "publish.echo", drop(func(_ *link, m message) bool { return inner(m, "push", "pub", "info") != nil })},
+	{"publications are lost", "delivery.order", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 30) })},
+	{"publications come twice", "delivery.order", fault{messages: func(l *link, in []message) (out []message) {
+		for _, m := range in {
+			if out = append(out, m); inner(m, "push", "pub") != nil && l.every("pub", 30) {
+				out = append(out, m)
+			}
+		}
+		return out
+	}}},
+	{"publications change places", "delivery.order", swap(30)},
+	{"publications before the reply", "delivery.after_reply", early()},
+	{"presence lacks a client", "presence.who", on(func(m message) {
+		for id := range m {
+			delete(m, id)
+			return
+		}
+	}, "presence", "presence")},
+	{"presence counts one too many", "presence.stats", on(func(m message) { add(m, "num_clients", 1) }, "presence_stats")},
+	{"joins for leaves", "joins.others", on(func(m message) {
+		if v := m["leave"]; v != nil {
+			delete(m, "leave")
+			m["join"] = v
+		}
+	}, "push")},
+	{"history from another end", "history.forward", on(func(m message) { slices.Reverse(pubs(m, "publications")) }, "history")},
+	{"history with one too many", "history.since", on(func(m message) {
+		if p := pubs(m, "publications"); len(p) > 0 {
+			m["publications"] = append(p, p[0])
+		}
+	}, "history")},
+	{"history is not reversed", "history.reverse", on(func(m message) { slices.Reverse(pubs(m, "publications")) }, "history")},
+	{"history at another position", "history.position", on(func(m message) { add(m, "offset", 1) }, "history")},
+	{"offsets from 0", "positions.count", on(func(m message) { add(m, "offset", -1) }, "push", "pub")},
+	{"an epoch for each", "positions.count", on(func(m message) { m["epoch"] = fmt.Sprint(rand.Uint64()) }, "subscribe")},
+	{"recovery gives one too few", "recovery.missed", on(func(m message) {
+		if p := pubs(m, "publications"); len(p) > 0 {
+			m["publications"] = p[1:]
+		}
+	}, "subscribe")},
+	{"recovery in another order", "recovery.missed", on(func(m message) { slices.Reverse(pubs(m, "publications")) }, "subscribe")},
+	{"recovery gives the offset of the top", "recovery.missed", on(func(m message) {
+		if p := pubs(m, "publications"); len(p) > 0 {
+			add(m, "offset", float64(len(p)))
+		}
+	}, "subscribe")},
+	{"recovered without was_recovering", "recovery.nothing_missed", on(func(m message) { delete(m, "was_recovering") }, "subscribe")},
+	{"a loss is hidden", "recovery.other_epoch", on(func(m message) { m["recovered"] = true }, "subscribe")},
+	{"a loss is hidden when trimmed", "recovery.trimmed", on(func(m message) { m["recovered"] = true }, "subscribe")},
+	{"a position ahead recovers", "recovery.ahead", on(func(m message) { m["recovered"] = true }, "subscribe")},
+	{"the epoch is not compared", "recovery.sentinel", changeCommands("subscribe", func(m message) { delete(m, "epoch") })},
+	{"positions are forgotten", "recovery.missed", changeCommands("subscribe", func(m message) { delete(m, "recover") })},
+	{"the flag is not kept", "recovery.reject", changeCommands("subscribe", func(m message) { delete(m, "flag") })},
+	{"a gap after recovery", "recovery.race", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 9) })},
+	{"cache mode gives nothing", "recovery.cache", on(func(m message) { delete(m, "publications") }, "subscribe")},
+	{"patches against something else", "deltas.live", on(func(m message) {
+		if data, _ := m["data"].(json.RawMessage); m["delta"] == nil {
+			m["data"] = json.RawMessage(bytes.Replace(data, []byte("Viktor"), []byte("Victor"), 1))
+		}
+	}, "push", "pub")},
+	{"data that is no string", "deltas.live", on(func(m message) {
+		var text string
+		if data, _ := m["data"].(json.RawMessage); m["delta"] == nil && json.Unmarshal(data, &text) == nil {
+			m["data"] = json.RawMessage(text)
+		}
+	}, "push", "pub")},
+	{"a publication is lost among deltas", "deltas.live", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 3) })},
+	{"patches in history", "deltas.history", each(func(_ *link, m message) {
+		for _, p := range pubs(inner(m, "history"), "publications") {
+			p.(message)["delta"] = true
+		}
+	})},
+	{"the first recovered is a patch", "deltas.recovery", each(func(_ *link, m message) {
+		for _, p := range pubs(inner(m, "subscribe"), "publications") {
+			p.(message)["delta"] = true
+		}
+	})},
+	{"filters let everything through", "filters.live", changeCommands("subscribe", func(m message) { delete(m, "tf") })},
+	{"filters are not looked at", "filters.invalid", changeCommands("subscribe", func(m message) { delete(m, "tf") })},
+	{"filters forget neq", "filters.live", changeCommands("subscribe", func(m message) {
+		for _, node := range pubs(inner(m, "tf"), "nodes") {
+			if n := node.(message); n["cmp"] == "neq" {
+				n["cmp"] = "eq"
+			}
+		}
+	})},
+	{"filtered publications are lost for recovery", "filters.recovery", on(func(m message) {
+		if p := pubs(m, "publications"); len(p) > 1 {
+			delete(m, "recovered")
+		}
+	}, "subscribe")},
+	{"a key twice in the state", "maps.state", on(func(m message) {
+		if s := pubs(m, "state"); len(s) > 0 {
+			m["state"] = append(s, s[0])
+		}
+	}, "subscribe")},
+	{"a key is missing in the state", "maps.pages", on(func(m message) {
+		if s := pubs(m, "state"); len(s) > 1 {
+			m["state"] = s[1:]
+		}
+	}, "subscribe")},
+	{"pages move on", "maps.pages", each(func(l *link, m message) {
+		if s := inner(m, "subscribe"); s["phase"] == 2.0 && l.every("page", 2) {
+			add(s, "offset", 1)
+		}
+	})},
+	{"removals are no removals", "maps.live", on(func(m message) {
+		if m["removed"] == true {
+			delete(m, "removed")
+		}
+	}, "push", "pub")},
+	{"changes of a map are lost", "maps.live", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 2) })},
+	{"changes of a map are not recovered", "maps.recovery", on(func(m message) { delete(m, "publications") }, "subscribe")},
+	{"the epoch of a map is not compared", "maps.other_epoch", changeCommands("subscribe", func(m message) { delete(m, "epoch") })},
+	{"an expiry without a time", "tokens.refresh", on(func(m message) { delete(m, "ttl") }, "connect")},
+	{"refresh promises too much", "tokens.refresh", on(func(m message) { m["expires"], m["ttl"] = true, 999999.0 }, "refresh")},
+	{"another error for expired tokens", "tokens.expired", on(func(m message) { m["code"], m["message"] = 101.0, "unauthorized" }, "error")},
+	{"replies behind a connect error", "connect.error_ends_frame", fault{messages: func(_ *link, in []message) (out []message) {
+		for _, m := range in {
+			if out = append(out, m); m["error"] != nil {
+				out = append(out, message{"id": 2.0, "unsubscribe": message{}})
+			}
+		}
+		return out
+	}}},
+	{"the reply to connect is late", "connect.pipelined", fault{messages: func(_ *link, in []message) []message {
+		slices.Reverse(in)
+		return in
+	}}},
+	{"another unsubscribe code", "server.unsubscribe", on(func(m message) { m["code"] = 2500.0 }, "push", "unsubscribe")},
+	{"subscribe pushes are lost", "server.subscribe", drop(func(_ *link, m message) bool { return inner(m, "push", "subscribe") != nil })},
+	{"tags are lost", "server.publish", on(func(m message) { delete(m, "tags") }, "push", "pub")},
+	{"too long names are taken", "limits.channel_name", on(func(m message) { m["code"], m["message"] = 102.0, "unknown channel" }, "error")},
+	{"another code for large messages", "limits.message", closing(1002, "")},
+	{"publications are lost at random", "random.turns", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 15) })},
+	{"publications change places at random", "random.crowd", swap(25)},
+	{"come back to a gap", "random.returns", on(func(m message) {
+		if p := pubs(m, "publications"); len(p) > 1 {
+			m["publications"] = p[:len(p)-1]
+		}
+	}, "subscribe")},
+	{"a map forgets removals", "random.map", drop(func(_ *link, m message) bool { return at(m, "push", "pub", "removed") == true })},
+}
+
+// closing is a server that closes with another code instead of 3501 and 1009.
+func closing(code ws.StatusCode, reason string) fault {
+	return fault{end: func(c ws.StatusCode, r string) (ws.StatusCode, string) {
+		if c == 3501 || c == 1009 {
+			return code, reason
+		}
+		return c, r
+	}}
+}
+
+// drop is a server that loses messages.
+func drop(lost func(l *link, m message) bool) fault {
+	return fault{messages: func(l *link, in []message) []message {
+		return slices.DeleteFunc(in, func(m message) bool { return lost(l, m) })
+	}}
+}
+
+// swap is a server that delivers every nth publication behind the next message.
+func swap(n int) fault {
+	return fault{messages: func(l *link, in []message) (out []message) {
+		for _, m := range in {
+			if inner(m, "push", "pub") != nil {
+				if l.every("pub", n) && len(l.held) == 0 {
+					l.held = append(l.held, m)
+					continue
+				}
+				out = append(append(out, m), l.held...)
+				l.held = nil
+				continue
+			}
+			out = append(out, m)
+		}
+		return out
+	}}
+}
+
+// early is a server that pushes a publication before the reply to the subscribe that covers it.
+func early() fault {
+	return fault{messages: func(l *link, in []message) (out []message) {
+		for _, m := range in {
+			if s := inner(m, "subscribe"); s != nil {
+				out = append(out, message{"push": message{"channel": l.channel.Load(), "pub": message{"data": 1.0, "offset": 1.0}}})
+			}
+			out = append(out, m)
+		}
+		return out
+	}, command: func(l *link, in []message) []message {
+		for _, m := range in {
+			if s := inner(m, "subscribe"); s != nil {
+				l.channel.Store(s["channel"])
+			}
+		}
+		return in
+	}}
+}
+
+// changeCommands is a server that reads commands of a kind in another way.
+func changeCommands(kind string, change func(m message)) fault {
+	return fault{command: func(_ *link, in []message) []message {
+		for _, m := range in {
+			if found := inner(m, kind); found != nil {
+				change(found)
+			}
+		}
+		return in
+	}}
+}
+
+// dropCommands is a server that does not notice a frame.
+func dropCommands(text string) fault {
+	return fault{command: func(_ *link, in []message) []message {
+		if len(in) == 1 && in[0][rawFrame] == text {
+			return nil
+		}
+		return in
+	}}
+}
+
+// dropCommandsBut is a server that answers a command, and does not do it.
+func dropCommandsBut(kind string) fault {
+	return fault{command: func(_ *link, in []message) []message {
+		for _, m := range in {
+			if found := inner(m, kind); found != nil {
+				found["channel"] = "elsewhere"
+			}
+		}
+		return in
+	}}
+}
+
+// rawFrame is the key by which a frame that is no JSON goes through faults.
+const rawFrame = "\x00raw"
+
+// proxy puts a fault between clients and a server, and returns its address.
+func proxy(t *testing.T, to string, f fault) string {
+	t.Helper()
+	var wait sync.WaitGroup
+	t.Cleanup(wait.Wait)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wait.Add(1)
+		defer wait.Done()
+		down, _, _, err := ws.UpgradeHTTP(r, w)
+		if err != nil {
+			return
+		}
+		defer down.Close()
+		up, _, _, err := ws.Dial(t.Context(), to)
+		if err != nil {
+			return
+		}
+		defer up.Close()
+		l := &link{count: make(map[string]int)}
+		wait.Go(func() {
+			defer up.Close()
+			carry(down, up, func(frame []byte) []byte {
+				return translate(frame, func(in []message) []message { return change(f.command, l, in) })
+			}, nil, true)
+		})
+		carry(up, down, func(frame []byte) []byte {
+			frame = translate(frame, func(in []message) []message { return change(f.messages, l, in) })
+			if f.frame != nil && frame != nil {
+				frame = f.frame(frame)
+			}
+			return frame
+		}, f.end, false)
+	}))
+	t.Cleanup(s.Close)
+	return "ws" + strings.TrimPrefix(s.URL, "http")
+}
+
+func change(by func(*link, []message) []message, l *link, in []message) []message {
+	if by == nil {
+		return in
+	}
+	return by(l, in)
+}
+
+// carry passes frames on until the connection ends.
+func carry(from, to net.Conn, edit func([]byte) []byte, end func(ws.StatusCode, string) (ws.StatusCode, string), masked bool) {
+	write := func(f ws.Frame) error {
+		if masked {
+			f = ws.MaskFrameInPlace(f)
+		}
+		return ws.WriteFrame(to, f)
+	}
+	for {
+		f, err := ws.ReadFrame(from)
+		if err != nil {
+			return
+		}
+		if f.Header.Masked {
+			f = ws.UnmaskFrameInPlace(f)
+		}
+		switch f.Header.OpCode {
+		case ws.OpClose:
+			code, reason := ws.ParseCloseFrameData(f.Payload)
+			if end != nil {
+				code, reason = end(code, reason)
+			}
+			_ = write(ws.NewCloseFrame(ws.NewCloseFrameBody(code, reason))) // the other end may be gone
+			return
+		case ws.OpText, ws.OpBinary:
+			payload := edit(f.Payload)
+			if payload == nil {
+				continue
+			}
+			err = write(ws.NewFrame(f.Header.OpCode, true, payload))
+		default:
+			err = write(f)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// translate changes the messages of a frame; nil: nothing is left. What is no JSON is one message with the key rawFrame. What is not
+// changed keeps its bytes.
+func translate(frame []byte, change func([]message) []message) []byte {
+	var in []message
+	for line := range bytes.Lines(frame) {
+		m, err := parse(line)
+		if err != nil {
+			in = nil
+			break
+		}
+		in = append(in, m)
+	}
+	isRaw := in == nil
+	if isRaw {
+		in = []message{{rawFrame: string(frame)}}
+	}
+	out := change(in)
+	if len(out) == 0 {
+		return nil
+	}
+	if isRaw {
+		return frame
+	}
+	var lines [][]byte
+	for _, m := range out {
+		lines = append(lines, line(m))
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+// lineKey is the key by which a message has its bytes.
+const lineKey = "\x00line"
+
+// parse reads a message. Payloads stay as they are.
+func parse(text []byte) (message, error) {
+	v, err := value(text)
+	m, ok := v.(message)
+	if err != nil || !ok {
+		return nil, errors.New("no message")
+	}
+	m[lineKey] = string(bytes.TrimSuffix(text, []byte("\n")))
+	return m, nil
+}
+
+func value(text []byte) (any, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) == nil && fields != nil {
+		m := make(message)
+		for key, field := range fields {
+			if key == "data" {
+				m[key] = field
+				continue
+			}
+			var err error
+			if m[key], err = value(field); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(text, &items) == nil && items != nil {
+		list := make([]any, len(items))
+		for i, item := range items {
+			var err error
+			if list[i], err = value(item); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	var v any
+	err := json.Unmarshal(text, &v)
+	return v, err
+}
+
+// line encodes a message.
+func line(m message) []byte {
+	if was, ok := m[lineKey].(string); ok {
+		before, err := parse([]byte(was))
+		if err == nil && reflect.DeepEqual(before, m) {
+			return []byte(was)
+		}
+		m = maps.Clone(m)
+		delete(m, lineKey)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// TestFaults: each bad server is caught by the check that is for it. With nothing wrong, the way to them changes nothing.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	o := start(t)
+	o.Encoding, o.Timeout, o.Steps = protocol.JSON, 2*time.Second, 60
+	good, err := newSuite(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := good.discover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// behind judges a server behind a proxy.
+	behind := func(t *testing.T, f fault, c check) Result {
+		bad, server := *good, *good.server
+		bad.server, server.Dialer = &server, &wire.Dialer{URL: proxy(t, o.URL, f)}
+		return bad.judge(t.Context(), c)
+	}
+	byName := make(map[string]check)
+	for _, c := range checks() {
+		byName[c.name] = c
+	}
+	caught := make(map[string]bool)
+	for _, f := range faults {
+		caught[f.caught] = true
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			c, ok := byName[f.caught]
+			if !ok {
+				t.Fatalf("there is no check %s", f.caught)
+			}
+			if r := behind(t, f.fault, c); r.Status != Failed {
+				t.Errorf("%s has %s: %s", c.name, r.Status, r.Text)
+			}
+		})
+	}
+	for name := range caught {
+		t.Run("none, "+name, func(t *testing.T) {
+			t.Parallel()
+			if r := behind(t, fault{}, byName[name]); r.Status != Passed {
+				t.Errorf("%s: %s", r.Status, r.Text)
+			}
+		})
+	}
+}
