@@ -215,7 +215,7 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
     lane.busy = true;
     const { entry } = waiting;
     const data = this.#options.withKey ? this.#options.withKey(entry) : entry.data;
-    const sent: Promise<unknown> = entry.kind === "rpc" ? this.#client.rpc(entry.to, data) : this.#client.publish(entry.to, data);
+    const sent: Promise<unknown> = entry.kind === "rpc" ? this.#client.rpc(entry.to, data) : this.#publish(entry.to, data);
     sent.then(
       result => {
         lane.busy = false;
@@ -234,6 +234,12 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
         }
       },
     );
+  }
+
+  /** After a reconnect, the server may allow publishing only when the channel is subscribed again: that is waited for. */
+  #publish(channel: string, data: unknown): Promise<void> {
+    const one = this.#client.get(channel);
+    return one && one.state !== "unsubscribed" ? one.publish(data) : this.#client.publish(channel, data);
   }
 
   #again(lane: Lane): void {

@@ -74,6 +74,50 @@ test("what is published offline goes out in order, a lane after another, when th
   assert.equal(clock.countTimers(), 0); // nothing holds the program
 });
 
+test("a publish waits until its channel is subscribed, if the application is subscribing to it", async () => {
+  const { client, box, sent, outcomes, answer, data } = world();
+  let load!: (position: { offset: number; epoch: string }) => void;
+  const channel = client.subscription("a", { getState: () => new Promise(resolve => (load = resolve)) });
+  channel.subscribe();
+  const one = box.publish("a", 1);
+  await one.accepted;
+  client.connect();
+  await settle();
+  assert.deepEqual(sent, []); // the state is being loaded
+  load({ offset: 1, epoch: "e" });
+  await settle();
+  assert.deepEqual(sent.map(command => Object.keys(command)[1]), ["subscribe"]);
+  await answer({ subscribe: { recoverable: true, offset: 1, epoch: "e" } });
+  assert.deepEqual(data(), [1]);
+  await answer({ publish: {} });
+  assert.deepEqual(outcomes, ['1 "ok"']);
+
+  // While nobody wants the channel, the server decides whether it may be published to.
+  channel.unsubscribe();
+  await settle();
+  await answer({ unsubscribe: {} });
+  await box.publish("a", 2).accepted;
+  await settle();
+  assert.deepEqual(data(), [2]);
+  await answer({ publish: {} });
+  client.close();
+});
+
+test("an entry whose channel the server does not let the client subscribe to has the server's outcome", async () => {
+  const { client, box, outcomes, answer, data } = world();
+  client.subscription("a").subscribe();
+  await box.publish("a", 1).accepted;
+  client.connect();
+  await settle();
+  await answer({ error: { code: 103, message: "permission denied" } });
+  await clock.tickAsync(1000);
+  await settle();
+  assert.deepEqual(data(), [1]);
+  await answer({ error: { code: 103, message: "permission denied" } });
+  assert.deepEqual(outcomes, ["1 103"]);
+  client.close();
+});
+
 test("without an answer it is sent again, with the same key; temporary errors wait for the backoff", async () => {
   const { client, box, outcomes, answer, cut, data } = world({ withKey: ({ data, key }) => ({ data, key }) });
   client.connect();
