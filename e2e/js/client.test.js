@@ -1,5 +1,5 @@
 // The client of this repository in Chromium: each transport of a browser in both encodings, a network that goes away and comes
-// back, and the transport that worked in the session storage.
+// back, the transport that worked in the session storage, an outbox in IndexedDB, and tabs that share a connection.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -25,8 +25,9 @@ before(async () => {
     client: { allow_anonymous_connect_without_token: true, allowed_origins: ['http://127.0.0.1:*'] },
     http_stream: { enabled: true }, sse: { enabled: true }, http_api: { key: 'key' },
     channel: { namespaces: [{
-      name: 'chat', history_size: 100, history_ttl: '60s', force_recovery: true,
+      name: 'chat', history_size: 100, history_ttl: '60s', force_recovery: true, presence: true,
       allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true,
+      allow_publish_for_client: true, allow_publish_for_anonymous: true,
     }] },
   }));
   server = await Program.start('gyro is running', process.env.E2E_GYRO, ['--config', config], {});
@@ -34,6 +35,10 @@ before(async () => {
     const name = path.normalize(request.url);
     const script = name.endsWith('.js');
     response.setHeader('Content-Type', script ? 'text/javascript' : 'text/html');
+    if (name === '/worker.js') {
+      response.end(`import { share } from '/shared.js'; share('ws://127.0.0.1:${port}/connection/websocket');`);
+      return;
+    }
     response.end(script ? await readFile(path.join(dist, name)) : '<!doctype html><title>client</title>');
   }).listen(0, '127.0.0.1');
   await once(files, 'listening');
@@ -47,22 +52,46 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function visit() {
-  const page = await browser.newPage();
+// visit opens a page; those of one context share storage, locks and workers.
+async function visit(context = browser) {
+  const page = await context.newPage();
   await page.goto(`http://127.0.0.1:${files.address().port}/`);
   return page;
 }
 
-// publish publishes a number by the server API.
-async function publish(channel, n) {
-  const response = await fetch(`http://127.0.0.1:${port}/api/publish`, {
-    method: 'POST', headers: { 'X-API-Key': 'key' }, body: JSON.stringify({ channel, data: { n } }),
+// api calls a method of the server API.
+async function api(method, params) {
+  const response = await fetch(`http://127.0.0.1:${port}/api/${method}`, {
+    method: 'POST', headers: { 'X-API-Key': 'key' }, body: JSON.stringify(params),
   });
-  assert.equal((await response.json()).error, undefined);
+  const { error, result } = await response.json();
+  assert.equal(error, undefined);
+  return result;
+}
+
+const publish = (channel, n) => api('publish', { channel, data: { n } });
+
+// published returns the numbers that were published in a channel.
+const published = async channel => (await api('history', { channel, limit: -1 })).publications.map(({ data }) => data.n);
+
+// present returns how many connections are subscribed to a channel.
+const present = async channel => (await api('presence_stats', { channel })).num_clients ?? 0;
+
+// until waits for what nothing announces.
+async function until(what) {
+  while (!await what()) await new Promise(resolve => setTimeout(resolve, 10));
+}
+
+// crash ends the process of a page.
+async function crash(page) {
+  const session = await page.context().newCDPSession(page);
+  const crashed = once(page, 'crash');
+  session.send('Page.crash').catch(() => {}); // it is not answered
+  await crashed;
 }
 
 // start makes a client in the page, whose publications are in window.got, and returns the transport that it uses.
-const start = (page, channel, names, encoding) => page.evaluate(async ({ channel, names, encoding, port }) => {
+const start = (page, channel, names, encoding, to = port) => page.evaluate(async ({ channel, names, encoding, port }) => {
   const { Client, websocket } = await import('/index.js');
   const { fallback, httpStream, sse } = await import('/http.js');
   const { protobuf } = await import('/protobuf.js');
@@ -83,7 +112,7 @@ const start = (page, channel, names, encoding) => page.evaluate(async ({ channel
   client.connect();
   await chat.ready();
   return (await connected).transport;
-}, { channel, names, encoding, port });
+}, { channel, names, encoding, port: to });
 
 for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json']]) {
   test(`${name}, ${encoding}: a network that goes away and comes back`, patience, async () => {
@@ -114,4 +143,84 @@ test('what worked is remembered over a reload', patience, async () => {
   assert.equal(await start(page, 'chat:memory', ['nowhere', 'http_stream'], 'json'), 'http_stream');
   assert.equal(refused.length, 1);
   await page.close();
+});
+
+// box makes an outbox in the page whose entries are in IndexedDB, with a client that is connected if it shall be.
+const box = (page, connected) => page.evaluate(async ({ connected, port }) => {
+  const { Client } = await import('/index.js');
+  const { outbox } = await import('/outbox.js');
+  const { indexedDBStore } = await import('/indexeddb.js');
+  const client = new Client(`ws://127.0.0.1:${port}/connection/websocket`);
+  window.box = outbox(client, { store: indexedDBStore() });
+  window.outcomes = [];
+  window.box.on('outcome', ({ entry }) => window.outcomes.push(entry.data.n));
+  if (!connected) return;
+  client.connect();
+  await client.ready();
+}, { connected, port });
+const keep = (page, channel, ...numbers) => page.evaluate(async ({ channel, numbers }) => {
+  await Promise.all(numbers.map(n => window.box.publish(channel, { n }).accepted));
+}, { channel, numbers });
+
+test('IndexedDB: what a tab kept is sent by itself, or when it crashed by another one, once', patience, async () => {
+  const context = await browser.newContext();
+  const [channel, other] = ['chat:outbox', 'chat:outbox2'];
+  const first = await visit(context), second = await visit(context);
+  await box(first, false);
+  await box(second, true);
+  await keep(first, channel, 1, 2, 3);
+  await keep(second, channel, 4);
+  await until(async () => (await published(channel)).length === 1);
+  assert.deepEqual(await published(channel), [4]); // what the first one has is its own, as long as it lives
+  await crash(first);
+  await second.waitForFunction(() => window.outcomes.length === 4);
+  assert.deepEqual(await published(channel), [4, 1, 2, 3]);
+  // Nobody is there when it is closed: the next one has it. Two that come at once do not both send it.
+  const third = await visit(context);
+  await box(third, false);
+  await second.close();
+  await keep(third, other, 1, 2);
+  await third.close();
+  const last = await Promise.all([visit(context), visit(context)]);
+  await Promise.all(last.map(page => box(page, true)));
+  await until(async () => (await Promise.all(last.map(page => page.evaluate(() => window.outcomes.length)))).reduce((a, b) => a + b) === 2);
+  assert.deepEqual(await published(other), [1, 2]);
+  await last[0].reload();
+  await box(last[0], true);
+  await keep(last[0], other, 3);
+  await last[0].waitForFunction(() => window.outcomes.length === 1);
+  assert.deepEqual(await published(other), [1, 2, 3]);
+  await context.close();
+});
+
+// share makes a client in the page whose connection is that of a SharedWorker.
+const share = (page, ...channels) => page.evaluate(async ({ channels }) => {
+  const { shared } = await import('/shared.js');
+  const client = window.client = shared(() => new SharedWorker('/worker.js', { type: 'module' }), 'ws://127.0.0.1:1');
+  window.got = [];
+  client.connect();
+  await Promise.all(channels.map(channel => {
+    const one = client.subscription(channel);
+    one.on('publication', ({ data }) => window.got.push(data.n));
+    one.subscribe();
+    return one.ready();
+  }));
+}, { channels });
+
+test('SharedWorker: tabs have one connection, which those that close or crash leave', patience, async () => {
+  const context = await browser.newContext();
+  const pages = await Promise.all([visit(context), visit(context), visit(context)]);
+  await Promise.all(pages.map((page, i) => share(page, 'chat:tabs', `chat:tab${i}`)));
+  assert.equal(await present('chat:tabs'), 1);
+  await publish('chat:tabs', 1);
+  for (const page of pages) await page.waitForFunction(() => window.got.length === 1);
+  await pages[0].close();
+  await crash(pages[1]);
+  await until(async () => await present('chat:tab0') === 0 && await present('chat:tab1') === 0);
+  assert.equal(await present('chat:tab2'), 1);
+  await publish('chat:tabs', 2);
+  await pages[2].waitForFunction(() => window.got.length === 2);
+  await pages[2].evaluate(() => window.client.close());
+  await until(async () => await present('chat:tabs') === 0);
+  await context.close();
 });

@@ -130,7 +130,8 @@ export class Client extends Emitter<ClientEvents> {
     this.#options = options;
     this.#transport = typeof to === "string" ? websocket(to, options) : to;
     this.#token = options.token ?? "";
-    this._codec = options.codec ?? json;
+    const { codec = json } = options;
+    this._codec = codec.own?.() ?? codec;
     const ms = (seconds: number | undefined, or: number) => (seconds ?? or) * 1000;
     this._timeout = ms(options.timeout, 5);
     this._minDelay = ms(options.minReconnectDelay, 0.5);

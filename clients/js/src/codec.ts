@@ -9,6 +9,8 @@ export interface Codec {
   /** The subprotocol of WebSocket, and whether messages are bytes. */
   readonly protocol?: string;
   readonly binary: boolean;
+  /** The codec of one client, if the encoding has a state. */
+  own?(): Codec;
   /** The most of one frame, in the units of `length` of messages. */
   readonly most: number;
   encode(command: Command): Frame;

@@ -20,9 +20,15 @@ export interface OutboxEntry {
 
 /** Keeps entries over restarts of the program. One outbox uses it at a time. */
 export interface OutboxStore {
-  load(): Promise<OutboxEntry[]>;
+  /**
+   * The entries that an outbox before this one left. A store that several programs share may call take later, with entries that another
+   * one left meanwhile.
+   */
+  load(take: (entries: OutboxEntry[]) => void): Promise<OutboxEntry[]>;
   put(entry: OutboxEntry): Promise<void>;
   delete(id: number): Promise<void>;
+  /** Leaves what it has to the next outbox. */
+  close?(): void | Promise<void>;
 }
 
 /** Options of an outbox. */
@@ -86,7 +92,7 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
       for (const lane of this.#lanes.values()) this.#pump(lane);
     });
     this.#loaded = this.#load();
-    this.#loaded.catch(() => {}); // those who wait for it are told
+    this.#loaded.catch(error => this.#failed(error)); // and those who wait for it are told
   }
 
   /** How many entries wait. */
@@ -114,14 +120,25 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
       for (const { reject } of queue) reject(new GyroError(4, "client closed", false));
     }
     this.#lanes.clear();
+    Promise.resolve(this.#options.store?.close?.()).catch(error => this.#failed(error));
   }
 
   async #load(): Promise<void> {
-    const entries = (await this.#options.store?.load()) ?? [];
+    const { store } = this.#options;
+    if (store) this.#left(await store.load(entries => this.#left(entries)));
+  }
+
+  /** Takes entries that another outbox left. */
+  #left(entries: OutboxEntry[]): void {
+    if (this.#closed) return;
     for (const entry of entries.sort((a, b) => a.id - b.id)) {
       this.#last = Math.max(this.#last, entry.id);
       this.#take({ entry, size: JSON.stringify(entry).length, resolve: () => {}, reject: () => {} });
     }
+  }
+
+  #failed(error: any): void {
+    this._emit("error", new GyroError(20, `outbox store failed: ${error?.message ?? error}`));
   }
 
   #add(kind: OutboxEntry["kind"], to: string, data: unknown, options: { key?: string; expiry?: number } = {}): Sending<any> {
@@ -192,13 +209,15 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
         else next = Math.min(next, waiting.entry.expires);
       }
     }
-    if (next < Infinity && !this.#closed) this.#expiry = setTimeout(() => this.#watch(), Math.min(next - now, 0x7fffffff));
+    if (next === Infinity || this.#closed) return;
+    this.#expiry = setTimeout(() => this.#watch(), Math.min(next - now, 0x7fffffff));
+    (this.#expiry as any).unref?.(); // an entry that waits for an hour does not hold the program
   }
 
   #end(lane: Lane, waiting: Waiting, how: { result: unknown } | { error: unknown }): void {
     const { entry } = waiting;
     this.#drop(lane, waiting);
-    this.#options.store?.delete(entry.id).catch(error => this._emit("error", new GyroError(15, `outbox store: ${error?.message ?? error}`)));
+    this.#options.store?.delete(entry.id).catch(error => this.#failed(error));
     if ("error" in how) waiting.reject(how.error);
     else waiting.resolve(how.result);
     this._emit("outcome", { entry, ...how });

@@ -87,6 +87,9 @@ export interface ConnectRequest {
   name?: string | undefined;
   version?: string | undefined;
   headers?: Record<string, string> | undefined;
+  flag?: number;
+  dict?: string | undefined;
+  profile?: string | undefined;
 }
 
 export interface ConnectResult extends Expiry {
@@ -98,6 +101,8 @@ export interface ConnectResult extends Expiry {
   pong?: boolean;
   session?: string;
   node?: string;
+  flag?: number;
+  dict?: { id?: string; data?: Uint8Array; data_b64?: string };
 }
 
 export interface TrackBatch {

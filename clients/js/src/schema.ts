@@ -8,7 +8,7 @@ export const schema =
   "1uid 4:3.connect 5:4.subscribe 6:5.unsubscribe 7:6.publish 8:7.presence 9:8.presence_stats 10:9.history 12:10.send 13:11.rpc 14:12.refresh 15:13.sub_refresh\n" +
   "1uid 2:14.error 4:15.push 5:16.connect 6:17.subscribe 7:18.unsubscribe 8:19.publish 9:20.presence 10:21.presence_stats 11:22.history 13:23.rpc 14:24.refresh 15:25.sub_refresh\n" +
   "1snode 2ssession 3bdata\n" +
-  "1stoken 2bdata 3%:4.subs 4sname 5sversion 6%sheaders 7iflag 8sdict\n" +
+  "1stoken 2bdata 3%:4.subs 4sname 5sversion 6%sheaders 7iflag 8sdict 9sprofile\n" +
   "1schannel 2stoken 3orecover 6sepoch 7uoffset 8bdata 9opositioned 10orecoverable 11ojoin_leave 12sdelta 13:26.tf 14iflag 15itype 16iphase 17scursor 18ilimit\n" +
   "1schannel\n" +
   "1schannel 2bdata 3itype 4skey 5oremoved\n" +

@@ -3,6 +3,7 @@ import { GyroError } from "./errors.js";
 
 /** Runs fn after ms, unless signal aborts before. Any duration goes, also those that are too long for the platform. */
 export function later(ms: number, signal: AbortSignal, fn: () => void): () => void {
+  if (signal.aborted) return () => {};
   const most = 0x7fffffff;
   const next = () => {
     if (ms <= 0) {

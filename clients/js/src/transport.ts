@@ -41,6 +41,7 @@ export interface WebSocketConstructor {
     onerror: ((event: any) => void) | null;
     send(data: any): void;
     close(code?: number): void;
+    terminate?(): void;
   };
 }
 
@@ -70,6 +71,8 @@ export function websocket(url: string, options: WebSocketOptions = {}): Transpor
         close: () => {
           socket.onopen = socket.onmessage = socket.onclose = null;
           socket.close(1000);
+          // The package ws waits 30 s for a server that does not answer, and holds the program.
+          if (socket.terminate) (setTimeout(() => socket.terminate!(), 1000) as any).unref?.();
         },
       };
     },

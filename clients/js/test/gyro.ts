@@ -12,6 +12,8 @@ import { createInterface } from "node:readline";
 const binary = path.resolve(process.env.GYRO ?? "../../.bin/gyro");
 const secret = "secret of the tests, of at least 32 bytes";
 const pollSecret = "secret of signatures, of at least 32 bytes";
+/** What the dictionaries of the profile "test" hold. */
+export const dictionaryText = "a text that messages have in common, and that no client may not see: XAUUSD EURUSD GBPUSD";
 const history = { history_size: 1000, history_ttl: "300s", allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
 const config = {
   http_server: { address: "127.0.0.1", port: 0 },
@@ -78,7 +80,10 @@ export class Gyro {
     if (!gyro.#backend.listening) await once(gyro.#backend, "listening");
     const endpoint = `http://127.0.0.1:${(gyro.#backend.address() as AddressInfo).port}/refresh`;
     const channel = { ...config.channel, proxy: { shared_poll_refresh: { endpoint } } };
-    writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port }, channel }));
+    const dictionary = path.join(gyro.#folder, "dictionary");
+    writeFileSync(dictionary, dictionaryText);
+    const dictionaries = ["json", "protobuf"].map(encoding => ({ name: encoding, encoding, profile: "test", file: dictionary }));
+    writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port }, channel, websocket: { dictionaries } }));
     gyro.#process = spawn(binary, ["--config", file], { stdio: ["ignore", "pipe", "pipe"] });
     let log = "";
     const started = new Promise<void>((resolve, reject) => {

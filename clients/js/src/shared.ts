@@ -1,0 +1,2 @@
+export { share, type ShareOptions } from "./shared/hub.js";
+export { shared } from "./shared/page.js";
