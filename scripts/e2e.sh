@@ -95,9 +95,9 @@ python_redis() {
 }
 browser() {
   step "Browser: gyro dev, tabs on its demo page, the examples that it shows, and clients without an SDK"
-  go build -o "$cache/board" ./examples/board
+  go build -o "$cache/" ./examples/board ./examples/bot
   cd e2e/js
-  "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" E2E_BOARD="$cache/board" npm run --silent browser
+  "$rig" env E2E_GYRO="$gyro" E2E_PYTHON="$python/bin/python" E2E_BOARD="$cache/board" E2E_BOT="$cache/bot" npm run --silent browser
 }
 backends() {
   step "Go: the example backends, with centrifuge-go"
