@@ -180,7 +180,7 @@ func commandChecks() []check {
 		wrong("commands.without_id", "a command without an id, while no ping waits for its pong, ends the connection with 3501", 0, func(t *trial) *protocol.Command { return probe.Unsubscribe(t.Channel()) }),
 		wrong("commands.unknown", "an id without a request ends the connection with 3501", 0, func(*trial) *protocol.Command { return &protocol.Command{ID: 2} }),
 		wrong("commands.ping", "clients do not ping: it ends the connection with 3501", 0, func(*trial) *protocol.Command { return &protocol.Command{ID: 2, Ping: &protocol.PingRequest{}} }),
-		wrong("commands.Pong", "a pong that no ping asked for ends the connection with 3501", 0, func(*trial) *protocol.Command { return &protocol.Command{} }),
+		wrong("commands.pong", "a pong that no ping asked for ends the connection with 3501", 0, func(*trial) *protocol.Command { return &protocol.Command{} }),
 		{"commands.several_requests", section, "of several requests in a command the first is taken, by the order of the schema", 0, func(t *trial) {
 			c := t.Connect()
 			r := c.Call(&protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: "c"}, RPC: &protocol.RPCRequest{Method: "m"}})
@@ -259,14 +259,14 @@ func pingChecks() []check {
 		{"pings.no_pong", section, "a client that does not answer a ping is closed with 3012", 0, func(t *trial) {
 			c, _ := t.pinged()
 			t.Want(c.Hello.Pong, "the server does not ask for pongs")
-			c.Pong = false
+			c.Conn.Answer(false)
 			interval := time.Duration(c.Hello.Ping) * time.Second
 			ping(c, interval)
 			c.EndsWithin(interval+t.Timeout, 3012)
 		}},
 		{"pings.two_pongs", section, "a second pong to one ping ends the connection with 3501", 0, func(t *trial) {
 			c, _ := t.pinged()
-			c.Pong = false
+			c.Conn.Answer(false)
 			ping(c, time.Duration(c.Hello.Ping)*time.Second)
 			pong := t.Frame(&protocol.Command{})
 			c.Conn.Send(bytes.Clone(pong))

@@ -122,8 +122,6 @@ type Client struct {
 	// Pending are replies and pushes in their order, Pings when pings came.
 	Pending []*protocol.Reply
 	Pings   []time.Time
-	// Pong says that pings are answered.
-	Pong bool
 	// Expects has the ids of commands that wait for their replies.
 	Expects map[uint32]bool
 
@@ -196,7 +194,8 @@ func (c *Client) Connected(id uint32) {
 	r := c.Reply(id)
 	c.Want(r.Error == nil, "connect is answered by error %s", Describe(r.Error))
 	c.Want(r.Connect != nil, "the reply to connect has no result")
-	c.Hello, c.ID, c.Pong = r.Connect, r.Connect.Client, r.Connect.Pong
+	c.Hello, c.ID = r.Connect, r.Connect.Client
+	c.Conn.Answer(r.Connect.Pong)
 	c.Conn.Address(r.Connect.Node, r.Connect.Session)
 }
 
@@ -330,7 +329,7 @@ func (c *Client) Await(what string, within time.Duration, is func(*protocol.Repl
 	}
 }
 
-// Take returns what comes next, or nil for a ping, which it answers.
+// Take returns what comes next, or nil for a ping.
 func (c *Client) Take(within time.Duration) (*protocol.Reply, error) {
 	r, at, err := c.Conn.Next(c.Ctx, within)
 	if err != nil {
@@ -350,9 +349,6 @@ func (c *Client) Take(within time.Duration) (*protocol.Reply, error) {
 		return r, nil
 	}
 	c.Pings = append(c.Pings, at)
-	if c.Pong {
-		c.Conn.Send(c.Frame(&protocol.Command{}))
-	}
 	return nil, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -52,6 +53,8 @@ type Conn struct {
 	codec    codec.ClientCodec
 	script   *Script
 	name     string
+
+	answers atomic.Bool // pings are answered
 
 	mu     sync.Mutex
 	queue  []received
@@ -104,6 +107,9 @@ func (c *Conn) Send(frame []byte) {
 		c.script.add(c.name, "→", "not sent: "+err.Error())
 	}
 }
+
+// Answer tells whether pings are answered from now on: at once, whatever the user of the connection does.
+func (c *Conn) Answer(pings bool) { c.answers.Store(pings) }
 
 // Address tells where the commands of emulated transports go.
 func (c *Conn) Address(node, session string) { c.conn.Address(node, session) }
@@ -163,6 +169,7 @@ func (c *Conn) serve() {
 		now := time.Now()
 		c.script.add(c.name, "←", got(c.Encoding, frame))
 		replies, broken := c.split(frame)
+		c.pong(replies)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, r := range replies {
@@ -195,6 +202,16 @@ func (c *Conn) serve() {
 	}
 	c.script.add(c.name, "←", (&EndError{*c.end}).Error())
 	c.notify()
+}
+
+// pong answers the pings among replies.
+func (c *Conn) pong(replies []*protocol.Reply) {
+	for _, r := range replies {
+		if r.ID == 0 && r.Push == nil && r.Error == nil && c.answers.Load() {
+			pong, _ := Frame(c.Encoding, &protocol.Command{}) // it has a form
+			c.Send(pong)
+		}
+	}
 }
 
 func (c *Conn) notify() {
