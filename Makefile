@@ -14,7 +14,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients cross cross-server deploy image release packages packages-systemd site site-serve e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -88,10 +88,19 @@ site:
 	scripts/site.sh
 site-serve:
 	scripts/site.sh --serve
+# The reference of the client for JavaScript, from its types and their comments, in .cache/reference/client-js.
+reference:
+	scripts/site.sh --reference
 
 # The client for JavaScript: its tests, its package, its size.
 clients: build
 	scripts/clients.sh
+
+# The package of it in a project of its own, with each bundler; and it in Firefox, and in a Chromium that sleeps. Not part of make test.
+published:
+	scripts/published.sh
+browsers: build
+	scripts/browsers.sh
 
 # The public SDKs against a running server.
 e2e: build site

@@ -1,10 +1,12 @@
 // The client of this repository in Chromium: each transport of a browser in both encodings, a network that goes away and comes
-// back, the transport that worked in the session storage, an outbox in IndexedDB, and tabs that share a connection.
+// back, the transport that worked in the session storage, an outbox in IndexedDB, tabs that share a connection, and
+// (by make browsers, as it takes 15 s) a machine that sleeps.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
@@ -223,4 +225,37 @@ test('SharedWorker: tabs have one connection, which those that close or crash le
   await pages[2].evaluate(() => window.client.close());
   await until(async () => await present('chat:tabs') === 0);
   await context.close();
+});
+
+// The renderer of the page stops, as it does on a machine that sleeps, while the connection dies without a word, as it does in a NAT that forgets it.
+test('sleep: a dead connection is noticed when the machine wakes, and nothing was missed', { ...patience, skip: !process.env.E2E_SLEEP }, async t => {
+  const page = await visit();
+  const sockets = [];
+  const proxy = net.createServer(socket => {
+    const to = net.connect(port, '127.0.0.1');
+    sockets.push(socket, to);
+    for (const one of [socket, to]) one.on('error', () => {});
+    socket.pipe(to).pipe(socket);
+  }).listen(0, '127.0.0.1');
+  t.after(() => {
+    proxy.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  await once(proxy, 'listening');
+  await start(page, 'chat:sleep', ['websocket'], 'json', proxy.address().port);
+  await publish('chat:sleep', 1);
+  await page.waitForFunction(() => window.got.length === 1);
+  const session = await browser.newBrowserCDPSession();
+  const { processInfo } = await session.send('SystemInfo.getProcessInfo');
+  const renderers = processInfo.filter(({ type }) => type === 'renderer').map(({ id }) => id);
+  for (const id of renderers) process.kill(id, 'SIGSTOP');
+  for (const socket of sockets) socket.unpipe().pause();
+  await publish('chat:sleep', 2);
+  await new Promise(resolve => setTimeout(resolve, 11_000)); // it sleeps
+  for (const id of renderers) process.kill(id, 'SIGCONT');
+  await page.waitForFunction(() => window.got.length === 2, undefined, { timeout: 20_000 }); // by the pings of the server it takes 35 s
+  await publish('chat:sleep', 3);
+  await page.waitForFunction(() => window.got.length === 3);
+  assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [[1, 2, 3], [0, 2]]);
+  await page.close();
 });
