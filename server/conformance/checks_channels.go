@@ -99,7 +99,7 @@ var payloads = []string{
 }
 
 func publishChecks() []check {
-	const section, delivery = "protocol-rules.md#publishing", "protocol-rules.md#delivery"
+	const section = "protocol-rules.md#publishing"
 	return []check{
 		{"publish.no_channel", section, "a publish without a channel ends the connection with 3501", stream | publishes, func(t *trial) {
 			c := t.Connect()
@@ -145,7 +145,13 @@ func publishChecks() []check {
 			p := c.Publication("with bytes")
 			t.Want(bytes.Equal(p.Pub.Data, data), "%q has become %q", data, p.Pub.Data)
 		}},
-		{"delivery.order", delivery, "publications of a channel come in the order in which they were published, each once", stream | publishes, func(t *trial) {
+	}
+}
+
+func deliveryChecks() []check {
+	const section = "protocol-rules.md#delivery"
+	return []check{
+		{"delivery.order", section, "publications of a channel come in the order in which they were published, each once", stream | publishes, func(t *trial) {
 			c, other, ch := t.Connect(), t.Connect(), t.Channel()
 			c.Subscribe(ch) // others may not publish
 			r := other.Subscribe(ch)
@@ -166,7 +172,7 @@ func publishChecks() []check {
 			}
 			other.Still("a publication more", probe.IsPub)
 		}},
-		{"delivery.after_reply", delivery, "no publication with an offset comes before the reply to subscribe", stream | publishes | positions, func(t *trial) {
+		{"delivery.after_reply", section, "no publication with an offset comes before the reply to subscribe", stream | publishes | positions, func(t *trial) {
 			c, other := t.Connect(), t.Connect()
 			for range 10 {
 				ch := t.Channel()
@@ -185,7 +191,7 @@ func publishChecks() []check {
 			}
 			c.Still("a publication twice", probe.IsPub)
 		}},
-		{"delivery.channels", delivery, "publications come to the subscribers of their channel alone", stream | published, func(t *trial) {
+		{"delivery.channels", section, "publications come to the subscribers of their channel alone", stream | published, func(t *trial) {
 			c, a, b := t.Connect(), t.Channel(), t.Channel()
 			c.Subscribe(a)
 			t.Publish(c, a, t.Data(1))
@@ -296,11 +302,12 @@ func presenceChecks() []check {
 func comes(c *client, ch, kind, id string) {
 	for {
 		p := c.Push("the "+kind+" of client "+id, func(p *protocol.Push) bool { return p.Join != nil || p.Leave != nil })
-		got, info := "leave", (*protocol.ClientInfo)(nil)
+		var got string
+		var info *protocol.ClientInfo
 		if p.Join != nil {
 			got, info = "join", p.Join.Info
 		} else {
-			info = p.Leave.Info
+			got, info = "leave", p.Leave.Info
 		}
 		c.Want(info != nil, "a %s has no info", got)
 		if got == "join" && info.Client == c.ID && id != c.ID {

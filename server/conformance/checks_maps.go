@@ -86,6 +86,13 @@ func mapChecks() []check {
 		{"maps.cursor_alone", section, "a cursor without the pages before it is error 103", needs, func(t *trial) {
 			t.Connect().Refused(t.Request(t.Channel(), func(r *protocol.SubscribeRequest) { r.Type, r.Phase, r.Cursor = 1, 2, "key" }), 103)
 		}},
+	}
+}
+
+func mapReturnChecks() []check {
+	const section = "protocol-rules.md#maps"
+	const needs = mapState | writes
+	return []check{
 		{"maps.recovery", section, "who comes back with a position gets the changes since", needs | mapPositions, func(t *trial) {
 			m, c, want := t.away()
 			back := c.SubscribeWith(m.Channel, m.ComeBack)

@@ -9,19 +9,14 @@ import (
 	"github.com/gyrohq/gyro/server/conformance/probe"
 )
 
-func recoveryChecks() []check {
-	const section, live = "protocol-rules.md#recovery", "protocol-rules.md#positions"
-	const needs = stream | recovers | published
-	// row makes a client come back to a channel with five publications.
-	row := func(name, rule string, run func(t *trial, h *kept, c *client)) check {
-		return check{"recovery." + name, section, rule, needs, func(t *trial) { run(t, t.fill(5), t.Connect()) }}
-	}
+func positionChecks() []check {
+	const section = "protocol-rules.md#positions"
 	return []check{
-		{"positions.new", live, "a channel that nobody has used has an epoch, and offset 0", stream | positions, func(t *trial) {
+		{"positions.new", section, "a channel that nobody has used has an epoch, and offset 0", stream | positions, func(t *trial) {
 			r := t.Connect().Subscribe(t.Channel())
 			t.Want(r.Epoch != "" && r.Offset == 0, "the position is %d of %q", r.Offset, r.Epoch)
 		}},
-		{"positions.count", live, "offsets count from 1 by one; all see the same; the epoch stays", stream | positions | published, func(t *trial) {
+		{"positions.count", section, "offsets count from 1 by one; all see the same; the epoch stays", stream | positions | published, func(t *trial) {
 			h := t.fill(3)
 			other := t.Connect()
 			r := other.Subscribe(h.channel)
@@ -33,7 +28,7 @@ func recoveryChecks() []check {
 				h.check([]*protocol.Publication{p.Pub})
 			}
 		}},
-		{"positions.epochs", live, "the epoch of a publication comes with offset 1 alone", stream | positions | published, func(t *trial) {
+		{"positions.epochs", section, "the epoch of a publication comes with offset 1 alone", stream | positions | published, func(t *trial) {
 			c, ch := t.Connect(), t.Channel()
 			r := c.Subscribe(ch)
 			for n := range 2 {
@@ -42,6 +37,19 @@ func recoveryChecks() []check {
 				t.Want(p.Epoch == "" || p.Offset == 1 && p.Epoch == r.Epoch, "publication %d has the epoch %q", p.Offset, p.Epoch)
 			}
 		}},
+	}
+}
+
+const recovery = "protocol-rules.md#recovery"
+
+// recoveryCheck makes a check of a client that comes back to a channel with five publications.
+func recoveryCheck(name, rule string, run func(t *trial, h *kept, c *client)) check {
+	return check{"recovery." + name, recovery, rule, stream | recovers | published, func(t *trial) { run(t, t.fill(5), t.Connect()) }}
+}
+
+func recoveryChecks() []check {
+	row := recoveryCheck
+	return []check{
 		row("missed", "what was missed comes with the reply, in order, and the offset is that of the request", func(t *trial, h *kept, c *client) {
 			h.recovered(c, 2, h.epoch, 3, 4, 5)
 			h.more(1)
@@ -66,6 +74,12 @@ func recoveryChecks() []check {
 		row("other_epoch", "another epoch does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 3, "another") }),
 		row("sentinel", "the epoch _ of clients that have no position does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 0, "_") }),
 		row("ahead", "an offset above the top does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 6, h.epoch) }),
+	}
+}
+
+func lossChecks() []check {
+	row := recoveryCheck
+	return []check{
 		row("trimmed", "what the stream does not keep any more, or is too much, does not recover; never a part", func(t *trial, h *kept, c *client) {
 			for h.top < 520 {
 				for range 32 {
@@ -103,7 +117,7 @@ func recoveryChecks() []check {
 			p := c.Publication("after the loss")
 			t.Want(p.Pub.Offset == 6, "the first publication has the offset %d, expected 6", p.Pub.Offset)
 		}),
-		{"recovery.race", section, "what is published while a client comes back is seen once: in the reply or after it", needs | publishes, func(t *trial) {
+		{"recovery.race", recovery, "what is published while a client comes back is seen once: in the reply or after it", stream | recovers | publishes, func(t *trial) {
 			h, c := t.fill(1), t.Connect()
 			at := h.top
 			for range 12 {

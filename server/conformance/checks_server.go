@@ -24,21 +24,6 @@ func tokenChecks() []check {
 	refresh := func(token string) *protocol.Command {
 		return &protocol.Command{Refresh: &protocol.RefreshRequest{Token: token}}
 	}
-	subRefresh := func(ch, token string) *protocol.Command {
-		return &protocol.Command{SubRefresh: &protocol.SubRefreshRequest{Channel: ch, Token: token}}
-	}
-	withToken := func(token string) func(*protocol.SubscribeRequest) {
-		return func(r *protocol.SubscribeRequest) { r.Token = token }
-	}
-	ending := func(t *trial) (*client, string) { // subscribed by a token that ends
-		c, ch := t.Connect(), t.Channel()
-		r := c.SubscribeWith(ch, withToken(t.SubToken(ch, time.Minute)))
-		if !r.Expires {
-			t.Skip("the server does not ask the client to refresh the token of its subscription")
-		}
-		t.Want(r.TTL > 0 && r.TTL <= 60, "a subscription token of a minute has a ttl of %d s", r.TTL)
-		return c, ch
-	}
 	return []check{
 		{"tokens.invalid", section, "an invalid token ends the connection with 3500", signs, func(t *trial) {
 			for _, token := range []string{"x", "a.b.c", t.ConnToken(0)[1:], t.ConnToken(0) + "x", strings.Repeat("x", 5000)} {
@@ -60,6 +45,27 @@ func tokenChecks() []check {
 			c.Send(c.Numbered(refresh("")))
 			c.Ends(3501)
 		}},
+	}
+}
+
+func subscriptionTokenChecks() []check {
+	const section = "protocol-rules.md#tokens"
+	subRefresh := func(ch, token string) *protocol.Command {
+		return &protocol.Command{SubRefresh: &protocol.SubRefreshRequest{Channel: ch, Token: token}}
+	}
+	withToken := func(token string) func(*protocol.SubscribeRequest) {
+		return func(r *protocol.SubscribeRequest) { r.Token = token }
+	}
+	ending := func(t *trial) (*client, string) { // subscribed by a token that ends
+		c, ch := t.Connect(), t.Channel()
+		r := c.SubscribeWith(ch, withToken(t.SubToken(ch, time.Minute)))
+		if !r.Expires {
+			t.Skip("the server does not ask the client to refresh the token of its subscription")
+		}
+		t.Want(r.TTL > 0 && r.TTL <= 60, "a subscription token of a minute has a ttl of %d s", r.TTL)
+		return c, ch
+	}
+	return []check{
 		{"tokens.subscription_invalid", section, "a subscription token that is invalid is error 103", stream | signsSubs, func(t *trial) {
 			c, ch := t.Connect(), t.Channel()
 			c.Refused(t.Request(ch, withToken("x")), 103)

@@ -52,8 +52,6 @@ type Options struct {
 	Patience time.Duration
 	// Only, unless it is nil, leaves out checks whose names it does not match.
 	Only *regexp.Regexp
-	// Report gets each result when it is there, from one goroutine at a time; nil for none.
-	Report func(Result)
 }
 
 // Status of a check.
@@ -105,7 +103,6 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	results := make([]Result, len(chosen))
 	slots := make(chan struct{}, atOnce)
 	var wait sync.WaitGroup
-	var reports sync.Mutex
 	for i, c := range chosen {
 		select {
 		case slots <- struct{}{}:
@@ -113,13 +110,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			r := s.judge(ctx, c)
-			results[i] = r
-			if o.Report != nil && ctx.Err() == nil {
-				reports.Lock()
-				defer reports.Unlock()
-				o.Report(r)
-			}
+			results[i] = s.judge(ctx, c)
 		})
 	}
 	wait.Wait()
@@ -251,7 +242,8 @@ const transcriptLines = 16
 // checks returns the table.
 func checks() []check {
 	return slices.Concat(
-		connectChecks(), frameChecks(), commandChecks(), pingChecks(), subscribeChecks(), publishChecks(), presenceChecks(), historyChecks(),
-		recoveryChecks(), deltaChecks(), filterChecks(), mapChecks(), tokenChecks(), serverChecks(), limitChecks(), httpChecks(), randomChecks(),
+		connectChecks(), frameChecks(), commandChecks(), pingChecks(), subscribeChecks(), publishChecks(), deliveryChecks(),
+		presenceChecks(), historyChecks(), positionChecks(),
+		recoveryChecks(), lossChecks(), deltaChecks(), filterChecks(), mapChecks(), mapReturnChecks(), tokenChecks(), subscriptionTokenChecks(), serverChecks(), limitChecks(), httpChecks(), randomChecks(),
 	)
 }

@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ func start(t *testing.T) Options {
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
 	cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
-	cfg.Client.PingInterval, cfg.Client.PongTimeout = time.Second, 500*time.Millisecond
+	cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, 1900*time.Millisecond
 	all := config.ChannelOptions{}
 	all.AllowSubscribeForClient, all.AllowPublishForSubscriber = true, true
 	all.Presence, all.AllowPresenceForSubscriber, all.JoinLeave, all.ForcePushJoinLeave = true, true, true, true
@@ -72,7 +74,14 @@ func TestGyro(t *testing.T) {
 	t.Parallel()
 	o := start(t)
 	host := strings.TrimSuffix(strings.TrimPrefix(o.URL, "ws://"), "/connection/websocket")
-	made := make(map[string]bool)
+	var made sync.Map
+	t.Cleanup(func() {
+		for _, r := range Rules() {
+			if _, ok := made.Load(r.Check); !ok {
+				t.Errorf("%s was made over no transport", r.Check)
+			}
+		}
+	})
 	for _, way := range []struct {
 		url      string
 		encoding protocol.Encoding
@@ -81,26 +90,25 @@ func TestGyro(t *testing.T) {
 		{"http://" + host + "/connection/http_stream", protocol.JSON}, {"http://" + host + "/connection/http_stream", protocol.Protobuf},
 		{"http://" + host + "/connection/sse", protocol.JSON},
 	} {
-		o.URL, o.Encoding = way.url, way.encoding
-		results, err := Run(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range results {
-			switch {
-			case r.Status == Failed:
-				t.Errorf("%s, %s %s (%s): %s\n  %s", r.Check, r.Transport, r.Encoding, r.Rule, r.Text, strings.Join(r.Transcript, "\n  "))
-			case r.Status == Skipped && !ofAnother.MatchString(r.Text):
-				t.Errorf("%s, %s %s: skipped: %s", r.Check, r.Transport, r.Encoding, r.Text)
-			case r.Status == Passed:
-				made[r.Check] = true
+		t.Run(path.Base(way.url)+" "+way.encoding.String(), func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.URL, o.Encoding = way.url, way.encoding
+			results, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	for _, r := range Rules() {
-		if !made[r.Check] {
-			t.Errorf("%s was made over no transport", r.Check)
-		}
+			for _, r := range results {
+				switch {
+				case r.Status == Failed:
+					t.Errorf("%s: %s: %s\n  %s", r.Check, r.Rule, r.Text, strings.Join(r.Transcript, "\n  "))
+				case r.Status == Skipped && !ofAnother.MatchString(r.Text):
+					t.Errorf("%s: skipped: %s", r.Check, r.Text)
+				case r.Status == Passed:
+					made.Store(r.Check, true)
+				}
+			}
+		})
 	}
 }
 

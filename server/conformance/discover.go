@@ -94,7 +94,7 @@ func (t *trial) exploreRecovery(c *client) {
 // joined reports whether the join of a client comes.
 func joined(c *client, id string) bool {
 	return c.Attempt(func() {
-		c.Await("a join", 10*probe.Moment, func(r *protocol.Reply) bool {
+		c.Await("a join", c.Timeout/2, func(r *protocol.Reply) bool {
 			return r.Push != nil && r.Push.Join != nil && r.Push.Join.Info != nil && r.Push.Join.Info.Client == id
 		})
 	}) == nil

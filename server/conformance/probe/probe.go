@@ -254,12 +254,11 @@ func (c *Client) Succeeded(r *protocol.Reply) {
 }
 
 // Refused is call for a command that has to be answered by one of some errors.
-func (c *Client) Refused(cmd *protocol.Command, codes ...uint32) *protocol.Error {
+func (c *Client) Refused(cmd *protocol.Command, codes ...uint32) {
 	r := c.Call(cmd)
 	c.Want(r.Error != nil, "the command succeeds; expected error %s", list(codes))
 	c.Want(slices.Contains(codes, r.Error.Code), "error %s, expected %s", Describe(r.Error), list(codes))
 	c.CheckError(r.Error)
-	return r.Error
 }
 
 // CheckError compares an error of the protocol with the table.

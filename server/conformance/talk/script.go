@@ -47,9 +47,6 @@ func (s *Script) Tail(n int) []string {
 	return slices.Clone(s.lines[max(0, len(s.lines)-n):])
 }
 
-// secret stands for what the transcript must not show.
-const secret = "…"
-
 // secrets of JSON messages.
 var secrets = regexp.MustCompile(`("(?:token|session)"\s*:\s*)"[^"]*"?`)
 
