@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
 	}
-	dec := json.NewDecoder(strings.NewReader(judge(0, append(with, "--run", "^tokens", "--json", "--proto", "json")...)))
+	dec := json.NewDecoder(strings.NewReader(judge(0, append(with, "--run", "^tokens", "--json", "--proto", "json", "--quiet")...)))
 	lines := 0
 	for ; dec.More(); lines++ {
 		var m map[string]any
