@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/client/internal/backoff"
+	"github.com/gyrohq/gyro/client/internal/dictionary"
+	"github.com/gyrohq/gyro/client/internal/ordered"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -16,7 +18,7 @@ import (
 // Client is a client. New makes one.
 type Client struct {
 	options Options
-	dial    func(ctx context.Context) (conn, error)
+	dialer  Dialer
 	codec   codec.ClientCodec
 	random  func() float64   // in [0, 1)
 	now     func() time.Time // goes on while the machine sleeps
@@ -30,56 +32,43 @@ type Client struct {
 	changed chan struct{} // closed when the state changes; nil: nobody waits
 	closed  bool
 	hurry   bool               // the next attempt is made at once
+	trying  bool               // the transport is in use, and the server has sent nothing yet
 	failed  int                // attempts that count for the next wait
 	stop    context.CancelFunc // ends the attempts
 	link    *link              // the connection; nil for none
 	token   string
 	lastID  uint32
+	books   dictionary.Memory
 	calls   []*call // that wait for the connection
-	subs    registry
+	subs    ordered.Map[string, *Subscription]
 	server  []*stream // subscriptions that the server has made, in the order in which they came
 	feeds   feeds
 	crowded []*feed // those that have more than they should
 	running sync.WaitGroup
 }
 
-// conn carries messages. A *socket.Conn is one.
-type conn interface {
-	Write(message []byte) error
-	Read(handle func(message []byte) error) error
-	Close(code uint16, reason string)
-	Cut()
-}
-
 // New returns a client of an endpoint, which is a URL such as wss://example.com/connection/websocket. It connects
 // when Connect is called. The error names what is wrong with the endpoint or the options.
-func New(endpoint string, o Options) (*Client, error) {
+func New(endpoint string, o Options) (*Client, error) { return NewOver(WebSocket(endpoint), o) }
+
+// NewOver returns a client that connects over a transport. What is said of New holds for it.
+func NewOver(t Transport, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	d, err := o.dialer(endpoint)
+	d, err := t(&o)
 	if err != nil {
 		return nil, err
 	}
-	c := newClient(o)
-	c.dial = func(ctx context.Context) (conn, error) { return dial(ctx, d) }
-	return c, nil
+	return newClient(d, o), nil
 }
 
-func dial(ctx context.Context, d *socket.Dialer) (conn, error) {
-	c, err := d.Dial(ctx)
-	if err != nil {
-		return nil, err // and no interface with a nil pointer
-	}
-	return c, nil
-}
-
-func newClient(o Options) *Client {
+func newClient(d Dialer, o Options) *Client {
 	return &Client{
-		options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
+		dialer: d, options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
 		random: rand.Float64, now: func() time.Time { return time.Now().Round(0) }, kick: make(chan struct{}, 1),
-		subs: newRegistry(), feeds: make(feeds),
+		feeds: make(feeds),
 	}
 }
 
@@ -175,11 +164,11 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.leave(DisconnectCalled)
-	for _, s := range c.subs.all() {
+	for _, s := range c.subs.All() {
 		s.leave(ClientClosed)
 		s.end()
 	}
-	c.subs = newRegistry()
+	c.subs = ordered.Map[string, *Subscription]{}
 	for f := range c.feeds {
 		f.end()
 	}
@@ -226,10 +215,11 @@ func (c *Client) run(ctx context.Context) {
 	for {
 		c.attempt(ctx)
 		c.mu.Lock()
-		wait := c.pause(&c.failed)
-		if c.hurry {
-			wait, c.hurry = 0, false
+		var wait time.Duration
+		if !c.hurry {
+			wait = c.pause(&c.failed)
 		}
+		c.hurry = false
 		c.mu.Unlock()
 		next := time.NewTimer(wait)
 		select {
@@ -248,14 +238,7 @@ const lasting = 5 * time.Second
 
 // pause is the time until the next attempt. It counts the attempt.
 func (c *Client) pause(failed *int) time.Duration {
-	return backoff(c.options.MinDelay, c.options.MaxDelay, failed, c.random)
-}
-
-// backoff is the time after so many failures, to which it adds one.
-func backoff(least, most time.Duration, failed *int, random func() float64) time.Duration {
-	span := min(most, least<<min(*failed, 16))
-	*failed++
-	return min(most, least+time.Duration(random()*float64(span)))
+	return backoff.Pause(c.options.MinDelay, c.options.MaxDelay, failed, c.random)
 }
 
 // ending is how a connection, or an attempt, ended.
@@ -292,15 +275,20 @@ func (c *Client) gone(end ending) {
 		if end.cause != nil {
 			c.failure = fmt.Errorf("%w: %w", &end.failure, end.cause)
 		}
-		c.feeds.push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
+		if c.trying && c.dialer.Failed != nil && c.dialer.Failed() {
+			c.hurry = true
+		} else {
+			c.feeds.push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
+		}
 	}
+	c.trying = false
 	c.options.Logger.Info("connection ended", "code", end.reason.Code, "reason", end.reason.Text, "error", c.failure, "last", end.last)
 	c.abandon(l, end.last)
 }
 
 // abandon tells what needs the connection that it has gone.
 func (c *Client) abandon(l *link, last bool) {
-	for _, s := range c.subs.all() {
+	for _, s := range c.subs.All() {
 		if c.closed {
 			s.leave(ClientClosed)
 		} else {
@@ -372,37 +360,8 @@ func (c *Client) nextID() uint32 {
 	return c.lastID
 }
 
-// registry has the subscriptions in the order in which they were made.
-type registry struct {
-	byChannel map[string]*Subscription
-	order     []*Subscription // nil where one was removed
-}
-
-func newRegistry() registry { return registry{byChannel: make(map[string]*Subscription)} }
-
-func (r *registry) add(s *Subscription) {
-	if len(r.order) > 2*len(r.byChannel)+8 {
-		r.order = r.all()
-	}
-	r.byChannel[s.channel] = s
-	r.order = append(r.order, s)
-}
-
-func (r *registry) remove(s *Subscription) { delete(r.byChannel, s.channel) }
-
-// all returns the subscriptions.
-func (r *registry) all() []*Subscription {
-	list := make([]*Subscription, 0, len(r.byChannel))
-	for _, s := range r.order {
-		if r.byChannel[s.channel] == s {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // subscription of the client, or nil.
-func (c *Client) subscription(channel string) *Subscription { return c.subs.byChannel[channel] }
+func (c *Client) subscription(channel string) *Subscription { return c.subs.Get(channel) }
 
 // request is the connect request.
 func (c *Client) request(token string, data []byte) *protocol.ConnectRequest {

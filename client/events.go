@@ -95,6 +95,7 @@ type (
 	ConnectedEvent struct {
 		Client, Version string // ID of the connection, and version of the server
 		Data            []byte
+		Transport       string // its name, such as websocket
 	}
 	// DisconnectedEvent: the client will not connect before Connect is called again.
 	DisconnectedEvent struct{ Reason Reason }

@@ -205,10 +205,9 @@ func (r *runner) newClient(text string) {
 	}
 	co, err := co.withDefaults()
 	r.must(err)
-	c := newClient(co)
+	c := newClient(Dialer{Name: func() string { return "fixture" }, Dial: r.dial}, co)
 	c.random = func() float64 { return r.random }
 	c.now = func() time.Time { return time.Now().Round(0).Add(r.slept) }
-	c.dial = r.dial
 	r.client = c
 	// One feed for all, so that events stay in their order.
 	r.feed = &feed{ctx: r.ctx, limit: 1 << 20, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded}
@@ -269,7 +268,7 @@ func (r *runner) answer(name, word, text string) {
 }
 
 // dial plays the network.
-func (r *runner) dial(ctx context.Context) (conn, error) {
+func (r *runner) dial(ctx context.Context) (Conn, error) {
 	answer := make(chan error, 1)
 	r.mu.Lock()
 	r.left = append(r.left, "dial")

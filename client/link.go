@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/client/internal/dictionary"
 	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -19,7 +20,8 @@ const maxFrame = 60_000
 type link struct {
 	*Client
 	ctx       context.Context // ends with it
-	conn      conn
+	conn      Conn
+	book      *dictionary.Dictionary // of messages from the next frame on; the goroutine that reads has it
 	connected bool
 	pong      bool
 	silence   time.Duration // after which it counts as lost; 0 for never
@@ -38,6 +40,11 @@ type link struct {
 	writing   bool     // a goroutine writes
 }
 
+// expander is a connection whose messages may be compressed: a *socket.Conn.
+type expander interface {
+	Expand(d *dictionary.Dictionary)
+}
+
 // unauthorized is how a client ends that gets no token.
 var unauthorized = ending{reason: Unauthorized, last: true, politely: true}
 
@@ -50,8 +57,9 @@ func (c *Client) attempt(ctx context.Context) {
 	if end == nil {
 		data, end = c.getData(ctx)
 	}
-	var conn conn
-	if end == nil {
+	var conn Conn
+	trying := end == nil
+	if trying {
 		conn, end = c.open(ctx)
 	}
 	c.mu.Lock()
@@ -62,6 +70,7 @@ func (c *Client) attempt(ctx context.Context) {
 		}
 		return
 	}
+	c.trying = trying
 	if end != nil {
 		c.gone(*end)
 		c.mu.Unlock()
@@ -69,9 +78,13 @@ func (c *Client) attempt(ctx context.Context) {
 	}
 	l := &link{Client: c, ctx: ctx, conn: conn, answers: make(map[uint32]*call), heard: c.now()}
 	c.link = l
-	l.greet(c.request(token, data))
+	hello := c.request(token, data)
+	if l.compressible() {
+		c.books.Offer(hello, c.options.Profile)
+	}
+	l.greet(hello)
 	c.mu.Unlock()
-	err := conn.Read(l.frame)
+	err := conn.Read(l.receive)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !l.dropped {
@@ -117,10 +130,10 @@ func (c *Client) getData(ctx context.Context) ([]byte, *ending) {
 }
 
 // open opens a connection.
-func (c *Client) open(ctx context.Context) (conn, *ending) {
+func (c *Client) open(ctx context.Context) (Conn, *ending) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
 	defer cancel()
-	conn, err := c.dial(ctx)
+	conn, err := c.dialer.Dial(ctx)
 	switch {
 	case err == nil:
 		return conn, nil
@@ -133,7 +146,7 @@ func (c *Client) open(ctx context.Context) (conn, *ending) {
 // greet sends the first commands.
 func (l *link) greet(hello *protocol.ConnectRequest) {
 	l.ask(&protocol.Command{Connect: hello}, func() { l.gone(ending{failure: *ErrTimeout}) }, l.accepted)
-	for _, s := range l.subs.all() {
+	for _, s := range l.subs.All() {
 		s.failed = 0
 		s.start()
 	}
@@ -340,7 +353,7 @@ func (l *link) ended(err error) {
 	var closed *socket.CloseError
 	end := ending{reason: TransportClosed, cause: err}
 	switch {
-	case errors.Is(err, errProtocol):
+	case errors.Is(err, errProtocol), l.books.Wrong(err):
 		end.reason, end.last = BadProtocol, true
 	case errors.Is(err, socket.ErrTooBig):
 		end.reason, end.last = MessageSizeLimit, true
@@ -367,7 +380,7 @@ func (l *link) invalidate() {
 	if l.options.GetToken != nil {
 		l.token = ""
 	}
-	for _, s := range l.subs.all() {
+	for _, s := range l.subs.All() {
 		s.invalidate()
 	}
 	for _, s := range l.server {
@@ -386,9 +399,16 @@ func (l *link) accepted(r *protocol.Reply) {
 		return
 	}
 	res := r.Connect
+	if l.compressible() {
+		var err error
+		if l.book, err = l.books.Accept(res, l.options.MessageLimit); err != nil {
+			l.gone(ending{reason: BadProtocol, cause: err, last: true})
+			return
+		}
+	}
 	l.connected, l.pong, l.heard = true, res.Pong, l.now()
 	l.enter(Connected, Reason{})
-	l.feeds.push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data})
+	l.feeds.push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data, Transport: l.dialer.Name()})
 	if res.Ping > 0 {
 		l.silence = time.Duration(res.Ping)*time.Second + l.options.PingWait
 		l.listen(l.silence)

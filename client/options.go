@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -45,6 +43,10 @@ type Options struct {
 
 	// Encoding of the messages. Default: protocol.JSON. With protocol.Protobuf, payloads may be any bytes.
 	Encoding protocol.Encoding
+	// Dictionary offers to take messages that are compressed against a dictionary of the server, which may have one for
+	// the Profile that the client declares (docs/bandwidth.md). WebSocket alone has that. Default: false, and no profile.
+	Dictionary bool
+	Profile    string
 	// Header of the handshake's request, beside its own fields.
 	Header http.Header
 	// TLS of wss; nil: the defaults of package crypto/tls.
@@ -94,50 +96,4 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("client: Options.Encoding is neither protocol.JSON nor protocol.Protobuf")
 	}
 	return o, nil
-}
-
-// dialer returns what connects to an endpoint.
-func (o *Options) dialer(endpoint string) (*socket.Dialer, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return nil, fmt.Errorf("client: endpoint: %w", err)
-	}
-	switch u.Scheme {
-	case "ws", "http":
-		u.Scheme = "http"
-	case "wss", "https":
-		u.Scheme = "https"
-	default:
-		return nil, fmt.Errorf("client: endpoint: its scheme is %q, and has to be ws, wss, http or https", u.Scheme)
-	}
-	if u.Host == "" {
-		return nil, errors.New("client: endpoint: it names no host")
-	}
-	d := &socket.Dialer{URL: u.String(), Header: o.Header, Limit: o.MessageLimit, Transport: shared}
-	if o.Encoding == protocol.Protobuf {
-		d.Protocol, d.Binary = "centrifuge-protobuf", true
-	}
-	if o.TLS != nil || o.DialContext != nil {
-		t := shared.Clone()
-		t.TLSClientConfig = o.TLS
-		if o.DialContext != nil {
-			t.DialContext, t.Proxy = o.DialContext, nil
-		}
-		d.Transport = t
-	}
-	return d, nil
-}
-
-// shared is what most clients use. Its small buffers stay with a connection.
-var shared = &http.Transport{
-	Proxy:           http.ProxyFromEnvironment,
-	DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // the protocol has pings
-	ReadBufferSize:  1 << 10,
-	WriteBufferSize: 1 << 10,
-	// WebSocket needs HTTP/1.1, so no other protocol is offered.
-	Protocols: func() *http.Protocols {
-		p := new(http.Protocols)
-		p.SetHTTP1(true)
-		return p
-	}(),
 }

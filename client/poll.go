@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/client/internal/backoff"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -226,7 +227,7 @@ func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 		return
 	}
 	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
-	l.after(backoff(minTrackDelay, maxTrackDelay, &b.failed, s.c.random), func() {
+	l.after(backoff.Pause(minTrackDelay, maxTrackDelay, &b.failed, s.c.random), func() {
 		if s.try == try && slices.Contains(s.tracked.batches, b) {
 			s.track(l, b)
 		}

@@ -5,11 +5,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 // heldUp is after how long a log line tells that nobody reads from an iterator.
 const heldUp = 10 * time.Second
+
+// compressible reports whether the application wants messages that are compressed, and the connection can have them.
+func (l *link) compressible() bool {
+	_, ok := l.conn.(*socket.Conn)
+	return ok && l.options.Dictionary
+}
+
+// receive takes a frame as it was sent.
+func (l *link) receive(data []byte) error {
+	if l.book == nil {
+		return l.frame(data)
+	}
+	return l.book.Open(data, l.options.MessageLimit, l.frame)
+}
 
 // frame takes the messages of a frame, and waits until the iterators have room for more.
 func (l *link) frame(data []byte) error {
@@ -42,6 +57,12 @@ func (l *link) frame(data []byte) error {
 // alive notes that the connection works.
 func (l *link) alive() {
 	l.heard = l.now()
+	if l.trying {
+		l.trying = false
+		if l.dialer.Worked != nil {
+			l.dialer.Worked()
+		}
+	}
 	if l.probing != nil {
 		l.probing.stop()
 		l.probing = nil

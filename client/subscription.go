@@ -86,7 +86,7 @@ func (c *Client) newSubscription(channel string, o *SubscribeOptions, kind int32
 		}
 	}
 	s.token = s.so.Token
-	c.subs.add(s)
+	c.subs.Add(s.channel, s)
 	return s, nil
 }
 
@@ -170,7 +170,7 @@ func (s *Subscription) Close() {
 	}
 	s.quit(UnsubscribeCalled)
 	s.end()
-	s.c.subs.remove(s)
+	s.c.subs.Remove(s.channel)
 }
 
 // Events returns what happens to the subscription and in its channel from this call on. What is said of

@@ -55,14 +55,14 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the server has closed the connection: %d %s", e.Code, e.Reason)
 }
 
-// StatusError says that the server has refused the handshake.
+// StatusError says that the server has refused a request.
 type StatusError struct {
 	Status int
 	Body   string // its first 64 KiB
 }
 
 func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the server answers the handshake with status %d %s", e.Status, http.StatusText(e.Status))
+	text := fmt.Sprintf("the server answers with status %d %s", e.Status, http.StatusText(e.Status))
 	if body := strings.TrimSpace(e.Body); body != "" {
 		text += ": " + strings.ToValidUTF8(body[:min(len(body), 256)], "\uFFFD")
 	}
@@ -146,11 +146,16 @@ func Over(stream io.ReadWriteCloser, binary bool, limit int) *Conn {
 	return c
 }
 
+// Refused is the refusal of an answer.
+func Refused(res *http.Response) *StatusError {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what there is
+	return &StatusError{res.StatusCode, string(text)}
+}
+
 // check returns the connection behind the answer to a handshake.
 func (d *Dialer) check(res *http.Response, key string) (io.ReadWriteCloser, error) {
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what there is
-		return nil, &StatusError{res.StatusCode, string(text)}
+		return nil, Refused(res)
 	}
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	stream, ok := res.Body.(io.ReadWriteCloser)

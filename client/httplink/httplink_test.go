@@ -1,0 +1,405 @@
+package httplink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/client/httplink"
+	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/httpstream"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test; none takes anywhere near as long.
+const patience = 20 * time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// server is a node with all transports, behind what a network does.
+type server struct {
+	*httptest.Server
+	node *gyro.Node
+
+	mu       sync.Mutex
+	requests []string                  // methods and paths
+	refuse   func(r *http.Request) int // a status in place of the answer; nil: none
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{node: gyrotest.NewNode(t, gyro.Config{
+		Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
+		Handlers: gyro.Handlers{
+			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				if e.Token == "wrong" {
+					return gyro.ConnectReply{}, protocol.ErrorUnauthorized
+				}
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
+			},
+			Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true, Positioned: true}}, nil
+			},
+			Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+				return gyro.PublishReply{}, nil
+			},
+			RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) { return e.Data, nil },
+		},
+	})}
+	mux := http.NewServeMux()
+	mux.Handle("/connection/websocket", websocket.NewHandler(s.node, websocket.Config{}))
+	mux.Handle("/connection/http_stream", httpstream.NewHandler(httpstream.HTTPStream, s.node, httpstream.Config{}))
+	mux.Handle("/connection/sse", httpstream.NewHandler(httpstream.SSE, s.node, httpstream.Config{}))
+	mux.Handle("/emulation", httpstream.NewEmulation(s.node, httpstream.EmulationConfig{}))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+		refuse := s.refuse
+		s.mu.Unlock()
+		if refuse != nil {
+			if status := refuse(r); status != 0 {
+				http.Error(w, "the proxy does not like it", status)
+				return
+			}
+		}
+		if r.Header.Get("X-Test") != "yes" {
+			t.Error("the header is missing in", r.Method, r.URL.Path)
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// wires are the network connections of a client.
+type wires struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (w *wires) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = append(w.open, c)
+	return c, nil
+}
+
+// cut ends all.
+func (w *wires) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.open {
+		_ = c.Close() // it may have ended
+	}
+	w.open = nil
+}
+
+// refusing sets what the network refuses.
+func (s *server) refusing(f func(r *http.Request) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = f
+}
+
+// seen counts the requests so far that begin with a text.
+func (s *server) seen(prefix string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.requests {
+		if strings.HasPrefix(r, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func dial(t *testing.T, over client.Transport, o client.Options) *client.Client {
+	t.Helper()
+	o.MinDelay, o.MaxDelay = time.Millisecond, 5*time.Millisecond
+	o.Header = http.Header{"X-Test": {"yes"}}
+	c, err := client.NewOver(over, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// events returns a function that waits for the next event of a type.
+func events(t *testing.T, seq iter.Seq[client.Event]) func(match func(client.Event) bool) {
+	next, stop := iter.Pull(seq)
+	t.Cleanup(stop)
+	return func(match func(client.Event) bool) {
+		t.Helper()
+		for {
+			e, ok := next()
+			if !ok {
+				t.Fatal("the events end")
+			}
+			if match(e) {
+				return
+			}
+		}
+	}
+}
+
+// connected is the name of the transport of the next connection.
+func connected(next func(func(client.Event) bool)) (transport string) {
+	next(func(e client.Event) bool {
+		c, ok := e.(client.ConnectedEvent)
+		transport = c.Transport
+		return ok
+	})
+	return transport
+}
+
+// each runs a test for each transport and encoding.
+func each(t *testing.T, test func(t *testing.T, s *server, over client.Transport, name string, e protocol.Encoding)) {
+	for _, one := range []struct {
+		name     string
+		encoding protocol.Encoding
+		over     func(s *server) client.Transport
+	}{
+		{"http_stream", protocol.JSON, func(s *server) client.Transport { return httplink.Stream(s.URL+"/connection/http_stream", nil) }},
+		{"http_stream", protocol.Protobuf, func(s *server) client.Transport { return httplink.Stream(s.URL+"/connection/http_stream", nil) }},
+		{"sse", protocol.JSON, func(s *server) client.Transport {
+			return httplink.SSE(s.URL+"/connection/sse", &httplink.Options{Emulation: s.URL + "/emulation"})
+		}},
+	} {
+		t.Run(fmt.Sprint(one.name, one.encoding), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			test(t, s, one.over(s), one.name, one.encoding)
+		})
+	}
+}
+
+// TestCommands: what a client does, and a refusal.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *server, over client.Transport, name string, e protocol.Encoding) {
+		ctx := within(t)
+		c := dial(t, over, client.Options{Encoding: e})
+		own := events(t, c.Events(ctx))
+		sub, err := c.NewSubscription("news", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pubs, stop := iter.Pull2(sub.Publications(ctx))
+		defer stop()
+		sub.Subscribe()
+		if err := c.Connect(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := connected(own); got != name {
+			t.Errorf("over %q", got)
+		}
+		text := `{"text":"\"<ü>\" \\ ` + strings.Repeat("long ", 10_000) + `"}`
+		if err := sub.Publish(ctx, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err, _ := pubs(); err != nil || string(p.Data) != text {
+			t.Errorf("%.100s %v", p.Data, err)
+		}
+		// Many at a time go together, and no post is too large.
+		var calls sync.WaitGroup
+		for n := range 200 {
+			calls.Go(func() {
+				data := fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 2000))
+				if got, err := c.RPC(ctx, "echo", []byte(data)); err != nil || string(got) != data {
+					t.Errorf("%.50s %v", got, err)
+				}
+			})
+		}
+		calls.Wait()
+		if posts := s.seen("POST /emulation"); posts > 150 {
+			t.Errorf("%d posts", posts)
+		}
+		refused := dial(t, over, client.Options{Encoding: e, Token: "wrong"})
+		var why client.Reason
+		if err := refused.Connect(ctx); !errors.As(err, &why) || why.Code != 101 {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestNothingIsLost: streams that are cut, and posts that are refused, cost a connection, and nothing else.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *server, over client.Transport, _ string, e protocol.Encoding) {
+		ctx := within(t)
+		var network wires
+		c := dial(t, over, client.Options{Encoding: e, DialContext: network.dial})
+		own := events(t, c.Events(ctx))
+		sub, err := c.NewSubscription("news", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pubs, stop := iter.Pull2(sub.Publications(ctx))
+		defer stop()
+		sub.Subscribe()
+		if err := c.Connect(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := sub.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		connected(own)
+		last := 0
+		publish := func(n int) {
+			t.Helper()
+			for range n {
+				last++
+				if _, err := s.node.Publish(ctx, "news", fmt.Appendf(nil, `{"n":%d}`, last), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lost := func() {
+			t.Helper()
+			own(func(e client.Event) bool {
+				c, ok := e.(client.ConnectingEvent)
+				return ok && c.Reason == client.TransportClosed
+			})
+		}
+		for round := range 10 {
+			publish(3)
+			if round%2 == 0 {
+				network.cut()
+			} else {
+				var once atomic.Bool
+				s.refusing(func(r *http.Request) int {
+					if r.URL.Path == "/emulation" && once.CompareAndSwap(false, true) {
+						return http.StatusBadGateway
+					}
+					return 0
+				})
+				if _, err := c.RPC(ctx, "echo", []byte("1")); !errors.Is(err, client.ErrLost) {
+					t.Errorf("%v", err)
+				}
+			}
+			publish(2)
+			lost()
+			connected(own)
+		}
+		for n := 1; n <= last; n++ {
+			p, err, ok := pubs()
+			if want := fmt.Sprintf(`{"n":%d}`, n); err != nil || !ok || string(p.Data) != want {
+				t.Fatalf("%s %v, want %s", p.Data, err, want)
+			}
+		}
+	})
+}
+
+// TestFallback: a network that knows no WebSocket, one that closes it before anything has come, and one that is silent.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/closes" {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the client goes
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	s, ctx := newServer(t), within(t)
+	for _, first := range []string{s.URL + "/none", silent.URL + "/closes", silent.URL + "/silent"} {
+		c := dial(t, httplink.Fallback(nil,
+			client.WebSocket(first),
+			httplink.Stream(strings.Replace(first, "/silent", "/connection/http_stream", 1), nil),
+			httplink.SSE(s.URL+"/connection/sse", nil),
+		), client.Options{Timeout: 500 * time.Millisecond})
+		var failures []client.Event
+		own := events(t, c.Events(ctx))
+		if err := c.Connect(ctx); err != nil {
+			t.Fatal(first, err)
+		}
+		own(func(e client.Event) bool {
+			if _, ok := e.(client.ErrorEvent); ok {
+				failures = append(failures, e)
+			}
+			hello, ok := e.(client.ConnectedEvent)
+			if ok && hello.Transport != "sse" {
+				t.Errorf("%s: over %q", first, hello.Transport)
+			}
+			return ok
+		})
+		if len(failures) > 0 {
+			t.Errorf("%s: %v", first, failures)
+		}
+	}
+}
+
+// TestWrong: what cannot work is refused when the client is made, with the name of what is wrong.
+func TestWrong(t *testing.T) {
+	t.Parallel()
+	for want, over := range map[string]client.Transport{
+		"scheme":        httplink.Stream("ftp://x", nil),
+		"no host":       httplink.SSE("http://", nil),
+		"Emulation":     httplink.Stream("http://x", &httplink.Options{Emulation: "x"}),
+		"no transports": httplink.Fallback(nil),
+		`"ftp"`:         httplink.Fallback(nil, client.WebSocket("ws://x"), httplink.Stream("ftp://x", nil)),
+	} {
+		if _, err := client.NewOver(over, client.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	sse := httplink.SSE("http://x", nil)
+	for _, over := range []client.Transport{sse, httplink.Fallback(nil, sse)} {
+		if _, err := client.NewOver(over, client.Options{Encoding: protocol.Protobuf}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := client.NewOver(httplink.Fallback(nil, sse, client.WebSocket("ws://x")), client.Options{Encoding: protocol.Protobuf}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoSession: a server without emulation is not taken for one that works.
+func TestNoSession(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, `{"id":1,"connect":{"client":"c"}}`)
+	}))
+	t.Cleanup(s.Close)
+	c, err := client.NewOver(httplink.Stream(s.URL, nil), client.Options{MinDelay: time.Hour, MaxDelay: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(within(t))
+	next, stop := iter.Pull(c.Events(ctx))
+	defer stop()
+	go func() { _ = c.Connect(ctx) }()
+	next()
+	if e, _ := next(); !strings.Contains(fmt.Sprint(e), "session") {
+		t.Errorf("%+v", e)
+	}
+	cancel()
+}

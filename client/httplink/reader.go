@@ -1,0 +1,96 @@
+package httplink
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/gyrohq/gyro/internal/socket"
+)
+
+// reader cuts an answer into frames. What it returns is good until the next call.
+type reader struct {
+	*bufio.Reader
+	limit int // of a frame, in bytes
+	buf   []byte
+	data  []byte // of an event
+}
+
+// kept is up to which size a buffer is used again; bytes.
+const kept = 8 << 10
+
+func newReader(r io.Reader, limit int) *reader {
+	return &reader{Reader: bufio.NewReaderSize(r, 4<<10), limit: limit}
+}
+
+// line returns the next line, without its end. Of a line that the answer ends in, nothing is returned.
+func (r *reader) line() ([]byte, error) {
+	r.renew(&r.buf)
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(r.buf)+len(part) > r.limit+len("\r\n") {
+			return nil, socket.ErrTooBig
+		}
+		switch {
+		case err == nil && len(r.buf) == 0:
+			return bytes.TrimRight(part, "\r\n"), nil
+		case err == nil:
+			r.buf = append(r.buf, part...)
+			return bytes.TrimRight(r.buf, "\r\n"), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+		r.buf = append(r.buf, part...)
+	}
+}
+
+// event returns the data of the next event. There is none in one without data.
+func (r *reader) event() ([]byte, error) {
+	r.renew(&r.data)
+	for {
+		line, err := r.line()
+		if err != nil || len(line) == 0 {
+			return bytes.TrimSuffix(r.data, []byte("\n")), err
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		if string(field) != "data" {
+			continue
+		}
+		if len(r.data)+len(value) > r.limit {
+			return nil, socket.ErrTooBig
+		}
+		r.data = append(append(r.data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
+	}
+}
+
+// delimited returns the next message of Protobuf, with its length in front.
+func (r *reader) delimited() ([]byte, error) {
+	r.renew(&r.buf)
+	size, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	if size > uint64(r.limit) {
+		return nil, socket.ErrTooBig
+	}
+	r.buf = binary.AppendUvarint(r.buf, size)
+	for left := int(size); left > 0; { // memory is taken as the bytes come
+		part := min(left, 64<<10)
+		start := len(r.buf)
+		r.buf = append(r.buf, make([]byte, part)...)
+		if _, err := io.ReadFull(r, r.buf[start:]); err != nil {
+			return nil, err
+		}
+		left -= part
+	}
+	return r.buf, nil
+}
+
+// renew empties a buffer.
+func (r *reader) renew(b *[]byte) {
+	if *b = (*b)[:0]; cap(*b) > kept {
+		*b = nil
+	}
+}

@@ -1,0 +1,60 @@
+// Package endpoint has what the transports of the client do alike before they connect.
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+)
+
+// Parse parses the URL of a server, and gives it the scheme http or https.
+func Parse(endpoint string) (*url.URL, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("client: endpoint: %w", err)
+	}
+	switch u.Scheme {
+	case "ws", "http":
+		u.Scheme = "http"
+	case "wss", "https":
+		u.Scheme = "https"
+	default:
+		return nil, fmt.Errorf("client: endpoint: its scheme is %q, and has to be ws, wss, http or https", u.Scheme)
+	}
+	if u.Host == "" {
+		return nil, errors.New("client: endpoint: it names no host")
+	}
+	return u, nil
+}
+
+// Transport returns t, or one like it if there is a TLS configuration, or a function that opens network connections; with
+// that no proxy is used.
+func Transport(t *http.Transport, c *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	if c == nil && dial == nil {
+		return t
+	}
+	t = t.Clone()
+	t.TLSClientConfig = c
+	if dial != nil {
+		t.DialContext, t.Proxy = dial, nil
+	}
+	return t
+}
+
+// WebSocket is what most clients use for WebSockets. Its small buffers stay with a connection.
+var WebSocket = &http.Transport{
+	Proxy:           http.ProxyFromEnvironment,
+	DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // the protocol has pings
+	ReadBufferSize:  1 << 10,
+	WriteBufferSize: 1 << 10,
+	// WebSocket needs HTTP/1.1, so no other protocol is offered.
+	Protocols: func() *http.Protocols {
+		p := new(http.Protocols)
+		p.SetHTTP1(true)
+		return p
+	}(),
+}
