@@ -1,0 +1,336 @@
+package outbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/client/outbox"
+	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of a test; none takes anywhere near as long.
+const patience = 20 * time.Second
+
+// message is what the tests send.
+type message struct {
+	Lane string `json:"lane"`
+	N    int    `json:"n"`
+	Key  string `json:"key"`
+	Bad  bool   `json:"bad"`
+}
+
+// backend notes what it has executed: each key once, as backends do with idempotency keys.
+type backend struct {
+	*gyrotest.Server
+
+	mu     sync.Mutex
+	seen   map[string]bool
+	lanes  map[string][]int
+	faults []error // what happens to the next messages after they were executed, or before
+	wire   []string
+}
+
+func newBackend(t *testing.T) *backend {
+	b := &backend{seen: make(map[string]bool), lanes: make(map[string][]int)}
+	b.Server = gyrotest.NewServer(t, gyro.Config{Handlers: gyro.Handlers{
+		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
+		},
+		Publish: func(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+			_, err := b.execute(e.Data)
+			return gyro.PublishReply{}, err
+		},
+		RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) { return b.execute(e.Data) },
+	}})
+	return b
+}
+
+func (b *backend) execute(data []byte) ([]byte, error) {
+	var m message
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wire = append(b.wire, fmt.Sprint(m.Lane, m.N))
+	var fault error
+	if len(b.faults) > 0 {
+		fault, b.faults = b.faults[0], b.faults[1:]
+	}
+	if errors.Is(fault, protocol.ErrorInternal) {
+		return nil, fault // not executed
+	}
+	if m.Bad {
+		return nil, protocol.ErrorPermissionDenied
+	}
+	if !b.seen[m.Key] {
+		b.seen[m.Key] = true
+		b.lanes[m.Lane] = append(b.lanes[m.Lane], m.N)
+	}
+	return fmt.Append(nil, m.N), fault
+}
+
+// withKey puts the key into a message.
+func withKey(e outbox.Entry) []byte {
+	var m message
+	if json.Unmarshal(e.Data, &m) != nil {
+		return e.Data
+	}
+	m.Key = e.Key
+	data, _ := json.Marshal(m)
+	return data
+}
+
+// world is a program with an outbox, which may be started anew.
+type world struct {
+	t       rapid.TB
+	backend *backend
+	path    string
+	client  *client.Client
+	store   *outbox.File
+	box     *outbox.Outbox
+
+	mu       sync.Mutex
+	outcomes map[string][]error // by key
+	change   chan struct{}
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	var err error
+	w.client, err = client.New(w.backend.URL, client.Options{MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond})
+	w.must(err)
+	w.store, err = outbox.OpenFile(w.path)
+	w.must(err)
+	w.box, err = outbox.New(w.client, outbox.Options{
+		Store: w.store, WithKey: withKey, MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond,
+		Outcome: func(o outbox.Outcome) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.outcomes[o.Entry.Key] = append(w.outcomes[o.Entry.Key], o.Err)
+			select {
+			case w.change <- struct{}{}:
+			default:
+			}
+		},
+	})
+	w.must(err)
+}
+
+func (w *world) stop() {
+	w.t.Helper()
+	w.box.Close()
+	w.client.Close()
+	w.must(w.store.Close())
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestNothingIsLost: whatever ends connections, or the program, and whatever the server answers, each entry is executed once
+// and in the order of its lane, and has one outcome.
+func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
+	folder, runs := t.TempDir(), 0
+	server := newBackend(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		runs++
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		server.mu.Lock()
+		server.seen, server.lanes, server.faults = make(map[string]bool), make(map[string][]int), nil
+		server.mu.Unlock()
+		w := &world{t: rt, backend: server, path: filepath.Join(folder, fmt.Sprint(runs)), outcomes: make(map[string][]error), change: make(chan struct{}, 1)}
+		w.start()
+		defer func() { w.stop() }()
+		want, bad := make(map[string][]int), make(map[string]bool)
+		n := 0
+		send := func(refused bool) {
+			n++
+			lane := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "lane")
+			data, _ := json.Marshal(message{Lane: lane, N: n, Bad: refused})
+			o := &outbox.EntryOptions{Key: fmt.Sprint("key", n)}
+			var err error
+			if lane == "rpc" {
+				_, err = w.box.RPC("m", data, o)
+			} else {
+				_, err = w.box.Publish(lane, data, o)
+			}
+			w.must(err)
+			if bad[o.Key] = refused; !refused {
+				want[lane] = append(want[lane], n)
+			}
+		}
+		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 12), 1, 40).Draw(rt, "what") {
+			switch what {
+			case 0:
+				w.must(server.Node.Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
+			case 1:
+				w.client.Disconnect()
+			case 2, 3:
+				w.must(w.client.Connect(ctx))
+			case 4:
+				w.stop() // without a word, as a crash does
+				w.start()
+			case 5:
+				server.mu.Lock()
+				server.faults = append(server.faults, protocol.ErrorInternal)
+				server.mu.Unlock()
+			case 6:
+				server.mu.Lock()
+				server.faults = append(server.faults, protocol.DisconnectForceReconnect) // after it was executed
+				server.mu.Unlock()
+			case 7:
+				send(true)
+			default:
+				send(false)
+			}
+		}
+		w.must(w.client.Connect(ctx))
+		for done := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.outcomes) == n
+		}; !done(); {
+			select {
+			case <-w.change:
+			case <-ctx.Done():
+				rt.Fatalf("%d of %d outcomes", len(w.outcomes), n)
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		for lane, numbers := range want {
+			if got := server.lanes[lane]; !slices.Equal(got, numbers) {
+				rt.Fatalf("%s: %v, want %v", lane, got, numbers)
+			}
+		}
+		for key, list := range w.outcomes {
+			if len(list) != 1 || bad[key] != (list[0] != nil) {
+				rt.Fatalf("%s: %v", key, list)
+			}
+		}
+		if n := w.box.Len(); n != 0 {
+			rt.Fatalf("%d wait", n)
+		}
+	})
+}
+
+// TestOffline: what is kept while the client is disconnected goes out when the application connects; bounds, expiry and
+// answers are told.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	server := newBackend(t)
+	c, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	box, err := outbox.New(c, outbox.Options{MaxEntries: 3, MaxSize: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	old, err := box.RPC("m", []byte(`{"lane":"x","n":1}`), &outbox.EntryOptions{Expiry: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Wait(ctx); !errors.Is(err, outbox.ErrExpired) {
+		t.Errorf("%v", err)
+	}
+	if _, err := box.Publish("x", make([]byte, 2000), nil); !errors.Is(err, outbox.ErrFull) || !strings.Contains(err.Error(), "MaxSize 1000") {
+		t.Errorf("%v", err)
+	}
+	var sent []*outbox.Sending
+	for n := range 3 {
+		s, err := box.RPC("m", fmt.Appendf(nil, `{"lane":"x","n":%d,"key":"k%d"}`, n, n), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Entry.Key) != 32 {
+			t.Errorf("key %q", s.Entry.Key)
+		}
+		sent = append(sent, s)
+	}
+	if _, err := box.Publish("x", nil, nil); !errors.Is(err, outbox.ErrFull) || box.Len() != 3 {
+		t.Errorf("%v", err)
+	}
+	if err := c.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for n, s := range sent {
+		if got, err := s.Wait(ctx); err != nil || string(got) != fmt.Sprint(n) {
+			t.Errorf("%q %v", got, err)
+		}
+	}
+	c.Disconnect()
+	left, err := box.Publish("x", []byte(`{}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := left.Wait(ctx); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := box.Publish("x", nil, nil); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// failing is a store that cannot keep anything.
+type failing struct{}
+
+func (failing) Load() ([]outbox.Entry, error) { return nil, nil }
+func (failing) Put(outbox.Entry) error        { return errors.New("disk full") }
+func (failing) Delete(uint64) error           { return nil }
+
+// TestStoreFails: what is not kept is not sent.
+func TestStoreFails(t *testing.T) {
+	t.Parallel()
+	server := newBackend(t)
+	c, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	box, err := outbox.New(c, outbox.Options{Store: failing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.RPC("m", []byte(`{}`), nil); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("%v", err)
+	}
+	box.Close()
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if box.Len() != 0 || len(server.wire) > 0 {
+		t.Error(box.Len(), server.wire)
+	}
+}
