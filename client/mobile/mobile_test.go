@@ -1,0 +1,168 @@
+package mobile_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/client/mobile"
+	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// listener writes down what it hears.
+type listener struct{ heard chan string }
+
+func (l listener) say(format string, args ...any) { l.heard <- fmt.Sprintf(format, args...) }
+
+func (l listener) OnConnecting(code int, reason string) { l.say("connecting %d %s", code, reason) }
+func (l listener) OnConnected(_, transport string, data []byte) {
+	l.say("connected %s %s", transport, data)
+}
+func (l listener) OnDisconnected(code int, reason string) { l.say("disconnected %d %s", code, reason) }
+func (l listener) OnError(channel string, code int, text string) {
+	l.say("error %s %d %s", channel, code, text)
+}
+func (l listener) OnMessage(data []byte) { l.say("message %s", data) }
+func (l listener) OnServerSubscribed(channel string, ok bool) {
+	l.say("server subscribed %s %v", channel, ok)
+}
+func (l listener) OnServerUnsubscribed(channel string) { l.say("server unsubscribed %s", channel) }
+func (l listener) OnServerPublication(p *mobile.Publication) {
+	l.say("server publication %s %s", p.Channel, p.Data)
+}
+func (l listener) OnOutcome(key string, result []byte, code int, message string) {
+	l.say("outcome %s %s %d %s", key, result, code, message)
+}
+func (l listener) WithKey(key string, data []byte) []byte { return append(data, key...) }
+
+// follower is a listener of a channel.
+type follower struct{ listener }
+
+func (f follower) OnSubscribing(code int, reason string) { f.say("subscribing %d %s", code, reason) }
+func (f follower) OnSubscribed(was, ok bool, data []byte) {
+	f.say("subscribed %v %v %s", was, ok, data)
+}
+func (f follower) OnUnsubscribed(code int, reason string) { f.say("unsubscribed %d %s", code, reason) }
+func (f follower) OnError(code int, message string)       { f.say("error %d %s", code, message) }
+func (f follower) OnPublication(p *mobile.Publication) {
+	f.say("publication %s %d %s %s", p.Data, p.Offset, p.UserID, p.Tag("none"))
+}
+func (f follower) OnGap(from, to int64)                 { f.say("gap %d %d", from, to) }
+func (f follower) OnState(entries *mobile.Publications) { f.say("state of %d", entries.Len()) }
+func (f follower) OnJoin(user, _ string)                { f.say("join %s", user) }
+func (f follower) OnLeave(user, _ string)               { f.say("leave %s", user) }
+
+// source gives tokens.
+type source struct{ token string }
+
+func (s source) Token(channel string) (string, error) { return s.token + channel, nil }
+
+// expect waits for what begins with a text.
+func (l listener) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-l.heard:
+		if !strings.HasPrefix(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("nothing, want %q", want)
+	}
+}
+
+// TestClient: a conversation by the flat API.
+func TestClient(t *testing.T) {
+	t.Parallel()
+	server := gyrotest.NewServer(t, gyro.Config{
+		Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 10, HistoryTTL: time.Hour}),
+		Handlers: gyro.Handlers{
+			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}, Data: []byte(`{}`)}, nil
+			},
+			Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+				if e.Token != "annnews" {
+					return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
+				}
+				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true, Positioned: true, Presence: true}}, nil
+			},
+			Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+				return gyro.PublishReply{}, nil
+			},
+			History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
+				return gyro.HistoryReply{}, nil
+			},
+			Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+				return gyro.PresenceReply{}, nil
+			},
+			RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+				if e.Method == "no" {
+					return nil, protocol.ErrorPermissionDenied
+				}
+				return e.Data, nil
+			},
+		},
+	})
+	l, f := listener{make(chan string, 100)}, follower{listener{make(chan string, 100)}}
+	o := mobile.NewOptions()
+	o.TokenSource, o.Protobuf = source{"ann"}, true
+	c, err := mobile.NewClient(server.URL, o, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := mobile.NewOutbox(c, filepath.Join(t.TempDir(), "outbox"), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		if key, err := box.RPC([]string{"echo", "no"}[n], []byte(`call `), fmt.Sprint("key", n)); err != nil || key != fmt.Sprint("key", n) {
+			t.Fatal(key, err)
+		}
+	}
+	c.Connect()
+	l.expect(t, "connecting 0 connect called")
+	l.expect(t, "connected websocket {}")
+	l.expect(t, "outcome key0 call key0 0 ")
+	l.expect(t, "outcome key1  103 permission denied")
+	s, err := c.NewSubscription("news", &mobile.SubscribeOptions{TokenSource: source{"ann"}}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Subscribe()
+	f.expect(t, "subscribing 0 subscribe called")
+	f.expect(t, "subscribed false false")
+	if err := s.Publish([]byte(`"text"`)); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, `publication "text" 1 ann`)
+	if h, err := s.History(5); err != nil || h.Len() != 1 || string(h.At(0).Data) != `"text"` || h.At(1) != nil || h.TopOffset() != 1 || h.TopEpoch() == "" {
+		t.Errorf("%+v %v", h, err)
+	}
+	if m, err := s.Presence(); err != nil || m.Len() != 1 || m.At(0).UserID != "ann" || m.At(1) != nil {
+		t.Errorf("%+v %v", m, err)
+	}
+	if err := s.Set("key", nil); err == nil {
+		t.Error("a stream with keys")
+	}
+	_, err = c.RPC("no", nil)
+	if mobile.ErrorCode(err) != 103 || mobile.ErrorTemporary(err) || mobile.ErrorCode(nil) != 0 {
+		t.Errorf("%v", err)
+	}
+	if c.State() != mobile.Connected || s.State() != mobile.Subscribed {
+		t.Error(c.State(), s.State())
+	}
+	if err := box.Close(); err != nil || box.Len() != 0 {
+		t.Error(box.Len(), err)
+	}
+	c.Close()
+	f.expect(t, "unsubscribed 2 client closed")
+	l.expect(t, "disconnected 0 disconnect called")
+}
