@@ -3,6 +3,7 @@
 
 MODULES     := . broker/nats broker/postgres broker/redis metrics transport/webtransport server examples/accounts e2e tools
 GOLANGCI    := v2.12.2
+MOBILE      := v0.0.0-20261011034528-197770444867
 BIN         := $(CURDIR)/.bin
 FUZZTIME    ?= 20s
 ROUNDS      ?= 20
@@ -14,7 +15,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients mobile bench-client published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -101,6 +102,14 @@ published:
 	scripts/published.sh
 browsers: build
 	scripts/browsers.sh
+
+# Classes for Java and Objective-C from client/mobile, as gomobile bind makes them.
+mobile:
+	scripts/mobile.sh $(MOBILE)
+
+# The client for Go beside centrifuge-go: CPU of a publication, memory of a connection.
+bench-client:
+	$(GO) test -count=1 -run '^$$' -bench . -benchtime 300000x -timeout 10m ./e2e/goclient
 
 # The public SDKs against a running server.
 e2e: build site

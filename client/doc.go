@@ -15,6 +15,9 @@
 //		...
 //	}
 //
+// Package httplink has transports for networks that let no WebSocket through, package outbox keeps what is sent while there
+// is no connection, and package mobile is the client for phones.
+//
 // How it behaves when the network or the server does not is told in docs/sdk-spec.md.
 //
 // A Client, a Subscription and a Channel may be used by any number of goroutines.

@@ -151,6 +151,22 @@ func dial(t *testing.T, over client.Transport, o client.Options) *client.Client 
 	return c
 }
 
+// follow connects a client that follows a channel, and returns a function that returns the next publication.
+func follow(t *testing.T, ctx context.Context, c *client.Client) (*client.Subscription, func() (client.Publication, error, bool)) {
+	t.Helper()
+	sub, err := c.NewSubscription("news", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pubs, stop := iter.Pull2(sub.Publications(ctx))
+	t.Cleanup(stop)
+	sub.Subscribe()
+	if err := c.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return sub, pubs
+}
+
 // events returns a function that waits for the next event of a type.
 func events(t *testing.T, seq iter.Seq[client.Event]) func(match func(client.Event) bool) {
 	next, stop := iter.Pull(seq)
@@ -207,16 +223,7 @@ func TestCommands(t *testing.T) {
 		ctx := within(t)
 		c := dial(t, over, client.Options{Encoding: e})
 		own := events(t, c.Events(ctx))
-		sub, err := c.NewSubscription("news", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pubs, stop := iter.Pull2(sub.Publications(ctx))
-		defer stop()
-		sub.Subscribe()
-		if err := c.Connect(ctx); err != nil {
-			t.Fatal(err)
-		}
+		sub, pubs := follow(t, ctx, c)
 		if got := connected(own); got != name {
 			t.Errorf("over %q", got)
 		}
@@ -257,16 +264,7 @@ func TestNothingIsLost(t *testing.T) {
 		var network wires
 		c := dial(t, over, client.Options{Encoding: e, DialContext: network.dial})
 		own := events(t, c.Events(ctx))
-		sub, err := c.NewSubscription("news", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pubs, stop := iter.Pull2(sub.Publications(ctx))
-		defer stop()
-		sub.Subscribe()
-		if err := c.Connect(ctx); err != nil {
-			t.Fatal(err)
-		}
+		sub, pubs := follow(t, ctx, c)
 		if err := sub.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -183,7 +183,8 @@ func F3() (*Struct, error) { return nil, nil }
 	}
 }
 
-// TestBindings: gobind makes classes for Java and Objective-C, with all methods. GOBIND names the program ("make mobile").
+// TestBindings: gobind makes classes for Java and Objective-C, with all methods. GOBIND names the program, GOBIND_MODULE
+// the folder of a module that requires its runtime and this package; "make mobile" makes both.
 func TestBindings(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("GOBIND")
@@ -192,6 +193,7 @@ func TestBindings(t *testing.T) {
 	}
 	out := t.TempDir()
 	cmd := exec.Command(program, "-lang=java,objc", "-outdir="+out, "github.com/gyrohq/gyro/client/mobile")
+	cmd.Dir = os.Getenv("GOBIND_MODULE")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
