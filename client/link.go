@@ -40,11 +40,6 @@ type link struct {
 	writing   bool     // a goroutine writes
 }
 
-// expander is a connection whose messages may be compressed: a *socket.Conn.
-type expander interface {
-	Expand(d *dictionary.Dictionary)
-}
-
 // unauthorized is how a client ends that gets no token.
 var unauthorized = ending{reason: Unauthorized, last: true, politely: true}
 
