@@ -3,12 +3,12 @@ package app
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -17,16 +17,11 @@ import (
 // methods are for one goroutine at a time.
 type cheapClient struct {
 	nc     net.Conn
-	in     *bufio.Reader
+	socket *socket.Conn
 	last   uint32
 	rest   []byte               // messages of the last frame that are not looked at yet
 	pushes func(*protocol.Push) // nil: they are skipped
 }
-
-// closedBy is the error of a connection that the server has closed.
-type closedBy struct{ code int }
-
-func (e closedBy) Error() string { return fmt.Sprintf("disconnect %d", e.code) }
 
 // dialCheap opens a connection. Whoever opens it has to close it.
 func (s *testServer) dialCheap() (*cheapClient, error) {
@@ -34,20 +29,23 @@ func (s *testServer) dialCheap() (*cheapClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cheapClient{nc: nc, in: bufio.NewReaderSize(nc, 512)}
+	in := bufio.NewReaderSize(nc, 512)
 	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = nc.Write([]byte(churnRequest))
-	if err := c.handshake(); err != nil {
+	if err := handshake(in); err != nil {
 		nc.Close()
 		return nil, err
 	}
-	return c, nil
+	return &cheapClient{nc: nc, socket: socket.Over(struct {
+		io.Reader
+		io.WriteCloser
+	}{in, nc}, false, 64<<20)}, nil
 }
 
 // handshake reads the answer to the request.
-func (c *cheapClient) handshake() error {
+func handshake(in *bufio.Reader) error {
 	for first := true; ; first = false {
-		line, err := c.in.ReadSlice('\n')
+		line, err := in.ReadSlice('\n')
 		switch {
 		case err != nil:
 			return err
@@ -65,12 +63,12 @@ func (c *cheapClient) close() { c.nc.Close() }
 func (c *cheapClient) start(command string) uint32 {
 	c.last++
 	_ = c.nc.SetDeadline(time.Now().Add(time.Minute))
-	_, _ = c.nc.Write(masked(0x1, fmt.Sprintf(`{"id":%d,%s}`, c.last, command))) // reading fails, too, if this does
+	_ = c.socket.Write(fmt.Appendf(nil, `{"id":%d,%s}`, c.last, command)) // reading fails, too, if this does
 	return c.last
 }
 
-// await returns the reply to a command: nil, a *protocol.Error, a closedBy or an error of the
-// connection.
+// await returns the reply to a command: nil, a *protocol.Error, a *socket.CloseError or an
+// error of the connection.
 func (c *cheapClient) await(id uint32) error {
 	for {
 		r, err := c.next()
@@ -94,52 +92,19 @@ func (c *cheapClient) call(command string) error { return c.await(c.start(comman
 func (c *cheapClient) next() (*protocol.Reply, error) {
 	for {
 		if len(bytes.TrimSpace(c.rest)) == 0 {
-			if err := c.frame(); err != nil {
+			message, err := c.socket.Next()
+			if err != nil {
 				return nil, err
 			}
+			c.rest = message
 		}
 		line, rest, _ := bytes.Cut(c.rest, []byte("\n"))
 		c.rest = rest
 		if string(line) == "{}" {
-			_, _ = c.nc.Write(masked(0x1, "{}"))
+			_ = c.socket.Write(line)
 			continue
 		}
 		r := new(protocol.Reply)
 		return r, r.UnmarshalJSON(line)
 	}
-}
-
-// frame reads a frame of the server.
-func (c *cheapClient) frame() error {
-	var head [2]byte
-	if _, err := io.ReadFull(c.in, head[:]); err != nil {
-		return err
-	}
-	size := uint64(head[1])
-	switch size {
-	case 126:
-		var n [2]byte
-		if _, err := io.ReadFull(c.in, n[:]); err != nil {
-			return err
-		}
-		size = uint64(binary.BigEndian.Uint16(n[:]))
-	case 127:
-		var n [8]byte
-		if _, err := io.ReadFull(c.in, n[:]); err != nil {
-			return err
-		}
-		size = binary.BigEndian.Uint64(n[:])
-	}
-	c.rest = make([]byte, size)
-	if _, err := io.ReadFull(c.in, c.rest); err != nil {
-		return err
-	}
-	if head[0]&0xF == 0x8 {
-		code := 1005
-		if len(c.rest) >= 2 {
-			code = int(binary.BigEndian.Uint16(c.rest))
-		}
-		return closedBy{code}
-	}
-	return nil
 }

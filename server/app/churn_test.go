@@ -3,7 +3,6 @@ package app
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -115,7 +115,7 @@ func (s *testServer) misbehave(r *rand.Rand, n int) {
 		return
 	}
 	ch := fmt.Sprintf("churn:%d", r.IntN(20))
-	commands := masked(0x1, `{"id":1,"connect":{}}`+"\n"+`{"id":2,"subscribe":{"channel":"`+ch+`"}}`)
+	commands := frametest.Masked(frametest.Text(`{"id":1,"connect":{}}` + "\n" + `{"id":2,"subscribe":{"channel":"` + ch + `"}}`))
 	if r.IntN(4) == 0 {
 		for _, b := range commands { // byte by byte
 			_, _ = nc.Write([]byte{b})
@@ -130,7 +130,7 @@ func (s *testServer) misbehave(r *rand.Rand, n int) {
 	case 0:
 		_ = nc.(*net.TCPConn).SetLinger(0) // a reset
 	case 1:
-		_, _ = nc.Write(masked(0x8, "\x03\xe8"))
+		_, _ = nc.Write(frametest.Masked(frametest.Close(1000, "")))
 		_, _ = io.Copy(io.Discard, in)
 	case 2:
 		garbage := make([]byte, 1+r.IntN(200))
@@ -149,26 +149,12 @@ func (s *testServer) misbehave(r *rand.Rand, n int) {
 		_ = nc.(*net.TCPConn).CloseWrite() // half open
 		_, _ = io.Copy(io.Discard, in)
 	case 5:
-		_, _ = nc.Write(masked(0x1, `{"id":3,"publish":{"channel":"`+ch+`","data":`+fmt.Sprint(n)+`}}`))
+		_, _ = nc.Write(frametest.Masked(frametest.Text(`{"id":3,"publish":{"channel":"` + ch + `","data":` + fmt.Sprint(n) + `}}`)))
 	}
 }
 
 const churnRequest = "GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-
-// masked is a client's frame of less than 64 KB.
-func masked(op byte, payload string) []byte {
-	b := []byte{0x80 | op, 0x80 | 126, 0, 0, 1, 2, 3, 4}
-	if len(payload) < 126 {
-		b = []byte{0x80 | op, 0x80 | byte(len(payload)), 1, 2, 3, 4}
-	} else {
-		binary.BigEndian.PutUint16(b[2:], uint16(len(payload)))
-	}
-	for i := range len(payload) {
-		b = append(b, payload[i]^byte(1+i%4))
-	}
-	return b
-}
 
 // readUntil reads until text was there.
 func readUntil(in *bufio.Reader, text string) bool {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/logs"
 )
@@ -116,7 +117,7 @@ func TestUpgradeOfKeptConnection(t *testing.T) {
 			{first, "{}}"},
 			{churnRequest, "HTTP/1.1 101"},
 			{"", "\r\n\r\n"},
-			{string(masked(0x1, `{"id":1,"connect":{}}`)), `"id":1`},
+			{string(frametest.Masked(frametest.Text(`{"id":1,"connect":{}}`))), `"id":1`},
 		} {
 			_, _ = io.WriteString(nc, exchange.request)
 			if exchange.want == "{}}" && strings.HasPrefix(first, "POST /api/info") {

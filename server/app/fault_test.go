@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -64,7 +65,7 @@ var faultyKinds = []faultyKind{
 		edit: func(cfg *config.Config) { cfg.Client.StaleCloseDelay = 2 * time.Second },
 		come: func(s *testServer) net.Conn { return s.faulty("") },
 		then: func(s *testServer, clients []net.Conn, _ sync.Locker) {
-			connect := masked(0x1, `{"id":1,"connect":{"name":"`+strings.Repeat("x", 100)+`"}}`)
+			connect := frametest.Masked(frametest.Text(`{"id":1,"connect":{"name":"` + strings.Repeat("x", 100) + `"}}`))
 			for i := 0; i < len(connect)-1 && disconnected(s.logs.String(), 3502) < len(clients); i++ {
 				for _, nc := range clients {
 					_, _ = nc.Write(connect[i : i+1])
@@ -178,7 +179,7 @@ func (s *testServer) faulty(commands string) net.Conn {
 		s.t.Fatal("handshake failed")
 	}
 	if commands != "" {
-		_, _ = nc.Write(masked(0x1, commands))
+		_, _ = nc.Write(frametest.Masked(frametest.Text(commands)))
 		if last := strings.Count(commands, `"id"`); !readUntil(in, fmt.Sprintf(`"id":%d`, last)) {
 			s.t.Fatal("no answer")
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
@@ -218,7 +219,7 @@ func (o *soul) live() {
 	case 2:
 		o.c.start(`"unsubscribe":{"channel":"a"}`)
 		o.c.start(`"subscribe":{"channel":"a"}`)
-		_, _ = o.c.nc.Write(masked(0x8, "\x03\xe8"))
+		_, _ = o.c.nc.Write(frametest.Masked(frametest.Close(1000, "")))
 	}
 }
 
