@@ -13,9 +13,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/gyrohq/gyro/client"
 )
+
+// pause before an answer is published once more.
+const pause = time.Second
 
 // message of the room. Pages show one message of an ID, however often it is published.
 type message struct {
@@ -93,17 +97,28 @@ func who(m client.Message[message]) string {
 	return m.Info.User
 }
 
-// say publishes an answer. When the connection is lost before the server has confirmed it, it is published again, under the same ID.
+// say publishes an answer. When the connection is lost before the server has confirmed it, or the server cannot do it now, it is
+// published again, under the same ID.
 func say(ctx context.Context, chat client.Channel[message], m message) error {
 	for {
 		err := chat.Publish(ctx, m)
-		if !errors.Is(err, client.ErrLost) && !errors.Is(err, client.ErrTimeout) {
-			var refused *client.Error
-			if errors.As(err, &refused) && refused.Code >= 100 {
-				log.Printf("the server does not take %q: %v", m.Text, err)
-				return nil
-			}
+		var refused *client.Error
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &refused):
 			return err
+		case refused.Temporary:
+		case refused.Code >= 100:
+			log.Printf("the server does not take %q: %v", m.Text, err)
+			return nil
+		default: // the client has ended
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

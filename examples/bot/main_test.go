@@ -93,7 +93,13 @@ func (s *server) enter() *gyrotest.Client {
 
 func (s *server) stop() {
 	s.t.Helper()
-	if err := s.node.Shutdown(context.Background()); err != nil {
+	s.http.Listener.Close() // nobody comes back to a server that shuts down
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if s.mute {
+		cancel() // all are disconnected; what then waits for the handler goes on in the background
+	}
+	if err := s.node.Shutdown(ctx); err != nil && !s.mute {
 		s.t.Error(err)
 	}
 	s.http.Close()
