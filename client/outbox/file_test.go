@@ -47,7 +47,7 @@ func TestFile(t *testing.T) {
 		defer func() { _ = f.Close() }()
 		want := []Entry{}
 		id := uint64(0)
-		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 40).Draw(t, "what") {
+		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 25).Draw(t, "what") {
 			switch {
 			case what < 5:
 				id++
