@@ -360,6 +360,13 @@ func (c *Client) nextID() uint32 {
 	return c.lastID
 }
 
+// Subscription is that to a channel, or nil.
+func (c *Client) Subscription(channel string) *Subscription {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.subscription(channel)
+}
+
 // subscription of the client, or nil.
 func (c *Client) subscription(channel string) *Subscription { return c.subs.Get(channel) }
 

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -118,11 +119,20 @@ func (l *lane) wait(next time.Duration) {
 	}
 }
 
-// send sends an entry.
+// send sends an entry. A channel to which the client subscribes may be open to subscribers alone, so that is waited for.
 func (l *lane) send(s *Sending) ([]byte, error) {
 	data := l.options.WithKey(s.Entry)
 	if s.Entry.Kind == RPC {
 		return l.client.RPC(l.ctx, s.Entry.To, data)
+	}
+	if sub := l.client.Subscription(s.Entry.To); sub != nil {
+		if state, _ := sub.State(); state == client.Subscribing {
+			ctx, cancel := context.WithDeadline(l.ctx, s.Entry.Expires)
+			defer cancel()
+			if sub.Ready(ctx) != nil && ctx.Err() != nil {
+				return nil, client.ErrTimeout
+			}
+		}
 	}
 	return nil, l.client.Publish(l.ctx, s.Entry.To, data)
 }

@@ -334,3 +334,72 @@ func TestStoreFails(t *testing.T) {
 		t.Error(box.Len(), server.wire)
 	}
 }
+
+// TestSubscribing: a publication waits until the client is subscribed, if it subscribes to the channel, and expires like others.
+func TestSubscribing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	order := make(chan string, 10)
+	server := gyrotest.NewServer(t, gyro.Config{Handlers: gyro.Handlers{
+		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
+		},
+		Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			order <- "subscribe"
+			return gyro.SubscribeReply{}, nil
+		},
+		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			order <- "publish"
+			return gyro.PublishReply{}, nil
+		},
+		RPC: func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, nil },
+	}})
+	c, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	box, err := outbox.New(c, outbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	token := make(chan string)
+	sub, err := c.NewSubscription("x", &client.SubscribeOptions{GetToken: func(ctx context.Context, _ string) (string, error) {
+		select {
+		case t := <-token:
+			return t, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub.Subscribe()
+	if err := c.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	old, err := box.Publish("x", []byte(`1`), &outbox.EntryOptions{Expiry: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Wait(ctx); !errors.Is(err, outbox.ErrExpired) {
+		t.Errorf("%v", err)
+	}
+	s, err := box.Publish("x", []byte(`2`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RPC(ctx, "m", []byte(`3`)); err != nil {
+		t.Fatal(err)
+	}
+	token <- "token"
+	if _, err := s.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	if first, second := <-order, <-order; first != "subscribe" || second != "publish" {
+		t.Error(first, second)
+	}
+}
