@@ -59,6 +59,7 @@ func (t *Talk) Crowd(returns bool) {
 				w.act(g, i, returns)
 			}
 		}
+		w.guests[w.Random.IntN(len(w.guests))].settle() // the others go on meanwhile
 		for _, g := range w.guests {
 			g.listen()
 		}
@@ -223,7 +224,7 @@ func (w *crowd) finish() {
 	data := string(w.Data(w.next))
 	cmd := first.Numbered(probe.Publish(w.name, []byte(data)))
 	for _, g := range w.guests { // all commands before the last publication
-		g.until("replies to all commands", func() bool { return len(g.posts) == 0 && g.sub == 0 && g.end == 0 })
+		g.settle()
 	}
 	first.posts[cmd.ID] = data
 	w.sent[data], w.authors[data] = 1, author{first.client, w.next}
@@ -237,6 +238,11 @@ func (w *crowd) finish() {
 	for data := range w.authors {
 		w.Want(w.sent[data] < 2, "%s was published and answered, and never delivered", data)
 	}
+}
+
+// settle waits for the replies to all commands of the guest.
+func (g *guest) settle() {
+	g.until("replies to all commands", func() bool { return len(g.posts) == 0 && g.sub == 0 && g.end == 0 })
 }
 
 // until takes what comes until something holds.
