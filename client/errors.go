@@ -13,8 +13,7 @@ type Error = protocol.Error
 
 // Errors of this package.
 var (
-	// ErrTimeout: there was no connection, or no reply, within Options.Timeout. Whether the server has executed the command is
-	// not known.
+	// ErrTimeout: there was no connection, or no reply, within Options.Timeout. The server may have executed the command.
 	ErrTimeout = &Error{Code: 1, Message: "timeout", Temporary: true}
 	// ErrDisconnected: the client has no connection and does not try to get one.
 	ErrDisconnected = &Error{Code: 3, Message: "client disconnected"}
@@ -22,8 +21,7 @@ var (
 	ErrClosed = &Error{Code: 4, Message: "client closed"}
 	// ErrUnsubscribed: the client is not subscribed to the channel, and does not try to be.
 	ErrUnsubscribed = &Error{Code: 7, Message: "subscription unsubscribed"}
-	// ErrLost: the connection was lost before the reply came. Whether the server has executed the command is not
-	// known.
+	// ErrLost: the connection was lost before the reply came. The server may have executed the command.
 	ErrLost = &Error{Code: 11, Message: "connection closed", Temporary: true}
 )
 

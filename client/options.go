@@ -57,8 +57,7 @@ type Options struct {
 	// MessageLimit is the most bytes of a message of the server. Default: 16 MiB. A larger one ends the connection, for good.
 	MessageLimit int
 
-	// Timeout of a command, from when it is sent, of the wait for a connection before that, and of an attempt to
-	// connect. Default: 5 s.
+	// Timeout of a sent command, of the wait for a connection before that, and of an attempt to connect. Default: 5 s.
 	Timeout time.Duration
 	// MinDelay and MaxDelay bound the time between two attempts to connect, or to subscribe: it is MinDelay, and a random
 	// part of as much again, which doubles with each failure, up to MaxDelay. Default: 500 ms and 20 s.

@@ -61,6 +61,7 @@ type batch struct {
 	keys      []string
 	signature string
 	failed    int
+	expired   bool // its signature was refused as expired just now
 }
 
 // errNoSignature says that keys cannot be tracked.
@@ -176,7 +177,7 @@ func (s *Subscription) signed(l *link, try int, b *batch) {
 }
 
 func (s *Subscription) trackAnswered(l *link, try int, b *batch, r *protocol.SubRefreshResult) {
-	b.failed = 0
+	b.failed, b.expired = 0, false
 	for _, p := range r.Items {
 		if err := s.value(p); err != nil {
 			s.misfit(err)
@@ -193,14 +194,18 @@ func (s *Subscription) trackAnswered(l *link, try int, b *batch, r *protocol.Sub
 }
 
 func (s *Subscription) trackRefused(l *link, try int, b *batch, e *Error) {
-	switch {
-	case e.Code == protocol.ErrorTokenExpired.Code && s.tracked.sign != nil:
+	expired := e.Code == protocol.ErrorTokenExpired.Code
+	if expired {
 		b.signature = ""
-		s.track(l, b)
-	case e.Code != protocol.ErrorTokenExpired.Code && temporary(e):
-		s.trackAgain(l, try, b, e)
-	default:
+	}
+	switch {
+	case expired && s.tracked.sign == nil || !expired && !temporary(e):
 		s.untracked(b, e)
+	case expired && !b.expired:
+		b.expired = true
+		s.track(l, b)
+	default:
+		s.trackAgain(l, try, b, e)
 	}
 }
 
