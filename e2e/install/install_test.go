@@ -160,7 +160,18 @@ func TestInstall(t *testing.T) {
 		u.run(u.dir, gyro, "genconfig", "-c", "config.json")
 		u.run(u.dir, gyro, "checkconfig", "-s", "-c", "config.json")
 	})
-	t.Run("memory", func(t *testing.T) { converse(t, u.in(t).program("memory", library)) })
+	t.Run("memory", func(t *testing.T) {
+		u := u.in(t)
+		server := u.program("memory", library)
+		converse(t, server)
+		u.write(filepath.Join(u.dir, "client", "main.go"), u.read(filepath.Join("testdata", "client", "main.go")))
+		client := u.build(filepath.Join(u.dir, "client"), library)
+		serve(t, server, nil, func(address string) {
+			if got := u.run(u.dir, client, "ws"+strings.TrimPrefix(address, "http")); got != "hello" {
+				t.Errorf("the client says %q", got)
+			}
+		})
+	})
 	t.Run("redis", func(t *testing.T) {
 		redis, err := rig.StartRedis(t.TempDir())
 		if err != nil {
@@ -195,8 +206,23 @@ func (u *user) build(dir string, requires ...string) string {
 	return filepath.Join(dir, "program")
 }
 
-// converse runs a server, which prints its address, and has two clients talk there.
+// converse runs a server, and has two clients talk there.
 func converse(t *testing.T, program string, args ...string) {
+	t.Helper()
+	serve(t, program, args, func(address string) {
+		hears, speaks := wstest.Dial(t, address, nil), wstest.Dial(t, address, nil)
+		hears.Connect("")
+		speaks.Connect("")
+		hears.Subscribe("room", "")
+		speaks.Do(`"publish":{"channel":"room","data":{"text":"hello"}}`)
+		if pub := hears.Pub(); string(pub.Data) != `{"text":"hello"}` {
+			t.Errorf("heard %s", pub.Data)
+		}
+	})
+}
+
+// serve runs a server, which prints its address, while clients use it.
+func serve(t *testing.T, program string, args []string, use func(address string)) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	var failure bytes.Buffer
@@ -216,15 +242,7 @@ func converse(t *testing.T, program string, args ...string) {
 	if err != nil {
 		t.Fatalf("the program tells no address: %v\n%s", errors.Join(err, cmd.Wait()), failure.Bytes())
 	}
-	address = "http://" + strings.TrimSpace(address)
-	hears, speaks := wstest.Dial(t, address, nil), wstest.Dial(t, address, nil)
-	hears.Connect("")
-	speaks.Connect("")
-	hears.Subscribe("room", "")
-	speaks.Do(`"publish":{"channel":"room","data":{"text":"hello"}}`)
-	if pub := hears.Pub(); string(pub.Data) != `{"text":"hello"}` {
-		t.Errorf("heard %s", pub.Data)
-	}
+	use("http://" + strings.TrimSpace(address))
 	in.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, failure.Bytes())

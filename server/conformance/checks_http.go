@@ -48,7 +48,7 @@ func httpChecks() []check {
 		status("no_connect", "SSE without cf_connect is answered with 400", eventStream, http.MethodGet, http.StatusBadRequest),
 		{"http.large", section, "a body beyond the limit is answered with 413", emulated, func(t *trial) {
 			for size := 65 << 10; size <= 5<<20; size *= 4 {
-				if t.status(http.MethodPost, t.Dialer.URL, strings.Repeat("x", size), nil, http.StatusRequestEntityTooLarge, http.StatusOK) == http.StatusRequestEntityTooLarge {
+				if t.status(http.MethodPost, t.Dialer.URL, strings.Repeat("x", size), expecting, http.StatusRequestEntityTooLarge, http.StatusOK) == http.StatusRequestEntityTooLarge {
 					return
 				}
 			}
@@ -95,6 +95,10 @@ func httpURL(address string) string {
 	return address
 }
 
+// expecting has the body wait until the server wants it. A server that refuses it at once may end the connection while it is
+// sent, and the answer is lost then.
+func expecting(r *http.Request) { r.Header.Set("Expect", "100-continue") }
+
 // status compares the status of a response.
 func (t *trial) status(method, address, body string, edit func(*http.Request), want ...int) int {
 	ctx, cancel := context.WithTimeout(t.Ctx, t.Timeout)
@@ -106,7 +110,7 @@ func (t *trial) status(method, address, body string, edit func(*http.Request), w
 	if edit != nil {
 		edit(req)
 	}
-	transport := &http.Transport{TLSClientConfig: t.TLS, DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: t.TLS, DisableKeepAlives: true, ExpectContinueTimeout: time.Second}
 	defer transport.CloseIdleConnections()
 	res, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
