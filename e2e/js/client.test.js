@@ -4,14 +4,13 @@
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { chrome, freePort } from './local.js';
-import { Program } from './program.js';
+import { chatServer, chrome } from './local.js';
 
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
 const patience = { timeout: 60_000 };
@@ -20,19 +19,7 @@ let folder, server, files, browser, port;
 before(async () => {
   assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-client-'));
-  port = await freePort();
-  const config = path.join(folder, 'config.json');
-  await writeFile(config, JSON.stringify({
-    http_server: { address: '127.0.0.1', port },
-    client: { allow_anonymous_connect_without_token: true, allowed_origins: ['http://127.0.0.1:*'] },
-    http_stream: { enabled: true }, sse: { enabled: true }, http_api: { key: 'key' },
-    channel: { namespaces: [{
-      name: 'chat', history_size: 100, history_ttl: '60s', force_recovery: true, presence: true,
-      allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true,
-      allow_publish_for_client: true, allow_publish_for_anonymous: true,
-    }] },
-  }));
-  server = await Program.start('gyro is running', process.env.E2E_GYRO, ['--config', config], {});
+  ({ server, port } = await chatServer(folder));
   files = createServer(async (request, response) => {
     const name = path.normalize(request.url);
     const script = name.endsWith('.js');

@@ -9,8 +9,7 @@ import { createServer } from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { freePort } from './local.js';
-import { Program } from './program.js';
+import { chatServer } from './local.js';
 
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
 const patience = { timeout: 120_000 };
@@ -26,19 +25,7 @@ const results = new Map(); // by the name of a scenario: what ends the wait for 
 before(async () => {
   assert.ok(process.env.E2E_GYRO && process.env.FIREFOX, 'run me by make browsers: E2E_GYRO or FIREFOX is not set');
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-firefox-'));
-  port = await freePort();
-  const config = path.join(folder, 'config.json');
-  await writeFile(config, JSON.stringify({
-    http_server: { address: '127.0.0.1', port },
-    client: { allow_anonymous_connect_without_token: true, allowed_origins: ['http://127.0.0.1:*'] },
-    http_stream: { enabled: true }, sse: { enabled: true }, http_api: { key: 'key' },
-    channel: { namespaces: [{
-      name: 'chat', history_size: 100, history_ttl: '60s', force_recovery: true, presence: true,
-      allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true,
-      allow_publish_for_client: true, allow_publish_for_anonymous: true,
-    }] },
-  }));
-  server = await Program.start('gyro is running', process.env.E2E_GYRO, ['--config', config], {});
+  ({ server, port } = await chatServer(folder));
   proxy = net.createServer(socket => {
     const to = net.connect(port, '127.0.0.1');
     for (const one of [socket, to]) {
