@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/porttest"
 )
 
 const (

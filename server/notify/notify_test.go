@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/internal/logtest"
-	"github.com/gyrohq/gyro/internal/porttest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
 )

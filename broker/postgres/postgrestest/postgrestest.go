@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -21,6 +20,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // patience is how long a server may take to start.
@@ -96,14 +97,11 @@ func (s *Server) own(path string) error {
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
 	if s.port == 0 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := porttest.Free() // nobody takes it while the server is away
 		if err != nil {
 			return err
 		}
-		s.port = l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			return err
-		}
+		s.port = port
 	}
 	args := []string{"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
 	for _, setting := range s.settings {

@@ -11,7 +11,6 @@ package redistest
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -244,32 +244,15 @@ func binary(tb testing.TB) string {
 	return path
 }
 
-// tried are the ports that freePort has tried or returned.
-var tried sync.Map
-
 // freePort finds a port that is free, as is the port 10,000 above it, which a
 // cluster node uses for its bus.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	for range 1000 {
-		// This port and that of the cluster bus are below those of outgoing connections. So
-		// only another test process may take them before the server starts.
-		port := 10000 + rand.IntN(12000)
-		if _, before := tried.LoadOrStore(port, nil); !before && listens(port) && listens(port+10000) {
-			return port
-		}
-	}
-	tb.Fatal("redistest: no free port")
-	return 0
-}
-
-func listens(port int) bool {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	port, err := porttest.FreePair(10000)
 	if err != nil {
-		return false
+		tb.Fatalf("redistest: %v", err)
 	}
-	_ = listener.Close() // it has accepted nothing
-	return true
+	return port
 }
 
 func yesNo(yes bool) string {

@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/porttest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // Secrets of the servers; see config.json.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/porttest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // binary is the command, built once.

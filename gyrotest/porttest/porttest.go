@@ -1,0 +1,60 @@
+// Package porttest finds ports for programs that tests start and that have to be told their port.
+package porttest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+)
+
+// Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the
+// choice to them. The ports below are taken by nobody who does not ask for them; examples use some below 12000.
+const first, end = 12000, 32768
+
+// Free returns a port of 127.0.0.1 on which nobody listens. No port is returned twice; on Linux, not
+// to another process either while this one lives, because a program may need long to listen on it.
+func Free() (int, error) { return FreePair(0) }
+
+// FreePair returns a port of which Free's words are true, and are true of the port that is apart
+// above it.
+func FreePair(apart int) (int, error) {
+	for range 1000 {
+		port := first + rand.IntN(end-first-apart)
+		if reserve(port) && (apart == 0 || reserve(port+apart)) {
+			return port, nil
+		}
+	}
+	return 0, errors.New("porttest: no free port")
+}
+
+var (
+	mu       sync.Mutex
+	reserved = map[int]net.Listener{} // the ports that were tried, with the lock of each
+)
+
+// reserve tells whether a port is free, and that nobody has asked for it before.
+func reserve(port int) bool {
+	mu.Lock()
+	defer mu.Unlock()
+	if _, before := reserved[port]; before {
+		return false
+	}
+	lock, err := lock(port)
+	if err != nil {
+		return false
+	}
+	reserved[port] = lock
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return err == nil && ln.Close() == nil
+}
+
+// lock takes a name for a port that only one process can have. Linux has such names without files.
+func lock(port int) (net.Listener, error) {
+	if runtime.GOOS != "linux" {
+		return nil, nil
+	}
+	return net.Listen("unix", fmt.Sprintf("@gyro-test-port-%d", port))
+}
