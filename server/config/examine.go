@@ -10,26 +10,15 @@ import (
 	"github.com/gyrohq/gyro/server/config/material"
 )
 
-// ErrUnsupported is the error of keys that switch on what this version does not support yet.
-var ErrUnsupported = schema.ErrLater
-
-// Unsupported returns the keys that ErrUnsupported may be the error of, as AnyElement
-// returns them: consumers[].enabled.
-func Unsupported() []string {
-	return schema.Refused(new(Config))
-}
-
 // Examination is all that there is to say about a configuration, at once.
 type Examination struct {
 	// Config has the defaults in place of values that do not parse.
 	Config *Config
-	// Problems keep a server from starting; Err is or wraps ErrUnsupported for what
-	// this version cannot do yet.
+	// Problems keep a server from starting.
 	Problems []Problem
 	// Unknown has the keys and variables that mean nothing.
 	Unknown []Unknown
-	// Idle has the keys that are set and have no effect, with the reason as Err. It is
-	// ErrUnsupported if they will have one.
+	// Idle has the keys that are set and have no effect, with the reason as Err.
 	Idle []Problem
 	// Both has pairs of variables that set the same key, the one that counts first.
 	Both [][2]string
@@ -86,11 +75,7 @@ func Examine(opts Options) (*Examination, error) {
 	}
 	x.findUnknown()
 	for _, k := range schema.Idle(x.Config) {
-		err := errors.New(k.Why)
-		if k.Why == schema.Later {
-			err = ErrUnsupported
-		}
-		x.Idle = append(x.Idle, Problem{Key: k.Key, Err: err})
+		x.Idle = append(x.Idle, Problem{Key: k.Key, Err: errors.New(k.Why)})
 	}
 	x.findBoth(env)
 	return x, nil
@@ -176,10 +161,6 @@ func (x *Examination) variable(key string) string {
 	return ""
 }
 
-// AnyElement leaves out of a key which elements of lists it is in: it returns
-// channel.namespaces[].presence for channel.namespaces[0](chat).presence.
-func AnyElement(key string) string { return schema.AnyElement(key) }
-
 // FromEnv tells whether variables of the environment set keys.
 func (x *Examination) FromEnv() bool { return x.report.FromEnv }
 
@@ -205,7 +186,7 @@ func (x *Examination) findUnknown() {
 // of its section.
 func inSameElement(key, meant string) string {
 	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(meant, '.')
-	if i > 0 && j > 0 && AnyElement(key[:i]) == meant[:j] {
+	if i > 0 && j > 0 && schema.AnyElement(key[:i]) == meant[:j] {
 		return key[:i] + meant[j:]
 	}
 	return meant

@@ -22,7 +22,7 @@ import (
 var readThough []string
 
 // TestKeysAreRead holds the marks of the schema against the code: a key that nobody reads
-// says that it is not supported yet (opt:"later") or why it has no effect (idle).
+// says why it has no effect (idle).
 func TestKeysAreRead(t *testing.T) {
 	read := readFields(t)
 	inUse, marked := map[string]bool{}, map[string]bool{}
@@ -55,7 +55,7 @@ func visitKeys(prefix string, section reflect.Type, marked bool, visit func(key,
 			continue
 		}
 		key := strings.TrimPrefix(prefix+"."+f.Tag.Get("key"), ".")
-		mark := marked || f.Tag.Get("idle") != "" || slices.Contains(strings.Split(f.Tag.Get("opt"), ","), "later")
+		mark := marked || f.Tag.Get("idle") != ""
 		value := f.Type
 		if value.Kind() == reflect.Slice {
 			value = value.Elem()

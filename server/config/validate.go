@@ -23,8 +23,7 @@ var (
 	metricPattern   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
 )
 
-// Validate checks the configuration, and that this
-// version can do what it switches on: the schema marks the keys of which any value is refused. The error joins one error per violation,
+// Validate checks the configuration. The error joins one error per violation,
 // which names the key and, unless it is a secret, the value.
 func (c *Config) Validate() error {
 	p := &problem.List{}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gyrohq/gyro/server/config"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs/migration.md")
@@ -60,19 +58,13 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// matrix is the support matrix. Whether a feature is supported follows from
-// config.Unsupported.
+// matrix is the support matrix.
 func matrix() string {
-	refused := config.Unsupported()
 	var b strings.Builder
 	for _, g := range groups {
-		fmt.Fprintf(&b, "### %s\n\n| feature | supported | keys | note, or what to do instead |\n| --- | --- | --- | --- |\n", g.name)
+		fmt.Fprintf(&b, "### %s\n\n| feature | keys | note |\n| --- | --- | --- |\n", g.name)
 		for _, f := range g.features {
-			supported, note := "yes", f.note
-			if slices.ContainsFunc(f.keys, func(k string) bool { return slices.Contains(refused, k) }) {
-				supported, note = "not yet", f.instead
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.name, supported, keyList(f.keys), note)
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", f.name, keyList(f.keys), f.note)
 		}
 		b.WriteByte('\n')
 	}

@@ -18,21 +18,18 @@ import (
 // Kind of a finding.
 type Kind string
 
-// Kinds, in the order of the report. With those of Unsupported and Refused Gyro does not
-// start.
+// Kinds, in the order of the report. With those of Refused Gyro does not start.
 const (
-	Unsupported Kind = "unsupported" // switches a feature on that this version does not have
-	Refused     Kind = "refused"     // has a value that is wrong, also in Centrifugo most often
-	Unknown     Kind = "unknown"     // means nothing
-	Ignored     Kind = "ignored"     // is known, and has no effect
-	Differs     Kind = "differs"     // works, in another way
+	Refused Kind = "refused" // has a value that is wrong, also in Centrifugo most often
+	Unknown Kind = "unknown" // means nothing
+	Ignored Kind = "ignored" // is known, and has no effect
+	Differs Kind = "differs" // works, in another way
 )
 
 var titles = []struct {
 	kind  Kind
 	title string
 }{
-	{Unsupported, "Not supported in this version of Gyro, which does not start with them"},
 	{Refused, "Refused values, with which Gyro does not start"},
 	{Unknown, "Unknown keys and variables, which are ignored"},
 	{Ignored, "Without effect"},
@@ -46,7 +43,6 @@ type Finding struct {
 	Key string `json:"key"`
 	// Where the value comes from: FILE:LINE:COLUMN or the name of a variable; empty for a default.
 	Where   string `json:"where,omitempty"`
-	Feature string `json:"feature,omitempty"` // name in the support matrix
 	Reason  string `json:"reason"`
 	Do      string `json:"do,omitempty"` // what to do
 	Meaning string `json:"did_you_mean,omitempty"`
@@ -75,7 +71,7 @@ func New(x *config.Examination, further ...error) Report {
 		r.unknown(u)
 	}
 	for _, p := range x.Idle {
-		r.idle(x, p)
+		r.add(Finding{Kind: Ignored, Key: p.Key, Where: x.Where(p.Key), Reason: sentence(p.Err.Error()), Do: "Remove it."})
 	}
 	for _, pair := range x.Both {
 		r.add(Finding{Kind: Differs, Key: pair[0], Where: pair[0], Reason: pair[1] + " is set too, to another value, and does not count.", Do: "Remove one of them."})
@@ -121,15 +117,7 @@ func (r *Report) add(f Finding) { r.Findings = append(r.Findings, f) }
 
 func (r *Report) problem(x *config.Examination, key string, err error) {
 	r.Starts = false
-	if !errors.Is(err, config.ErrUnsupported) {
-		r.add(Finding{Kind: Refused, Key: key, Where: x.Where(key), Reason: sentence(err.Error()), Do: "Correct the value; docs/configuration.md describes the key."})
-		return
-	}
-	f := Finding{Kind: Unsupported, Key: key, Where: x.Where(key), Reason: sentence(err.Error())}
-	if by := featureOf(key); by != nil {
-		f.Feature, f.Do = by.name, by.instead
-	}
-	r.add(f)
+	r.add(Finding{Kind: Refused, Key: key, Where: x.Where(key), Reason: sentence(err.Error()), Do: "Correct the value; docs/configuration.md describes the key."})
 }
 
 func (r *Report) unknown(u config.Unknown) {
@@ -146,28 +134,6 @@ func (r *Report) unknown(u config.Unknown) {
 	}
 	r.add(f)
 }
-
-// idle reports a key without effect, unless it belongs to a feature that is reported as not
-// supported already.
-func (r *Report) idle(x *config.Examination, p config.Problem) {
-	f := Finding{Kind: Ignored, Key: p.Key, Where: x.Where(p.Key), Reason: sentence(p.Err.Error()), Do: "Remove it."}
-	if errors.Is(p.Err, config.ErrUnsupported) {
-		if slices.ContainsFunc(r.Findings, func(g Finding) bool { return g.Kind == Unsupported && configures(p.Key, g.Key) }) {
-			return
-		}
-		f.Reason, f.Do = "Configures what is not supported yet.", "Remove it, or leave it for a later version."
-	}
-	r.add(f)
-}
-
-// configures tells whether key says more of what refused switches on: it is the same, the
-// list of it, or in the section of its key "enabled".
-func configures(key, refused string) bool {
-	return key == refused || strings.HasPrefix(refused, key+"[") ||
-		strings.HasSuffix(refused, ".enabled") && strings.HasPrefix(key, parent(refused)+".")
-}
-
-func parent(key string) string { return key[:max(strings.LastIndexByte(key, '.'), 0)] }
 
 func (r *Report) differences(x *config.Examination) {
 	for _, d := range differences {
@@ -187,19 +153,6 @@ func (r *Report) differences(x *config.Examination) {
 		n := &x.Config.Channel.Namespaces[i]
 		visit(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), &n.ChannelOptions)
 	}
-}
-
-// featureOf returns the feature that a refused key belongs to.
-func featureOf(key string) *feature {
-	key = config.AnyElement(key)
-	for _, g := range groups {
-		for i := range g.features {
-			if slices.Contains(g.features[i].keys, key) {
-				return &g.features[i]
-			}
-		}
-	}
-	return nil
 }
 
 // sentence makes a sentence of a message. A first word that is a key stays as it is.
@@ -243,11 +196,7 @@ func (f Finding) write(b *strings.Builder) {
 	if f.Where != "" && f.Where != f.Key {
 		fmt.Fprintf(b, "  (%s)", f.Where)
 	}
-	b.WriteString("\n      ")
-	if f.Feature != "" {
-		b.WriteString(f.Feature + ". ")
-	}
-	b.WriteString(f.Reason)
+	b.WriteString("\n      " + f.Reason)
 	if f.Meaning != "" {
 		b.WriteString(" Did you mean " + f.Meaning + "?")
 	}

@@ -33,9 +33,6 @@ func Check(cfg any) error {
 }
 
 func (l leaf) check() error {
-	if l.refused && !l.off && !isEmpty(l.value) {
-		return ErrLater
-	}
 	switch l.kind {
 	case kindString:
 		return l.checkEnum(l.value.String())
@@ -78,7 +75,7 @@ func (l leaf) checkEnum(s string) error {
 // IdleKey is a key that is set although it has no effect.
 type IdleKey struct {
 	Key string // as messages name it
-	Why string // Later if it is not supported yet
+	Why string
 }
 
 func (k IdleKey) String() string { return k.Key + " has no effect: " + k.Why }

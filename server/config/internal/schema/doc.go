@@ -80,11 +80,11 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 		if doc := p.doc(f.doc); doc != "" {
 			fmt.Fprintf(&b, "%s\n\n", doc)
 		}
-		writeTables(&b, leaves, prefix)
+		writeTable(&b, leaves, prefix)
 	}
 	if len(scalars) > 0 {
 		fmt.Fprintf(&b, "%s Other keys\n\n", heading)
-		writeTables(&b, scalars, prefix)
+		writeTable(&b, scalars, prefix)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -124,19 +124,6 @@ func docLeaves(p path, f field, v reflect.Value, seen map[reflect.Type]string) [
 		return out
 	}
 	return []leaf{{path: p, field: f, value: v}}
-}
-
-// writeTables folds the keys away that have no effect yet.
-func writeTables(b *strings.Builder, leaves []leaf, prefix string) {
-	works := slices.DeleteFunc(slices.Clone(leaves), func(l leaf) bool { return l.path.idle == Later })
-	if len(works) > 0 {
-		writeTable(b, works, prefix)
-	}
-	if n := len(leaves) - len(works); n > 0 {
-		fmt.Fprintf(b, "<details><summary>Not in this build: %d keys</summary>\n\n", n)
-		writeTable(b, slices.DeleteFunc(leaves, func(l leaf) bool { return l.path.idle != Later }), prefix)
-		b.WriteString("</details>\n\n")
-	}
 }
 
 func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
@@ -184,11 +171,7 @@ func Describe(cfg any, key string) string {
 
 // doc adds to the documentation of a key that it has no effect, and why.
 func (p path) doc(doc string) string {
-	switch p.idle {
-	case "":
-	case Later:
-		doc = "Not in this build. " + doc
-	default:
+	if p.idle != "" {
 		doc += " No effect: " + p.idle + "."
 	}
 	return strings.TrimSpace(doc)

@@ -8,14 +8,12 @@
 //	min, max  bounds of a number or a duration
 //	arg   what replaces "{}" in the keys and defaults of the section
 //	opt   comma-separated: "secret" (never shown in messages; the key with the
-//	      suffix _file names a file that has it), "seconds" (a duration of whole seconds), "later" (not supported yet), "refused" (not
-//	      supported yet, so that any but the empty value is an error, unless the
-//	      section has a key "enabled" that is false), "reload" (a running server
+//	      suffix _file names a file that has it), "seconds" (a duration of whole seconds), "reload" (a running server
 //	      takes the value over), "restart" (it does not, though it takes over the
 //	      other values of the section)
 //	idle  why the key has no effect
 //
-// opt:"later", opt:"reload" and idle of a section apply to all keys in it.
+// opt:"reload" and idle of a section apply to all keys in it.
 //
 // A struct is a section, an embedded struct contributes its keys to the section
 // around it, a slice of structs is a list of objects, and a named list if its
@@ -29,7 +27,6 @@
 package schema
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -55,12 +52,11 @@ const (
 // field is one key of a section.
 type field struct {
 	key, def, doc, arg string
-	idle               string // why it has no effect; Later if it is not supported yet
+	idle               string // why it has no effect
 	enum               []string
 	min, max           *int64
 	secret, seconds    bool
 	reload, restart    bool
-	refused            bool
 	fromFile           bool // the key with fileSuffix names a file with the value
 	kind               kind
 	named              bool // kindList: elements have names
@@ -112,10 +108,6 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 		f.seconds = f.seconds || o == "seconds"
 		f.reload = f.reload || o == "reload"
 		f.restart = f.restart || o == "restart"
-		f.refused = f.refused || o == "refused"
-		if o == "later" {
-			f.idle = Later
-		}
 	}
 	f.kind = kindOf(sf.Type)
 	f.named = f.kind == kindList && find(sf.Type.Elem(), "name") != nil
@@ -170,18 +162,10 @@ type path struct {
 	idle string
 	// reload: a running server takes over the values at or below the path.
 	reload bool
-	// off: the path is in a section that is not enabled.
-	off bool
 }
 
-// Later is why keys have no effect yet.
-const Later = "this version of Gyro does not support it yet"
-
-// ErrLater is the error of keys that are not supported yet.
-var ErrLater = errors.New(Later)
-
 func (p path) child(key string) path {
-	c := path{arg: p.arg, idle: p.idle, reload: p.reload, off: p.off}
+	c := path{arg: p.arg, idle: p.idle, reload: p.reload}
 	if p.key == "" {
 		c.key, c.msg, c.env = key, key, strings.ToUpper(key)
 		return c
@@ -201,7 +185,7 @@ func (p path) field(f field) path {
 	if f.arg != "" {
 		c.arg = f.arg
 	}
-	if f.idle != "" && p.idle != Later {
+	if f.idle != "" {
 		c.idle = f.idle
 	}
 	c.reload = (p.reload || f.reload) && !f.restart
@@ -212,7 +196,7 @@ var envName = strings.NewReplacer(".", "_", "-", "_")
 
 // element is the place of a list's i-th element; name is empty if it has none.
 func (p path) element(i int, name string) path {
-	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload, off: p.off}
+	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload}
 	if name != "" {
 		c.msg += "(" + Clip(name) + ")"
 		if p.env != "" {
@@ -232,7 +216,6 @@ type leaf struct {
 
 // walk visits the leaves of a section in the order of the schema.
 func walk(p path, v reflect.Value, visit func(leaf)) {
-	p.off = p.off || isOff(v)
 	for _, f := range fieldsOf(v.Type()) {
 		c, fv := p.field(f), v.FieldByIndex(f.index)
 		if f.kind == kindSection {

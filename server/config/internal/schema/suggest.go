@@ -56,10 +56,6 @@ func (r Report) SuggestEnv(unknown string, prefixes []string) string {
 	return ""
 }
 
-// Refused returns the keys of cfg that are not supported yet so that any but the empty value
-// is an error, as AnyElement returns them.
-func Refused(cfg any) []string { return allKeys(cfg, func(f field) bool { return f.refused }) }
-
 // allKeys returns the keys and sections of cfg that are wanted, as AnyElement returns them.
 func allKeys(cfg any, want func(field) bool) (out []string) {
 	var collect func(path, reflect.Type)
