@@ -109,7 +109,8 @@ mobile:
 
 # The client for Go beside centrifuge-go: CPU of a publication, memory of a connection.
 bench-client:
-	$(GO) test -count=1 -run '^$$' -bench . -benchtime 300000x -timeout 10m ./e2e/goclient
+	$(GO) test -count=1 -run '^$$' -bench Receive -benchtime 300000x -timeout 10m ./e2e/goclient
+	$(GO) test -count=1 -run '^$$' -bench Memory -benchtime 1x -timeout 10m ./e2e/goclient
 
 # The public SDKs against a running server.
 e2e: build site

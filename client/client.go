@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/client/internal/backoff"
 	"github.com/gyrohq/gyro/client/internal/dictionary"
+	"github.com/gyrohq/gyro/client/internal/feed"
 	"github.com/gyrohq/gyro/client/internal/ordered"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -22,7 +23,6 @@ type Client struct {
 	codec   codec.ClientCodec
 	random  func() float64   // in [0, 1)
 	now     func() time.Time // goes on while the machine sleeps
-	kick    chan struct{}    // has an element to end the wait for the next attempt
 
 	mu      sync.Mutex
 	state   State
@@ -31,19 +31,19 @@ type Client struct {
 	failure error         // of the last attempt to connect
 	changed chan struct{} // closed when the state changes; nil: nobody waits
 	closed  bool
-	hurry   bool               // the next attempt is made at once
-	trying  bool               // the transport is in use, and the server has sent nothing yet
-	failed  int                // attempts that count for the next wait
-	stop    context.CancelFunc // ends the attempts
-	link    *link              // the connection; nil for none
+	hurry   bool      // the next attempt is made at once
+	trying  bool      // the transport is in use, and the server has sent nothing yet
+	failed  int       // attempts that count for the next wait
+	tries   *attempts // of the last Connect
+	link    *link     // the connection; nil for none
 	token   string
 	lastID  uint32
 	books   dictionary.Memory
 	calls   []*call // that wait for the connection
 	subs    ordered.Map[string, *Subscription]
 	server  []*stream // subscriptions that the server has made, in the order in which they came
-	feeds   feeds
-	crowded []*feed // those that have more than they should
+	feeds   feed.Set[Event]
+	crowd   feed.Crowd[Event] // of the iterators of client and subscriptions
 	running sync.WaitGroup
 }
 
@@ -67,8 +67,7 @@ func NewOver(t Transport, o Options) (*Client, error) {
 func newClient(d Dialer, o Options) *Client {
 	return &Client{
 		dialer: d, options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
-		random: rand.Float64, now: func() time.Time { return time.Now().Round(0) }, kick: make(chan struct{}, 1),
-		feeds: make(feeds),
+		random: rand.Float64, now: func() time.Time { return time.Now().Round(0) },
 	}
 }
 
@@ -89,12 +88,12 @@ func (c *Client) begin() {
 	if c.state != Disconnected {
 		return
 	}
-	var running context.Context
-	running, c.stop = context.WithCancel(context.Background())
+	tries := &attempts{kick: make(chan struct{}, 1)}
+	c.tries = tries
 	c.failed, c.hurry = 0, false
 	c.enter(Connecting, ConnectCalled)
-	c.feeds.push(ConnectingEvent{ConnectCalled})
-	c.running.Go(func() { c.run(running) })
+	c.feeds.Push(ConnectingEvent{ConnectCalled})
+	c.running.Go(func() { c.run(tries) })
 }
 
 // Ready waits until the client is connected. The error is that of ctx, with that of the last attempt; or
@@ -103,7 +102,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		state, reason, failure := c.state, c.reason, c.failure
-		if c.changed == nil {
+		if c.changed == nil && state == Connecting {
 			c.changed = make(chan struct{})
 		}
 		changed := c.changed
@@ -169,10 +168,7 @@ func (c *Client) Close() {
 		s.end()
 	}
 	c.subs = ordered.Map[string, *Subscription]{}
-	for f := range c.feeds {
-		f.end()
-	}
-	clear(c.feeds)
+	c.feeds.End(true)
 	c.mu.Unlock()
 	c.running.Wait()
 }
@@ -183,7 +179,7 @@ func (c *Client) Close() {
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := []feeds{c.feeds}
+	from := []*feed.Set[Event]{&c.feeds}
 	for _, s := range also {
 		from = append(from, s.feeds)
 	}
@@ -191,30 +187,55 @@ func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Eve
 }
 
 // watch adds an iterator to feeds.
-func (c *Client) watch(ctx context.Context, ended bool, to ...feeds) iter.Seq[Event] {
-	f := &feed{ctx: ctx, limit: c.options.Buffer, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded, ended: ended, wide: len(to) > 1}
+func (c *Client) watch(ctx context.Context, ended bool, to ...*feed.Set[Event]) iter.Seq[Event] {
+	f := feed.New(c.options.Buffer, len(to) > 1, &c.crowd)
+	if ended {
+		f.End()
+		return f.Each(func() {})
+	}
 	for _, one := range to {
-		if !ended {
-			one[f] = struct{}{}
-		}
+		one.Add(f)
 	}
 	drop := func() {
-		f.end()
+		f.End()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, one := range to {
-			delete(one, f)
+			one.Remove(f)
 		}
 	}
-	context.AfterFunc(ctx, drop) // nobody may range over it
-	return f.each(drop)
+	stop := context.AfterFunc(ctx, drop) // nobody may range over it
+	return f.Each(func() {
+		stop()
+		drop()
+	})
 }
 
-// run connects again and again until ctx ends.
-func (c *Client) run(ctx context.Context) {
+// attempts to connect are those from Connect on until the client is disconnected. The client's lock protects them. A context
+// for all of them would take half a kilobyte from each connection.
+type attempts struct {
+	kick   chan struct{}      // has an element to end the wait for the next one
+	cancel context.CancelFunc // ends the one that is under way; nil: none is
+	over   bool
+}
+
+func (t *attempts) stop() {
+	t.over = true
+	wake(t.kick)
+	if t.cancel != nil {
+		t.cancel()
+	}
+}
+
+// run connects again and again.
+func (c *Client) run(t *attempts) {
 	for {
-		c.attempt(ctx)
+		c.attempt(t)
 		c.mu.Lock()
+		if t.over {
+			c.mu.Unlock()
+			return
+		}
 		var wait time.Duration
 		if !c.hurry {
 			wait = c.pause(&c.failed)
@@ -224,11 +245,8 @@ func (c *Client) run(ctx context.Context) {
 		next := time.NewTimer(wait)
 		select {
 		case <-next.C:
-		case <-c.kick:
+		case <-t.kick:
 			next.Stop()
-		case <-ctx.Done():
-			next.Stop()
-			return
 		}
 	}
 }
@@ -261,12 +279,12 @@ func (c *Client) gone(end ending) {
 	}
 	switch {
 	case end.last:
-		c.stop()
+		c.tries.stop()
 		c.enter(Disconnected, end.reason)
-		c.feeds.push(DisconnectedEvent{end.reason})
+		c.feeds.Push(DisconnectedEvent{end.reason})
 	case c.state == Connected:
 		c.enter(Connecting, end.reason)
-		c.feeds.push(ConnectingEvent{end.reason})
+		c.feeds.Push(ConnectingEvent{end.reason})
 	default:
 		if end.failure.Code == 0 {
 			end.failure = *errTransport
@@ -278,7 +296,7 @@ func (c *Client) gone(end ending) {
 		if c.trying && c.dialer.Failed != nil && c.dialer.Failed() {
 			c.hurry = true
 		} else {
-			c.feeds.push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
+			c.feeds.Push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
 		}
 	}
 	c.trying = false
@@ -300,9 +318,9 @@ func (c *Client) abandon(l *link, last bool) {
 			switch {
 			case !s.live:
 			case last:
-				c.feeds.push(UnsubscribedEvent{s.channel, DisconnectCalled})
+				c.feeds.Push(UnsubscribedEvent{s.channel, DisconnectCalled})
 			default:
-				c.feeds.push(SubscribingEvent{s.channel, TransportClosed})
+				c.feeds.Push(SubscribingEvent{s.channel, TransportClosed})
 			}
 			s.live = false
 		}
@@ -329,7 +347,7 @@ func (c *Client) NetworkChanged(online bool) {
 		c.gone(ending{reason: TransportClosed})
 	case !online:
 	case c.state == Connecting && c.link == nil:
-		wake(c.kick)
+		wake(c.tries.kick)
 	default:
 		c.check()
 	}

@@ -1,10 +1,7 @@
 package client
 
 import (
-	"context"
 	"fmt"
-	"iter"
-	"sync"
 
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -187,100 +184,9 @@ func (PublicationEvent) event()  {}
 func (JoinEvent) event()         {}
 func (LeaveEvent) event()        {}
 
-// feed keeps events for one iterator.
-type feed struct {
-	ctx   context.Context
-	limit int
-	wide  bool          // it has more than the events of one subscription, and goes on without that
-	more  chan struct{} // has an element after push
-	room  chan struct{} // has an element after take
-
-	crowded *[]*feed // of the client: those that have more than they should
-	listed  bool     // it is there; the client's lock protects both
-
-	mu     sync.Mutex
-	events []Event
-	ended  bool
-}
-
-// feeds are those of a client or a subscription. The client's lock protects them.
-type feeds map[*feed]struct{}
-
-func (f feeds) push(e Event) {
-	for one := range f {
-		if one.push(e) && !one.listed {
-			one.listed = true
-			*one.crowded = append(*one.crowded, one)
-		}
-	}
-}
-
-// push reports whether the iterator has more than it should.
-func (f *feed) push(e Event) (full bool) {
-	f.mu.Lock()
-	if !f.ended {
-		f.events = append(f.events, e)
-	}
-	full = len(f.events) > f.limit
-	f.mu.Unlock()
-	wake(f.more)
-	return full
-}
-
-// end has the iterator end after the events that it has.
-func (f *feed) end() {
-	f.mu.Lock()
-	f.ended = true
-	f.mu.Unlock()
-	wake(f.more)
-}
-
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// take returns all events, and whether others may follow.
-func (f *feed) take() (events []Event, more bool) {
-	f.mu.Lock()
-	events, f.events = f.events, nil
-	more = !f.ended
-	f.mu.Unlock()
-	wake(f.room)
-	return events, more
-}
-
-// full reports whether the iterator has more than it should.
-func (f *feed) full() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.events) > f.limit
-}
-
-// each is the iterator. drop is called when it ends.
-func (f *feed) each(drop func()) iter.Seq[Event] {
-	return func(yield func(Event) bool) {
-		defer drop()
-		for {
-			events, more := f.take()
-			for _, e := range events {
-				if !yield(e) {
-					return
-				}
-			}
-			if len(events) > 0 {
-				continue
-			}
-			if !more {
-				return
-			}
-			select {
-			case <-f.more:
-			case <-f.ctx.Done():
-				return
-			}
-		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gyrohq/gyro/client/internal/feed"
 	"github.com/gyrohq/gyro/internal/socket"
 )
 
@@ -49,7 +50,7 @@ type runner struct {
 	polls  map[string]*Poll
 	random float64
 	slept  time.Duration
-	feed   *feed
+	feed   *feed.Feed[Event]
 	ctx    context.Context
 
 	mu      sync.Mutex
@@ -210,22 +211,14 @@ func (r *runner) newClient(text string) {
 	c.now = func() time.Time { return time.Now().Round(0).Add(r.slept) }
 	r.client = c
 	// One feed for all, so that events stay in their order.
-	r.feed = &feed{ctx: r.ctx, limit: 1 << 20, more: make(chan struct{}, 1), room: make(chan struct{}, 1), crowded: &c.crowded}
-	c.feeds[r.feed] = struct{}{}
+	r.feed = feed.New(1<<20, true, &c.crowd)
+	c.feeds.Add(r.feed)
+	context.AfterFunc(r.ctx, r.feed.End)
 	go func() {
-		for r.ctx.Err() == nil {
-			for e := range r.feed.each(func() {}) {
-				r.tell(e)
-			}
+		for e := range r.feed.Each(func() {}) {
+			r.tell(e)
 		}
 	}()
-}
-
-// again has the feed go on although a subscription, or the client, has ended it.
-func (r *runner) again() {
-	r.feed.mu.Lock()
-	defer r.feed.mu.Unlock()
-	r.feed.ended = false
 }
 
 // ask calls a callback of the application.
@@ -590,7 +583,7 @@ func (r *runner) subscription(channel, text string) {
 	r.mu.Lock()
 	r.subs[channel] = s
 	r.mu.Unlock()
-	s.feeds[r.feed] = struct{}{}
+	s.feeds.Add(r.feed)
 }
 
 // made makes a subscription of a type.
@@ -642,14 +635,12 @@ func (r *runner) call(text string) {
 		c.Disconnect()
 	case "close":
 		c.Close()
-		r.again()
 	case "subscribe":
 		s.Subscribe()
 	case "unsubscribe":
 		s.Unsubscribe()
 	case "remove":
 		s.Close()
-		r.again()
 	case "filter":
 		s.SetFilter(filter(data))
 	case "abort":

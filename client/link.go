@@ -19,7 +19,8 @@ const maxFrame = 60_000
 // link is one connection. The client's lock protects it.
 type link struct {
 	*Client
-	ctx       context.Context // ends with it
+	ctx       context.Context // ends with it; nil: nobody needs that
+	cancel    context.CancelFunc
 	conn      Conn
 	book      *dictionary.Dictionary // of messages from the next frame on; the goroutine that reads has it
 	connected bool
@@ -33,7 +34,7 @@ type link struct {
 	answers   map[uint32]*call
 	leaving   map[string]bool  // channels of unsubscribe commands without a reply
 	numbers   map[int64]string // channels by their numbers
-	timers    map[*timer]struct{}
+	timers    []*timer
 	out       []*protocol.Command
 	frames    [][]byte // to be written
 	waiting   int      // their bytes
@@ -44,9 +45,16 @@ type link struct {
 var unauthorized = ending{reason: Unauthorized, last: true, politely: true}
 
 // attempt connects, and returns when the connection has ended.
-func (c *Client) attempt(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+func (c *Client) attempt(t *attempts) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.mu.Lock()
+	if t.over {
+		c.mu.Unlock()
+		cancel()
+		return
+	}
+	t.cancel = cancel
+	c.mu.Unlock()
 	token, end := c.getToken(ctx)
 	var data []byte
 	if end == nil {
@@ -57,8 +65,10 @@ func (c *Client) attempt(ctx context.Context) {
 	if trying {
 		conn, end = c.open(ctx)
 	}
+	cancel()
 	c.mu.Lock()
-	if ctx.Err() != nil {
+	t.cancel = nil
+	if t.over {
 		c.mu.Unlock()
 		if conn != nil {
 			conn.Cut()
@@ -71,7 +81,7 @@ func (c *Client) attempt(ctx context.Context) {
 		c.mu.Unlock()
 		return
 	}
-	l := &link{Client: c, ctx: ctx, conn: conn, answers: make(map[uint32]*call), heard: c.now()}
+	l := &link{Client: c, conn: conn, heard: c.now()}
 	c.link = l
 	hello := c.request(token, data)
 	if l.compressible() {
@@ -154,18 +164,27 @@ type timer struct {
 	link *link
 }
 
+// life is a context that ends with the connection. The lock is not held.
+func (l *link) life() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancel(context.Background())
+		if l.dropped {
+			l.cancel()
+		}
+	}
+	return l.ctx
+}
+
 // after starts a timer.
 func (l *link) after(d time.Duration, f func()) *timer {
 	t := &timer{link: l}
-	if l.timers == nil {
-		l.timers = make(map[*timer]struct{})
-	}
-	l.timers[t] = struct{}{}
+	l.timers = append(l.timers, t)
 	t.Timer = time.AfterFunc(d, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if _, ok := l.timers[t]; ok {
-			delete(l.timers, t)
+		if t.stop() {
 			f()
 			l.flush()
 		}
@@ -173,10 +192,15 @@ func (l *link) after(d time.Duration, f func()) *timer {
 	return t
 }
 
-// stop ends a timer; afterwards it does nothing.
-func (t *timer) stop() {
+// stop ends a timer; afterwards it does nothing. It reports whether it had not ended before.
+func (t *timer) stop() bool {
 	t.Stop()
-	delete(t.link.timers, t)
+	at := slices.Index(t.link.timers, t)
+	if at < 0 {
+		return false
+	}
+	t.link.timers = slices.Delete(t.link.timers, at, at+1)
+	return true
 }
 
 // ask queues a command of the client itself, and has then called with the reply under the lock; or late, if there is none in
@@ -218,6 +242,9 @@ func (l *link) send(c *call) {
 		return
 	}
 	c.cmd.ID = l.nextID()
+	if l.answers == nil {
+		l.answers = make(map[uint32]*call)
+	}
 	l.answers[c.cmd.ID] = c
 }
 
@@ -291,7 +318,9 @@ func (l *link) write() {
 // answer hands a reply to the call that waits for it.
 func (l *link) answer(id uint32, r *protocol.Reply, err error) {
 	if c := l.answers[id]; c != nil {
-		delete(l.answers, id)
+		if delete(l.answers, id); len(l.answers) == 0 {
+			l.answers = nil // a connection that waits has no use for the memory
+		}
 		c.done(r, err)
 	}
 }
@@ -316,8 +345,12 @@ func (l *link) unnumber(channel string) {
 func (l *link) cut(politely bool) {
 	l.dropped = true
 	l.Client.link = nil
-	for t := range l.timers {
-		t.stop()
+	for _, t := range l.timers {
+		t.Stop()
+	}
+	l.timers = nil
+	if l.cancel != nil {
+		l.cancel()
 	}
 	conn := l.conn
 	go func() { // a write may be under way
@@ -403,7 +436,7 @@ func (l *link) accepted(r *protocol.Reply) {
 	}
 	l.connected, l.pong, l.heard = true, res.Pong, l.now()
 	l.enter(Connected, Reason{})
-	l.feeds.push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data, Transport: l.dialer.Name()})
+	l.feeds.Push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data, Transport: l.dialer.Name()})
 	if res.Ping > 0 {
 		l.silence = time.Duration(res.Ping)*time.Second + l.options.PingWait
 		l.listen(l.silence)
@@ -489,7 +522,7 @@ func (l *link) refreshAfter(d time.Duration) {
 
 // refresh gets a new token and sends it.
 func (l *link) refresh() {
-	token, err := l.options.GetToken(l.ctx)
+	token, err := l.options.GetToken(l.life())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -506,7 +539,7 @@ func (l *link) refresh() {
 }
 
 func (l *link) retryRefresh(e *protocol.Error) {
-	l.feeds.push(ErrorEvent{Code: e.Code, Message: e.Message, Err: e})
+	l.feeds.Push(ErrorEvent{Code: e.Code, Message: e.Message, Err: e})
 	l.refreshAfter(l.refreshPause())
 }
 

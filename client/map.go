@@ -137,7 +137,7 @@ func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosit
 		e.held, s.at = held, position
 	}
 	s.live, s.recoverable = true, r.Recoverable
-	s.feeds.push(SubscribedEvent{
+	s.feeds.Push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: position, Data: r.Data,
 	})
@@ -146,7 +146,7 @@ func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosit
 		for _, key := range slices.Sorted(maps.Keys(e.held)) {
 			list = append(list, e.held[key])
 		}
-		s.feeds.push(StateEvent{s.channel, list})
+		s.feeds.Push(StateEvent{s.channel, list})
 		return nil
 	}
 	for _, p := range read {

@@ -125,7 +125,7 @@ func (s *Subscription) pollSubscribed(l *link, r *protocol.SubscribeResult) {
 		s.bases = nil
 	}
 	s.live, s.delta = true, r.Delta
-	s.feeds.push(SubscribedEvent{Channel: s.channel, Position: StreamPosition{Epoch: r.Epoch}, Data: r.Data})
+	s.feeds.Push(SubscribedEvent{Channel: s.channel, Position: StreamPosition{Epoch: r.Epoch}, Data: r.Data})
 	for _, b := range t.batches {
 		s.track(l, b)
 	}
@@ -161,7 +161,7 @@ func (s *Subscription) track(l *link, b *batch) {
 
 // signed gets a signature and tracks.
 func (s *Subscription) signed(l *link, try int, b *batch) {
-	signature, err := s.tracked.sign(l.ctx, s.channel, slices.Clone(b.keys))
+	signature, err := s.tracked.sign(l.life(), s.channel, slices.Clone(b.keys))
 	s.prepared(l, try, func() {
 		switch {
 		case !slices.Contains(s.tracked.batches, b):
@@ -217,7 +217,7 @@ func (s *Subscription) untracked(b *batch, e *Error) {
 		}
 	}
 	s.tracked.tidy()
-	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
 }
 
 // Bounds of the time after which keys are tracked again.
@@ -231,7 +231,7 @@ func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
 	l.after(backoff.Pause(minTrackDelay, maxTrackDelay, &b.failed, s.c.random), func() {
 		if s.try == try && slices.Contains(s.tracked.batches, b) {
 			s.track(l, b)
@@ -253,6 +253,6 @@ func (s *Subscription) value(p *protocol.Publication) error {
 		t.forget(p.Key)
 		t.tidy()
 	}
-	s.feeds.push(PublicationEvent{s.handed(p, data)})
+	s.feeds.Push(PublicationEvent{s.handed(p, data)})
 	return nil
 }

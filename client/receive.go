@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/client/internal/feed"
 	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -32,11 +33,7 @@ func (l *link) frame(data []byte) error {
 	l.alive()
 	err := l.messages(data)
 	l.flush()
-	full := l.crowded
-	l.crowded = nil
-	for _, f := range full {
-		f.listed = false
-	}
+	full := l.crowd.Take()
 	l.held = err == nil && len(full) > 0
 	l.mu.Unlock()
 	if err != nil || len(full) == 0 {
@@ -70,18 +67,17 @@ func (l *link) alive() {
 }
 
 // wait waits until an iterator has room.
-func (l *link) wait(f *feed) error {
+func (l *link) wait(f *feed.Feed[Event]) error {
 	late := time.AfterFunc(heldUp, func() {
-		l.options.Logger.Warn("an iterator holds the client up: nobody takes its events", "key", "Options.Buffer", "limit", f.limit)
+		l.options.Logger.Warn("an iterator holds the client up: nobody takes its events", "key", "Options.Buffer", "limit", l.options.Buffer)
 	})
 	defer late.Stop()
-	for f.full() {
+	life := l.life()
+	for room := f.Room(); room != nil; room = f.Room() {
 		select {
-		case <-f.room:
-		case <-f.ctx.Done():
-			return nil
-		case <-l.ctx.Done():
-			return l.ctx.Err()
+		case <-room:
+		case <-life.Done():
+			return life.Err()
 		}
 	}
 	return nil
@@ -114,7 +110,7 @@ func (l *link) message(r *protocol.Reply) {
 func (l *link) push(p *protocol.Push) {
 	switch {
 	case p.Message != nil:
-		l.feeds.push(MessageEvent{p.Message.Data})
+		l.feeds.Push(MessageEvent{p.Message.Data})
 		return
 	case p.Disconnect != nil:
 		l.gone(l.sentAway(p.Disconnect.Code, p.Disconnect.Reason))

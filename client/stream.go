@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gyrohq/gyro/client/internal/feed"
 	"github.com/gyrohq/gyro/client/internal/fossil"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -15,8 +16,8 @@ import (
 type stream struct {
 	c           *Client
 	channel     string
-	feeds       feeds // of the events in the channel
-	live        bool  // subscribed
+	feeds       *feed.Set[Event] // of what happens in the channel
+	live        bool             // subscribed
 	recoverable bool
 	at          StreamPosition
 	delta       bool
@@ -56,12 +57,12 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	if !r.Recovered {
 		s.base, s.bases = nil, nil
 	}
-	s.feeds.push(SubscribedEvent{
+	s.feeds.Push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: now, Data: r.Data,
 	})
 	if r.WasRecovering && !r.Recovered {
-		s.feeds.push(GapEvent{s.channel, before, now})
+		s.feeds.Push(GapEvent{s.channel, before, now})
 	}
 	for _, p := range r.Publications {
 		if err := s.publication(p); err != nil {
@@ -89,7 +90,7 @@ func (s *stream) publication(p *protocol.Publication) error {
 	}
 	handed := s.handed(p, data)
 	if s.entries == nil || s.entries.apply(handed) {
-		s.feeds.push(PublicationEvent{handed})
+		s.feeds.Push(PublicationEvent{handed})
 	}
 	return nil
 }
@@ -147,9 +148,9 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 func (s *stream) event(p *protocol.Push) {
 	switch {
 	case p.Join != nil && p.Join.Info != nil:
-		s.feeds.push(JoinEvent{s.channel, *p.Join.Info})
+		s.feeds.Push(JoinEvent{s.channel, *p.Join.Info})
 	case p.Leave != nil && p.Leave.Info != nil:
-		s.feeds.push(LeaveEvent{s.channel, *p.Leave.Info})
+		s.feeds.Push(LeaveEvent{s.channel, *p.Leave.Info})
 	}
 }
 
@@ -169,7 +170,7 @@ func (c *Client) serverPush(channel string, p *protocol.Push) {
 	switch s := c.server[at]; {
 	case p.Unsubscribe != nil:
 		c.server = slices.Delete(c.server, at, at+1)
-		c.feeds.push(UnsubscribedEvent{channel, Reason{p.Unsubscribe.Code, p.Unsubscribe.Reason}})
+		c.feeds.Push(UnsubscribedEvent{channel, Reason{p.Unsubscribe.Code, p.Unsubscribe.Reason}})
 	case p.Pub != nil:
 		_ = s.publication(p.Pub) // it has no deltas
 	default:
@@ -192,7 +193,7 @@ func (c *Client) serverStream(channel string) *stream {
 	if at := c.serverIndex(channel); at >= 0 {
 		return c.server[at]
 	}
-	s := &stream{c: c, channel: channel, feeds: c.feeds}
+	s := &stream{c: c, channel: channel, feeds: &c.feeds}
 	c.server = append(c.server, s)
 	return s
 }
@@ -217,7 +218,7 @@ func (c *Client) serverSubscribed(subs map[string]*protocol.SubscribeResult) {
 		if subs[s.channel] != nil {
 			return false
 		}
-		c.feeds.push(UnsubscribedEvent{s.channel, Reason{}})
+		c.feeds.Push(UnsubscribedEvent{s.channel, Reason{}})
 		return true
 	})
 	for _, ch := range slices.Sorted(maps.Keys(subs)) {

@@ -14,21 +14,16 @@ func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	}
 	switch state {
 	case Unsubscribed:
-		s.feeds.push(UnsubscribedEvent{s.channel, r})
+		s.feeds.Push(UnsubscribedEvent{s.channel, r})
 	case Subscribing:
-		s.feeds.push(SubscribingEvent{s.channel, r})
+		s.feeds.Push(SubscribingEvent{s.channel, r})
 	}
 }
 
 // end ends the iterators.
 func (s *Subscription) end() {
 	s.closed = true
-	for f := range s.feeds {
-		if !f.wide {
-			f.end()
-		}
-	}
-	clear(s.feeds)
+	s.feeds.End(false)
 }
 
 // leave ends the subscription without telling the server.
@@ -113,7 +108,7 @@ func (s *Subscription) prepare(l *link, try int) {
 	s.c.mu.Unlock()
 	var err error
 	if token == "" && s.so.GetToken != nil {
-		token, err = s.so.GetToken(l.ctx, s.channel)
+		token, err = s.so.GetToken(l.life(), s.channel)
 		if denied(token, err) {
 			s.prepared(l, try, func() { s.leave(Unauthorized) })
 			return
@@ -128,14 +123,14 @@ func (s *Subscription) prepare(l *link, try int) {
 	}
 	var at StreamPosition
 	if loads {
-		if at, err = s.so.GetState(l.ctx, s.channel); err != nil {
+		if at, err = s.so.GetState(l.life(), s.channel); err != nil {
 			s.prepared(l, try, func() { s.again(l, errState.of(err)) })
 			return
 		}
 	}
 	data := s.so.Data
 	if s.so.GetData != nil {
-		if data, err = s.so.GetData(l.ctx, s.channel); err != nil {
+		if data, err = s.so.GetData(l.life(), s.channel); err != nil {
 			s.prepared(l, try, func() { s.again(l, errData.of(err)) })
 			return
 		}
@@ -262,7 +257,7 @@ func (s *Subscription) refused(l *link, e *protocol.Error) {
 
 // again subscribes after a while.
 func (s *Subscription) again(l *link, e *Error) {
-	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
 	s.later(l)
 }
 
@@ -280,7 +275,7 @@ func (s *Subscription) later(l *link) {
 func (s *Subscription) misfit(err error) {
 	e := errDelta.of(err)
 	s.plain, s.base, s.bases = true, nil, nil
-	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
 	s.enter(Subscribing, BadDelta)
 	s.withdraw()
 }
@@ -345,7 +340,7 @@ func (s *Subscription) refreshAfter(l *link, ttl uint32) {
 
 // refresh gets a new token and sends it.
 func (s *Subscription) refresh(l *link, try int) {
-	token, err := s.so.GetToken(l.ctx, s.channel)
+	token, err := s.so.GetToken(l.life(), s.channel)
 	s.prepared(l, try, func() {
 		switch {
 		case denied(token, err):
@@ -378,7 +373,7 @@ func (s *Subscription) retryRefresh(l *link, try int, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
 	l.after(s.c.refreshPause(), func() {
 		if s.try == try {
 			go s.refresh(l, try)

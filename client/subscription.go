@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/gyrohq/gyro/client/internal/feed"
 )
 
 // SubscribeOptions of a Subscription.
@@ -78,7 +80,7 @@ func (c *Client) newSubscription(channel string, o *SubscribeOptions, kind int32
 	case o != nil && o.Delta && o.Filter != nil:
 		return nil, fmt.Errorf("client: subscription to %q: Delta and Filter cannot be combined", channel)
 	}
-	s := &Subscription{stream: stream{c: c, channel: channel, feeds: make(feeds)}, kind: kind, reason: UnsubscribeCalled}
+	s := &Subscription{stream: stream{c: c, channel: channel, feeds: new(feed.Set[Event])}, kind: kind, reason: UnsubscribeCalled}
 	if o != nil {
 		s.so = *o
 		if o.Since != nil {
@@ -135,7 +137,7 @@ func (s *Subscription) Ready(ctx context.Context) error {
 	for {
 		s.c.mu.Lock()
 		state, reason := s.state, s.reason
-		if s.changed == nil {
+		if s.changed == nil && state == Subscribing {
 			s.changed = make(chan struct{})
 		}
 		changed := s.changed

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 // Package goclient measures the client for Go beside centrifuge-go: make bench-client. The server is a process of its own, so what is
 // measured is the client alone.
@@ -15,7 +15,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -124,7 +127,8 @@ func (s server) publish(b *testing.B, n int) {
 	must(b, err)
 }
 
-// follower connects a client that follows the channel, calls got for each publication, and returns what ends it.
+// follower connects a client that follows the channel, calls got for each publication, and returns what ends it. Without got,
+// nobody takes publications.
 type follower func(b *testing.B, url string, e protocol.Encoding, got func(data []byte)) (end func())
 
 var followers = []struct {
@@ -138,15 +142,17 @@ func ours(b *testing.B, url string, e protocol.Encoding, got func([]byte)) func(
 	must(b, err)
 	s, err := c.NewSubscription("news", nil)
 	must(b, err)
-	pubs := s.Publications(b.Context())
+	if got != nil {
+		pubs := s.Publications(b.Context())
+		go func() {
+			for p := range pubs {
+				got(p.Data)
+			}
+		}()
+	}
 	s.Subscribe()
 	must(b, c.Connect(b.Context()))
 	must(b, s.Ready(b.Context()))
-	go func() {
-		for p := range pubs {
-			got(p.Data)
-		}
-	}()
 	return c.Close
 }
 
@@ -161,7 +167,9 @@ func theirs(b *testing.B, url string, e protocol.Encoding, got func([]byte)) fun
 	must(b, err)
 	subscribed := make(chan struct{})
 	s.OnSubscribed(func(centrifuge.SubscribedEvent) { close(subscribed) })
-	s.OnPublication(func(e centrifuge.PublicationEvent) { got(e.Data) })
+	if got != nil {
+		s.OnPublication(func(e centrifuge.PublicationEvent) { got(e.Data) })
+	}
 	must(b, s.Subscribe())
 	must(b, c.Connect())
 	<-subscribed
@@ -212,36 +220,87 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// connections of BenchmarkMemory.
-const connections = 2000
+const (
+	// connections of BenchmarkMemory.
+	connections = 10_000
+	// together is how many of them are opened at a time.
+	together = 16
+)
 
-// BenchmarkMemory: heap and stacks of a connection that is subscribed and waits.
+// settled is the time after which nothing is left of how a connection was made: timers of commands are removed when they would
+// have fired.
+const settled = 6 * time.Second
+
+// BenchmarkMemory: what a connection takes in this process that has subscribed, has got a publication, and waits: as heap and
+// stacks in use, and as the memory that the system has given.
 func BenchmarkMemory(b *testing.B) {
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		for _, one := range followers {
-			b.Run(fmt.Sprint(one.name, "/", e), func(b *testing.B) {
-				s := start(b)
-				before := memory()
-				var ends []func()
-				for range connections {
-					ends = append(ends, one.follow(b, s.url, e, func([]byte) {}))
-				}
-				b.ReportMetric(float64(memory()-before)/connections, "B/conn")
-				b.ReportMetric(0, "ns/op")
-				for _, end := range ends {
+			for _, reads := range []bool{false, true} {
+				name := map[bool]string{false: "without iterator", true: "with iterator"}[reads]
+				b.Run(fmt.Sprint(one.name, "/", e, "/", name), func(b *testing.B) {
+					s := start(b)
+					var seen atomic.Int64
+					all := make(chan struct{})
+					got := func([]byte) {
+						if seen.Add(1) == connections {
+							close(all)
+						}
+					}
+					if !reads {
+						got = nil
+					}
+					used, resident := memory(b)
+					end := crowd(b, one.follow, s.url, e, got)
+					s.publish(b, 1)
+					if reads {
+						<-all
+					}
+					time.Sleep(settled)
+					nowUsed, nowResident := memory(b)
+					b.ReportMetric(float64(nowUsed-used)/connections, "B/conn")
+					b.ReportMetric(float64(nowResident-resident)/connections, "rss-B/conn")
+					b.ReportMetric(0, "ns/op")
 					end()
-				}
-			})
+				})
+			}
 		}
 	}
 }
 
-// memory is what heap and stacks take after a collection.
-func memory() int64 {
-	var m runtime.MemStats
-	for range 3 { // also what pools keep
-		runtime.GC()
+// crowd opens all connections, and returns what ends them.
+func crowd(b *testing.B, follow follower, url string, e protocol.Encoding, got func([]byte)) func() {
+	b.Helper()
+	ends := make([]func(), connections)
+	slots := make(chan struct{}, together)
+	var all sync.WaitGroup
+	for i := range ends {
+		slots <- struct{}{}
+		all.Go(func() {
+			ends[i] = follow(b, url, e, got)
+			<-slots
+		})
 	}
+	all.Wait()
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// memory is what heap and stacks take after a collection, and what is resident of the process.
+func memory(b *testing.B) (used, resident int64) {
+	b.Helper()
+	for range 3 { // also what pools keep
+		debug.FreeOSMemory()
+	}
+	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
+	statm, err := os.ReadFile("/proc/self/statm")
+	must(b, err)
+	var size, pages int64
+	_, err = fmt.Sscan(string(statm), &size, &pages)
+	must(b, err)
+	return int64(m.HeapAlloc + m.StackInuse), pages * int64(os.Getpagesize())
 }
