@@ -15,7 +15,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients mobile bench-client published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients mobile bench-client bench-client-js published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -111,6 +111,10 @@ mobile:
 bench-client:
 	$(GO) test -count=1 -run '^$$' -bench Receive -benchtime 300000x -timeout 10m ./e2e/goclient
 	$(GO) test -count=1 -run '^$$' -bench Memory -benchtime 1x -timeout 10m ./e2e/goclient
+
+# The client for JavaScript beside npm centrifuge: size, publications per second in Node.js and in Chromium.
+bench-client-js:
+	scripts/clients.sh --bench $(BENCH)
 
 # The public SDKs against a running server.
 e2e: build site

@@ -100,6 +100,30 @@ test("the examples of the protocol", () => {
   assert.throws(() => codec.decode("{}"));
 });
 
+test("texts and payloads are those of their own frame, whatever came before and comes in between", () => {
+  const codec = protobuf();
+  const word = fc.string({ unit: fc.constantFrom("a", "b", "ü", "\u{1f600}"), maxLength: 40 }); // so few that most came before, or look like it
+  const pushes = fc.array(fc.record({ channel: word, user: word, data: fc.jsonValue({ stringUnit: "binary" }) }), { minLength: 1, maxLength: 4 });
+  const frame = (all: { channel: string; user: string; data: unknown }[], offset: number) => {
+    const messages = all.map(({ channel, user, data }) => encode(Reply, { push: { channel, pub: { data: codec.payload(data), info: { user } } } }, true));
+    const bytes = codec.join(messages) as Uint8Array;
+    const buffer = new Uint8Array(bytes.length + 20); // a frame is part of a buffer, as streams have them
+    buffer.set(bytes, offset);
+    return buffer.subarray(offset, offset + bytes.length);
+  };
+  const got = (replies: any[]) => replies.map(({ push: { channel = "", pub } }) => ({ channel, user: pub.info?.user ?? "", data: codec.value(pub.data) }));
+  fc.assert(
+    fc.property(pushes, pushes, fc.nat(9), (first, second, offset) => {
+      const one = codec.decode(frame(first, offset));
+      assert.deepEqual(got(one), plain(first));
+      const two = codec.decode(frame(second, 0));
+      assert.deepEqual(got(one), plain(first));
+      assert.deepEqual(got(two), plain(second));
+    }),
+    { numRuns: 300 },
+  );
+});
+
 test("payloads are JSON, or bytes", () => {
   const text = protobuf();
   assert.deepEqual(text.value(text.payload({ a: "ü" })), { a: "ü" });
