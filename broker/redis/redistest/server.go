@@ -123,6 +123,14 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Password that clients need; empty if none.
 func (s *Server) Password() string { return s.password }
 
+// PID of the process; 0 if it is dead.
+func (s *Server) PID() int {
+	if s.cmd == nil {
+		return 0
+	}
+	return s.cmd.Process.Pid
+}
+
 // Kill ends the process like kill -9. Killing a dead server does nothing.
 func (s *Server) Kill() {
 	if s.cmd == nil {

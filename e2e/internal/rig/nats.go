@@ -50,3 +50,15 @@ func (n *NATS) Stop() {
 		n.s = nil
 	}
 }
+
+// Sent returns how many messages, and how many bytes of them, the server has got from its clients and passed on to them. It must run.
+func (n *NATS) Sent() (got, passed, gotBytes, passedBytes int64, err error) {
+	v, err := n.s.Varz(nil)
+	if err != nil {
+		return 0, 0, 0, 0, err
+	}
+	return v.InMsgs, v.OutMsgs, v.InBytes, v.OutBytes, nil
+}
+
+// Connections returns how many clients there are.
+func (n *NATS) Connections() int { return n.s.NumClients() }
