@@ -3,6 +3,7 @@ module github.com/gyrohq/gyro/e2e
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/centrifugal/centrifuge-go v0.12.0
 	github.com/coder/websocket v1.8.15
 	github.com/gyrohq/gyro v0.1.0

@@ -1,0 +1,87 @@
+// Package books counts what subscribers got: each message once and in order, or what is wrong.
+package books
+
+import "slices"
+
+// Book counts what subscribers got. What is missing is counted as lost until it comes, which makes it late.
+type Book struct {
+	Received uint64 `json:"received"` // each once
+	Lost     uint64 `json:"lost"`
+	Twice    uint64 `json:"twice"`
+	Late     uint64 `json:"late"`    // out of order
+	Foreign  uint64 `json:"foreign"` // of another channel, or not published by this run
+}
+
+// Add adds the figures of another book.
+func (b *Book) Add(o Book) {
+	b.Received += o.Received
+	b.Lost += o.Lost
+	b.Twice += o.Twice
+	b.Late += o.Late
+	b.Foreign += o.Foreign
+}
+
+// Faults is the number of messages that are not as they should be.
+func (b *Book) Faults() uint64 { return b.Lost + b.Twice + b.Late + b.Foreign }
+
+// span is a run of numbers that did not come: [from, to).
+type span struct{ from, to uint64 }
+
+// Gaps are the numbers below the next one that subscribers did not get, by connection. Few connections have any.
+type Gaps map[int][]span
+
+// Enter enters message number n for a connection that expects next as the number of its next one.
+func (b *Book) Enter(g Gaps, conn int, next *uint64, n uint64) {
+	switch {
+	case n == *next:
+		*next++
+		b.Received++
+	case n > *next:
+		g.add(conn, span{*next, n})
+		b.Lost += n - *next
+		*next = n + 1
+		b.Received++
+	case g.take(conn, n):
+		b.Lost--
+		b.Late++
+		b.Received++
+	default:
+		b.Twice++
+	}
+}
+
+// Settle enters as lost what is missing of a channel's first total messages.
+func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
+	if *next < total {
+		g.add(conn, span{*next, total})
+		b.Lost += total - *next
+		*next = total
+	}
+}
+
+func (g Gaps) add(conn int, s span) { g[conn] = append(g[conn], s) }
+
+// take removes a number, and tells whether it was there.
+func (g Gaps) take(conn int, n uint64) bool {
+	list := g[conn]
+	i := slices.IndexFunc(list, func(s span) bool { return s.from <= n && n < s.to })
+	if i < 0 {
+		return false
+	}
+	var left []span
+	if s := list[i]; s.from < n {
+		left = append(left, span{s.from, n})
+	}
+	if s := list[i]; n+1 < s.to {
+		left = append(left, span{n + 1, s.to})
+	}
+	if list = slices.Replace(list, i, i+1, left...); len(list) == 0 {
+		delete(g, conn)
+	} else {
+		g[conn] = list
+	}
+	return true
+}
+
+// OK tells whether every message came once and in order.
+func (b *Book) OK() bool { return b.Faults() == 0 }

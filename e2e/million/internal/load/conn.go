@@ -1,0 +1,394 @@
+//go:build linux
+
+package load
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/quiet"
+)
+
+// state of a connection.
+type state uint8
+
+const (
+	closed  state = iota
+	dialing       // the request of the handshake is not sent
+	shaking       // no answer to the handshake
+	joining       // connect and subscribe are sent
+	live          // subscribed
+)
+
+// The commands of a client: it connects and subscribes in one message, as SDKs for browsers do.
+const (
+	connectID   = 1
+	subscribeID = 2
+)
+
+// conn is a client. It is the watcher of its socket.
+type conn struct {
+	loop      *loop
+	fd        int32
+	channel   plan.Channel
+	node      uint16
+	state     state
+	encoding  uint8 // 0 is JSON, 1 Protobuf
+	tries     uint8 // since it was subscribed
+	returning bool  // it was subscribed before
+	next      uint64
+	offset    uint64
+	since     int64  // when the attempt began, or the connection was cut
+	epoch     string // empty if there is no position
+	rest      []byte // a frame that has not come as a whole
+	unsent    []byte
+}
+
+func (c *conn) index() int {
+	// Connections lie in one array.
+	return int((uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(&c.loop.conns[0]))) / unsafe.Sizeof(*c))
+}
+
+// open begins an attempt.
+func (c *conn) open() {
+	l := c.loop
+	l.report.Opening++
+	if !c.returning {
+		c.since = time.Now().UnixNano()
+	}
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		c.state = dialing
+		c.fail("socket: " + err.Error())
+		return
+	}
+	c.fd, c.state = int32(fd), dialing
+	if source := &l.sources[c.index()%len(l.sources)]; source.Addr != [4]byte{} {
+		const ipBindAddressNoPort = 24                                            // connect chooses the port, which has to be free for this node alone
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, ipBindAddressNoPort, 1) // otherwise there are fewer ports
+		if err := syscall.Bind(fd, source); err != nil {
+			c.fail("bind: " + err.Error())
+			return
+		}
+	}
+	if err := syscall.Connect(fd, &l.nodes[c.node].address); err != nil && err != syscall.EINPROGRESS { //nolint:errorlint // an errno
+		c.fail("connect: " + err.Error())
+		return
+	}
+	// On loopback, the connection is there already as a rule.
+	request := l.nodes[c.node].requests[c.encoding]
+	n, errno := quiet.Write(uintptr(fd), request)
+	switch errno {
+	case 0:
+	case syscall.EAGAIN, syscall.EINTR:
+		n = 0
+	default:
+		c.fail("connect: " + errno.Error())
+		return
+	}
+	if c.state = shaking; n < len(request) {
+		c.state, c.unsent = dialing, request[n:]
+	}
+	if err := l.poller.Watch(fd, c, true, c.state == dialing); err != nil {
+		c.fail("epoll: " + err.Error())
+	}
+}
+
+// Ready implements transport.Watcher.
+func (c *conn) Ready(readable, writable bool) {
+	if c.fd < 0 {
+		return
+	}
+	if writable && !c.flush() {
+		return
+	}
+	if readable {
+		c.read()
+	}
+}
+
+// Ended implements transport.Watcher.
+func (c *conn) Ended() { _ = syscall.Close(int(c.fd)) } // the process ends
+
+// flush sends what is left, and tells whether the connection is still there.
+func (c *conn) flush() bool {
+	if len(c.unsent) == 0 {
+		return true
+	}
+	n, errno := quiet.Write(uintptr(c.fd), c.unsent)
+	switch {
+	case errno == syscall.EAGAIN || errno == syscall.EINTR:
+		return true
+	case errno != 0:
+		c.fail("write: " + errno.Error())
+		return false
+	}
+	if c.unsent = c.unsent[n:]; len(c.unsent) > 0 {
+		return true
+	}
+	c.unsent = nil
+	if c.state == dialing {
+		c.state = shaking
+	}
+	if err := c.loop.poller.Change(int(c.fd), true, false); err != nil {
+		c.fail("epoll: " + err.Error())
+		return false
+	}
+	return true
+}
+
+// write sends a frame, and keeps what the socket does not take now.
+func (c *conn) write(frame []byte) {
+	n := 0
+	if len(c.unsent) == 0 {
+		var errno syscall.Errno
+		if n, errno = quiet.Write(uintptr(c.fd), frame); errno == syscall.EAGAIN || errno == syscall.EINTR {
+			n = 0
+		} else if errno != 0 {
+			c.fail("write: " + errno.Error())
+			return
+		}
+	}
+	if n < len(frame) {
+		c.unsent = append(c.unsent[:len(c.unsent):len(c.unsent)], frame[n:]...)
+		if err := c.loop.poller.Change(int(c.fd), true, true); err != nil {
+			c.fail("epoll: " + err.Error())
+		}
+	}
+}
+
+// read reads what there is, once: epoll tells if there is more.
+func (c *conn) read() {
+	l := c.loop
+	n, errno := quiet.Read(uintptr(c.fd), l.in)
+	switch {
+	case errno == syscall.EAGAIN || errno == syscall.EINTR:
+		return
+	case errno != 0:
+		c.fail("read: " + errno.Error())
+		return
+	case n == 0:
+		c.fail("the server has cut the connection")
+		return
+	}
+	l.report.Bytes += uint64(n)
+	data := l.in[:n]
+	if len(c.rest) > 0 {
+		c.rest = append(c.rest, data...)
+		data = c.rest
+	}
+	left, err := c.receive(data)
+	switch {
+	case c.fd < 0: // receive has ended it
+	case err != nil:
+		c.fail(err.Error())
+	case len(left) == 0:
+		c.rest = nil
+	default:
+		c.rest = append([]byte(nil), left...)
+	}
+}
+
+// receive takes what data has whole, and returns the rest.
+func (c *conn) receive(data []byte) (rest []byte, err error) {
+	if c.state == shaking {
+		size, err := shaken(data)
+		if size == 0 || err != nil {
+			return data, err
+		}
+		data = data[size:]
+		c.state = joining
+		c.join()
+	}
+	for len(data) > 0 && c.fd >= 0 {
+		op, payload, size, err := frame(data)
+		if size == 0 || err != nil {
+			return data, err
+		}
+		data = data[size:]
+		switch op {
+		case opText, opBinary:
+			if err := c.message(payload); err != nil {
+				return nil, err
+			}
+		case opPing:
+			c.write(appendFrame(nil, opPong, payload))
+		case opClose:
+			code := "close frame without code"
+			if len(payload) >= 2 {
+				code = strconv.Itoa(int(binary.BigEndian.Uint16(payload))) + " " + string(payload[2:])
+			}
+			c.fail(code)
+		}
+	}
+	return data, nil
+}
+
+// join sends the commands of a client that has come.
+func (c *conn) join() {
+	l := c.loop
+	c.command(&protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: l.tokens.of(l.first + c.index())}}, c.subscribing())
+}
+
+func (c *conn) subscribing() *protocol.Command {
+	request := &protocol.SubscribeRequest{Channel: c.channel.String()}
+	if c.epoch != "" {
+		request.Recover, request.Offset, request.Epoch = true, c.offset, c.epoch
+	}
+	return &protocol.Command{ID: subscribeID, Subscribe: request}
+}
+
+// command sends commands in one message.
+func (c *conn) command(commands ...*protocol.Command) {
+	l := c.loop
+	l.text = l.text[:0]
+	for i, cmd := range commands {
+		if c.encoding == 0 && i > 0 {
+			l.text = append(l.text, '\n')
+		}
+		text, err := l.codecs[c.encoding].AppendCommand(l.text, cmd)
+		if err != nil {
+			c.fail(err.Error())
+			return
+		}
+		l.text = text
+	}
+	l.out = appendFrame(l.out[:0], opText+c.encoding, l.text)
+	c.write(l.out)
+}
+
+// message handles one message of the server, which may have several replies.
+func (c *conn) message(payload []byte) error {
+	l := c.loop
+	if len(payload) <= 2 && (string(payload) == "{}" || string(payload) == "\x00") {
+		l.report.Pings++
+		c.write(l.pongs[c.encoding])
+		return nil
+	}
+	messages, err := l.decoder.decode(l.codecs[c.encoding], payload)
+	if err != nil {
+		return err
+	}
+	var now int64
+	for i := range messages {
+		if c.fd < 0 {
+			return nil
+		}
+		if m := &messages[i]; m.reply != nil {
+			c.reply(m.reply)
+			continue
+		}
+		if now == 0 {
+			now = time.Now().UnixNano()
+		}
+		c.publication(&messages[i].pub, now)
+	}
+	return nil
+}
+
+// publication enters a message into the books.
+func (c *conn) publication(p *publication, now int64) {
+	l := c.loop
+	book := l.book(c)
+	if !p.known || p.channel != c.channel {
+		book.Foreign++
+		return
+	}
+	c.offset = p.offset
+	book.Enter(l.gaps, c.index(), &c.next, p.stamp.Number)
+	record(l.delivery, now-p.stamp.Due)
+}
+
+// reply handles what is no publication.
+func (c *conn) reply(r *protocol.Reply) {
+	switch {
+	case r.Error != nil:
+		c.fail(fmt.Sprintf("error %d: %s", r.Error.Code, r.Error.Message))
+	case r.ID == subscribeID && r.Subscribe != nil:
+		c.subscribed(r.Subscribe)
+	case r.ID != 0:
+	case r.Push == nil:
+		c.loop.report.Pings++
+		c.write(c.loop.pongs[c.encoding])
+	case r.Push.Disconnect != nil:
+		c.fail(fmt.Sprintf("%d %s", r.Push.Disconnect.Code, r.Push.Disconnect.Reason))
+	case r.Push.Unsubscribe != nil:
+		c.unsubscribed(r.Push.Unsubscribe)
+	}
+}
+
+// subscribed notes the position, and enters what was missed.
+func (c *conn) subscribed(r *protocol.SubscribeResult) {
+	l := c.loop
+	now := time.Now().UnixNano()
+	switch {
+	case !r.WasRecovering:
+	case r.Recovered:
+		l.report.Recovered++
+	default:
+		l.report.Unrecovered++
+	}
+	c.offset, c.epoch = r.Offset, ""
+	if r.Recoverable {
+		c.epoch = r.Epoch
+	}
+	for _, p := range r.Publications {
+		pub := read(c.channel.String(), p)
+		c.publication(&pub, now)
+	}
+	if len(r.Publications) > 0 {
+		c.offset = max(c.offset, r.Offset)
+	}
+	if c.state != joining {
+		return // it had kept its connection
+	}
+	if c.returning {
+		l.report.Returned++
+		record(l.back, now-c.since)
+	} else {
+		record(l.joining, now-c.since)
+	}
+	c.state, c.tries, c.returning = live, 0, true
+	l.report.Opening--
+	l.report.Live++
+	l.nodes[c.node].live++
+}
+
+// recoverable codes of unsubscribe pushes: the client subscribes again.
+const resubscribe = 2500
+
+func (c *conn) unsubscribed(u *protocol.Unsubscribe) {
+	c.loop.report.Cuts[fmt.Sprintf("unsubscribe %d %s", u.Code, u.Reason)]++
+	if u.Code >= resubscribe {
+		c.command(c.subscribing())
+	}
+}
+
+// fail ends the connection, which comes back later.
+func (c *conn) fail(why string) {
+	l := c.loop
+	if c.state == closed {
+		return
+	}
+	if c.state == live {
+		l.report.Live--
+		l.nodes[c.node].live--
+		l.report.Cuts[why]++
+		c.since = time.Now().UnixNano()
+	} else {
+		l.report.Opening--
+		l.report.Refusals[why]++
+	}
+	if c.fd >= 0 {
+		l.poller.Unwatch(int(c.fd))
+		_ = syscall.Close(int(c.fd)) // it is of no use any more
+	}
+	c.fd, c.state, c.rest, c.unsent = -1, closed, nil, nil
+	l.later(c)
+}

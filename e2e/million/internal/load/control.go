@@ -1,0 +1,124 @@
+//go:build linux
+
+package load
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/books"
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+)
+
+// Setup is the first line that a load process gets.
+type Setup struct {
+	Index, Conns, Loads int
+	Nodes               []string // host:port
+	Sources             []string // IPv4 addresses that connections come from
+	Secret              string   // of the tokens
+}
+
+// Order tells a load process what to do. Each order is a line, and so is the Report that answers it.
+type Order struct {
+	// Connect is how many of its connections shall be there, from the first one on. They stay until the process ends, and come back if
+	// they are cut.
+	Connect int `json:",omitempty"`
+	// Window is how many may be on their way to be subscribed at a time. 0 leaves it as it is.
+	Window int `json:",omitempty"`
+	// Avoid are the nodes that a load balancer would not send connections to now; Open clears the list.
+	Avoid []int `json:",omitempty"`
+	Open  bool  `json:",omitempty"`
+	// Issued are channels and how many messages each had so far. What subscribers do not have is entered as lost.
+	Issued [][2]uint64 `json:",omitempty"`
+	// Mark forgets the latencies so far; Latencies asks for them.
+	Mark      bool `json:",omitempty"`
+	Latencies bool `json:",omitempty"`
+	// Where asks how many connections are on each node.
+	Where bool `json:",omitempty"`
+}
+
+// Report is what a load process has done since it began.
+type Report struct {
+	Live    int // subscribed
+	Opening int // on their way
+	Waiting int // before the next attempt
+
+	Plain       books.Book // of channels without history
+	Recoverable books.Book
+
+	Pings       uint64            // answered
+	Bytes       uint64            // received
+	Cuts        map[string]uint64 // ends of connections by what the server said
+	Refusals    map[string]uint64 // what failed on the way
+	Returned    uint64            // subscriptions of those that were cut, and are back
+	Recovered   uint64            // of them, with what they missed
+	Unrecovered uint64            // of them, told that something is missing
+
+	Delivery *hdrhistogram.Snapshot `json:",omitempty"` // microseconds from when a publication was due
+	Joining  *hdrhistogram.Snapshot `json:",omitempty"` // from the first packet to the subscription
+	Return   *hdrhistogram.Snapshot `json:",omitempty"` // from the cut to the subscription
+	Where    []int                  `json:",omitempty"` // connections by node
+}
+
+// Slowest is the upper end of the histograms, in microseconds. Longer times count as that.
+const Slowest = 10 * 60 * 1_000_000
+
+// NewHistogram returns a histogram like those of reports: to two digits.
+func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, Slowest, 2) }
+
+func record(h *hdrhistogram.Histogram, nanoseconds int64) {
+	_ = h.RecordValue(min(max(nanoseconds/1000, 1), Slowest)) // within its bounds
+}
+
+// Run is a load process: it reads a Setup and orders from in, writes reports to out, and returns when in ends.
+func Run(in io.Reader, out io.Writer) error {
+	if err := raise(); err != nil {
+		return err
+	}
+	lines := json.NewDecoder(bufio.NewReader(in))
+	var s Setup
+	if err := lines.Decode(&s); err != nil {
+		return fmt.Errorf("reading the setup: %w", err)
+	}
+	p, err := plan.New(s.Conns, len(s.Nodes), s.Loads)
+	if err != nil {
+		return err
+	}
+	l, err := newLoop(s, p)
+	if err != nil {
+		return err
+	}
+	orders, reports := make(chan *Order), make(chan *Report)
+	go l.run(orders, reports)
+	defer close(orders)
+	answers := json.NewEncoder(out)
+	for {
+		o := new(Order)
+		if err := lines.Decode(o); err != nil {
+			if err == io.EOF { //nolint:errorlint // as the decoder documents
+				return nil
+			}
+			return fmt.Errorf("reading an order: %w", err)
+		}
+		orders <- o
+		if err := answers.Encode(<-reports); err != nil {
+			return err
+		}
+	}
+}
+
+// raise sets this process's limit of descriptors to the most that is allowed.
+func raise() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	limit.Cur = limit.Max
+	return os.NewSyscallError("setrlimit", syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+}

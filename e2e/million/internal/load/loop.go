@@ -1,0 +1,275 @@
+//go:build linux
+
+// Package load is a load process: thousands of clients on one goroutine. A client that waits costs some hundred bytes besides its
+// socket, and a message that thousands get is decoded once.
+package load
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/books"
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// node is where connections go to.
+type node struct {
+	address  syscall.SockaddrInet4
+	requests [2][]byte // of handshakes, by encoding
+	avoided  bool
+	live     int
+}
+
+// loop owns the connections of a process. Everything runs on its goroutine.
+type loop struct {
+	plan    *plan.Plan
+	first   int // number of the first connection
+	conns   []conn
+	nodes   []node
+	sources []syscall.SockaddrInet4
+	tokens  *tokens
+	poller  *poll.Poller
+	decoder *decoder
+	codecs  [2]codec.ClientCodec
+	pongs   [2][]byte
+	in, out []byte // for one read, and one write
+	text    []byte // of a message before it is framed
+
+	want, started, window int
+	waiting               waiting
+	report                Report
+	gaps                  books.Gaps
+
+	delivery, joining, back *hdrhistogram.Histogram
+}
+
+func newLoop(s Setup, p *plan.Plan) (*loop, error) {
+	poller, err := poll.New()
+	if err != nil {
+		return nil, err
+	}
+	from, to := p.Range(s.Index)
+	l := &loop{
+		plan: p, first: from, conns: make([]conn, to-from), nodes: make([]node, len(s.Nodes)), poller: poller, decoder: newDecoder(),
+		tokens: newTokens(s.Secret), in: make([]byte, 64<<10), window: 16, gaps: books.Gaps{},
+		codecs:   [2]codec.ClientCodec{codec.ForClient(protocol.JSON), codec.ForClient(protocol.Protobuf)},
+		pongs:    [2][]byte{appendFrame(nil, opText, []byte("{}")), appendFrame(nil, opBinary, []byte{0})},
+		delivery: NewHistogram(), joining: NewHistogram(), back: NewHistogram(),
+	}
+	l.report.Cuts, l.report.Refusals = map[string]uint64{}, map[string]uint64{}
+	for i, address := range s.Nodes {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		n := &l.nodes[i]
+		if n.address.Addr, err = ipv4(host); err != nil {
+			return nil, err
+		}
+		if n.address.Port, err = strconv.Atoi(port); err != nil {
+			return nil, err
+		}
+		n.requests = [2][]byte{handshake(address, false), handshake(address, true)}
+	}
+	for _, source := range s.Sources {
+		ip, err := ipv4(source)
+		if err != nil {
+			return nil, err
+		}
+		l.sources = append(l.sources, syscall.SockaddrInet4{Addr: ip})
+	}
+	for i, home := range p.Homes(s.Index) {
+		c := &l.conns[i]
+		*c = conn{loop: l, fd: -1, node: home, channel: p.Channel(from + i)}
+		if p.Binary(from + i) {
+			c.encoding = 1
+		}
+	}
+	return l, nil
+}
+
+func ipv4(text string) (ip [4]byte, err error) {
+	parsed := net.ParseIP(text).To4()
+	if parsed == nil {
+		return ip, fmt.Errorf("%q is no IPv4 address", text)
+	}
+	return [4]byte(parsed), nil
+}
+
+// run serves the connections until orders is closed. It answers each order on reports.
+func (l *loop) run(orders <-chan *Order, reports chan<- *Report) {
+	wake := make(chan struct{}, 1)
+	go l.poller.Wait(func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	timer := time.NewTimer(0)
+	var current any
+	always := func() bool { return true }
+	for {
+		more := l.poller.Poll(always, &current)
+		l.due(time.Now())
+		l.start()
+		if more {
+			select {
+			case o, ok := <-orders:
+				if !ok {
+					return
+				}
+				reports <- l.obey(o)
+			default:
+			}
+			continue
+		}
+		timer.Reset(l.pause(time.Now()))
+		select {
+		case <-wake:
+		case <-timer.C:
+		case o, ok := <-orders:
+			if !ok {
+				return
+			}
+			reports <- l.obey(o)
+		}
+	}
+}
+
+// obey does what an order says.
+func (l *loop) obey(o *Order) *Report {
+	l.want = max(l.want, min(o.Connect, len(l.conns)))
+	if o.Window > 0 {
+		l.window = o.Window
+	}
+	if o.Open || len(o.Avoid) > 0 {
+		for i := range l.nodes {
+			l.nodes[i].avoided = false
+		}
+		for _, i := range o.Avoid {
+			l.nodes[i].avoided = true
+		}
+	}
+	if len(o.Issued) > 0 {
+		l.settle(o.Issued)
+	}
+	r := l.report
+	if o.Latencies {
+		r.Delivery, r.Joining, r.Return = l.delivery.Export(), l.joining.Export(), l.back.Export()
+	}
+	if o.Mark {
+		l.delivery.Reset()
+		l.joining.Reset()
+		l.back.Reset()
+	}
+	if o.Where {
+		for i := range l.nodes {
+			r.Where = append(r.Where, l.nodes[i].live)
+		}
+	}
+	l.start()
+	r.Opening, r.Waiting = l.report.Opening, l.report.Waiting
+	return &r
+}
+
+// settle enters what is missing of the messages that were issued so far.
+func (l *loop) settle(issued [][2]uint64) {
+	totals := make(map[plan.Channel]uint64, len(issued))
+	for _, one := range issued {
+		totals[plan.Channel(one[0])] = one[1]
+	}
+	for i := range l.conns[:l.started] {
+		c := &l.conns[i]
+		if total, ok := totals[c.channel]; ok {
+			l.book(c).Settle(l.gaps, i, &c.next, total)
+		}
+	}
+}
+
+func (l *loop) book(c *conn) *books.Book {
+	if c.channel.Class().Recoverable() {
+		return &l.report.Recoverable
+	}
+	return &l.report.Plain
+}
+
+// start opens connections as far as the window allows: those that are new, and those whose time has come.
+func (l *loop) start() {
+	for l.report.Opening < l.window && l.started < l.want {
+		l.started++
+		l.conns[l.started-1].open()
+	}
+}
+
+// due opens the connections that have waited long enough.
+func (l *loop) due(now time.Time) {
+	for len(l.waiting) > 0 && l.report.Opening < l.window && l.waiting[0].at <= now.UnixNano() {
+		c := heap.Pop(&l.waiting).(wait).conn
+		l.report.Waiting--
+		c.open()
+	}
+}
+
+// pause is the time until a connection is due.
+func (l *loop) pause(now time.Time) time.Duration {
+	if len(l.waiting) == 0 || l.report.Opening >= l.window {
+		return time.Hour
+	}
+	return max(0, time.Duration(l.waiting[0].at-now.UnixNano()))
+}
+
+// The time before another attempt: a random part of what doubles from the least to the most, as clients' SDKs wait.
+const (
+	leastPause = 500 * time.Millisecond
+	mostPause  = 20 * time.Second
+)
+
+// later has a connection come back after a pause, to another node.
+func (l *loop) later(c *conn) {
+	span := min(mostPause, leastPause<<min(c.tries, 16))
+	c.tries = min(c.tries+1, 16)
+	c.node = l.other(c.node)
+	l.report.Waiting++
+	heap.Push(&l.waiting, wait{time.Now().UnixNano() + rand.Int64N(int64(span)), c})
+}
+
+// other returns a node that is not this one, as a load balancer would choose it.
+func (l *loop) other(node uint16) uint16 {
+	next := node
+	for range 2 * len(l.nodes) {
+		next = uint16(rand.IntN(len(l.nodes)))
+		if next != node && !l.nodes[next].avoided {
+			break
+		}
+	}
+	return next
+}
+
+// wait is a connection before its next attempt; waiting has the first one in front.
+type wait struct {
+	at   int64
+	conn *conn
+}
+
+type waiting []wait
+
+func (w waiting) Len() int           { return len(w) }
+func (w waiting) Less(i, j int) bool { return w[i].at < w[j].at }
+func (w waiting) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
+func (w *waiting) Push(x any)        { *w = append(*w, x.(wait)) }
+func (w *waiting) Pop() any {
+	old := *w
+	last := old[len(old)-1]
+	*w = old[:len(old)-1]
+	return last
+}

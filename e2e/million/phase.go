@@ -1,0 +1,166 @@
+//go:build linux
+
+package million
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/report"
+)
+
+// Phase is a part of a run. Phases run one after the other, on the same connections.
+type Phase struct {
+	Name  string // for Options.Phases
+	Title string // for the table
+	// Run returns the rows of the table, and also those so far if it fails.
+	Run func(ctx context.Context, s *Stand) (*report.Section, error)
+}
+
+// phases in the order in which they run. The first one makes the connections, so it is never left out.
+var phases = []Phase{connecting, idle, publishing, reading}
+
+// section collects rows.
+type section struct{ report.Section }
+
+func (s *section) add(name string, value float64, unit string) {
+	s.Rows = append(s.Rows, report.Row{Name: name, Value: value, Unit: unit})
+}
+
+func (s *section) note(name, text string) {
+	s.Rows = append(s.Rows, report.Row{Name: name, Text: text})
+}
+
+// spent adds what was used.
+func (s *section) spent(u Spent) {
+	s.add("CPU of the nodes", u.Servers, "processors")
+	s.add("CPU of Redis", u.Redis, "processors")
+	s.add("CPU of the clients", u.Load, "processors")
+	s.add("CPU of the publisher", u.Driver, "processors")
+	s.add("CPU of the rest (kernel)", u.Kernel, "processors")
+	s.add("busiest node", u.MostServer, "processors")
+	s.add("busiest Redis", u.MostRedis, "processors")
+	s.add("Redis commands", u.Commands, "1/s")
+	s.add("into Redis", u.In, "B/s")
+	s.add("out of Redis", u.Out, "B/s")
+}
+
+// latency adds the times of a histogram.
+func (s *section) latency(name string, h *hdrhistogram.Histogram) {
+	if h.TotalCount() == 0 {
+		return
+	}
+	for _, q := range []struct {
+		name string
+		at   float64
+	}{{"p50", 50}, {"p99", 99}, {"p99.9", 99.9}, {"max", 100}} {
+		s.add(name+" "+q.name, float64(h.ValueAtQuantile(q.at))/1000, "ms")
+	}
+}
+
+// memory adds what everything has.
+func (s *section) memory(m, before Memory) {
+	const mb = 1 << 20
+	s.add("memory of the nodes (PSS)", float64(m.Servers.PSS)/mb, "MB")
+	s.add("memory of the nodes (RSS)", float64(m.Servers.RSS)/mb, "MB")
+	s.add("largest node (PSS)", float64(m.MostServer.PSS)/mb, "MB")
+	s.add("memory of Redis (PSS)", float64(m.Redis.PSS)/mb, "MB")
+	s.add("memory of the clients (PSS)", float64(m.Load.PSS)/mb, "MB")
+	s.add("kernel: slab", float64(m.Machine.Slab-before.Machine.Slab)/mb, "MB")
+	s.add("kernel: TCP buffers", float64(m.Machine.TCP)/mb, "MB")
+	s.add("kernel: TCP sockets", float64(m.Machine.Sockets), "")
+	s.add("taken from the machine", float64(before.Machine.Available-m.Machine.Available)/mb, "MB")
+}
+
+// connecting makes all connections.
+var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+	out := &section{}
+	before := s.Measure()
+	s.empty = s.Memory()
+	// So many are on their way at a time that all processes have something to do, and handshakes do not wait for long.
+	if _, err := s.Order(ctx, load.Order{Connect: s.Plan.Conns, Window: max(2, 512/s.Plan.Loads)}); err != nil {
+		return &out.Section, err
+	}
+	for last, since := 0, time.Now(); ; {
+		t, err := s.Await(ctx, time.Second, func(t *Total) bool { return t.Live == s.Plan.Conns })
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || t == nil {
+			return &out.Section, err
+		}
+		if t.Live > last {
+			last, since = t.Live, time.Now()
+		}
+		if time.Since(since) > patience {
+			return &out.Section, fmt.Errorf("%d of %d connections are subscribed, and no further one for %v; what failed: %v %v", t.Live, s.Plan.Conns, patience, t.Refusals, t.Cuts)
+		}
+		if err := s.running(); err != nil {
+			return &out.Section, err
+		}
+	}
+	spent := s.Measure().Since(before)
+	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true})
+	if err != nil {
+		return &out.Section, err
+	}
+	out.add("connections, all subscribed", float64(t.Live), "")
+	out.add("time to connect", spent.Seconds, "s")
+	out.add("rate", float64(t.Live)/spent.Seconds, "1/s")
+	each := 1e6 * spent.Seconds / float64(t.Live)
+	out.add("CPU of a connection: node", spent.Servers*each, "us")
+	out.add("CPU of a connection: Redis", spent.Redis*each, "us")
+	out.add("CPU of a connection: client", spent.Load*each, "us")
+	out.add("CPU of a connection: rest (kernel)", spent.Kernel*each, "us")
+	out.add("Redis commands of a connection", spent.Commands*spent.Seconds/float64(t.Live), "")
+	out.latency("connect and subscribe", t.Joins)
+	out.add("refused or cut", float64(sum(t.Refusals)+sum(t.Cuts)), "")
+	for why, n := range t.Refusals {
+		out.note(fmt.Sprintf("%d times", n), why)
+	}
+	out.memory(s.Memory(), s.empty)
+	return &out.Section, nil
+}}
+
+func sum(counts map[string]uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// idle leaves all connections alone.
+var idle = Phase{Name: "idle", Title: "Idle", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+	out := &section{}
+	// Garbage of the connecting is collected some seconds later.
+	if err := Pause(ctx, min(5*time.Second, s.options.Idle/4)); err != nil {
+		return &out.Section, err
+	}
+	first, err := s.Order(ctx, load.Order{})
+	if err != nil {
+		return &out.Section, err
+	}
+	before := s.Measure()
+	if err := Pause(ctx, s.options.Idle); err != nil {
+		return &out.Section, err
+	}
+	spent := s.Measure().Since(before)
+	t, err := s.Order(ctx, load.Order{})
+	if err != nil {
+		return &out.Section, err
+	}
+	out.add("time", spent.Seconds, "s")
+	out.add("connections", float64(t.Live), "")
+	out.add("pings answered", float64(t.Pings-first.Pings), "")
+	out.add("cut meanwhile", float64(t.Cut()-first.Cut()), "")
+	out.spent(spent)
+	out.memory(s.Memory(), s.empty)
+	if t.Live != s.Plan.Conns || t.Cut() != first.Cut() {
+		return &out.Section, fmt.Errorf("%d of %d connections are there, %d were cut: %v", t.Live, s.Plan.Conns, t.Cut()-first.Cut(), t.Cuts)
+	}
+	return &out.Section, nil
+}}

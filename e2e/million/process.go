@@ -1,0 +1,86 @@
+//go:build linux
+
+package million
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/proc"
+)
+
+// Process is a program that a stand runs. It does not outlive the stand.
+type Process struct {
+	Name   string
+	cmd    *exec.Cmd
+	log    string
+	exited chan struct{}
+}
+
+// launch starts a program, whose output goes to a file of its own in the folder of logs.
+func launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
+	p := &Process{Name: name, cmd: cmd, log: filepath.Join(logs, name+".log"), exited: make(chan struct{})}
+	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if cmd.Stdout == nil {
+		cmd.Stdout = file
+	}
+	cmd.Stderr = file
+	// In a group of its own, so that a Ctrl-C reaches this program alone, which then ends the others; killed with this program.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	go func() {
+		_ = cmd.Wait() // the log says how it ended
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// CPU that the process has used.
+func (p *Process) CPU() time.Duration { return proc.CPU(p.PID()) }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Running tells whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal. A process that has ended gets none.
+func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Kill ends the process by SIGKILL, and returns when it has ended.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// ended is the error for a process that should not have ended.
+func (p *Process) ended() error {
+	return fmt.Errorf("%s has ended: %s\n%s", p.Name, p.cmd.ProcessState, p.tail())
+}
+
+// tail is the end of the log.
+func (p *Process) tail() string {
+	data, _ := os.ReadFile(p.log) // it may have written nothing
+	const most = 2 << 10
+	return string(data[max(0, len(data)-most):])
+}
