@@ -28,7 +28,10 @@ need nginx nginx-light
 need haproxy haproxy
 need caddy caddy
 need openssl openssl
-go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|packages|proxies|soak)$')
+go test -count=1 -timeout=5m $(go list ./e2e/... | grep -Ev '/(docs|faults|install|million|packages|proxies|soak)$')
+
+step "The stand of a million connections, with 20,000"
+E2E_GYRO=$gyro go test -count=1 -timeout=5m ./e2e/million/...
 
 step "Faults: three nodes, 300 subscribers, Redis and NATS that fail"
 go test -count=1 -timeout=5m -v ./e2e/faults | grep -v '^=== '

@@ -24,6 +24,8 @@ type Options struct {
 	Idle time.Duration
 	// Step is how long each rate is published at, and the length of other phases under load. Default: 6 seconds.
 	Step time.Duration
+	// Rates is how many rates are tried for each class of channels. Default: as many as it takes, up to 16.
+	Rates int
 	// Ping is the time between pings. Default: that of the server, 25 seconds.
 	Ping time.Duration
 	// Phases are the names of those to run. Default: all.
@@ -52,6 +54,9 @@ func (o *Options) defaults() {
 	}
 	if o.Step == 0 {
 		o.Step = 6 * time.Second
+	}
+	if o.Rates == 0 {
+		o.Rates = 16
 	}
 	if o.Loads == 0 {
 		o.Loads = o.Nodes

@@ -41,7 +41,7 @@ func (s *section) spent(u Spent) {
 	s.add("CPU of Redis", u.Redis, "processors")
 	s.add("CPU of the clients", u.Load, "processors")
 	s.add("CPU of the publisher", u.Driver, "processors")
-	s.add("CPU of the rest (kernel)", u.Kernel, "processors")
+	s.add("CPU of the rest of the machine", u.Kernel, "processors")
 	s.add("busiest node", u.MostServer, "processors")
 	s.add("busiest Redis", u.MostRedis, "processors")
 	s.add("Redis commands", u.Commands, "1/s")
@@ -73,6 +73,7 @@ func (s *section) memory(m, before Memory) {
 	s.add("kernel: slab", float64(m.Machine.Slab-before.Machine.Slab)/mb, "MB")
 	s.add("kernel: TCP buffers", float64(m.Machine.TCP)/mb, "MB")
 	s.add("kernel: TCP sockets", float64(m.Machine.Sockets), "")
+	s.add("processes and kernel together", float64(m.Servers.PSS+m.Redis.PSS+m.Load.PSS+m.Driver.PSS+m.Machine.Slab-before.Machine.Slab+m.Machine.TCP)/mb, "MB")
 	s.add("taken from the machine", float64(before.Machine.Available-m.Machine.Available)/mb, "MB")
 }
 
@@ -115,7 +116,7 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	out.add("CPU of a connection: node", spent.Servers*each, "us")
 	out.add("CPU of a connection: Redis", spent.Redis*each, "us")
 	out.add("CPU of a connection: client", spent.Load*each, "us")
-	out.add("CPU of a connection: rest (kernel)", spent.Kernel*each, "us")
+	out.add("CPU of a connection: rest of the machine", spent.Kernel*each, "us")
 	out.add("Redis commands of a connection", spent.Commands*spent.Seconds/float64(t.Live), "")
 	out.latency("connect and subscribe", t.Joins)
 	out.add("refused or cut", float64(sum(t.Refusals)+sum(t.Cuts)), "")

@@ -47,7 +47,7 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	subscribers := s.Plan.Subscribers(channels[0])
 	// From some thousand deliveries per second on.
 	first := max(0.5, map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class]/float64(subscribers))
-	search := climb.New(first, 1.6, 2, 14)
+	search := climb.New(first, 1.6, 2, s.options.Rates)
 	curve := report.Curve{Name: fmt.Sprintf("%d subscribers", subscribers)}
 	var best *Step
 	for rate, ok := search.Next(); ok; rate, ok = search.Next() {
@@ -88,7 +88,7 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 // limit says what is full.
 func (s Spent) limit(limited bool) string {
 	full := func(busy float64) bool { return busy > 0.9 }
-	parts := fmt.Sprintf("nodes %.2f, Redis %.2f, clients %.2f, publisher %.2f, kernel %.2f processors", s.Servers, s.Redis, s.Load, s.Driver, s.Kernel)
+	parts := fmt.Sprintf("nodes %.2f, Redis %.2f, clients %.2f, publisher %.2f, rest of the machine %.2f processors", s.Servers, s.Redis, s.Load, s.Driver, s.Kernel)
 	switch {
 	case !limited:
 		return "nothing yet: the rates ended (" + parts + ")"

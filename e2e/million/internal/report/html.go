@@ -78,7 +78,7 @@ func (r *Report) charts() []chart {
 			return []float64{float64(s.Live), float64(s.Waiting)}
 		})
 		over("Deliveries", "per second", []string{"deliveries"}, func(s Sample) []float64 { return []float64{s.Rate} })
-		over("Processors", "processors", []string{"nodes", "Redis", "clients and publisher", "rest (kernel)"}, func(s Sample) []float64 {
+		over("Processors", "processors", []string{"nodes", "Redis", "clients and publisher", "rest of the machine"}, func(s Sample) []float64 {
 			return []float64{s.Servers, s.Redis, s.Load, s.Kernel}
 		})
 		over("Memory taken from the machine", "MB", []string{"memory"}, func(s Sample) []float64 { return []float64{float64(s.Memory >> 20)} })
