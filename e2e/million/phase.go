@@ -4,6 +4,7 @@ package million
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,27 +83,8 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	out := &section{}
 	before := s.Measure()
 	s.empty = s.Memory()
-	// So many are on their way at a time that all processes have something to do, and handshakes do not wait for long.
-	if _, err := s.Order(ctx, load.Order{Connect: s.Plan.Conns, Window: max(2, 512/s.Plan.Loads)}); err != nil {
+	if err := parallel(atOnce, s.Loads, func(l *Loader) error { return s.connect(ctx, l) }); err != nil {
 		return &out.Section, err
-	}
-	for last, since := 0, time.Now(); ; {
-		t, err := s.Await(ctx, time.Second, func(t *Total) bool { return t.Live == s.Plan.Conns })
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil || t == nil {
-			return &out.Section, err
-		}
-		if t.Live > last {
-			last, since = t.Live, time.Now()
-		}
-		if time.Since(since) > patience {
-			return &out.Section, fmt.Errorf("%d of %d connections are subscribed, and no further one for %v; what failed: %v %v", t.Live, s.Plan.Conns, patience, t.Refusals, t.Cuts)
-		}
-		if err := s.running(); err != nil {
-			return &out.Section, err
-		}
 	}
 	spent := s.Measure().Since(before)
 	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true})
@@ -126,6 +108,38 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	out.memory(s.Memory(), s.empty)
 	return &out.Section, nil
 }}
+
+// So many load processes connect at a time, with so many connections on their way in all: all nodes have something to do, and
+// handshakes do not wait for long.
+const (
+	atOnce = 8
+	onWay  = 512
+)
+
+// connect has a load process make its connections, and returns when all are subscribed.
+func (s *Stand) connect(ctx context.Context, l *Loader) error {
+	from, to := s.Plan.Range(l.Index)
+	order := &load.Order{Connect: to - from, Window: max(2, onWay/min(atOnce, s.Plan.Loads))}
+	for last, since := 0, time.Now(); ; {
+		r, err := l.Do(order)
+		if err != nil {
+			return errors.Join(s.running(), err)
+		}
+		if r.Live == to-from {
+			return nil
+		}
+		if r.Live > last {
+			last, since = r.Live, time.Now()
+		}
+		if time.Since(since) > patience {
+			return fmt.Errorf("%s: %d of %d connections are subscribed, and no further one for %v; what failed: %v %v",
+				l.Name, r.Live, to-from, patience, r.Refusals, r.Cuts)
+		}
+		if err := errors.Join(s.running(), Pause(ctx, 50*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
 
 func sum(counts map[string]uint64) (n uint64) {
 	for _, c := range counts {
