@@ -6,9 +6,6 @@ const root = protobufjs.parse(readFileSync(new URL("../../../protocol/client.pro
 const Reply = root.lookupType("gyro.client.v2.Reply");
 const Command = root.lookupType("gyro.client.v2.Command");
 
-/** Publications of one frame. */
-export const perFrame = 16;
-
 /** One frame of replies, as bytes. */
 export function encode(encoding, replies) {
   if (encoding === "json") return Buffer.from(replies.map(reply => JSON.stringify(reply)).join("\n"));
@@ -29,8 +26,8 @@ export function answer(encoding, frame) {
   return { frame: encode(encoding, replies), subscribed };
 }
 
-/** Frames of so many publications of 170 bytes. */
-export function publications(encoding, many) {
+/** Frames of so many publications, each of 170 bytes. */
+export function publications(encoding, many, perFrame) {
   const frames = [];
   for (let n = 0; n < many; n += perFrame) {
     const replies = Array.from({ length: perFrame }, (_, i) => {

@@ -9,16 +9,17 @@ import { parseArgs } from "node:util";
 import { build } from "esbuild";
 import { chromium } from "playwright-core";
 import { chrome } from "../../../e2e/js/local.js";
-import { perFrame } from "./frames.mjs";
 
 const { values } = parseArgs({
   options: {
-    many: { type: "string", default: "160000" }, // publications of one measure
+    many: { type: "string", default: "160000" }, // publications of one measure, at least
+    frame: { type: "string", default: "96" }, // publications of a frame: 16 KB, to which Gyro fills them when it has more to send
     rounds: { type: "string", default: "7" },
     in: { type: "string", default: "Node.js,Chromium" },
     path: { type: "string", default: "decoding,WebSocket" },
   },
 });
+const perFrame = Number(values.frame);
 const many = Math.ceil(Number(values.many) / perFrame) * perFrame;
 const rounds = Number(values.rounds);
 const here = import.meta.dirname;
@@ -110,7 +111,7 @@ try {
   spawnSync(process.execPath, ["size.mjs"], { cwd: path.dirname(here), stdio: "inherit" });
   await build({ entryPoints: [path.join(here, "measure.mjs")], outfile: bundle, bundle: true, minify: true, format: "esm", target: "es2022", mainFields: ["module", "main"], logLevel: "warning" });
   const { kinds } = await import(bundle);
-  const [server, { port }] = await child("server.mjs", [many, bundle]);
+  const [server, { port }] = await child("server.mjs", [bundle, many, perFrame]);
   server.on("message", message => waited.push(message.waited));
   await speeds(`http://127.0.0.1:${port}`, Object.keys(kinds));
   server.disconnect();

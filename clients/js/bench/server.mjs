@@ -5,8 +5,9 @@ import { readFileSync } from "node:fs";
 import { WebSocketServer } from "ws";
 import { answer, publications } from "./frames.mjs";
 
-const [many, bundle] = process.argv.slice(2);
-const frames = { json: publications("json", Number(many)), protobuf: publications("protobuf", Number(many)) };
+const [bundle, ...numbers] = process.argv.slice(2);
+const [many, perFrame] = numbers.map(Number);
+const frames = { json: publications("json", many, perFrame), protobuf: publications("protobuf", many, perFrame) };
 const ahead = 1 << 20; // bytes that may wait for the client
 
 /** Frames behind their lengths. */
