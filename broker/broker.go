@@ -4,6 +4,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gyrohq/gyro/channel"
 )
@@ -139,6 +140,11 @@ type Controller interface {
 	// during the call only.
 	RunControl(node string, handle func(data []byte)) error
 	// PublishControl sends data to one node, or to all, this one included, if node is
-	// empty. At most once.
+	// empty. At most once. If the engine knows that nobody receives what is for the node, the
+	// error wraps ErrNoReceiver; an engine that does not know returns nil.
 	PublishControl(ctx context.Context, node string, data []byte) error
 }
+
+// ErrNoReceiver says that nobody receives the control messages for a node: its process has ended, or
+// has no connection to the engine for the moment.
+var ErrNoReceiver = errors.New("nobody receives messages for the node")

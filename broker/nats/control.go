@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker"
 )
 
 // control receives control messages, which do not wait behind events.
@@ -17,6 +19,8 @@ type control struct {
 
 	mu     sync.RWMutex // held while a message is handled
 	closed bool
+
+	nobody absences
 }
 
 const (
@@ -69,7 +73,7 @@ func (c *control) subscribe(conn *natsio.Conn, n *names) error {
 			return fmt.Errorf("nats: subscribing to %s: %w", subject, err)
 		}
 	}
-	return nil
+	return c.nobody.subscribe(conn, n)
 }
 
 func (c *control) receive(m *natsio.Msg) {
@@ -88,7 +92,8 @@ func (c *control) close() {
 }
 
 // PublishControl implements broker.Controller. It returns when the server has
-// processed the message.
+// processed the message. A server of version 2.11 or later tells whether anybody in its NATS cluster is subscribed
+// for a node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	subject := b.names.control
 	if node != "" {
@@ -101,12 +106,60 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	conn, since := b.conn.Load(), b.confirm.begin()
-	if err := published(conn, len(data), conn.Publish(subject, data)); err != nil {
+	conn, since, reply := b.conn.Load(), b.confirm.begin(), ""
+	if node != "" && conn.HeadersSupported() {
+		reply = b.control.nobody.reply
+	}
+	before := b.control.nobody.of(subject)
+	if err := published(conn, len(data), conn.PublishRequest(subject, reply, data)); err != nil {
 		return err
 	}
 	if err := b.confirmed(ctx, number); err != nil {
 		return err
 	}
-	return b.confirm.denies(toPublish, subject, since)
+	if err := b.confirm.denies(toPublish, subject, since); err != nil {
+		return err
+	}
+	if b.control.nobody.of(subject) != before {
+		return fmt.Errorf("nats: %w %s", broker.ErrNoReceiver, node)
+	}
+	return nil
+}
+
+// absences counts how often the server said that nobody was subscribed to a subject. It says so to the subject of the
+// reply, before it answers the ping behind the message. The NATS client puts both away in this order.
+type absences struct {
+	reply string // set before messages are published; empty: the server is not asked
+	said  chan *natsio.Msg
+
+	mu       sync.Mutex
+	subjects map[string]uint64
+}
+
+// maxAbsences bounds what is not counted yet, and the subjects that are counted.
+const maxAbsences = 4096
+
+func (a *absences) subscribe(conn *natsio.Conn, n *names) error {
+	a.reply, a.said, a.subjects = n.canary+natsio.NewInbox()[len(natsio.InboxPrefix):], make(chan *natsio.Msg, maxAbsences), make(map[string]uint64)
+	if _, err := conn.ChanSubscribe(a.reply, a.said); err != nil {
+		return fmt.Errorf("nats: subscribing to %s: %w", a.reply, err)
+	}
+	return nil
+}
+
+// of returns how often nobody was subscribed to a subject so far.
+func (a *absences) of(subject string) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		select {
+		case m := <-a.said:
+			if len(a.subjects) >= maxAbsences {
+				clear(a.subjects)
+			}
+			a.subjects[m.Header.Get("Nats-Subject")]++
+		default:
+			return a.subjects[subject]
+		}
+	}
 }

@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -30,7 +32,8 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 
 // PublishControl implements broker.Controller. Every node receives control messages from every
 // shard, so the shards take turns. It tries shards that are ill last, and the next shard if
-// one fails.
+// one fails, or has no receiver for one node. Then no shard has any, and broker.ErrNoReceiver is the error; but a
+// server of a Cluster counts only those that are connected to itself, so there it is never known.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -51,18 +54,27 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 		ill[at] = b.ill(at)
 	}
 	var failures []error
+	none := false
 	for _, try := range []bool{false, true} {
 		for i := range shards {
 			at := (first + i) % len(shards)
 			if ill[at] != try {
 				continue
 			}
-			if _, err := script.Run(ctx, shards[at].client, &c); err != nil {
+			result, err := script.Run(ctx, shards[at].client, &c)
+			if err != nil {
 				failures = append(failures, err)
+				continue
+			}
+			if receivers, err := result.AsInt64(); node != "" && err == nil && receivers == 0 && !shards[at].client.Cluster() {
+				none = true
 				continue
 			}
 			return nil
 		}
+	}
+	if none && len(failures) == 0 {
+		return fmt.Errorf("redis: %w %s", broker.ErrNoReceiver, node)
 	}
 	return errors.Join(failures...)
 }

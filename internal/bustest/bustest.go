@@ -83,6 +83,7 @@ type Engine struct {
 	receive func(data []byte)
 
 	cut  atomic.Bool
+	gone atomic.Bool
 	fail atomic.Pointer[error]
 	sent atomic.Int64
 }
@@ -94,6 +95,12 @@ func (n *Engine) Describe() broker.Traits {
 // Cut makes the engine lose all control messages, in and out, without an error, as if the
 // node had been killed.
 func (n *Engine) Cut(cut bool) { n.cut.Store(cut) }
+
+// Gone is Cut, and the others are told that nobody receives what is for the node.
+func (n *Engine) Gone(gone bool) {
+	n.gone.Store(gone)
+	n.Cut(gone)
+}
 
 // Fail makes PublishControl fail with err, or succeed again if that is nil.
 func (n *Engine) Fail(err error) { n.fail.Store(&err) }
@@ -120,10 +127,26 @@ func (n *Engine) PublishControl(ctx context.Context, node string, data []byte) e
 	if err := n.fail.Load(); err != nil && *err != nil {
 		return *err
 	}
-	if !n.cut.Load() {
-		n.bus.Inject(node, data)
+	if n.cut.Load() {
+		return nil
+	}
+	n.bus.Inject(node, data)
+	if n.bus.gone(node) {
+		return broker.ErrNoReceiver
 	}
 	return nil
+}
+
+// gone tells whether a node is known to receive nothing.
+func (b *Bus) gone(node string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for o := range b.engines {
+		if node != "" && o.node == node && o.gone.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // Inject sends a control message as if a node had sent it.

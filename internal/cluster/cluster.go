@@ -237,8 +237,8 @@ func (c *Cluster) Nodes() []inspect.Node {
 	return nodes
 }
 
-// publish sends a command to one node, or to all if to is empty. It sets the sender, and
-// takes 5 s at most.
+// publish sends a command to one node, or to all if to is empty. It sets the sender, notes if nobody
+// receives what is for the node, and takes 5 s at most.
 func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
@@ -246,10 +246,16 @@ func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if err := c.cfg.Controller.PublishControl(ctx, to, cmd.AppendProto(nil)); err != nil {
-		return fmt.Errorf("gyro: control message: %w", err)
+	err := c.cfg.Controller.PublishControl(ctx, to, cmd.AppendProto(nil))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if errors.Is(err, broker.ErrNoReceiver) {
+		c.mu.Lock()
+		c.registry.miss(to, time.Now())
+		c.mu.Unlock()
+	}
+	return fmt.Errorf("gyro: control message: %w", err)
 }
 
 func tooLong(size int) error {
@@ -277,6 +283,7 @@ func (c *Cluster) receive(data []byte) {
 	}
 	c.mu.Lock()
 	c.registry.hear(time.Now())
+	c.registry.met(cmd.UID)
 	c.mu.Unlock()
 }
 

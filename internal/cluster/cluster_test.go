@@ -534,6 +534,33 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 }
 
 // Shutting down ends surveys of both directions.
+// A survey does not wait for a node that nobody receives for, and names it.
+func TestSurveyMissesANodeThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		join(t, bus, "c")
+		time.Sleep(time.Minute + time.Millisecond)
+		b.engine.Gone(true)
+		for _, want := range []time.Duration{2 * silentPause, silentPause} {
+			start := time.Now()
+			answers, err := a.Survey(t.Context(), "op", nil, "")
+			if took := time.Since(start); len(answers) != 2 || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "name of b") || took != want {
+				t.Errorf("after %v, want %v: %d answers, %v", took, want, len(answers), err)
+			}
+		}
+		start := time.Now()
+		if _, err := a.Survey(t.Context(), "op", nil, "b"); !errors.Is(err, ErrNoAnswer) || time.Since(start) != 0 {
+			t.Errorf("of the node alone: after %v: %v", time.Since(start), err)
+		}
+		b.engine.Gone(false)
+		time.Sleep(pingInterval)
+		if answers, err := a.Survey(t.Context(), "op", nil, ""); len(answers) != 3 || err != nil {
+			t.Errorf("when it is back: %d answers, %v", len(answers), err)
+		}
+	})
+}
+
 func TestCloseDuringSurvey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.New(t)

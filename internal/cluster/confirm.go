@@ -52,10 +52,8 @@ func (c *Cluster) do(cmd *control.Command) {
 		c.cfg.Handler.Apply(cmd)
 		return
 	}
-	for _, to := range cmd.To {
-		if to.UID == c.cfg.UID && int64(c.clock.now()) > to.Until {
-			return
-		}
+	if cmd.Late(c.cfg.UID, int64(c.clock.now())) {
+		return
 	}
 	c.mu.Lock()
 	before := c.done.note(cmd.UID, cmd.ID, time.Now())

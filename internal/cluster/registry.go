@@ -17,6 +17,9 @@ const (
 	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets
 	// the commands that it missed.
 	forgetAfter = 5 * time.Minute
+	// absentAfter is the time between two moments in which nobody received messages for a node, after which it is
+	// absent. A node whose connection breaks has another one before, as a rule.
+	absentAfter = 300 * time.Millisecond
 	// deafAfter is how long this node may receive nothing, not even its own messages. After
 	// that it was stopped or cut off from the engine, and others need not have been silent.
 	deafAfter = pingInterval + time.Second
@@ -50,6 +53,10 @@ type entry struct {
 	// registry.start: the message with its clock was sent before it arrived.
 	lead time.Duration
 	lost bool // not listed any more
+	// missed is when the engine said first that nobody receives messages for the node, and absent that it said so
+	// again absentAfter later. Both end with the next message of the node.
+	missed time.Time
+	absent bool
 }
 
 func newRegistry() registry {
@@ -77,10 +84,30 @@ func (r *registry) silence(e *entry, now time.Time) time.Duration {
 }
 
 // silent tells that nobody has to wait for a node.
-func (r *registry) silent(e *entry, now time.Time) bool { return r.silence(e, now) > silentAfter }
+func (r *registry) silent(e *entry, now time.Time) bool {
+	return e.absent || r.silence(e, now) > silentAfter
+}
 
-// missed tells that a node may still have clients.
-func (r *registry) missed(e *entry, now time.Time) bool { return r.silence(e, now) <= missedFor }
+// miss notes that nobody receives messages for a node: its process has ended, or has no connection to the engine.
+func (r *registry) miss(uid string, now time.Time) {
+	switch e := r.nodes[uid]; {
+	case e == nil:
+	case e.missed.IsZero():
+		e.missed = now
+	default:
+		e.absent = now.Sub(e.missed) >= absentAfter
+	}
+}
+
+// met notes that a message of a node came.
+func (r *registry) met(uid string) {
+	if e := r.nodes[uid]; e != nil {
+		e.missed, e.absent = time.Time{}, false
+	}
+}
+
+// populated tells that a node may still have clients.
+func (r *registry) populated(e *entry, now time.Time) bool { return r.silence(e, now) <= missedFor }
 
 // put notes a sign of life, and tells whether the node was not listed. The registry owns n
 // from here on.

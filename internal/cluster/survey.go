@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
@@ -113,7 +114,9 @@ func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, dat
 	defer c.forget(id)
 	if to != c.cfg.UID && !c.alone() {
 		req := &control.SurveyRequest{ID: id, Op: op, Data: data, Timeout: milliseconds(ctx)}
-		if err := c.publish(ctx, to, &control.Command{SurveyRequest: req}); err != nil {
+		if err := c.publish(ctx, to, &control.Command{SurveyRequest: req}); errors.Is(err, broker.ErrNoReceiver) {
+			return nil, fmt.Errorf("%w of node %s to survey %q: %w", ErrNoAnswer, to, op, err)
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -127,26 +130,46 @@ func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, dat
 	return c.outcome(ctx, op, s)
 }
 
-// silentPause is how often a survey looks whether the nodes that it waits for are silent. A
-// node that has just come back can answer before the first look.
-const silentPause = time.Second
+const (
+	// A survey looks every silentPause whether the nodes that it waits for are silent. A node that has just come back
+	// can answer before the first look.
+	silentPause = 300 * time.Millisecond
+	// It asks the engine at the first looks, and every maxLooks looks from then on, whether anybody receives what
+	// is for these nodes, unless they are more than maxSingle.
+	firstLooks, maxLooks = 3, 10
+)
 
 // await waits for the end of a survey.
 func (c *Cluster) await(ctx context.Context, s *survey) {
 	ticker := time.NewTicker(silentPause)
 	defer ticker.Stop()
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-s.done:
 			return
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.mu.Lock()
-			if _, own := s.waiting[c.cfg.UID]; !own && len(c.heard(s.waiting)) == 0 {
-				s.finish(errSilent)
-			}
-			c.mu.Unlock()
+		}
+		c.mu.Lock()
+		heard := c.heard(s.waiting)
+		c.mu.Unlock()
+		if len(heard) <= maxSingle && (looks <= firstLooks || looks%maxLooks == 0) {
+			c.probe(ctx, heard)
+		}
+		c.mu.Lock()
+		if _, own := s.waiting[c.cfg.UID]; !own && len(c.heard(s.waiting)) == 0 {
+			s.finish(errSilent)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// probe asks the engine whether anybody receives messages for these nodes, by one that says nothing.
+func (c *Cluster) probe(ctx context.Context, uids []string) {
+	for _, uid := range uids {
+		if ctx.Err() == nil {
+			_ = c.publish(ctx, uid, &control.Command{}) // publish notes that nobody does
 		}
 	}
 }
@@ -173,12 +196,12 @@ func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
 	switch {
 	case to == "":
 		for uid, e := range c.registry.nodes {
-			if c.registry.missed(e, now) {
+			if c.registry.populated(e, now) {
 				s.waiting[uid] = struct{}{}
 			}
 		}
 		s.waiting[c.cfg.UID] = struct{}{}
-	case known && c.registry.missed(e, now) || to == c.cfg.UID:
+	case known && c.registry.populated(e, now) || to == c.cfg.UID:
 		s.waiting[to] = struct{}{}
 	default:
 		return 0, nil, fmt.Errorf("%w: %q", ErrUnknownNode, to)
@@ -324,7 +347,7 @@ func (c *Cluster) reply(ctx context.Context, to string, id uint64, a Answer) {
 		return c.publish(ctx, to, &control.Command{SurveyResponse: r})
 	}
 	err := send(a)
-	if err == nil {
+	if err == nil || errors.Is(err, broker.ErrNoReceiver) {
 		return
 	}
 	c.log.Warn("answer to a survey was not sent", "node", to, "bytes", len(a.Data), "error", err)

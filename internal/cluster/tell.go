@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
@@ -38,6 +39,9 @@ const (
 	// maxTelling is how many commands of this node are under way at a time; further ones
 	// wait.
 	maxTelling = 1024
+	// maxSingle is how many nodes get a message one by one, so that the engine can say of each whether it receives any. If
+	// there are more, one message is for all.
+	maxSingle = 64
 	// maxOwed and maxOwedBytes bound the commands that are kept for silent nodes.
 	maxOwed      = 1024
 	maxOwedBytes = 16 << 20
@@ -54,6 +58,9 @@ type order struct {
 	at      time.Time
 	waiting map[string]struct{} // nodes that have not confirmed
 	done    chan struct{}       // closed when waiting is empty
+	// few gets an element when no more nodes are waiting than were silent when the command was given.
+	few    chan struct{}
+	silent int
 	owed    bool                // the caller was answered; silent nodes still have to get it
 }
 
@@ -62,8 +69,14 @@ func (o *order) strike(uid string) {
 	if _, ok := o.waiting[uid]; !ok {
 		return
 	}
-	if delete(o.waiting, uid); len(o.waiting) == 0 {
+	switch delete(o.waiting, uid); len(o.waiting) {
+	case 0:
 		close(o.done)
+	case o.silent:
+		select {
+		case o.few <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -104,13 +117,19 @@ func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	}
 	c.lastID++
 	cmd.UID, cmd.ID = c.cfg.UID, c.lastID
-	o := &order{cmd: cmd, size: cmd.SizeProto(), at: time.Now(), waiting: make(map[string]struct{}), done: make(chan struct{})}
+	now := time.Now()
+	o := &order{
+		cmd: cmd, size: cmd.SizeProto(), at: now, waiting: make(map[string]struct{}), done: make(chan struct{}), few: make(chan struct{}, 1),
+	}
 	if o.size > maxCommand {
 		return nil, tooLong(o.size)
 	}
 	for uid, e := range c.registry.nodes {
 		if e.node.Protocol >= control.Confirms {
 			o.waiting[uid] = struct{}{}
+			if c.registry.silent(e, now) {
+				o.silent++
+			}
 		}
 	}
 	c.orders[cmd.ID] = o
@@ -134,14 +153,31 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 		if sent && c.silentOnly(o) {
 			return nil
 		}
-		select {
-		case <-o.done:
+		if c.settled(ctx, o, min(pause, time.Until(limit))) {
 			return nil
-		case <-time.After(min(pause, time.Until(limit))):
-		case <-ctx.Done():
 		}
 		if ctx.Err() != nil || time.Until(limit) <= 0 {
 			return c.unconfirmed(o, sent, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// settled waits, no longer than d, until all nodes have confirmed a command, except silent ones.
+func (c *Cluster) settled(ctx context.Context, o *order, d time.Duration) bool {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	for {
+		select {
+		case <-o.done:
+			return true
+		case <-o.few:
+			if c.silentOnly(o) {
+				return true
+			}
+		case <-pause.C:
+			return false
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -157,23 +193,28 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	defer cancel()
 	cmd := *o.cmd
 	var missing []*control.Addressee
-	old := false // a node of an old version, which does each copy that it gets, is there
+	old, long := false, false // nodes are there that do each copy that they get, or that do not know Deadlines
 	c.mu.Lock()
 	for uid, e := range c.registry.nodes {
 		to := &control.Addressee{UID: uid, Until: c.registry.until(e, now, limit.Sub(now))}
 		cmd.To = append(cmd.To, to)
-		old = old || e.node.Protocol < control.Confirms
+		cmd.AddDeadline(uid, to.Until)
+		old, long = old || e.node.Protocol < control.Confirms, long || e.node.Protocol < control.Deadlines
 		if _, ok := o.waiting[uid]; ok && !c.registry.silent(e, now) {
 			missing = append(missing, to)
 		}
 	}
 	c.mu.Unlock()
-	if first || len(missing) > 1 && !old {
+	if !long {
+		cmd.To = nil
+	}
+	if first || len(missing) > maxSingle && !old {
 		return c.publish(ctx, "", &cmd)
 	}
+	cmd.Deadlines = nil
 	for _, to := range missing {
 		cmd.To = []*control.Addressee{to}
-		if err := c.publish(ctx, to.UID, &cmd); err != nil {
+		if err := c.publish(ctx, to.UID, &cmd); err != nil && !errors.Is(err, broker.ErrNoReceiver) {
 			return err
 		}
 	}

@@ -35,6 +35,12 @@ type end struct {
 	handle  func([]byte)
 	resumed chan struct{} // closed unless the node is paused
 	dead    bool
+	away    [][2]time.Time // when nobody received what was for the node, which ran all the same
+}
+
+// isAway tells whether the node is away, or was less than d ago.
+func (e *end) isAway(at time.Time, d time.Duration) bool {
+	return slices.ContainsFunc(e.away, func(s [2]time.Time) bool { return !at.Before(s[0]) && at.Before(s[1].Add(d)) })
 }
 
 func (e *end) Describe() broker.Traits { return broker.Traits{} }
@@ -69,10 +75,20 @@ func (e *end) PublishControl(ctx context.Context, to string, data []byte) error 
 	if e.dead {
 		return nil
 	}
+	now := time.Now()
+	if e.isAway(now, 0) {
+		return errors.New("the medium fails: not connected")
+	}
 	refused := e.bad && e.rng.IntN(10) == 0
 	for uid, o := range e.ends {
 		if to != "" && to != uid || refused && e.rng.IntN(2) == 0 {
 			continue // what is answered with an error may get through
+		}
+		if o.isAway(now, 0) || o.dead {
+			if to != "" {
+				return broker.ErrNoReceiver
+			}
+			continue
 		}
 		copies := 1
 		if e.bad {
@@ -128,10 +144,13 @@ type answer struct {
 	err      error
 }
 
-// heard tells whether a node had given the other a sign of life shortly before.
+// heard tells whether a node had given the other a sign of life shortly before, and was not away since.
 func (m *medium) heard(from, by string, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.ends[from].isAway(at, tellTimeout) {
+		return false
+	}
 	return slices.ContainsFunc(m.signs[[2]string{from, by}], func(s time.Time) bool {
 		return s.Before(at) && at.Sub(s) <= silentAfter
 	})
@@ -223,6 +242,10 @@ func commandsHold(t *testing.T, seed uint64) (held, failed int) {
 		wg.Go(func() { time.Sleep(at); ask(uid, fmt.Sprint(i)) })
 	}
 	for _, uid := range live[1:] {
+		begin := time.Now().Add(time.Duration(rng.IntN(50_000)) * time.Millisecond)
+		m.mu.Lock()
+		m.ends[uid].away = append(m.ends[uid].away, [2]time.Time{begin, begin.Add(time.Duration(rng.IntN(3_000)) * time.Millisecond)})
+		m.mu.Unlock()
 		at, d := time.Duration(rng.IntN(40_000))*time.Millisecond, time.Duration(rng.IntN(20_000))*time.Millisecond
 		wg.Go(func() { time.Sleep(at); m.ends[uid].pause(d) })
 	}
@@ -285,6 +308,64 @@ func users(n *node) string {
 		all = append(all, cmd.Disconnect.User)
 	}
 	return strings.Join(all, " ")
+}
+
+// A node that nobody receives for is not waited for, and gets the command when it is back. One that has another connection
+// soon is.
+func TestTellANodeThatIsGone(t *testing.T) {
+	for _, tt := range []struct{ away, took time.Duration }{
+		{100 * time.Millisecond, firstPause},
+		{time.Minute, 3 * firstPause},
+		{time.Hour, 3 * firstPause},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := bustest.New(t)
+			a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+			time.Sleep(time.Minute + time.Millisecond)
+			b.engine.Gone(true)
+			go func() {
+				time.Sleep(tt.away)
+				b.engine.Gone(false)
+			}()
+			start := time.Now()
+			err := a.Tell(t.Context(), disconnect("u"))
+			if took := time.Since(start); err != nil || took != tt.took {
+				t.Errorf("%+v: after %v: %v", tt, took, err)
+			}
+			if users(c) != "u" {
+				t.Errorf("%+v: c did %q", tt, users(c))
+			}
+			start = time.Now()
+			if err := a.Tell(t.Context(), disconnect("v")); err != nil || time.Since(start) != 0 {
+				t.Errorf("%+v: the next command: after %v: %v", tt, time.Since(start), err)
+			}
+			time.Sleep(4*time.Minute + 50*time.Second)
+			want := "u v"
+			if tt.away > forgetAfter {
+				want = ""
+			}
+			if users(b) != want {
+				t.Errorf("%+v: b did %q, want %q", tt, users(b), want)
+			}
+			time.Sleep(tt.away) // for the goroutine above
+		})
+	}
+}
+
+// While a node is silent, a command takes no longer than the others need.
+func TestTellBesideASilentNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a, b := join(t, bus, "a"), join(t, bus, "b")
+		join(t, bus, "c")
+		time.Sleep(time.Minute + time.Millisecond)
+		b.engine.Cut(true)
+		time.Sleep(silentAfter + time.Second)
+		start := time.Now()
+		if err := a.Tell(t.Context(), disconnect("u")); err != nil || time.Since(start) != 0 {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
 }
 
 // What happens to a command when a node is cut off for some time, from the moment at

@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ const (
 // request one is forgotten.
 const (
 	maxSnapshots = 16
-	forgetAfter  = 30 * time.Second
+	forgetAfter  = 4 * time.Minute // who fetches takes a page of each of atATime nodes in turns, each within 20 s
 )
 
 // snapshots are those that other nodes, or this one, fetch from this one.
@@ -148,9 +149,12 @@ func (s *selection) fill(ctx context.Context, walk *client.Walk, res *control.Co
 	return nil
 }
 
-// Snapshot calls see with all connections that f selects, by nodes and pages. If nodes do not answer, or not to
-// the end, the error wraps cluster.ErrNoAnswer and names them, after the pages of the others. failed is the first error of the
-// expression.
+// atATime is how many nodes a snapshot is fetched from at a time.
+const atATime = 8
+
+// Snapshot calls see with all connections that f selects, by nodes and pages: one call at a time, with the pages of some nodes
+// in turns. If nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them, after the
+// pages of the others. failed is the first error of the expression.
 func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (failed string, err error) {
 	f.Limit = 0
 	req, err := i.request(&f)
@@ -161,34 +165,52 @@ func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(ins
 	if err != nil {
 		return "", err
 	}
-	var missing []string
-	var first error
-	for _, node := range nodes {
-		said, err := i.fetch(ctx, node, req, see)
-		if stop := (*stopped)(nil); errors.As(err, &stop) {
-			return failed, stop.error
-		}
-		if ctx.Err() != nil {
-			return failed, ctx.Err()
-		}
-		if err != nil {
-			missing = append(missing, node.UID)
-			if first == nil {
-				first = err
+	fetching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		work    sync.WaitGroup
+		turn    sync.Mutex // guards what follows
+		missing []string
+		first   error
+		stop    error // of see
+	)
+	one := func(p inspect.Page) error {
+		turn.Lock()
+		defer turn.Unlock()
+		if stop == nil {
+			if stop = see(p); stop != nil {
+				cancel()
 			}
 		}
-		if failed == "" {
-			failed = said
+		return stop
+	}
+	room := make(chan struct{}, atATime)
+	for _, node := range nodes {
+		room <- struct{}{}
+		if fetching.Err() != nil {
+			break
 		}
+		work.Go(func() {
+			defer func() { <-room }()
+			said, err := i.fetch(fetching, node, req, one)
+			turn.Lock()
+			defer turn.Unlock()
+			failed = cmp.Or(failed, said)
+			if err != nil && fetching.Err() == nil {
+				missing = append(missing, node.UID)
+				first = cmp.Or(first, err)
+			}
+		})
+	}
+	work.Wait()
+	if err := cmp.Or(stop, ctx.Err()); err != nil {
+		return failed, err
 	}
 	if first != nil {
 		return failed, fmt.Errorf("%w to the end: %s: %w", cluster.ErrNoAnswer, strings.Join(missing, ", "), first)
 	}
 	return failed, nil
 }
-
-// stopped is the error of whoever takes the pages.
-type stopped struct{ error }
 
 // fetch gets the pages of a node.
 func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *control.ConnectionsRequest, see func(inspect.Page) error) (failed string, err error) {
@@ -206,9 +228,7 @@ func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *contro
 			for n, c := range res.Connections {
 				part.Connections[n] = connection(node.UID, c)
 			}
-			if bad := see(part); bad != nil {
-				err = &stopped{bad}
-			}
+			err = see(part)
 		}
 		if err != nil {
 			if more {

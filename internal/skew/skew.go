@@ -22,8 +22,11 @@ const (
 	period = time.Minute
 	// forget is how long a node counts after its last sign of life, or its last report of this one.
 	forget = 5 * time.Minute
-	// MaxReports bounds the reports in a sign of life. With more nodes, they take turns.
-	MaxReports = 32
+	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one of
+	// rounds signs of life, or in one of more if there are more than rounds*MaxReports: what a sign of life tells each of n nodes
+	// is n*n reports.
+	MaxReports, minReports = 32, 4
+	rounds                 = 20
 	// jump is by how much the system's clock may have moved against the monotonic one between two
 	// signs of life. If it moved more, somebody has set it, and old measurements say nothing.
 	jump = 100 * time.Millisecond
@@ -121,7 +124,7 @@ func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 	}
 	slices.Sort(ids)
 	from, _ := slices.BinarySearch(ids, c.turn+1)
-	for i := range min(len(ids), MaxReports) {
+	for i := range min(len(ids), max(minReports, min(MaxReports, (len(ids)+rounds-1)/rounds))) {
 		id := ids[(from+i)%len(ids)]
 		reports = append(reports, Report{id, c.nodes[id].best()})
 		c.turn = id

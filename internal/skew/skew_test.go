@@ -79,25 +79,28 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// Reports are bounded, and go round.
+// Reports are few, and go round: each node is told of in one of 20 signs of life.
 func TestReports(t *testing.T) {
-	c, now := New("self"), time.Unix(1e9, 0)
-	for i := range 3 * MaxReports {
-		c.Receive(fmt.Sprint(i), now.UnixNano(), nil, now)
-	}
-	seen := make(map[uint64]bool)
-	for range 3 {
-		_, reports := c.Send(now)
-		if len(reports) != MaxReports {
-			t.Fatalf("%d reports", len(reports))
+	now := time.Unix(1e9, 0)
+	for nodes, want := range map[int]int{1: 1, 4: 4, 52: 4, 81: 5, 640: MaxReports, 1000: MaxReports} {
+		c, seen := New("self"), make(map[uint64]bool)
+		for i := range nodes {
+			c.Receive(fmt.Sprint(i), now.UnixNano(), nil, now)
 		}
-		for _, r := range reports {
-			seen[r.Node] = true
+		for range (nodes + want - 1) / want {
+			_, reports := c.Send(now)
+			if len(reports) != want {
+				t.Fatalf("%d reports for %d nodes, want %d", len(reports), nodes, want)
+			}
+			for _, r := range reports {
+				seen[r.Node] = true
+			}
+		}
+		if len(seen) != nodes {
+			t.Errorf("%d of %d nodes were told", len(seen), nodes)
 		}
 	}
-	if len(seen) != 3*MaxReports {
-		t.Errorf("%d nodes were told", len(seen))
-	}
+	c := New("self")
 	for i := range 2 * maxNodes {
 		c.Receive(fmt.Sprint("x", i), now.UnixNano(), nil, now)
 	}

@@ -4,9 +4,11 @@ package control
 
 // Versions of the protocol, as in Node.Protocol.
 const (
-	Version = 2
+	Version = 3
 	// Confirms is the first version whose nodes confirm commands.
 	Confirms = 2
+	// Deadlines is the first version whose nodes know Command.deadlines.
+	Deadlines = 3
 )
 
 //go:generate go run github.com/gyrohq/gyro/tools/codecgen -json=false -schema control.proto -package control -out .

@@ -6,7 +6,7 @@
 package control
 
 // Command is one control message. It has exactly one payload, the fields from 4 on that
-// are not id and to.
+// are not id, to and deadlines.
 type Command struct {
 	UID            string // Of the sender.
 	Node           *Node
@@ -20,6 +20,7 @@ type Command struct {
 	Confirmation   *Confirmation
 	ID             uint64       // Of a command for users, among those of the sender; 0: it is not confirmed.
 	To             []*Addressee // Whose confirmation the sender waits for.
+	Deadlines      []byte
 }
 
 // Addressee is a node that is to confirm a command.

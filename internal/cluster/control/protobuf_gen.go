@@ -70,12 +70,19 @@ func (m *Command) SizeProto() (n int) {
 	for _, v := range m.To {
 		n += 2 + pbwire.SizeBytes(v.SizeProto())
 	}
+	if len(m.Deadlines) != 0 {
+		n += 2 + pbwire.SizeBytes(len(m.Deadlines))
+	}
 	return n
 }
 
 func (m *Command) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if len(m.Deadlines) != 0 {
+		i = pbwire.PutBytes(buf, i, m.Deadlines)
+		i = pbwire.PutVarint(buf, i, 0x33a)
 	}
 	for _, v := range slices.Backward(m.To) {
 		last := i
@@ -233,6 +240,8 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			v.readProto(r)
 			r.Leave(outer)
 			m.To = append(m.To, v)
+		case 0x33a: // deadlines = 103
+			m.Deadlines = r.Bytes()
 		default:
 			r.Skip()
 		}
