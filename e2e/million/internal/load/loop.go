@@ -88,9 +88,9 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 		}
 		l.sources = append(l.sources, syscall.SockaddrInet4{Addr: ip})
 	}
-	for i, home := range p.Homes(s.Index) {
+	for i := range l.conns {
 		c := &l.conns[i]
-		*c = conn{loop: l, fd: -1, node: home, channel: p.Channel(from + i)}
+		*c = conn{loop: l, fd: -1, node: uint16(p.Home(from + i)), channel: p.Channel(from + i)}
 		if p.Binary(from + i) {
 			c.encoding = 1
 		}

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -147,26 +146,7 @@ func (p *Plan) Range(load int) (from, to int) {
 	return load * p.Conns / p.Loads, (load + 1) * p.Conns / p.Loads
 }
 
-// run is how many connections of a load process go to a node one after the other, so that the node takes several at a time, as one that
-// has a processor of its own and thousands of clients would.
-const run = 16
-
-// Homes returns the node that each connection of a load process goes to first. The nodes get equal parts of each load process, in a
-// random order that is the same in each run, so that the subscribers of a channel are spread over all nodes.
-func (p *Plan) Homes(load int) []uint16 {
-	from, to := p.Range(load)
-	r := rand.New(rand.NewPCG(1, uint64(load)))
-	homes := make([]uint16, 0, to-from)
-	for left := to - from; left > 0; left = to - from - len(homes) {
-		if left < p.Nodes { // the next load process goes on behind the last node
-			homes = append(homes, uint16((from+len(homes))%p.Nodes))
-			continue
-		}
-		for _, node := range r.Perm(p.Nodes) {
-			for range min(run, left/p.Nodes) {
-				homes = append(homes, uint16(node))
-			}
-		}
-	}
-	return homes
-}
+// Home returns the node that a connection goes to first. The connections of a load process are on few nodes, as a rule on one: what the
+// node sends to many of them at a time wakes one process instead of all of them, which would take the processors that the servers are
+// measured on. The subscribers of a channel are spread over all nodes nevertheless.
+func (p *Plan) Home(conn int) int { return int(uint64(conn) * uint64(p.Nodes) / uint64(p.Conns)) }
