@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Transport is a way to connect: WebSocket, or one of package httplink. It returns what opens the connections of one
+// Transport is a way to connect: WebSocket, or one of the packages httplink and transport/webtransport/wtlink. It returns what opens the connections of one
 // client with these options, or says what is wrong with them; the error wraps errors.ErrUnsupported if it cannot carry
 // their Encoding.
 type Transport func(o *Options) (Dialer, error)

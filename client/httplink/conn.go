@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/streamed"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -190,7 +191,7 @@ func (c *conn) Read(handle func([]byte) error) error {
 	res, err := c.open(c.ctx, first)
 	if err == nil {
 		defer res.Body.Close()
-		err = c.frames(newReader(res.Body, c.limit), func(frame []byte) error {
+		err = c.frames(streamed.New(res.Body, c.limit), func(frame []byte) error {
 			if err := c.begin(frame); err != nil {
 				return err
 			}
@@ -201,13 +202,13 @@ func (c *conn) Read(handle func([]byte) error) error {
 }
 
 // frames calls handle with all frames until one fails, or the answer ends.
-func (c *conn) frames(r *reader, handle func([]byte) error) error {
-	next := r.line
+func (c *conn) frames(r *streamed.Reader, handle func([]byte) error) error {
+	next := r.Line
 	switch {
 	case c.binary:
-		next = r.delimited
+		next = r.Delimited
 	case c.events:
-		next = r.event
+		next = r.Event
 	}
 	for {
 		frame, err := next()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/streamed"
 )
 
 // network has transports that work if their name is in well.
@@ -195,7 +196,7 @@ func TestFrames(t *testing.T) {
 			}
 			var got []string
 			c := &conn{dialer: &dialer{binary: one.binary, events: one.events}}
-			err := c.frames(newReader(in, 10_000), func(f []byte) error {
+			err := c.frames(streamed.New(in, 10_000), func(f []byte) error {
 				got = append(got, string(f))
 				return nil
 			})
@@ -204,7 +205,7 @@ func TestFrames(t *testing.T) {
 			}
 		})
 		c := &conn{dialer: &dialer{binary: one.binary, events: one.events}}
-		if err := c.frames(newReader(strings.NewReader(one.text), 5), func([]byte) error { return nil }); !errors.Is(err, socket.ErrTooBig) {
+		if err := c.frames(streamed.New(strings.NewReader(one.text), 5), func([]byte) error { return nil }); !errors.Is(err, socket.ErrTooBig) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -19,7 +19,11 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	wt "github.com/quic-go/webtransport-go"
 
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
 )
 
 // overHTTP3 has HTTP/3 and WebTransport on the external listener, and the internal one without TLS.
@@ -262,6 +266,50 @@ func TestWebTransport(t *testing.T) {
 	session.CloseWithError(0, "")
 	if err := <-down; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWebTransportClient: the client for Go, over WebTransport, recovers what was published while it had no connection.
+func TestWebTransportClient(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		overHTTP3(cfg)
+		o := &cfg.Channel.WithoutNamespace
+		o.AllowSubscribeForClient, o.HistorySize, o.HistoryTTL, o.ForceRecovery = true, 10, time.Minute, true
+	})
+	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		c := must(client.NewOver(wtlink.WebTransport("https://"+s.app.Addr("external")+"/connection/webtransport"), client.Options{
+			Token: s.token(jwt.MapClaims{"sub": e.String()}), Encoding: e, TLS: &tls.Config{InsecureSkipVerify: true},
+			MinDelay: time.Millisecond, MaxDelay: time.Millisecond,
+		}))
+		defer c.Close()
+		ch := "news" + e.String()
+		sub := must(c.NewSubscription(ch, nil))
+		publications := sub.Publications(ctx)
+		sub.Subscribe()
+		if err := errors.Join(c.Connect(ctx), sub.Ready(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for range 3 {
+			must(s.app.node.Publish(ctx, ch, fmt.Append(nil, n), nil))
+			if err := s.app.node.Disconnect(ctx, gyro.Target{User: e.String()}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
+				t.Fatal(err)
+			}
+			must(s.app.node.Publish(ctx, ch, fmt.Append(nil, n+1), nil))
+			n += 2
+		}
+		next := 0
+		for p, err := range publications {
+			if err != nil || string(p.Data) != fmt.Sprint(next) {
+				t.Fatalf("%s, %v, want %d", p.Data, err, next)
+			}
+			if next++; next == n {
+				break
+			}
+		}
 	}
 }
 

@@ -3,23 +3,16 @@
 package webtransport
 
 import (
-	"os"
 	"syscall"
+
+	"github.com/gyrohq/gyro/transport/webtransport/internal/udp"
 )
 
 // wantedBuffer is the size that quic-go asks for, in bytes of net.core.rmem_max.
 const wantedBuffer = 7 << 20
 
-// hushBufferWarning keeps quic-go from writing its warning of small socket buffers to the
-// standard logger, unless somebody has set that switch already. It reports whether there is
-// another warning instead.
-func hushBufferWarning() bool {
-	const key = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
-	if _, set := os.LookupEnv(key); set {
-		return false
-	}
-	return os.Setenv(key, "true") == nil
-}
+// hushBufferWarning keeps quic-go from warning of small socket buffers. It reports whether there is another warning instead.
+func hushBufferWarning() bool { return udp.Hush() }
 
 // warnOfBuffer warns if the system allows only small buffers, which overflow when many packets
 // come together.

@@ -1,4 +1,6 @@
-package httplink
+// Package streamed cuts what a server sends without end into messages: lines, events, or messages of Protobuf behind their lengths. It is
+// the client's end of HTTP streams and WebTransport.
+package streamed
 
 import (
 	"bufio"
@@ -10,10 +12,10 @@ import (
 	"github.com/gyrohq/gyro/internal/socket"
 )
 
-// reader cuts an answer into frames. What it returns is good until the next call.
-type reader struct {
-	*bufio.Reader
-	limit int // of a frame, in bytes
+// Reader cuts a stream of bytes into messages. What it returns is good until the next call.
+type Reader struct {
+	in    *bufio.Reader
+	limit int // of a message, in bytes
 	buf   []byte
 	data  []byte // of an event
 }
@@ -21,15 +23,16 @@ type reader struct {
 // kept is up to which size a buffer is used again; bytes.
 const kept = 8 << 10
 
-func newReader(r io.Reader, limit int) *reader {
-	return &reader{Reader: bufio.NewReaderSize(r, 4<<10), limit: limit}
+// New returns a reader. A message of more than limit bytes is socket.ErrTooBig.
+func New(r io.Reader, limit int) *Reader {
+	return &Reader{in: bufio.NewReaderSize(r, 4<<10), limit: limit}
 }
 
-// line returns the next line, without its end. Of a line that the answer ends in, nothing is returned.
-func (r *reader) line() ([]byte, error) {
+// Line returns the next line, without its end. Of a line that the stream ends in, nothing is returned.
+func (r *Reader) Line() ([]byte, error) {
 	r.renew(&r.buf)
 	for {
-		part, err := r.ReadSlice('\n')
+		part, err := r.in.ReadSlice('\n')
 		if len(r.buf)+len(part) > r.limit+len("\r\n") {
 			return nil, socket.ErrTooBig
 		}
@@ -46,11 +49,11 @@ func (r *reader) line() ([]byte, error) {
 	}
 }
 
-// event returns the data of the next event. There is none in one without data.
-func (r *reader) event() ([]byte, error) {
+// Event returns the data of the next server-sent event. There is none in one without data.
+func (r *Reader) Event() ([]byte, error) {
 	r.renew(&r.data)
 	for {
-		line, err := r.line()
+		line, err := r.Line()
 		if err != nil || len(line) == 0 {
 			return bytes.TrimSuffix(r.data, []byte("\n")), err
 		}
@@ -65,10 +68,10 @@ func (r *reader) event() ([]byte, error) {
 	}
 }
 
-// delimited returns the next message of Protobuf, with its length in front.
-func (r *reader) delimited() ([]byte, error) {
+// Delimited returns the next message of Protobuf, with its length in front.
+func (r *Reader) Delimited() ([]byte, error) {
 	r.renew(&r.buf)
-	size, err := binary.ReadUvarint(r)
+	size, err := binary.ReadUvarint(r.in)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func (r *reader) delimited() ([]byte, error) {
 		part := min(left, 64<<10)
 		start := len(r.buf)
 		r.buf = append(r.buf, make([]byte, part)...)
-		if _, err := io.ReadFull(r, r.buf[start:]); err != nil {
+		if _, err := io.ReadFull(r.in, r.buf[start:]); err != nil {
 			return nil, err
 		}
 		left -= part
@@ -89,7 +92,7 @@ func (r *reader) delimited() ([]byte, error) {
 }
 
 // renew empties a buffer.
-func (r *reader) renew(b *[]byte) {
+func (r *Reader) renew(b *[]byte) {
 	if *b = (*b)[:0]; cap(*b) > kept {
 		*b = nil
 	}

@@ -1,0 +1,14 @@
+// Package udp tells quic-go what server and client of WebTransport want to be said of the buffers of UDP sockets.
+package udp
+
+import "os"
+
+// Hush keeps quic-go from writing its warning of small socket buffers to the standard logger, unless somebody has set that switch
+// already. It reports whether it did.
+func Hush() bool {
+	const key = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
+	if _, set := os.LookupEnv(key); set {
+		return false
+	}
+	return os.Setenv(key, "true") == nil
+}
