@@ -277,6 +277,13 @@ func TestWebTransportClient(t *testing.T) {
 		o := &cfg.Channel.WithoutNamespace
 		o.AllowSubscribeForClient, o.HistorySize, o.HistoryTTL, o.ForceRecovery = true, 10, time.Minute, true
 	})
+	publish := func(ch string, n int) {
+		req := must(http.NewRequest(http.MethodPost, "http://"+s.app.Addr("internal")+"/api/publish", strings.NewReader(fmt.Sprintf(`{"channel":%q,"data":%d}`, ch, n))))
+		req.Header.Set("X-API-Key", apiKey)
+		if status, answer := do(t, http.DefaultClient, req); status != http.StatusOK || strings.Contains(answer, `"error"`) {
+			t.Fatal(status, answer)
+		}
+	}
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -294,11 +301,11 @@ func TestWebTransportClient(t *testing.T) {
 		}
 		n := 0
 		for range 3 {
-			must(s.app.node.Publish(ctx, ch, fmt.Append(nil, n), nil))
+			publish(ch, n)
 			if err := s.app.node.Disconnect(ctx, gyro.Target{User: e.String()}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
 				t.Fatal(err)
 			}
-			must(s.app.node.Publish(ctx, ch, fmt.Append(nil, n+1), nil))
+			publish(ch, n+1)
 			n += 2
 		}
 		next := 0
@@ -309,6 +316,9 @@ func TestWebTransportClient(t *testing.T) {
 			if next++; next == n {
 				break
 			}
+		}
+		if next < n {
+			t.Fatalf("%d of %d publications", next, n)
 		}
 	}
 }
