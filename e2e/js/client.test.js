@@ -10,16 +10,18 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { chatServer, chrome } from './local.js';
+import { call, certificate, chatServer, chrome } from './local.js';
 
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
 const patience = { timeout: 60_000 };
-let folder, server, files, browser, port;
+let folder, server, quic, files, browser, port;
 
 before(async () => {
   assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-client-'));
   ({ server, port } = await chatServer(folder));
+  const proof = await certificate(folder);
+  quic = { ...await chatServer(folder, proof), hash: proof.hash };
   files = createServer(async (request, response) => {
     const name = path.normalize(request.url);
     const script = name.endsWith('.js');
@@ -31,13 +33,14 @@ before(async () => {
     response.end(script ? await readFile(path.join(dist, name)) : '<!doctype html><title>client</title>');
   }).listen(0, '127.0.0.1');
   await once(files, 'listening');
-  browser = await chromium.launch(chrome);
+  browser = await chromium.launch({ ...chrome, args: chrome.args.filter(arg => arg !== '--disable-quic') });
 }, patience);
 
 after(async () => {
   await browser?.close();
   files?.close();
   await server?.stop();
+  await quic?.server.stop();
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -48,17 +51,8 @@ async function visit(context = browser) {
   return page;
 }
 
-// api calls a method of the server API.
-async function api(method, params) {
-  const response = await fetch(`http://127.0.0.1:${port}/api/${method}`, {
-    method: 'POST', headers: { 'X-API-Key': 'key' }, body: JSON.stringify(params),
-  });
-  const { error, result } = await response.json();
-  assert.equal(error, undefined);
-  return result;
-}
-
-const publish = (channel, n) => api('publish', { channel, data: { n } });
+const api = (method, params) => call(port, method, params);
+const publish = (channel, n, to = port) => call(to, 'publish', { channel, data: { n } });
 
 // published returns the numbers that were published in a channel.
 const published = async channel => (await api('history', { channel, limit: -1 })).publications.map(({ data }) => data.n);
@@ -80,15 +74,18 @@ async function crash(page) {
 }
 
 // start makes a client in the page, whose publications are in window.got, and returns the transport that it uses.
-const start = (page, channel, names, encoding, to = port) => page.evaluate(async ({ channel, names, encoding, port }) => {
+const start = (page, channel, names, encoding, to = port) => page.evaluate(async ({ channel, names, encoding, port, quic }) => {
   const { Client, websocket } = await import('/index.js');
-  const { fallback, httpStream, sse } = await import('/http.js');
+  const { fallback, httpStream, sse, webtransport } = await import('/http.js');
   const { protobuf } = await import('/protobuf.js');
   const all = {
     websocket: () => websocket(`ws://127.0.0.1:${port}/connection/websocket`),
     nowhere: () => websocket(`ws://127.0.0.1:${port}/nowhere`),
     http_stream: () => httpStream(`http://127.0.0.1:${port}/connection/http_stream`),
     sse: () => sse(`http://127.0.0.1:${port}/connection/sse`),
+    webtransport: () => webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
+      serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
+    }),
   };
   const client = window.client = new Client(fallback(names.map(name => all[name]())), encoding === 'protobuf' ? { codec: protobuf() } : {});
   window.got = [];
@@ -101,21 +98,23 @@ const start = (page, channel, names, encoding, to = port) => page.evaluate(async
   client.connect();
   await chat.ready();
   return (await connected).transport;
-}, { channel, names, encoding, port: to });
+}, { channel, names, encoding, port: to, quic: { port: quic.port, hash: quic.hash } });
 
-for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json']]) {
+for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
+  ['webtransport', 'json'], ['webtransport', 'protobuf']]) {
   test(`${name}, ${encoding}: a network that goes away and comes back`, patience, async () => {
     const page = await visit();
+    const to = name === 'webtransport' ? quic.apiPort : port;
     const channel = `chat:${name}-${encoding}`;
     assert.equal(await start(page, channel, [name], encoding), name);
-    await publish(channel, 1);
+    await publish(channel, 1, to);
     await page.waitForFunction(() => window.got.length === 1);
     await page.context().setOffline(true);
     await page.waitForFunction(() => window.client.state === 'connecting');
-    await publish(channel, 2);
+    await publish(channel, 2, to);
     await page.context().setOffline(false);
     await page.waitForFunction(() => window.chat.state === 'subscribed');
-    await publish(channel, 3);
+    await publish(channel, 3, to);
     await page.waitForFunction(() => window.got.length === 3);
     assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [[1, 2, 3], [0, 1]]);
     await page.close();

@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { chatServer } from './local.js';
+import { call, certificate, chatServer } from './local.js';
 
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
 const patience = { timeout: 120_000 };
@@ -18,7 +18,7 @@ const preferences = {
   'browser.startup.homepage_override.mstone': 'ignore', 'datareporting.policy.dataSubmissionEnabled': false, 'network.captive-portal-service.enabled': false,
   'network.connectivity-service.enabled': false, 'network.proxy.type': 0, 'toolkit.telemetry.enabled': false,
 };
-let folder, server, proxy, files, firefox, port;
+let folder, server, quic, proxy, files, firefox, port;
 const sockets = new Set();
 const results = new Map(); // by the name of a scenario: what ends the wait for it
 
@@ -26,6 +26,8 @@ before(async () => {
   assert.ok(process.env.E2E_GYRO && process.env.FIREFOX, 'run me by make browsers: E2E_GYRO or FIREFOX is not set');
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-firefox-'));
   ({ server, port } = await chatServer(folder));
+  const proof = await certificate(folder);
+  quic = { ...await chatServer(folder, proof), hash: proof.hash };
   proxy = net.createServer(socket => {
     const to = net.connect(port, '127.0.0.1');
     for (const one of [socket, to]) {
@@ -49,17 +51,11 @@ after(async () => {
   proxy?.close();
   for (const socket of sockets) socket.destroy();
   await server?.stop();
+  await quic?.server.stop();
   await rm(folder, { recursive: true, force: true, maxRetries: 10 });
 });
 
-async function api(method, params) {
-  const response = await fetch(`http://127.0.0.1:${port}/api/${method}`, {
-    method: 'POST', headers: { 'X-API-Key': 'key' }, body: JSON.stringify(params),
-  });
-  const { error, result } = await response.json();
-  assert.equal(error, undefined);
-  return result;
-}
+const api = (method, params) => call(port, method, params);
 
 // What the page asks for.
 const actions = {
@@ -67,6 +63,9 @@ const actions = {
   published: async channel => (await api('history', { channel, limit: -1 })).publications.map(({ data }) => data.n),
   present: async channel => (await api('presence_stats', { channel })).num_clients ?? 0,
   cut: () => sockets.forEach(socket => socket.resetAndDestroy()),
+  // The same of the server with WebTransport, whose packets pass no proxy: it ends connections itself.
+  publishQUIC: (channel, n) => call(quic.apiPort, 'publish', { channel, data: { n } }),
+  cutQUIC: () => call(quic.apiPort, 'disconnect', { disconnect: { code: 4000, reason: 'cut' } }),
   result: (name, outcome) => results.get(name)(outcome),
 };
 
@@ -80,13 +79,13 @@ async function serve(request, response) {
     const [what, ...args] = JSON.parse(body);
     response.end(JSON.stringify(await actions[what](...args) ?? null));
   } else if (name === '/worker.js') response.end(`import { share } from '/shared.js'; share('${to.replace('http', 'ws')}/connection/websocket');`);
-  else if (name === '/scenarios.js') response.end(`(${scenarios})('${to}');`);
+  else if (name === '/scenarios.js') response.end(`(${scenarios})('${to}', ${JSON.stringify({ port: quic.port, hash: quic.hash })});`);
   else if (name.endsWith('.js')) response.end(await readFile(path.join(dist, name)));
   else response.end(`<!doctype html><title>client</title>${name === '/' ? '<script type=module src=/scenarios.js></script>' : ''}`);
 }
 
 // scenarios runs in the page.
-async function scenarios(to) {
+async function scenarios(to, quic) {
   const act = async (...what) => (await fetch('/act', { method: 'POST', body: JSON.stringify(what) })).json();
   const until = async what => {
     while (!await what()) await new Promise(resolve => setTimeout(resolve, 10));
@@ -95,7 +94,7 @@ async function scenarios(to) {
     if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${JSON.stringify(got)}, not ${JSON.stringify(want)}`);
   };
   const { Client, websocket } = await import('/index.js');
-  const { fallback, httpStream, sse } = await import('/http.js');
+  const { fallback, httpStream, sse, webtransport } = await import('/http.js');
   const { protobuf } = await import('/protobuf.js');
   const ws = `${to.replace('http', 'ws')}/connection/websocket`;
   const transports = {
@@ -103,6 +102,9 @@ async function scenarios(to) {
     nowhere: () => websocket(`${ws}/nowhere`),
     http_stream: () => httpStream(`${to}/connection/http_stream`),
     sse: () => sse(`${to}/connection/sse`),
+    webtransport: () => webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
+      serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
+    }),
   };
   const start = async (channel, names, encoding) => {
     const client = new Client(fallback(names.map(name => transports[name]())), encoding === 'protobuf' ? { codec: protobuf() } : {});
@@ -124,24 +126,26 @@ async function scenarios(to) {
     return { run: text => one.contentWindow.eval(`(async () => {${text}})()`), remove: () => one.remove(), window: one.contentWindow };
   };
   const all = {};
-  for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json']]) {
+  for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
+    ['webtransport', 'json'], ['webtransport', 'protobuf']]) {
+    const [publish, cut] = name === 'webtransport' ? ['publishQUIC', 'cutQUIC'] : ['publish', 'cut'];
     all[`${name}, ${encoding}`] = async () => {
       const channel = `chat:${name}-${encoding}`;
       const { client, chat, got, states, transport } = await start(channel, [name], encoding);
       equal(transport, name);
-      await act('publish', channel, 1);
+      await act(publish, channel, 1);
       await until(() => got.length === 1);
-      await act('cut');
+      await act(cut);
       await until(() => client.state === 'connecting');
-      await act('publish', channel, 2);
+      await act(publish, channel, 2);
       await until(() => got.length === 2);
       dispatchEvent(new Event('offline'));
       equal(client.state, 'connecting');
-      await act('publish', channel, 3);
+      await act(publish, channel, 3);
       dispatchEvent(new Event('online'));
       await chat.ready();
       await until(() => got.length === 3);
-      equal([got, states], [[1, 2, 3], [0, 1, 1]]);
+      equal([got, states], [[1, 2, 3], [0, name === 'webtransport' ? 4000 : 1, 1]]);
       client.close();
     };
   }
@@ -198,7 +202,7 @@ async function scenarios(to) {
   for (const name of wanted) await act('result', name, await all[name]().then(() => 'passed', error => `${error}\n${error.stack}`));
 }
 
-const names = ['websocket, json', 'websocket, protobuf', 'http_stream, json', 'http_stream, protobuf', 'sse, json', 'fallback', 'outbox', 'SharedWorker'];
+const names = ['websocket, json', 'websocket, protobuf', 'http_stream, json', 'http_stream, protobuf', 'sse, json', 'webtransport, json', 'webtransport, protobuf', 'fallback', 'outbox', 'SharedWorker'];
 const outcomes = new Map(names.map(name => [name, new Promise(resolve => results.set(name, resolve))]));
 
 test('Firefox starts', patience, async () => {

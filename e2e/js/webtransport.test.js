@@ -1,16 +1,15 @@
 // npm centrifuge over WebTransport, and HTTP/3, in a real browser: what the scenarios of chromium.test.js do not test.
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
-import { createHash, createHmac, X509Certificate } from 'node:crypto';
+import { spawn } from 'node:child_process';
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
-import { chrome, freePort } from './local.js';
+import { certificate, chrome, freePort, http3 } from './local.js';
 
 // patience bounds every wait.
 const patience = 15_000;
@@ -18,7 +17,7 @@ const secret = 'a-secret-of-this-test-with-32-bytes';
 const apiKey = 'e2e-api-key';
 const library = encoding => path.join(import.meta.dirname, `node_modules/centrifuge/dist/centrifuge${encoding === 'json' ? '' : '.protobuf'}.js`);
 
-let folder, port, server, pages, browser;
+let folder, proof, port, server, pages, browser;
 
 // token of a user (HS256).
 function token(sub) {
@@ -34,10 +33,7 @@ class Server {
     const server = new Server();
     server.internal = await freePort();
     await writeFile(path.join(folder, 'config.json'), JSON.stringify({
-      http_server: {
-        address: '127.0.0.1', port, internal_port: String(server.internal), tls_external: true, http3: { enabled: true },
-        tls: { enabled: true, cert_pem: path.join(folder, 'cert.pem'), key_pem: path.join(folder, 'key.pem') },
-      },
+      http_server: http3(port, server.internal, proof),
       webtransport: { enabled: true },
       init: { enabled: true },
       client: { token: { hmac_secret_key: secret }, allowed_origins: [pages.origin] },
@@ -119,11 +115,7 @@ class Client {
 
 before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-webtransport-'));
-  // Browsers take certificates that no authority has signed for WebTransport only if they are ECDSA and short-lived.
-  await promisify(execFile)('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=127.0.0.1',
-    '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', path.join(folder, 'key.pem'), '-out', path.join(folder, 'cert.pem')]);
-  const { publicKey } = new X509Certificate(await readFile(path.join(folder, 'cert.pem')));
-  const spki = createHash('sha256').update(publicKey.export({ type: 'spki', format: 'der' })).digest('base64');
+  proof = await certificate(folder);
   const scripts = { '/json': await readFile(library('json')), '/protobuf': await readFile(library('protobuf')) };
   pages = http.createServer((request, answer) => {
     answer.setHeader('Content-Type', 'text/html').end(`<!doctype html><meta charset=utf-8><link rel=icon href=data:,><script>${scripts[request.url] ?? ''}</script>`);
@@ -134,7 +126,7 @@ before(async () => {
   server = await Server.start();
   browser = await chromium.launchPersistentContext(path.join(folder, 'profile'), {
     ...chrome,
-    args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${spki}`,
+    args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${proof.spki}`,
       '--webtransport-developer-mode', `--origin-to-force-quic-on=127.0.0.1:${port}`],
   });
   browser.setDefaultTimeout(patience);
