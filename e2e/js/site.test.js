@@ -105,6 +105,19 @@ test('the navigation is the table of contents', { timeout: 60_000 }, async () =>
   await page.close();
 });
 
+test('the reference of the client for JavaScript is a part of it', { timeout: 60_000 }, async () => {
+  const page = await open({ viewport: desktop });
+  await visit(page, 'client-js.html');
+  await page.locator('.vp-doc').getByRole('link', { name: 'reference', exact: true }).click();
+  for (const name of ['modules/index.html', 'classes/index.Client.html']) await page.locator(`a[href$="${name}"]`).first().click();
+  await page.locator('h1', { hasText: 'Class Client' }).waitFor();
+  await page.getByText('Disconnects, and ends all subscriptions').first().waitFor();
+  await visit(page, 'codes.html');
+  await page.locator('.VPSidebar').getByRole('link', { name: 'Reference of the client for JavaScript' }).click();
+  await page.locator('.tsd-page-title h1', { hasText: '@gyrohq/client' }).waitFor();
+  await page.close();
+});
+
 test('code has no words that are for the tests, and diagrams are drawn', { timeout: 60_000 }, async () => {
   const page = await open({ viewport: desktop });
   await visit(page, 'start.html');

@@ -1,10 +1,9 @@
-// The links of the site that was built.
+// Checks the links of the site that was built: node check.mjs FOLDER
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-// checkSite fails if a link or an image of a page leads to nothing on the site, or if a page loads something from
-// elsewhere.
-export function checkSite(folder) {
+// check fails if a link or an image of a page leads to nothing on the site, or if a page loads something from elsewhere.
+function check(folder) {
   const files = new Set(readdirSync(folder, { recursive: true }).map(name => name.replaceAll(path.sep, '/')));
   const pages = new Map();
   for (const name of files) {
@@ -38,3 +37,5 @@ export function checkSite(folder) {
 }
 
 const attributes = (html, pattern) => [...html.matchAll(pattern)].map(found => found[1].replaceAll('&amp;', '&').replaceAll('&quot;', '"'));
+
+check(process.argv[2]);

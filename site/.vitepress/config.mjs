@@ -1,15 +1,14 @@
 // The documentation as a web site. Its pages are README.md, CONTRIBUTING.md and docs/*.md, as they are in
 // the repository; its navigation is the table of contents, docs/README.md.
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { defineConfig } from 'vitepress';
-import { checkSite } from './check.mjs';
 import { pages, sidebar } from './contents.mjs';
 import { plain, slug } from './markdown.mjs';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const repository = 'https://github.com/gyrohq/gyro';
-const logo = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" fill="none" stroke="#0e8a7d" stroke-width="3"><circle cx="16" cy="16" r="13"/>'
-  + '<ellipse cx="16" cy="16" rx="13" ry="5" transform="rotate(-45 16 16)"/><circle cx="16" cy="16" r="2.5" fill="#0e8a7d" stroke="none"/></svg>';
+const logo = readFileSync(path.join(import.meta.dirname, '../logo.svg'), 'utf8').trim();
 const icon = `data:image/svg+xml,${encodeURIComponent(logo)}`;
 
 // vue leaves Vue to Node.js while pages are rendered: Vite would look for it from the pages upwards, and it is below
@@ -29,7 +28,7 @@ export default defineConfig({
   rewrites: Object.fromEntries(pages(root)),
   outDir: path.join(root, '.cache/site'),
   cacheDir: path.join(root, '.cache/vitepress'),
-  ignoreDeadLinks: true, // checkSite finds more of them, and takes links to localhost for what they are
+  ignoreDeadLinks: true, // check.mjs finds more of them, and takes links to localhost for what they are
   head: [['link', { rel: 'icon', href: icon }]],
   appearance: true,
   vite: { plugins: [vue], build: { chunkSizeWarningLimit: 4096 } }, // the index of the search is one file
@@ -50,7 +49,6 @@ export default defineConfig({
   transformPageData(page) {
     if (page.relativePath === 'index.md') Object.assign(page.frontmatter, home);
   },
-  buildEnd: site => checkSite(site.outDir),
 });
 
 // home is what the first page has above the table of contents.

@@ -15,6 +15,11 @@ export function pages(root) {
   ];
 }
 
+// references are what the site has for files of the repository without being pages of it: scripts/site.sh puts them there. Links to them have to leave the application that
+// the site is in the browser.
+export const references = new Map([['clients/js/README.md', '/reference/client-js/index.html']]);
+export const leave = '_self';
+
 // sidebar has a group for each section of the table of contents, and an entry for each item of its lists that
 // begins with a link to a page. It fails if a page of docs is missing.
 export function sidebar(root) {
@@ -29,6 +34,7 @@ export function sidebar(root) {
     if (!text) continue;
     const [file, anchor] = target.split('#');
     const source = path.posix.join('docs', file);
+    if (references.has(source)) groups.at(-1).items.push({ text, link: references.get(source), target: leave });
     if (!names.has(source)) continue; // an example, which is not on the site
     missing.delete(source);
     groups.at(-1).items.push({ text, link: `/${names.get(source).replace(/\.md$/, '')}${anchor ? `#${anchor}` : ''}` });

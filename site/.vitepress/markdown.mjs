@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import path from 'node:path';
 import { renderMermaidSVG } from 'beautiful-mermaid';
-import { pages } from './contents.mjs';
+import { leave, pages, references } from './contents.mjs';
 
 // slug is the name of a heading in links, as GitHub makes it.
 export const slug = heading => heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-');
@@ -18,6 +18,7 @@ export function plain(md, { root, repository }) {
     const found = path.posix.join(path.posix.dirname(source), file);
     const hash = anchor ? `#${anchor}` : '';
     if (names.has(found)) return `/${names.get(found).replace(/index\.md$/, '').replace(/\.md$/, '.html')}${hash}`;
+    if (references.has(found)) return references.get(found);
     const kind = statSync(path.join(root, found)).isDirectory() ? 'tree' : 'blob';
     return `${repository}/${kind}/main/${found}${hash}`;
   };
@@ -29,7 +30,10 @@ export function plain(md, { root, repository }) {
       if (token.type === 'fence') token.info = token.info.trim().split(/\s/)[0];
       for (const child of token.children ?? []) {
         const href = child.type === 'link_open' && child.attrGet('href');
-        if (href) child.attrSet('href', lead(href, source));
+        if (!href) continue;
+        const to = lead(href, source);
+        child.attrSet('href', to);
+        if ([...references.values()].includes(to)) child.attrSet('target', leave);
       }
     }
   });
