@@ -209,9 +209,10 @@ type Publication struct {
 	Offset  int64
 	// UserID and ClientID of the client that has published, or empty.
 	UserID, ClientID string
-	// Key of a map, and whether its entry is gone.
+	// Key of a map or of shared poll, whether its entry is gone, and the Version of its value, if there is one.
 	Key     string
 	Removed bool
+	Version int64
 	tags    map[string]string
 }
 
@@ -219,7 +220,7 @@ type Publication struct {
 func (p *Publication) Tag(name string) string { return p.tags[name] }
 
 func publication(p client.Publication) *Publication {
-	m := &Publication{Channel: p.Channel, Data: p.Data, Offset: int64(p.Offset), Key: p.Key, Removed: p.Removed, tags: p.Tags}
+	m := &Publication{Channel: p.Channel, Data: p.Data, Offset: int64(p.Offset), Key: p.Key, Removed: p.Removed, Version: int64(p.Version), tags: p.Tags}
 	if p.Info != nil {
 		m.UserID, m.ClientID = p.Info.User, p.Info.Client
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client/mobile"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/protocol"
@@ -165,4 +166,111 @@ func TestClient(t *testing.T) {
 	c.Close()
 	f.expect(t, "unsubscribed 2 client closed")
 	l.expect(t, "disconnected 0 disconnect called")
+}
+
+// keys signs.
+type keys struct{ follower }
+
+func (k keys) Signature(channel string, all *mobile.Strings) (string, error) {
+	k.say("signature %s %d %s%s", channel, all.Len(), all.At(0), all.At(9))
+	return "signed", nil
+}
+
+func (k keys) OnPublication(p *mobile.Publication) {
+	k.say("value %s %s %d %v", p.Key, p.Data, p.Version, p.Removed)
+}
+
+// TestPollAndFilter: values of keys, and publications by their tags.
+func TestPollAndFilter(t *testing.T) {
+	t.Parallel()
+	poll := &channel.SharedPoll{
+		Track: func(_ context.Context, r *channel.TrackRequest) error {
+			if r.Batches[0].Signature != "signed" {
+				return protocol.ErrorPermissionDenied
+			}
+			return nil
+		},
+		Poll: func(_ context.Context, _ string, keys []channel.PolledKey) (a channel.PollAnswer, err error) {
+			for _, k := range keys {
+				a.Values = append(a.Values, channel.KeyValue{Key: k.Key, Data: []byte(`"value"`), Version: 7})
+			}
+			return a, nil
+		},
+		Interval:  time.Hour,
+		Versioned: true,
+	}
+	server := gyrotest.NewServer(t, gyro.Config{
+		Handlers: gyro.Handlers{
+			Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
+			},
+			Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+				if e.Type == channel.TypeSharedPoll {
+					return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Poll: poll}}, nil
+				}
+				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{AllowTagsFilter: true}}, nil
+			},
+		},
+	})
+	l, f := listener{make(chan string, 100)}, keys{follower{listener{make(chan string, 100)}}}
+	c, err := mobile.NewClient(server.URL, nil, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Connect()
+	s, err := c.NewPoll("shop", nil, f, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Subscribe()
+	f.expect(t, "subscribing")
+	f.expect(t, "subscribed")
+	names := mobile.NewStrings()
+	names.Add("apple")
+	if err := s.Track(names, ""); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(t, "signature shop 1 apple")
+	f.expect(t, `value apple "value" 7 false`)
+	if err := s.Untrack(names); err != nil {
+		t.Error(err)
+	}
+	one := mobile.FilterTag("city", "eq", "Bern")
+	names.Add("en")
+	o := mobile.NewSubscribeOptions()
+	o.Filter = mobile.FilterAnd(mobile.FilterNot(one), mobile.FilterOr(mobile.FilterTagIn("lang", names), mobile.FilterTagNotIn("city", names)))
+	g := follower{listener{make(chan string, 100)}}
+	news, err := c.NewSubscription("news", o, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if news.Track(names, "") == nil || news.Untrack(names) == nil {
+		t.Error("a stream has keys that are tracked")
+	}
+	follow := func() {
+		news.Subscribe()
+		g.expect(t, "subscribing")
+		g.expect(t, "subscribed")
+		for n, tags := range []map[string]string{{"city": "Bern"}, {"city": "apple", "lang": "de"}, {"city": "Thun"}, {"lang": "en", "city": "apple"}} {
+			if _, err := server.Node.Publish(t.Context(), "news", fmt.Append(nil, n), &gyro.PublishOptions{Tags: tags}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	follow()
+	g.expect(t, "publication 2")
+	g.expect(t, "publication 3")
+	news.Unsubscribe()
+	g.expect(t, "unsubscribed")
+	news.SetFilter(one)
+	follow()
+	g.expect(t, "publication 0")
+	news.Unsubscribe()
+	g.expect(t, "unsubscribed")
+	news.SetFilter(nil)
+	follow()
+	for n := range 4 {
+		g.expect(t, fmt.Sprint("publication ", n))
+	}
 }

@@ -21,8 +21,10 @@ type SubscribeOptions struct {
 	SinceEpoch  string
 	// Positioned, Recoverable and JoinLeave ask for what the server leaves to the client.
 	Positioned, Recoverable, JoinLeave bool
-	// Delta has publications travel as differences.
+	// Delta has publications travel as differences. It cannot be combined with Filter.
 	Delta bool
+	// Filter asks for those publications alone whose tags match; nil: all.
+	Filter *Filter
 }
 
 // NewSubscribeOptions returns the defaults.
@@ -47,7 +49,8 @@ type SubscriptionListener interface {
 type Subscription struct {
 	c *Client
 	s *client.Subscription
-	m *client.Map // nil: it is none
+	m *client.Map  // nil: it is none
+	p *client.Poll // nil: it is none
 }
 
 // NewSubscription returns a subscription, which begins when Subscribe is called. o may be nil. A client has one per
@@ -71,7 +74,7 @@ func (c *Client) NewMap(channel string, o *SubscribeOptions, l SubscriptionListe
 		return nil, err
 	}
 	m, err := c.c.NewMap(channel, &client.MapOptions{SubscribeOptions: client.SubscribeOptions{
-		Token: so.Token, GetToken: so.GetToken, Data: so.Data, Delta: so.Delta,
+		Token: so.Token, GetToken: so.GetToken, Data: so.Data, Delta: so.Delta, Filter: so.Filter,
 	}})
 	if err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func (o *SubscribeOptions) options(l SubscriptionListener) (*client.SubscribeOpt
 		o = new(SubscribeOptions)
 	}
 	so := &client.SubscribeOptions{
-		Token: o.Token, Data: o.Data, Positioned: o.Positioned, Recoverable: o.Recoverable, JoinLeave: o.JoinLeave, Delta: o.Delta,
+		Token: o.Token, Data: o.Data, Positioned: o.Positioned, Recoverable: o.Recoverable, JoinLeave: o.JoinLeave, Delta: o.Delta, Filter: o.Filter.of(),
 	}
 	if o.SinceEpoch != "" {
 		so.Since = &client.StreamPosition{Offset: uint64(o.SinceOffset), Epoch: o.SinceEpoch}
