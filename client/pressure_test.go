@@ -46,7 +46,7 @@ func TestPressure(t *testing.T) {
 		unread := func(want int) {
 			t.Helper()
 			synctest.Wait()
-			if got := len(r.conn.frames); got != want {
+			if got := r.conn.unread(); got != want {
 				t.Errorf("%d frames are not read, want %d", got, want)
 			}
 		}
