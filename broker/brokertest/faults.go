@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -275,6 +276,14 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 			}
 		}
 	}
+	wait.Success(f, "the answer that a node is not there, or none", func() error {
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		defer cancel()
+		if err := brokers[0].PublishControl(ctx, "nobody", []byte("lost")); !errors.Is(err, broker.ErrNoReceiver) {
+			return err
+		}
+		return nil
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	for i := range nodes {

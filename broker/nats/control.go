@@ -106,12 +106,12 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	conn, since, reply := b.conn.Load(), b.confirm.begin(), ""
-	if node != "" && conn.HeadersSupported() {
-		reply = b.control.nobody.reply
+	conn, since, before := b.conn.Load(), b.confirm.begin(), b.control.nobody.of(subject)
+	m := &natsio.Msg{Subject: subject, Data: data}
+	if node != "" {
+		m.Reply = b.control.nobody.reply
 	}
-	before := b.control.nobody.of(subject)
-	if err := published(conn, len(data), conn.PublishRequest(subject, reply, data)); err != nil {
+	if err := published(conn, len(data), conn.PublishMsg(m)); err != nil {
 		return err
 	}
 	if err := b.confirmed(ctx, number); err != nil {

@@ -468,3 +468,26 @@ func TestCloseWithoutServer(t *testing.T) {
 	}
 	must(t, newBroker(t, Config{}).Close(t.Context())) // that was never run
 }
+
+// Who sends to a node that is not connected is told so.
+func TestControlWithoutReceiver(t *testing.T) {
+	url := startServer(t, nil).ClientURL()
+	controls := make(chan string, 100)
+	var nodes [2]*Broker
+	for i := range nodes {
+		nodes[i] = newBroker(t, Config{URL: url})
+		must(t, nodes[i].RunControl(fmt.Sprint("node", i), func(data []byte) { controls <- string(data) }))
+		must(t, nodes[i].Run(newEvents()))
+		t.Cleanup(func() { _ = nodes[i].Close(context.Background()) })
+	}
+	for range 3 {
+		must(t, nodes[0].PublishControl(t.Context(), "node1", []byte("x")))
+		wait.Receive(t, "a message", controls)
+	}
+	must(t, nodes[1].Close(t.Context()))
+	wait.Until(t, "the end of the connection", func() bool {
+		return errors.Is(nodes[0].PublishControl(t.Context(), "node1", []byte("y")), broker.ErrNoReceiver)
+	})
+	must(t, nodes[0].PublishControl(t.Context(), "", []byte("to all")))
+	must(t, nodes[0].PublishControl(t.Context(), "node0", []byte("to itself")))
+}

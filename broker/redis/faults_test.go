@@ -648,3 +648,37 @@ func TestControlOnce(t *testing.T) {
 		t.Errorf("heard %d times", times)
 	}
 }
+
+// Who sends to a node that has no connection to any shard is told so.
+func TestControlWithoutReceiver(t *testing.T) {
+	shards := []redis.Shard{standalone(redistest.Standalone(t, redistest.Options{})), standalone(redistest.Standalone(t, redistest.Options{}))}
+	var nodes [2]*redis.Broker
+	heard := make(chan string, 100)
+	for i := range nodes {
+		nodes[i] = newBroker(t, redis.Config{Shards: shards})
+		if err := nodes[i].RunControl(fmt.Sprint("node", i), func(data []byte) { heard <- string(data) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes[i].Run(newNote()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nodes[i].Close(context.Background()) })
+	}
+	for _, text := range []string{"by one shard", "by the other"} {
+		if err := nodes[0].PublishControl(t.Context(), "node1", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := wait.Receive(t, "a message", heard); got != text {
+			t.Errorf("got %q, want %q", got, text)
+		}
+	}
+	if err := nodes[1].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "the end of the connections", func() bool {
+		return errors.Is(nodes[0].PublishControl(t.Context(), "node1", []byte("to nobody")), broker.ErrNoReceiver)
+	})
+	if err := nodes[0].PublishControl(t.Context(), "", []byte("to all")); err != nil {
+		t.Error(err)
+	}
+}

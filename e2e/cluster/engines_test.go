@@ -63,7 +63,9 @@ func newEngine(tb testing.TB, name string, shards int) *engine {
 		}
 		tb.Cleanup(e.nats.Stop)
 		e.config = `"broker": {"enabled": true, "type": "nats", "nats": {"prefix": "` + prefix + `", "url": "nats://` + e.nats.Addr() + `"}}`
-		e.broker = func() (broker.Broker, error) { return nats.New(nats.Config{Prefix: prefix, URL: "nats://" + e.nats.Addr()}) }
+		e.broker = func() (broker.Broker, error) {
+			return nats.New(nats.Config{Prefix: prefix, URL: "nats://" + e.nats.Addr()})
+		}
 	default:
 		tb.Fatalf("no engine %q", name)
 	}
@@ -150,8 +152,8 @@ func (e *engine) connections() (all, pubsub int) {
 		return e.nats.Connections(), 0
 	}
 	for _, s := range e.redis {
-		all += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "normal"), "addr=") - 1 // that of this command
-		pubsub += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), "addr=")
+		all += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "normal"), " addr=") - 1 // that of this command
+		pubsub += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), " addr=")
 	}
 	return all + pubsub, pubsub
 }

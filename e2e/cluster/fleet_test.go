@@ -176,7 +176,9 @@ func (f *fleet) vitals(ctx context.Context, i int) (all, silent []string, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	var report struct{ Nodes []struct{ Name, Error string } }
+	var report struct {
+		Nodes []struct{ Name, Error string }
+	}
 	err = json.Unmarshal(body, &report)
 	for _, n := range report.Nodes {
 		all = append(all, n.Name)

@@ -61,7 +61,7 @@ type order struct {
 	// few gets an element when no more nodes are waiting than were silent when the command was given.
 	few    chan struct{}
 	silent int
-	owed    bool                // the caller was answered; silent nodes still have to get it
+	owed   bool // the caller was answered; silent nodes still have to get it
 }
 
 // strike takes a node off waiting.

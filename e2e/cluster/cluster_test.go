@@ -1,0 +1,182 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+)
+
+// TestRedis and TestNATS: what nodes tell each other grows with the nodes, answers are those of all, and a node that is lost holds up
+// nobody who asks for long.
+func TestRedis(t *testing.T) { t.Parallel(); few(t, newEngine(t, "redis", 2), 8) }
+
+func TestNATS(t *testing.T) { t.Parallel(); few(t, newEngine(t, "nats", 0), 5) }
+
+func few(t *testing.T, e *engine, n int) {
+	f := newFleet(t, e, n)
+	f.know(f.all(), n)
+	for i := range f.nodes {
+		f.client(i, fmt.Sprintf("user-%d", i), "plain:all", fmt.Sprintf("plain:%d", i))
+	}
+	signs(t, f)
+	answers(t, f)
+	f.commands()
+	killed(t, f)
+	resumed(t, f)
+}
+
+// signs checks signs of life: each node sends one every 3 s, and its size does not grow with the nodes.
+func signs(t *testing.T, f *fleet) {
+	const rounds = 1
+	heard, stop := f.listen()
+	defer stop()
+	f.until("signs of life", func() bool { return heard.rounds(len(f.nodes)) >= rounds })
+	heard.mu.Lock()
+	defer heard.mu.Unlock()
+	if len(heard.senders) != len(f.nodes) {
+		t.Errorf("%d nodes gave signs of life, want %d", len(heard.senders), len(f.nodes))
+	}
+	for uid, signs := range heard.senders {
+		if signs > rounds+1 {
+			t.Errorf("node %s gave %d signs of life while another one gave %d", uid, signs, rounds)
+		}
+	}
+	if n, size := heard.messages["sign of life"], heard.bytes["sign of life"]; size > 400*n {
+		t.Errorf("%d signs of life have %d bytes", n, size)
+	}
+	for kind, n := range heard.messages {
+		if kind != "sign of life" {
+			t.Errorf("the nodes told each other: %d times %q", n, kind)
+		}
+	}
+}
+
+// rounds returns how many signs of life the node gave that gave the fewest, of so many nodes.
+func (t *told) rounds(nodes int) (least int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.senders) < nodes {
+		return 0
+	}
+	for _, n := range t.senders {
+		if least == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// answers checks that what all nodes are asked is whole, at each node.
+func answers(t *testing.T, f *fleet) {
+	ctx, n := t.Context(), len(f.nodes)
+	for i := range f.nodes {
+		if names, err := f.listed(i); err != nil || len(names) != n {
+			t.Errorf("node %d lists %q, %v", i, names, err)
+		}
+		var channels struct {
+			Channels map[string]struct {
+				NumClients int `json:"num_clients"`
+			}
+		}
+		err := f.call(ctx, i, "channels", map[string]any{"pattern": "plain:*"}, &channels)
+		if err != nil || len(channels.Channels) != n+1 || channels.Channels["plain:all"].NumClients != n {
+			t.Errorf("channels at node %d: %v, %v", i, channels, err)
+		}
+		var connections struct{ Connections map[string]any }
+		if err := f.call(ctx, i, "connections", map[string]any{"channel": "plain:all"}, &connections); err != nil || len(connections.Connections) != n {
+			t.Errorf("connections at node %d: %v, %v", i, connections, err)
+		}
+		if nodes, conns, err := f.snapshot(ctx, i); err != nil || nodes != n || conns != n {
+			t.Errorf("snapshot at node %d: %d connections of %d nodes, %v", i, conns, nodes, err)
+		}
+		if all, silent, err := f.vitals(ctx, i); err != nil || len(all) != n || len(silent) > 0 {
+			t.Errorf("the admin interface at node %d tells of %q, and not of %q, %v", i, all, silent, err)
+		}
+	}
+}
+
+// commands subscribes a user of another node each time, and unsubscribes it.
+func (f *fleet) commands() {
+	f.tb.Helper()
+	for i := range f.nodes {
+		params := map[string]any{"user": fmt.Sprintf("user-%d", i), "channel": "plain:told"}
+		for _, method := range []string{"subscribe", "unsubscribe"} {
+			if err := f.call(context.Background(), (i+1)%len(f.nodes), method, params, nil); err != nil {
+				f.tb.Errorf("%s of a user of node %d: %v", method, i, err)
+			}
+			f.until(method, func() bool { return f.has(fmt.Sprintf("user-%d", i), "plain:told") == (method == "subscribe") })
+		}
+	}
+}
+
+// has tells whether a connection of a user has a channel.
+func (f *fleet) has(user, channel string) bool {
+	f.tb.Helper()
+	var res struct {
+		Connections map[string]struct {
+			State struct{ Channels map[string]json.RawMessage }
+		}
+	}
+	if err := f.call(context.Background(), 0, "connections", map[string]any{"user": user}, &res); err != nil {
+		f.tb.Fatal(err)
+	}
+	for _, c := range res.Connections {
+		if c.State.Channels[channel] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// killed checks that a node that was killed is not waited for: the engine knows that nobody receives what is for it.
+func killed(t *testing.T, f *fleet) {
+	victim := len(f.nodes) - 1
+	name := fmt.Sprintf("node-%d", victim)
+	f.nodes[victim].Kill()
+	began := time.Now()
+	if err := f.call(t.Context(), 0, "disconnect", map[string]any{"user": "nobody"}, nil); err != nil {
+		t.Errorf("a command: %v", err)
+	}
+	var refused *rig.APIError
+	if err := f.call(t.Context(), 1, "channels", struct{}{}, nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), name) {
+		t.Errorf("channels: %v", err)
+	}
+	_, silent, err := f.vitals(t.Context(), 2)
+	if err != nil || !slices.Equal(silent, []string{name}) {
+		t.Errorf("the admin interface tells not of %q, %v", silent, err)
+	}
+	// If nobody had known before the cluster's own clocks ran down, this node would still be in the list of most nodes, and the
+	// calls above would have taken 7 s.
+	if took := time.Since(began); took > silence {
+		t.Errorf("a killed node held up three calls for %v", took)
+	}
+	f.launch(victim)
+	f.ready(victim)
+	f.know(f.all(), len(f.nodes))
+}
+
+// silence is how long a node is waited for that is not known to have ended.
+const silence = 7 * time.Second
+
+// resumed suspends a node, gives a command meanwhile, and checks that the node hears of it when it goes on.
+func resumed(t *testing.T, f *fleet) {
+	const victim = 1
+	f.client(victim, "sleeper")
+	f.nodes[victim].Pause()
+	params := map[string]any{"user": "sleeper", "channel": "plain:dream"}
+	err := f.call(t.Context(), 0, "subscribe", params, nil)
+	f.nodes[victim].Resume()
+	if err != nil {
+		t.Fatalf("a command beside a suspended node: %v", err)
+	}
+	f.until("the command at the node that was suspended", func() bool { return f.has("sleeper", "plain:dream") })
+}
