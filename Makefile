@@ -15,7 +15,7 @@ GO          ?= go
 # What make test makes on what the tests leave of the processors.
 BESIDE      ?= cross packages
 
-.PHONY: run build test unit clients mobile bench-client bench-client-js published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients million lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+.PHONY: run build test unit clients mobile bench-client bench-client-js published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients million cluster lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -83,6 +83,11 @@ soak:
 # Both clients, CLIENTS of each, over networks and servers with faults for TIME.
 soak-clients: build clients
 	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/soak -time $(TIME) -clients $(CLIENTS)
+
+# What a cluster of NODES nodes costs and answers: the table of docs/scaling.md. NODES and ENGINES may be lists, with commas;
+# PARTS leaves something out (see e2e/cluster). Some five minutes for each.
+cluster: build
+	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/cluster -run TestTable -sizes $(or $(NODES),52) $(if $(ENGINES),-engines $(ENGINES)) $(if $(PARTS),-parts $(PARTS))
 
 # A cluster of NODES nodes and SHARDS Redis shards with CONNS connections, on this machine: docs/million.md. Not part of make test,
 # which runs a small one.

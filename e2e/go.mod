@@ -7,6 +7,7 @@ require (
 	github.com/centrifugal/centrifuge-go v0.12.0
 	github.com/coder/websocket v1.8.15
 	github.com/gyrohq/gyro v0.1.0
+	github.com/gyrohq/gyro/broker/nats v0.1.0
 	github.com/gyrohq/gyro/broker/postgres v0.1.0
 	github.com/gyrohq/gyro/broker/redis v0.1.0
 	github.com/gyrohq/gyro/transport/webtransport v0.1.0
@@ -36,11 +37,13 @@ require (
 	github.com/miekg/dns v1.1.62 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/webtransport-go v0.13.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/tidwall/btree v1.8.1 // indirect

@@ -24,7 +24,10 @@ const (
 	// pingInterval is how often a node sends a sign of life, cleanInterval how often it
 	// looks for nodes that send none any more. So the others miss a node that was killed
 	// after 7 to 16 s.
-	pingInterval  = 3 * time.Second
+	pingInterval = 3 * time.Second
+	// beat: signs of life fall on multiples of it, by the clock of the cluster. So those of many nodes come a dozen times in
+	// each interval, and a node wakes up for all that come together.
+	beat          = pingInterval / 12
 	cleanInterval = 9 * time.Second
 	// publishTimeout bounds a call of the controller.
 	publishTimeout = 5 * time.Second
@@ -158,12 +161,13 @@ func (c *Cluster) Start() {
 
 func (c *Cluster) run() {
 	defer c.pings.Done()
-	ping, clean := time.NewTicker(pingInterval), time.NewTicker(cleanInterval)
+	ping, clean := time.NewTimer(c.untilPing(time.Now())), time.NewTicker(cleanInterval)
 	defer ping.Stop()
 	defer clean.Stop()
 	for {
 		select {
 		case <-ping.C:
+			ping.Reset(c.untilPing(time.Now()))
 			c.ping()
 		case <-clean.C:
 			c.clean(time.Now())
@@ -173,6 +177,12 @@ func (c *Cluster) run() {
 			return
 		}
 	}
+}
+
+// untilPing returns the time until the next sign of life.
+func (c *Cluster) untilPing(now time.Time) time.Duration {
+	now = now.Add(c.cfg.Clocks.Correction())
+	return now.Add(pingInterval).Round(beat).Sub(now)
 }
 
 // ping sends a sign of life to all.

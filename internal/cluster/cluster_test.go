@@ -137,6 +137,28 @@ func TestClocks(t *testing.T) {
 	})
 }
 
+// Signs of life fall on few moments, whenever a node has started, and stay about as far apart as they should.
+func TestBeat(t *testing.T) {
+	c := New(Config{UID: "a", Clocks: skew.New("a"), Logger: slog.New(slog.DiscardHandler)})
+	defer c.Close()
+	moments := make(map[time.Duration]bool)
+	for i := range 1000 {
+		now := time.Unix(1e9, int64(i)*int64(7919*time.Microsecond))
+		d := c.untilPing(now)
+		if d < pingInterval-beat/2 || d > pingInterval+beat/2 {
+			t.Errorf("the next sign of life comes in %v", d)
+		}
+		if next := now.Add(d); c.untilPing(next) != pingInterval {
+			t.Errorf("the one after it comes in %v", c.untilPing(next))
+		} else {
+			moments[next.Sub(next.Truncate(pingInterval))] = true
+		}
+	}
+	if len(moments) != int(pingInterval/beat) {
+		t.Errorf("signs of life come at %d moments", len(moments))
+	}
+}
+
 func TestJoinAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.New(t)

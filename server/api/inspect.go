@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -109,9 +110,26 @@ const (
 
 // gather asks the nodes for connections and events of a user. What the sender may not name is left out.
 func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error {
-	found, err := e.node.Connections(ctx, inspect.Filter{User: c.User})
-	if c.Incomplete, err = partial(err, errLimit); err != nil {
-		return err
+	var (
+		found       inspect.Connections
+		log, epochs inspect.Log
+		errs        [3]error
+		work        sync.WaitGroup
+	)
+	work.Go(func() { found, errs[0] = e.node.Connections(ctx, inspect.Filter{User: c.User}) })
+	work.Go(func() { log, errs[1] = e.node.Flight(ctx, inspect.Query{User: c.User, Limit: limit, Nodes: true}) })
+	if c.Channel != "" {
+		work.Go(func() {
+			epochs, errs[2] = e.node.Flight(ctx, inspect.Query{User: c.User, Channel: c.Channel, Limit: limit, Nodes: true})
+		})
+	}
+	work.Wait()
+	for _, err := range errs {
+		incomplete, err := partial(err, errLimit)
+		if err != nil {
+			return err
+		}
+		c.Incomplete = cmp.Or(c.Incomplete, incomplete)
 	}
 	c.Connections, c.More = found.List, found.More
 	for _, of := range found.List {
@@ -121,40 +139,23 @@ func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error
 			return hidden
 		})
 	}
-	log, err := e.node.Flight(ctx, inspect.Query{User: c.User, Limit: limit, Nodes: true})
-	incomplete, err := partial(err, errLimit)
-	if err != nil {
-		return err
-	}
-	c.Incomplete = cmp.Or(c.Incomplete, incomplete)
 	c.Events = slices.DeleteFunc(log.Events, func(v inspect.Event) bool {
 		return e.mayName(v.Channel) != nil || c.Channel != "" && v.Channel != "" && v.Channel != c.Channel
 	})
-	if err := e.gatherEpochs(ctx, c, limit); err != nil || len(c.Connections) > 0 {
-		return err
-	}
-	// One of the clients that nobody knows may be the user.
-	if log, err = e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
-		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
-	}
-	return nil
-}
-
-// gatherEpochs adds the new epochs of the channel, which concern all its subscribers.
-func (e *Executor) gatherEpochs(ctx context.Context, c *explain.Case, limit int) error {
-	if c.Channel == "" {
-		return nil
-	}
-	log, err := e.node.Flight(ctx, inspect.Query{User: c.User, Channel: c.Channel, Limit: limit, Nodes: true})
-	if _, err = partial(err, errLimit); err != nil {
-		return err
-	}
-	for _, v := range log.Events {
+	// New epochs of the channel concern all its subscribers.
+	for _, v := range epochs.Events {
 		if v.Kind == inspect.NewEpoch {
 			c.Events = append(c.Events, v)
 		}
 	}
 	slices.SortStableFunc(c.Events, func(a, b inspect.Event) int { return a.Time.Compare(b.Time) })
+	if len(c.Connections) > 0 {
+		return nil
+	}
+	// One of the clients that nobody knows may be the user.
+	if log, err := e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
+		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
+	}
 	return nil
 }
 

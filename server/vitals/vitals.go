@@ -19,7 +19,7 @@ const (
 	// op is the name of the survey.
 	op = "server_vitals"
 	// patience is how long the other nodes have to answer.
-	patience = 2 * time.Second
+	patience = time.Second
 	// minAge is how long a report is given out before the next survey. Beyond nodesPerSecond nodes it is longer, so
 	// operators cost a cluster of any size no more than so many answers per second and asking node.
 	minAge         = time.Second
