@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -77,7 +78,7 @@ func (l *Loader) Do(o *load.Order) (*load.Report, error) {
 type Total struct {
 	load.Report
 	// Latencies that were asked for.
-	Deliveries, Joins, Returns *hdrhistogram.Histogram
+	Deliveries, Apart, Joins, Returns *hdrhistogram.Histogram
 }
 
 // Order gives all load processes the same order.
@@ -102,7 +103,7 @@ func (s *Stand) Orders(ctx context.Context, order func(loader int) *load.Order) 
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t := &Total{Deliveries: load.NewHistogram(), Joins: load.NewHistogram(), Returns: load.NewHistogram()}
+	t := &Total{Deliveries: load.NewHistogram(), Apart: load.NewHistogram(), Joins: load.NewHistogram(), Returns: load.NewHistogram()}
 	t.Cuts, t.Refusals = map[string]uint64{}, map[string]uint64{}
 	for i, r := range reports {
 		if errs[i] != nil {
@@ -132,7 +133,7 @@ func (t *Total) add(r *load.Report) {
 	for _, pair := range []struct {
 		to   *hdrhistogram.Histogram
 		from *hdrhistogram.Snapshot
-	}{{t.Deliveries, r.Delivery}, {t.Joins, r.Joining}, {t.Returns, r.Return}} {
+	}{{t.Deliveries, r.Delivery}, {t.Apart, r.Apart}, {t.Joins, r.Joining}, {t.Returns, r.Return}} {
 		if pair.from != nil {
 			pair.to.Merge(hdrhistogram.Import(pair.from))
 		}
@@ -147,10 +148,15 @@ func (t *Total) add(r *load.Report) {
 	}
 }
 
-// Cut is how many connections have ended since the run began.
-func (t *Total) Cut() (n uint64) {
-	for _, count := range t.Cuts {
-		n += count
+// Cut is how many connections and subscriptions have ended since the run began.
+func (t *Total) Cut() uint64 { return sum(t.Cuts) }
+
+// Ended is how many subscriptions the server has ended without their connections.
+func (t *Total) Ended() (n uint64) {
+	for why, count := range t.Cuts {
+		if strings.HasPrefix(why, load.Unsubscribe) {
+			n += count
+		}
 	}
 	return n
 }

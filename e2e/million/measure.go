@@ -46,6 +46,7 @@ type Spent struct {
 	Servers, Redis, Load, Driver, Busy, Kernel float64 // processors; Kernel is what no process of the stand was charged with
 	Commands, In, Out                          float64 // of Redis, per second
 	MostServer, MostRedis                      float64 // processors, of the busiest one
+	EachServer                                 []float64
 }
 
 // Since returns what was used since an earlier moment.
@@ -61,8 +62,12 @@ func (u Usage) Since(o Usage) Spent {
 	s := Spent{
 		Seconds: took.Seconds(), Servers: part(u.Servers, o.Servers), Redis: part(u.Redis, o.Redis), Load: part(u.Load, o.Load),
 		Driver: part(u.Driver, o.Driver), Busy: part(u.Machine.Busy, o.Machine.Busy),
-		Commands: (u.Commands - o.Commands) / took.Seconds(), In: (u.In - o.In) / took.Seconds(), Out: (u.Out - o.Out) / took.Seconds(),
+		// A server that was started again has counted from 0.
+		Commands: max(0, u.Commands-o.Commands) / took.Seconds(), In: max(0, u.In-o.In) / took.Seconds(), Out: max(0, u.Out-o.Out) / took.Seconds(),
 		MostServer: each(u.EachServer, o.EachServer), MostRedis: each(u.EachRedis, o.EachRedis),
+	}
+	for i := range min(len(u.EachServer), len(o.EachServer)) {
+		s.EachServer = append(s.EachServer, part(u.EachServer[i], o.EachServer[i]))
 	}
 	s.Kernel = max(0, s.Busy-s.Servers-s.Redis-s.Load-s.Driver)
 	return s

@@ -74,7 +74,7 @@ func TestStand(t *testing.T) {
 	o := options(t)
 	var view lines
 	o.Conns, o.Nodes, o.Shards, o.Loads = 20_000, 4, 2, 2
-	o.Idle, o.Step, o.Rates, o.Ping, o.View = 12*time.Second, time.Second, 2, 10*time.Second, &view
+	o.Idle, o.Step, o.Rates, o.Ping, o.Drain, o.View = 12*time.Second, time.Second, 2, 10*time.Second, time.Second, &view
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, view.String())
@@ -86,8 +86,22 @@ func TestStand(t *testing.T) {
 	if n, _ := r.Find("idle", "pings answered"); n < 20_000 {
 		t.Errorf("%v pings were answered within 12 s, which come every 10 s", n)
 	}
-	if len(r.Cuts) > 0 || !r.Plain.OK() || !r.Recoverable.OK() {
-		t.Errorf("cut: %v; books: %+v %+v", r.Cuts, r.Recoverable, r.Plain)
+	if cut, _ := r.Find("idle", "cut meanwhile"); cut > 0 || !r.Plain.OK() || !r.Recoverable.OK() || r.Unrecovered > 0 {
+		t.Errorf("cut: %v; told: %d; books: %+v %+v", r.Cuts, r.Unrecovered, r.Recoverable, r.Plain)
+	}
+	for _, phase := range []string{"kill", "drain", "roll"} {
+		left, _ := r.Find(phase, "clients that had to leave")
+		if back, _ := r.Find(phase, "came back"); left < 4000 || back != left {
+			t.Errorf("%s: %v clients had to leave, %v are back", phase, left, back)
+		}
+	}
+	for _, phase := range []string{"shard", "slow"} {
+		if n, _ := r.Find(phase, "channels of the shard: publications"); n == 0 {
+			t.Errorf("%s: nothing was published", phase)
+		}
+	}
+	if n, _ := r.Find("shard", "channels of the shard: requests tried again"); n == 0 {
+		t.Error("no publication to a shard that was killed was tried again")
 	}
 	// A second of 2,000 and more publications with one subscriber, and so on, twice each.
 	if r.Recoverable.Received < 20_000 {

@@ -28,6 +28,9 @@ type Options struct {
 	Rates int
 	// Ping is the time between pings. Default: that of the server, 25 seconds.
 	Ping time.Duration
+	// Drain is over what time a node that is stopped sends its clients away. Default: 3 seconds; with the 5 seconds of the server the
+	// whole would take more than 15 minutes.
+	Drain time.Duration
 	// Phases are the names of those to run. Default: all.
 	Phases []string
 	// Out is the folder for results and logs.
@@ -54,6 +57,9 @@ func (o *Options) defaults() {
 	}
 	if o.Step == 0 {
 		o.Step = 6 * time.Second
+	}
+	if o.Drain == 0 {
+		o.Drain = 3 * time.Second
 	}
 	if o.Rates == 0 {
 		o.Rates = 16
@@ -84,6 +90,10 @@ func (o *Options) check() error {
 		return errors.Join(errs...)
 	}
 	if limit, err := files(); err == nil {
+		if need := o.Conns/max(1, o.Nodes-1) + kept + kept/2; o.Nodes > 1 && uint64(need) > limit {
+			errs = append(errs, fmt.Errorf("descriptors: if one of %d nodes fails, each of the others needs %d, a process here may have %d (ulimit -Hn): NODES=%d would do",
+				o.Nodes, need, limit, o.Conns/max(1, int(limit)-2*kept)+2))
+		}
 		if need := o.Conns/o.Nodes + spare; uint64(need) > limit {
 			errs = append(errs, fmt.Errorf("descriptors: a node of %d connections needs %d, a process here may have %d (ulimit -Hn): NODES=%d would do",
 				o.Conns/o.Nodes, need, limit, o.Conns/max(1, int(limit)-spare)+1))

@@ -23,7 +23,7 @@ type Phase struct {
 }
 
 // phases in the order in which they run. The first one makes the connections, so it is never left out.
-var phases = []Phase{connecting, idle, publishing, reading}
+var phases = []Phase{connecting, idle, publishing, reading, killing, draining, losingShard, slowShard, rolling}
 
 // section collects rows.
 type section struct{ report.Section }

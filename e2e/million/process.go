@@ -48,8 +48,13 @@ func launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// CPU that the process has used.
-func (p *Process) CPU() time.Duration { return proc.CPU(p.PID()) }
+// CPU that the process has used, also when it has ended.
+func (p *Process) CPU() time.Duration {
+	if !p.Running() {
+		return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+	}
+	return proc.CPU(p.PID())
+}
 
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }

@@ -15,6 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/load"
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 	"github.com/gyrohq/gyro/e2e/million/internal/stamp"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -61,8 +64,10 @@ type Publication struct {
 	// Sure publishes a message again, with the same idempotency key, until a node has accepted it, for at most half a minute. Without it
 	// the first failure ends Publish.
 	Sure bool
-	// Nodes are those to publish to; nil for all.
+	// Nodes are those to publish to; nil for all. Those that are known to be down are left out.
 	Nodes []int
+	// Stop ends Publish before its time.
+	Stop <-chan struct{}
 }
 
 // Sent is what was published.
@@ -70,6 +75,18 @@ type Sent struct {
 	Publications uint64
 	Deliveries   uint64 // that these make
 	Retries      uint64
+	// Accepted are the microseconds until requests were accepted, with all attempts.
+	Accepted *hdrhistogram.Histogram
+	// Took is the time from the first publication to the last answer.
+	Took time.Duration
+}
+
+func (s *Sent) add(o Sent) {
+	s.Publications += o.Publications
+	s.Deliveries += o.Deliveries
+	s.Retries += o.Retries
+	s.Accepted.Merge(o.Accepted)
+	s.Took = max(s.Took, o.Took)
 }
 
 // Publish publishes at a rate, whatever the answers take: what is late is published as soon as possible, and its stamp has the time at
@@ -86,21 +103,22 @@ func (p *Publisher) Publish(ctx context.Context, pub Publication) (Sent, error) 
 	begin := time.Now()
 	var all sync.WaitGroup
 	for i := range n {
-		w := &worker{p: p, pub: pub, begin: begin, rate: pub.Rate / float64(n)}
+		w := &worker{p: p, pub: pub, begin: begin, rate: pub.Rate / float64(n), sent: Sent{Accepted: load.NewHistogram()}}
 		for j := i; j < len(pub.Channels); j += n {
 			w.channels = append(w.channels, pub.Channels[j])
 		}
 		for j := i; j < len(nodes); j += n {
 			w.nodes = append(w.nodes, nodes[j])
 		}
+		if pub.Sure {
+			w.nodes, w.turn = nodes, i // there is another one if one fails
+		}
 		all.Go(func() { errs[i] = w.run(ctx); sent[i] = w.sent })
 	}
 	all.Wait()
-	var sum Sent
+	sum := Sent{Accepted: load.NewHistogram(), Took: time.Since(begin)}
 	for _, s := range sent {
-		sum.Publications += s.Publications
-		sum.Deliveries += s.Deliveries
-		sum.Retries += s.Retries
+		sum.add(s)
 	}
 	return sum, errors.Join(errs...)
 }
@@ -132,6 +150,11 @@ func (w *worker) due(n uint64) time.Time {
 func (w *worker) run(ctx context.Context) error {
 	end := w.begin.Add(w.pub.For)
 	for {
+		select {
+		case <-w.pub.Stop:
+			return nil
+		default:
+		}
 		next := w.due(w.sent.Publications)
 		if !next.Before(end) {
 			return nil
@@ -183,10 +206,10 @@ func (w *worker) send(ctx context.Context, end time.Time) error {
 const sure = 30 * time.Second
 
 func (w *worker) post(ctx context.Context, count int) error {
-	for deadline := time.Now().Add(sure); ; w.sent.Retries++ {
-		node := w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
-		w.turn++
-		err := w.p.batch(ctx, node.Addr, w.body, count)
+	begin := time.Now()
+	defer func() { _ = w.sent.Accepted.RecordValue(max(1, time.Since(begin).Microseconds())) }() // within its bounds
+	for deadline := begin.Add(sure); ; w.sent.Retries++ {
+		err := w.p.batch(ctx, w.node().Addr, w.body, count)
 		if err == nil || !w.pub.Sure || ctx.Err() != nil || time.Now().After(deadline) {
 			return err
 		}
@@ -194,6 +217,17 @@ func (w *worker) post(ctx context.Context, count int) error {
 			return err
 		}
 	}
+}
+
+// node returns the next node that is up.
+func (w *worker) node() *Server {
+	for range w.nodes {
+		n := w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
+		if w.turn++; !n.down.Load() {
+			return n
+		}
+	}
+	return w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
 }
 
 // batch sends a batch and checks that all its publications were accepted.

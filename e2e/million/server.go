@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
@@ -28,23 +29,25 @@ const (
 
 // Server is a node: a process of gyro with one processor. Its address stays the same when it is started again.
 type Server struct {
-	*Process
+	life
 	Index int
 	Addr  string
 
 	stand *Stand
 	port  int
+	down  atomic.Bool // nothing is published to it
 }
 
 // Start starts the node, and returns when it answers.
-func (n *Server) Start(ctx context.Context) (err error) {
+func (n *Server) Start(ctx context.Context) error {
 	cmd := exec.Command(n.stand.options.Gyro, "-c", n.stand.config, "-p", strconv.Itoa(n.port))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GYRO_NODE_NAME=node-"+strconv.Itoa(n.Index))
-	if n.Process, err = launch(n.stand.logs, fmt.Sprintf("node-%d", n.Index), cmd); err != nil {
+	p, err := n.begin(n.stand.logs, fmt.Sprintf("node-%d", n.Index), cmd)
+	if err != nil {
 		return err
 	}
 	client := http.Client{Timeout: time.Second}
-	return await(ctx, n.Process, func() error {
+	return await(ctx, p, func() error {
 		res, err := client.Get("http://" + n.Addr + "/health")
 		if err != nil {
 			return err
@@ -52,6 +55,9 @@ func (n *Server) Start(ctx context.Context) (err error) {
 		return res.Body.Close()
 	})
 }
+
+// kept descriptors of a node are for Redis, the API, listeners, and connections that have not connected as clients yet.
+const kept = 200
 
 // object is a part of a configuration.
 type object = map[string]any
@@ -77,6 +83,10 @@ func (s *Stand) configure() error {
 		"token":                          object{"hmac_secret_key": secret},
 		"recovery_max_publication_limit": 1000,
 	}
+	if limit, err := files(); err == nil && limit > 2*kept {
+		// Who comes to a node without descriptors would wait, and not try another one.
+		client["connection_limit"] = limit - kept
+	}
 	if s.options.Ping > 0 {
 		client["ping_interval"], client["pong_timeout"] = s.options.Ping.String(), (s.options.Ping * 4 / 5).String()
 	}
@@ -88,6 +98,7 @@ func (s *Stand) configure() error {
 		"prometheus":  object{"enabled": true},
 		"http_api":    object{"key": apiKey},
 		"client":      client,
+		"shutdown":    object{"drain_time": s.options.Drain.String()},
 		"engine":      object{"type": "redis", "redis": object{"address": shards, "start_timeout": "60s"}},
 		"channel":     object{"namespaces": namespaces},
 	}

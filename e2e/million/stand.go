@@ -30,6 +30,7 @@ type Stand struct {
 	view    *view
 	samples samples
 	empty   Memory // before the first connection
+	calm    *Outcome
 }
 
 // start starts everything. Whatever has been started is there even if it fails.
@@ -103,10 +104,10 @@ func (s *Stand) stop() {
 		all = append(all, l.Process)
 	}
 	for _, n := range s.Nodes {
-		all = append(all, n.Process)
+		all = append(all, n.process())
 	}
 	for _, shard := range s.Shards {
-		all = append(all, shard.Process)
+		all = append(all, shard.process())
 	}
 	_ = parallel(len(all)+1, all, func(p *Process) error { // it never fails
 		if p != nil {

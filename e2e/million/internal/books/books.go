@@ -9,6 +9,7 @@ type Book struct {
 	Lost     uint64 `json:"lost"`
 	Twice    uint64 `json:"twice"`
 	Late     uint64 `json:"late"`    // out of order
+	Told     uint64 `json:"told"`    // missing, and the subscriber was told so when it came back
 	Foreign  uint64 `json:"foreign"` // of another channel, or not published by this run
 }
 
@@ -18,11 +19,12 @@ func (b *Book) Add(o Book) {
 	b.Lost += o.Lost
 	b.Twice += o.Twice
 	b.Late += o.Late
+	b.Told += o.Told
 	b.Foreign += o.Foreign
 }
 
 // Faults is the number of messages that are not as they should be.
-func (b *Book) Faults() uint64 { return b.Lost + b.Twice + b.Late + b.Foreign }
+func (b *Book) Faults() uint64 { return b.Lost + b.Twice + b.Late + b.Told + b.Foreign }
 
 // span is a run of numbers that did not come: [from, to).
 type span struct{ from, to uint64 }
@@ -59,6 +61,14 @@ func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
 	}
 }
 
+// Tell enters that a connection was told that it has missed messages, up to the one with number n, which is its next one.
+func (b *Book) Tell(next *uint64, n uint64) {
+	if *next < n {
+		b.Told += n - *next
+		*next = n
+	}
+}
+
 func (g Gaps) add(conn int, s span) { g[conn] = append(g[conn], s) }
 
 // take removes a number, and tells whether it was there.
@@ -85,3 +95,8 @@ func (g Gaps) take(conn int, n uint64) bool {
 
 // OK tells whether every message came once and in order.
 func (b *Book) OK() bool { return b.Faults() == 0 }
+
+// Since returns what was entered after an earlier state of the book.
+func (b *Book) Since(o Book) Book {
+	return Book{b.Received - o.Received, b.Lost - o.Lost, b.Twice - o.Twice, b.Late - o.Late, b.Told - o.Told, b.Foreign - o.Foreign}
+}

@@ -58,3 +58,17 @@ func TestInOrderAllocs(t *testing.T) {
 		t.Errorf("%v allocations, %+v", allocs, b)
 	}
 }
+
+// TestTold: what a subscriber was told of is no loss, but no message that came either.
+func TestTold(t *testing.T) {
+	var b Book
+	g, next := Gaps{}, uint64(0)
+	b.Enter(g, 1, &next, 0)
+	before := b
+	b.Tell(&next, 4)
+	b.Enter(g, 1, &next, 4)
+	b.Tell(&next, 3)
+	if got := b.Since(before); got != (Book{Received: 1, Told: 3}) || b.OK() || next != 5 || len(g) > 0 {
+		t.Errorf("%+v, next %d, gaps %v", got, next, g)
+	}
+}

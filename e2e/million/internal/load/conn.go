@@ -42,6 +42,9 @@ type conn struct {
 	encoding  uint8 // 0 is JSON, 1 Protobuf
 	tries     uint8 // since it was subscribed
 	returning bool  // it was subscribed before
+	apart     bool  // its deliveries are recorded apart
+	told      bool  // that messages are missing, of which none has come since
+	attempt   uint32
 	next      uint64
 	offset    uint64
 	since     int64  // when the attempt began, or the connection was cut
@@ -58,9 +61,12 @@ func (c *conn) index() int {
 // open begins an attempt.
 func (c *conn) open() {
 	l := c.loop
+	now := time.Now()
 	l.report.Opening++
+	l.nodes[c.node].held++
+	l.attempts.push(c, now)
 	if !c.returning {
-		c.since = time.Now().UnixNano()
+		c.since = now.UnixNano()
 	}
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -301,7 +307,15 @@ func (c *conn) publication(p *publication, now int64) {
 		return
 	}
 	c.offset = p.offset
+	if c.told {
+		c.told = false
+		book.Tell(&c.next, p.stamp.Number)
+	}
 	book.Enter(l.gaps, c.index(), &c.next, p.stamp.Number)
+	if c.apart {
+		record(l.apart, now-p.stamp.Due)
+		return
+	}
 	record(l.delivery, now-p.stamp.Due)
 }
 
@@ -333,6 +347,7 @@ func (c *conn) subscribed(r *protocol.SubscribeResult) {
 		l.report.Recovered++
 	default:
 		l.report.Unrecovered++
+		c.told = true
 	}
 	c.offset, c.epoch = r.Offset, ""
 	if r.Recoverable {
@@ -364,7 +379,7 @@ func (c *conn) subscribed(r *protocol.SubscribeResult) {
 const resubscribe = 2500
 
 func (c *conn) unsubscribed(u *protocol.Unsubscribe) {
-	c.loop.report.Cuts[fmt.Sprintf("unsubscribe %d %s", u.Code, u.Reason)]++
+	c.loop.report.Cuts[fmt.Sprintf("%s %d %s", Unsubscribe, u.Code, u.Reason)]++
 	if u.Code >= resubscribe {
 		c.command(c.subscribing())
 	}
@@ -389,6 +404,7 @@ func (c *conn) fail(why string) {
 		l.poller.Unwatch(int(c.fd))
 		_ = syscall.Close(int(c.fd)) // it is of no use any more
 	}
+	l.nodes[c.node].held--
 	c.fd, c.state, c.rest, c.unsent = -1, closed, nil, nil
 	l.later(c)
 }

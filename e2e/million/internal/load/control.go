@@ -39,6 +39,8 @@ type Order struct {
 	// Mark forgets the latencies so far; Latencies asks for them.
 	Mark      bool `json:",omitempty"`
 	Latencies bool `json:",omitempty"`
+	// Apart are the channels whose deliveries are recorded apart from those of others, from Mark on.
+	Apart []plan.Channel `json:",omitempty"`
 	// Where asks how many connections are on each node.
 	Where bool `json:",omitempty"`
 }
@@ -61,10 +63,14 @@ type Report struct {
 	Unrecovered uint64            // of them, told that something is missing
 
 	Delivery *hdrhistogram.Snapshot `json:",omitempty"` // microseconds from when a publication was due
+	Apart    *hdrhistogram.Snapshot `json:",omitempty"` // the same, of the channels that an order has named
 	Joining  *hdrhistogram.Snapshot `json:",omitempty"` // from the first packet to the subscription
 	Return   *hdrhistogram.Snapshot `json:",omitempty"` // from the cut to the subscription
 	Where    []int                  `json:",omitempty"` // connections by node
 }
+
+// Unsubscribe is what the keys of Cuts begin with that are about subscriptions whose connection stays.
+const Unsubscribe = "unsubscribe"
 
 // Slowest is the upper end of the histograms, in microseconds. Longer times count as that.
 const Slowest = 10 * 60 * 1_000_000

@@ -27,6 +27,7 @@ type node struct {
 	address  syscall.SockaddrInet4
 	requests [2][]byte // of handshakes, by encoding
 	avoided  bool
+	held     int // connections that are there or on their way
 	live     int
 }
 
@@ -47,10 +48,11 @@ type loop struct {
 
 	want, started, window int
 	waiting               waiting
+	attempts              attempts
 	report                Report
 	gaps                  books.Gaps
 
-	delivery, joining, back *hdrhistogram.Histogram
+	delivery, apart, joining, back *hdrhistogram.Histogram
 }
 
 func newLoop(s Setup, p *plan.Plan) (*loop, error) {
@@ -64,7 +66,7 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 		tokens: newTokens(s.Secret), in: make([]byte, 64<<10), window: 16, gaps: books.Gaps{},
 		codecs:   [2]codec.ClientCodec{codec.ForClient(protocol.JSON), codec.ForClient(protocol.Protobuf)},
 		pongs:    [2][]byte{appendFrame(nil, opText, []byte("{}")), appendFrame(nil, opBinary, []byte{0})},
-		delivery: NewHistogram(), joining: NewHistogram(), back: NewHistogram(),
+		delivery: NewHistogram(), apart: NewHistogram(), joining: NewHistogram(), back: NewHistogram(),
 	}
 	l.report.Cuts, l.report.Refusals = map[string]uint64{}, map[string]uint64{}
 	for i, address := range s.Nodes {
@@ -165,10 +167,12 @@ func (l *loop) obey(o *Order) *Report {
 	}
 	r := l.report
 	if o.Latencies {
-		r.Delivery, r.Joining, r.Return = l.delivery.Export(), l.joining.Export(), l.back.Export()
+		r.Delivery, r.Apart, r.Joining, r.Return = l.delivery.Export(), l.apart.Export(), l.joining.Export(), l.back.Export()
 	}
 	if o.Mark {
 		l.delivery.Reset()
+		l.apart.Reset()
+		l.setApart(o.Apart)
 		l.joining.Reset()
 		l.back.Reset()
 	}
@@ -191,6 +195,10 @@ func (l *loop) settle(issued [][2]uint64) {
 	for i := range l.conns[:l.started] {
 		c := &l.conns[i]
 		if total, ok := totals[c.channel]; ok {
+			if c.told {
+				c.told = false
+				l.book(c).Tell(&c.next, total)
+			}
 			l.book(c).Settle(l.gaps, i, &c.next, total)
 		}
 	}
@@ -216,16 +224,19 @@ func (l *loop) due(now time.Time) {
 	for len(l.waiting) > 0 && l.report.Opening < l.window && l.waiting[0].at <= now.UnixNano() {
 		c := heap.Pop(&l.waiting).(wait).conn
 		l.report.Waiting--
+		c.node = l.other(c.node)
 		c.open()
 	}
+	l.giveUp(now)
 }
 
 // pause is the time until a connection is due.
 func (l *loop) pause(now time.Time) time.Duration {
+	next := l.attempts.next(now)
 	if len(l.waiting) == 0 || l.report.Opening >= l.window {
-		return time.Hour
+		return next
 	}
-	return max(0, time.Duration(l.waiting[0].at-now.UnixNano()))
+	return min(next, max(0, time.Duration(l.waiting[0].at-now.UnixNano())))
 }
 
 // The time before another attempt: a random part of what doubles from the least to the most, as clients' SDKs wait.
@@ -238,21 +249,8 @@ const (
 func (l *loop) later(c *conn) {
 	span := min(mostPause, leastPause<<min(c.tries, 16))
 	c.tries = min(c.tries+1, 16)
-	c.node = l.other(c.node)
 	l.report.Waiting++
 	heap.Push(&l.waiting, wait{time.Now().UnixNano() + rand.Int64N(int64(span)), c})
-}
-
-// other returns a node that is not this one, as a load balancer would choose it.
-func (l *loop) other(node uint16) uint16 {
-	next := node
-	for range 2 * len(l.nodes) {
-		next = uint16(rand.IntN(len(l.nodes)))
-		if next != node && !l.nodes[next].avoided {
-			break
-		}
-	}
-	return next
 }
 
 // wait is a connection before its next attempt; waiting has the first one in front.

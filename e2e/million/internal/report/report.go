@@ -160,7 +160,7 @@ func (r *Report) All() []Section {
 	}{{"channels with a history: ", r.Recoverable}, {"channels without: ", r.Plain}} {
 		for _, row := range []Row{
 			{Name: "delivered", Value: float64(kind.b.Received)}, {Name: "lost", Value: float64(kind.b.Lost)}, {Name: "twice", Value: float64(kind.b.Twice)},
-			{Name: "out of order", Value: float64(kind.b.Late)}, {Name: "of others", Value: float64(kind.b.Foreign)},
+			{Name: "out of order", Value: float64(kind.b.Late)}, {Name: "missing, and told so", Value: float64(kind.b.Told)}, {Name: "of others", Value: float64(kind.b.Foreign)},
 		} {
 			row.Name = kind.name + row.Name
 			last.Rows = append(last.Rows, row)

@@ -1,0 +1,223 @@
+//go:build linux
+
+package million
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/e2e/million/internal/report"
+)
+
+// The shards that faults happen to, counted from the last one.
+const (
+	lostShard   = 1
+	slowedShard = 2
+)
+
+func (s *Stand) shard(fromLast int) *Shard { return s.Shards[max(0, len(s.Shards)-fromLast)] }
+
+// channelsOf returns the channels that are published to during faults and that a shard has: their subscriptions are there.
+func (s *Stand) channelsOf(shard *Shard) ([]plan.Channel, error) {
+	var all []plan.Channel
+	command := []string{"PUBSUB", "NUMSUB"}
+	for _, b := range besides {
+		all = append(all, s.Some(b.class, b.channels)...)
+	}
+	for _, ch := range all {
+		command = append(command, "centrifugo.client."+ch.String())
+	}
+	answer, err := shard.Do(command...)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) != 2*len(all) {
+		return nil, fmt.Errorf("%s answers with %d names and numbers to PUBSUB NUMSUB of %d channels", shard.Addr, len(answer), len(all))
+	}
+	var list []plan.Channel
+	for i, ch := range all {
+		if n, err := strconv.Atoi(answer[2*i+1]); err == nil && n > 0 {
+			list = append(list, ch)
+		}
+	}
+	if len(list) == 0 || len(list) == len(all) && len(s.Shards) > 1 {
+		return nil, fmt.Errorf("%s has %d of %d channels", shard.Addr, len(list), len(all))
+	}
+	return list, nil
+}
+
+// keep has a shard write its data to a file from now on, so that they are there after a restart, or no longer.
+func (s *Shard) keep(ctx context.Context, keep bool) error {
+	s.kept = keep
+	if !keep {
+		_, err := s.Do("CONFIG", "SET", "appendonly", "no")
+		return err
+	}
+	if _, err := s.Do("CONFIG", "SET", "appendonly", "yes"); err != nil {
+		return err
+	}
+	return await(ctx, s.process(), func() error {
+		switch info, err := s.Info(); {
+		case err != nil:
+			return err
+		case info["aof_enabled"] != 1 || info["aof_rewrite_in_progress"] != 0 || info["aof_rewrite_scheduled"] != 0:
+			return errors.New("its data are being written")
+		}
+		return nil
+	})
+}
+
+// losingShard kills a Redis shard, and starts it again with its data.
+var losingShard = Phase{Name: "shard", Title: "A Redis shard is killed, and started again with its data", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+	out := &section{}
+	calm, err := s.calmly(ctx)
+	if err != nil {
+		return &out.Section, err
+	}
+	shard := s.shard(lostShard)
+	apart, err := s.channelsOf(shard)
+	if err != nil {
+		return &out.Section, err
+	}
+	if err := shard.keep(ctx, true); err != nil {
+		return &out.Section, err
+	}
+	var away time.Duration
+	o, err := s.Try(ctx, Trial{Apart: apart, Fault: func(ctx context.Context) error {
+		begin := time.Now()
+		shard.process().Kill()
+		// As long as a supervisor takes.
+		if err := Pause(ctx, s.options.Step/4); err != nil {
+			return err
+		}
+		if err := shard.Start(ctx); err != nil {
+			return err
+		}
+		away = time.Since(begin)
+		return Pause(ctx, s.options.Step/2)
+	}})
+	if o == nil {
+		return &out.Section, err
+	}
+	out.add("until the shard answers again", away.Seconds(), "s")
+	out.apart(o, calm)
+	out.add("clients that had to leave", float64(o.Cut), "")
+	out.add("CPU of the nodes", o.Spent.Servers, "processors")
+	out.outcome(o)
+	return &out.Section, errors.Join(err, shard.keep(ctx, false))
+}}
+
+// apart adds what it was like for the channels that a fault concerned, and for others.
+func (s *section) apart(o, calm *Outcome) {
+	s.add("without the fault: accepted p99", quantile(calm.Sent.Accepted, 99), "ms")
+	s.add("without the fault: delivered p99", quantile(calm.Deliveries, 99), "ms")
+	for _, kind := range []struct {
+		name string
+		sent Sent
+		h    *hdrhistogram.Histogram
+	}{{"channels of other shards: ", o.Sent, o.Deliveries}, {"channels of the shard: ", o.Apart, o.Total.Apart}} {
+		if kind.sent.Publications == 0 {
+			continue
+		}
+		s.add(kind.name+"publications", float64(kind.sent.Publications), "")
+		s.add(kind.name+"requests tried again", float64(kind.sent.Retries), "")
+		s.latency(kind.name+"accepted", kind.sent.Accepted)
+		s.latency(kind.name+"delivered", kind.h)
+	}
+}
+
+// quantile of a histogram of microseconds, in milliseconds.
+func quantile(h *hdrhistogram.Histogram, at float64) float64 {
+	return float64(h.ValueAtQuantile(at)) / 1000
+}
+
+// A slow shard does nothing for most of each slice of time.
+const (
+	stopped = 180 * time.Millisecond
+	runs    = 20 * time.Millisecond
+)
+
+// slowShard has a Redis shard answer slowly.
+var slowShard = Phase{Name: "slow", Title: "A Redis shard is slow: it stands still for 180 ms, runs for 20 ms, and so on", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+	out := &section{}
+	calm, err := s.calmly(ctx)
+	if err != nil {
+		return &out.Section, err
+	}
+	shard := s.shard(slowedShard)
+	apart, err := s.channelsOf(shard)
+	if err != nil {
+		return &out.Section, err
+	}
+	theirs, others := load.NewHistogram(), load.NewHistogram()
+	o, err := s.Try(ctx, Trial{Apart: apart, Fault: func(ctx context.Context) error {
+		during, cancel := context.WithTimeout(ctx, 2*s.options.Step)
+		defer cancel()
+		errs := make([]error, 2)
+		var all sync.WaitGroup
+		all.Go(func() { errs[0] = s.histories(during, apart, false, others) })
+		all.Go(func() { errs[1] = s.histories(during, apart, true, theirs) })
+		for during.Err() == nil {
+			shard.process().Signal(syscall.SIGSTOP)
+			_ = Pause(during, stopped) // it goes on in any case
+			shard.process().Signal(syscall.SIGCONT)
+			_ = Pause(during, runs)
+		}
+		all.Wait()
+		return errors.Join(append(errs, ctx.Err())...)
+	}})
+	if o == nil {
+		return &out.Section, err
+	}
+	out.apart(o, calm)
+	out.latency("history of channels of other shards", others)
+	out.latency("history of channels of the shard", theirs)
+	out.add("clients that had to leave", float64(o.Cut), "")
+	out.outcome(o)
+	return &out.Section, err
+}}
+
+// historyRate is how often histories are asked for while a shard is slow, per second.
+const historyRate = 20
+
+// histories asks for histories of channels until ctx ends, each time another node: of those that are apart, or of others.
+func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool, times *hdrhistogram.Histogram) error {
+	concerned := map[plan.Channel]bool{}
+	for _, ch := range apart {
+		concerned[ch] = true
+	}
+	var channels []plan.Channel
+	for _, ch := range s.Some(plan.Hundred, 200) {
+		if concerned[ch] == named {
+			channels = append(channels, ch)
+		}
+	}
+	for n := 0; len(channels) > 0; n++ {
+		if Pause(ctx, time.Second/historyRate) != nil {
+			return nil
+		}
+		begin := time.Now()
+		body := fmt.Appendf(nil, reads[len(reads)-1].params, channels[n%len(channels)].String())
+		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, "history", body)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := s.checkRead("", channels[n%len(channels)], text); err != nil { // it may have no history yet
+			return err
+		}
+		_ = times.RecordValue(max(1, time.Since(begin).Microseconds())) // within its bounds
+	}
+	return nil
+}
