@@ -72,13 +72,15 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 	r, begin := reads[i], time.Now()
 	for n := 0; ; n++ {
 		due := begin.Add(time.Duration(n) * time.Second / readRate)
-		if Pause(ctx, time.Until(due)) != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-time.After(time.Until(due)):
 		}
 		channel := plan.At(r.class, n%min(100, s.Plan.Channels(r.class)))
 		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, r.method, fmt.Appendf(nil, r.params, channel.String()))
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() != nil { // the phase is over, and with it this request
+			break
 		}
 		if err != nil {
 			return err
@@ -88,6 +90,7 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 		}
 		_ = times.RecordValue(max(1, time.Since(due).Microseconds())) // within its bounds
 	}
+	return nil
 }
 
 // checkRead tells whether the answer to a read is right: everybody is present, and there is a history.

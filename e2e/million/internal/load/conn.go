@@ -83,7 +83,7 @@ func (c *conn) open() {
 			return
 		}
 	}
-	if err := syscall.Connect(fd, &l.nodes[c.node].address); err != nil && err != syscall.EINPROGRESS { //nolint:errorlint // an errno
+	if err := syscall.Connect(fd, &l.nodes[c.node].address); err != nil && err != syscall.EINPROGRESS {
 		c.fail("connect: " + err.Error())
 		return
 	}

@@ -107,7 +107,7 @@ func Run(in io.Reader, out io.Writer) error {
 	for {
 		o := new(Order)
 		if err := lines.Decode(o); err != nil {
-			if err == io.EOF { //nolint:errorlint // as the decoder documents
+			if err == io.EOF {
 				return nil
 			}
 			return fmt.Errorf("reading an order: %w", err)
