@@ -107,6 +107,11 @@ func TestStand(t *testing.T) {
 	if r.Recoverable.Received < 20_000 {
 		t.Errorf("%d messages were delivered", r.Recoverable.Received)
 	}
+	// The model of a run says what that run was like, but for Redis, whose commands vary from second to second in so short a time.
+	text, err := Predict(filepath.Join(o.Out, "report.json"), filepath.Join(o.Out, "report.json"), 0, 0, 0)
+	if err != nil || !strings.Contains(text, "20000 connections, 4 nodes") || strings.Count(text, "measured") < 6 {
+		t.Errorf("%s %v", text, err)
+	}
 	for _, name := range []string{"report.txt", "report.json", "report.html"} {
 		if info, err := os.Stat(filepath.Join(o.Out, name)); err != nil || info.Size() == 0 {
 			t.Error(name, err)

@@ -46,7 +46,7 @@ type Options struct {
 const spare = 400
 
 // perConnection is the memory that a connection takes of the machine, in bytes: at the server, at the client and in the kernel.
-const perConnection = 17_000
+const perConnection = 12_000
 
 // perProcess is the memory that a node and a load process take without connections, in bytes.
 const perProcess = 20 << 20

@@ -22,8 +22,8 @@ type Phase struct {
 	Run func(ctx context.Context, s *Stand) (*report.Section, error)
 }
 
-// phases in the order in which they run. The first one makes the connections, so it is never left out.
-var phases = []Phase{connecting, idle, publishing, reading, killing, draining, losingShard, slowShard, rolling}
+// phases in the order in which they run. The first ones, up to that which makes the connections, are never left out.
+var phases = []Phase{empty, connecting, idle, publishing, reading, killing, draining, losingShard, slowShard, rolling}
 
 // section collects rows.
 type section struct{ report.Section }
@@ -78,11 +78,30 @@ func (s *section) memory(m, before Memory) {
 	s.add("taken from the machine", float64(before.Machine.Available-m.Machine.Available)/mb, "MB")
 }
 
+// always is how many phases are never left out.
+const always = 2
+
+// empty shows what everything takes without a connection.
+var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+	out := &section{}
+	// The nodes have to get to know each other.
+	if err := Pause(ctx, min(3*time.Second, s.options.Idle/8)); err != nil {
+		return &out.Section, err
+	}
+	before := s.Measure()
+	if err := Pause(ctx, min(15*time.Second, s.options.Idle/8)); err != nil {
+		return &out.Section, err
+	}
+	out.spent(s.Measure().Since(before))
+	s.empty = s.Memory()
+	out.memory(s.empty, s.empty)
+	return &out.Section, nil
+}}
+
 // connecting makes all connections.
 var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	before := s.Measure()
-	s.empty = s.Memory()
 	if err := parallel(atOnce, s.Loads, func(l *Loader) error { return s.connect(ctx, l) }); err != nil {
 		return &out.Section, err
 	}

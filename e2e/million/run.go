@@ -68,8 +68,8 @@ func choose(names []string) ([]Phase, error) {
 	if len(names) == 0 {
 		return phases, nil
 	}
-	chosen := []Phase{connecting}
-	for _, p := range phases[1:] {
+	chosen := slices.Clone(phases[:always])
+	for _, p := range phases[always:] {
 		if slices.Contains(names, p.Name) {
 			chosen = append(chosen, p)
 		}

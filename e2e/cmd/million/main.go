@@ -41,7 +41,19 @@ func run() int {
 	flag.StringVar(&phases, "phases", "", "`names` of phases with commas between them; empty for all")
 	flag.StringVar(&o.Out, "out", ".cache/million", "folder for results and logs")
 	flag.StringVar(&o.Gyro, "gyro", ".bin/gyro", "the server")
+	var model, against string
+	flag.StringVar(&model, "model", "", "run nothing: say what such a run takes, by the report.json in this `file` of a smaller one")
+	flag.StringVar(&against, "against", "", "with -model: compare with the report.json in this `file`")
 	flag.Parse()
+	if model != "" {
+		text, err := million.Predict(model, against, o.Conns, o.Nodes, o.Shards)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "million:", err)
+			return 1
+		}
+		fmt.Print(text)
+		return 0
+	}
 	if phases != "" {
 		o.Phases = strings.Split(phases, ",")
 	}

@@ -1,0 +1,131 @@
+// Package sizing is a model of what a cluster takes while its clients wait: so much for each node, connection, shard and channel. It is
+// fitted on the report of a small run, and says what a larger one takes.
+package sizing
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/e2e/million/internal/report"
+)
+
+// Model has the costs. Memory is in MB, CPU in processors.
+type Model struct {
+	SharedMemory  float64 `json:"shared_memory"`  // of the program, once per machine
+	NodeMemory    float64 `json:"node_memory"`    // of a node without connections, with its links to so many shards
+	ConnMemory    float64 `json:"conn_memory"`    // of a connection with its subscription, in a node
+	SocketMemory  float64 `json:"socket_memory"`  // of a connection in the kernel, both ends
+	ShardMemory   float64 `json:"shard_memory"`   // of a Redis shard without channels
+	ChannelMemory float64 `json:"channel_memory"` // of a channel that a node subscribes to, in Redis
+
+	NodeCPU       float64 `json:"node_cpu"`        // of a node without connections
+	ConnCPU       float64 `json:"conn_cpu"`        // of an idle connection, in its node
+	NodeCommands  float64 `json:"node_commands"`   // of Redis, per second, node and shard
+	CheckCommands float64 `json:"check_commands"`  // per second and positioned channel of a node
+	CommandCPU    float64 `json:"command_cpu"`     // of Redis, for a command per second
+	ShardCPU      float64 `json:"shard_cpu"`       // of a shard, for each node that is there
+	Shards        int     `json:"shards_of_model"` // that NodeMemory holds for
+}
+
+// Size is what a run is made of.
+type Size struct{ Conns, Nodes, Shards int }
+
+// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, and how many of those have
+// positions that are checked.
+func (s Size) channels() (subscribed, positioned float64, err error) {
+	p, err := plan.New(s.Conns, s.Nodes, 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	for class := range plan.Classes {
+		n := p.Channels(class)
+		size := p.Members(class) / n
+		// How many of the nodes have a subscriber, if subscribers are anywhere.
+		reach := float64(s.Nodes) * (1 - math.Pow(1-1/float64(s.Nodes), float64(size)))
+		subscribed += float64(n) * reach
+		if class.Recoverable() {
+			positioned += float64(n) * reach
+		}
+	}
+	return subscribed, positioned, nil
+}
+
+// Fit returns the model that a run with the phases empty, connect and idle shows.
+func Fit(r *report.Report) (*Model, error) {
+	var missing error
+	get := func(section, row string) float64 {
+		v, ok := r.Find(section, row)
+		if !ok && missing == nil {
+			missing = fmt.Errorf("the report has no %q of phase %q", row, section)
+		}
+		return v
+	}
+	s := Size{r.Conns, r.Nodes, r.Shards}
+	subscribed, positioned, err := s.channels()
+	if err != nil {
+		return nil, err
+	}
+	if r.Nodes < 2 {
+		return nil, fmt.Errorf("a model needs a run with 2 nodes or more, not %d: they show what nodes share", r.Nodes)
+	}
+	conns, nodes, shards := float64(r.Conns), float64(r.Nodes), float64(r.Shards)
+	m := &Model{Shards: r.Shards}
+	// Each node has what is shared in its RSS, and its part of it in its PSS.
+	m.SharedMemory = (get("empty", "memory of the nodes (RSS)") - get("empty", "memory of the nodes (PSS)")) / (nodes - 1)
+	m.NodeMemory = (get("empty", "memory of the nodes (PSS)") - m.SharedMemory) / nodes
+	m.ConnMemory = (get("idle", "memory of the nodes (PSS)") - get("empty", "memory of the nodes (PSS)")) / conns
+	m.SocketMemory = get("idle", "kernel: slab") / conns
+	m.ShardMemory = get("empty", "memory of Redis (PSS)") / shards
+	m.ChannelMemory = (get("idle", "memory of Redis (PSS)") - get("empty", "memory of Redis (PSS)")) / subscribed
+	m.NodeCPU = get("empty", "CPU of the nodes") / nodes
+	m.ConnCPU = (get("idle", "CPU of the nodes") - get("empty", "CPU of the nodes")) / conns
+	m.NodeCommands = get("empty", "Redis commands") / nodes / shards
+	m.CheckCommands = (get("idle", "Redis commands") - get("empty", "Redis commands")) / positioned
+	m.ShardCPU = get("empty", "CPU of Redis") / shards / nodes
+	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (get("idle", "Redis commands") - get("empty", "Redis commands"))
+	return m, missing
+}
+
+// Row is a prediction of a row of phase idle, and what was measured if it was.
+type Row struct {
+	Name      string
+	Predicted float64
+	Unit      string
+	Measured  float64 // 0 if it was not measured
+}
+
+// Off is by how much the prediction is wrong: 0.1 is 10% too much.
+func (r Row) Off() float64 {
+	if r.Measured == 0 {
+		return 0
+	}
+	return r.Predicted/r.Measured - 1
+}
+
+// Predict returns what a run of a size takes while its clients wait.
+func (m *Model) Predict(s Size) ([]Row, error) {
+	subscribed, positioned, err := s.channels()
+	if err != nil {
+		return nil, err
+	}
+	conns, nodes, shards := float64(s.Conns), float64(s.Nodes), float64(s.Shards)
+	checks := positioned * m.CheckCommands
+	return []Row{
+		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*m.NodeMemory + conns*m.ConnMemory, Unit: "MB"},
+		{Name: "kernel: slab", Predicted: conns * m.SocketMemory, Unit: "MB"},
+		{Name: "memory of Redis (PSS)", Predicted: shards*m.ShardMemory + subscribed*m.ChannelMemory, Unit: "MB"},
+		{Name: "CPU of the nodes", Predicted: nodes*m.NodeCPU + conns*m.ConnCPU, Unit: "processors"},
+		{Name: "CPU of Redis", Predicted: shards*nodes*m.ShardCPU + checks*m.CommandCPU, Unit: "processors"},
+		{Name: "Redis commands", Predicted: nodes*shards*m.NodeCommands + checks, Unit: "1/s"},
+	}, nil
+}
+
+// Compare predicts a run, and puts what it has measured beside.
+func (m *Model) Compare(r *report.Report) ([]Row, error) {
+	rows, err := m.Predict(Size{r.Conns, r.Nodes, r.Shards})
+	for i := range rows {
+		rows[i].Measured, _ = r.Find("idle", rows[i].Name)
+	}
+	return rows, err
+}
