@@ -1,7 +1,10 @@
 // Runs a conversation of clients/fixtures: plays server, application and clock. The format is described there.
 import assert from "node:assert/strict";
 import FakeTimers from "@sinonjs/fake-timers";
-import { Client, GyroError, UnauthorizedError, type Frame, type Listener, type PlatformEvent, type Subscription } from "../src/index.js";
+import { json } from "../src/codec.js";
+import { dictionary } from "../src/dictionary.js";
+import { fallback, type Store } from "../src/http.js";
+import { Client, GyroError, UnauthorizedError, type Frame, type Listener, type PlatformEvent, type Subscription, type Transport } from "../src/index.js";
 
 const settle = async () => {
   for (let i = 0; i < 3; i++) await new Promise(resolve => setImmediate(resolve));
@@ -64,12 +67,13 @@ class Conversation {
     return Object.fromEntries(Object.entries(options).map(([key, value]) => [key, /^get[A-Z]/.test(key) ? this.callback(key) : value]));
   }
 
-  makeClient(options: any): void {
-    const transport = {
-      name: "fixture",
+  /** A transport, which the runner plays; with a name if there are several. */
+  transport(name: string): Transport {
+    return {
+      name,
       early: true,
       open: (_: unknown, listener: Listener) => {
-        this.out.push("dial");
+        this.out.push(`dial ${name}`.trim());
         this.listener = listener;
         return {
           send: (frame: Frame) => this.out.push(...String(frame).split("\n").map(line => `C ${line}`)),
@@ -80,8 +84,19 @@ class Conversation {
         };
       },
     };
-    this.client = new Client(transport, {
+  }
+
+  /** Remembers what the fixture says, and notes what it is to remember. */
+  store({ transport, ago }: { transport?: string; ago?: string } = {}): Store {
+    const kept = transport ? JSON.stringify({ name: transport, at: Date.now() - duration(ago!) }) : null;
+    return { getItem: () => kept, setItem: (_, value) => this.out.push(`store ${JSON.parse(value).name}`) };
+  }
+
+  makeClient({ transports, remembered, dictionary: compressed, profile, ...options }: any): void {
+    const to = transports ? fallback(transports.map((name: string) => this.transport(name)), { store: this.store(remembered) }) : this.transport("");
+    this.client = new Client(to, {
       ...this.callbacks(options),
+      ...(compressed && { codec: dictionary(json, { profile }) }),
       platform: notice => {
         this.notice = notice;
         return () => (this.notice = undefined);
@@ -164,7 +179,8 @@ class Conversation {
       this.listener = undefined;
       const [code, reason] = cut(rest);
       listener.close(Number(code), reason);
-    } else listener.frame(word === "raw" ? rest : text.split(" | ").join("\n"));
+    } else if (word === "bytes") listener.frame(new Uint8Array(Buffer.from(rest, "hex")));
+    else listener.frame(word === "raw" ? rest : text.split(" | ").join("\n"));
   }
 
   empty(): void {
@@ -192,7 +208,7 @@ class Conversation {
 
   async run(line: string): Promise<void> {
     const [word, rest] = cut(line);
-    if (/^(dial|C|call|event|result|error)$/.test(word)) return this.expect(line);
+    if (/^(dial|store|C|call|event|result|error)$/.test(word)) return this.expect(line);
     this.empty();
     const [first, more] = cut(rest);
     switch (word) {
