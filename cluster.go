@@ -47,8 +47,8 @@ func (n *Node) Load(ctx context.Context) (observe.Load, error) { return n.client
 
 // Survey calls the Survey handler of every node of the cluster, this one included, or only of the node with the UID
 // node if that is not empty. It returns the replies by UID when each known node has replied or left. If ctx ends
-// earlier (it gets a deadline of 10 s if it has none), or a node has been silent for 7 to 45 s, Survey returns the
-// replies so far with ErrNoAnswer. An unknown UID is ErrUnknownNode.
+// earlier (it gets a deadline of 10 s if it has none), or a node has been silent for 7 to 45 s, or is known to receive nothing
+// (broker.ErrNoReceiver), Survey returns the replies so far with ErrNoAnswer. An unknown UID is ErrUnknownNode.
 //
 // op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of a reply have at most
 // 16 MiB, or less if the controller carries less; a longer reply arrives as SurveyInternal. A node has at most 64
@@ -119,8 +119,8 @@ func (n *Node) Connections(ctx context.Context, f inspect.Filter) (inspect.Conne
 	return n.member.Inspector.Connections(ctx, f)
 }
 
-// Snapshot calls see with all connections in the cluster that f selects, without a limit: page by page, and one node after
-// the other, so that they are never in memory at once. It returns the error of see; ErrNoAnswer if nodes have not answered to the
+// Snapshot calls see with all connections in the cluster that f selects, without a limit: page by page, from 8 nodes at
+// a time, so that they are never in memory at once. It makes one call at a time. It returns the error of see; ErrNoAnswer if nodes have not answered to the
 // end, after the pages of the others; and the first error of an expression. A node has 16 snapshots under way at most.
 func (n *Node) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (failed string, err error) {
 	return n.member.Inspector.Snapshot(ctx, f, see)

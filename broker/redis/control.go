@@ -32,8 +32,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 
 // PublishControl implements broker.Controller. Every node receives control messages from every
 // shard, so the shards take turns. It tries shards that are ill last, and the next shard if
-// one fails, or has no receiver for one node. Then no shard has any, and broker.ErrNoReceiver is the error; but a
-// server of a Cluster counts only those that are connected to itself, so there it is never known.
+// one fails, or knows that nobody receives what is for the node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -43,37 +42,28 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if node != "" {
 		name = keys.NodeControl(b.engine.cfg.Prefix, node)
 	}
-	var c script.Call
-	c.Message(script.Publish, name, string(data))
 	b.turn.Lock()
 	b.lastUsed = (b.lastUsed + 1) % len(shards)
 	first := b.lastUsed
 	b.turn.Unlock()
-	ill := make([]bool, len(shards)) // a shard that turns ill meanwhile is not tried twice
-	for at := range shards {
-		ill[at] = b.ill(at)
+	var well, ill []int
+	for i := range shards {
+		if at := (first + i) % len(shards); b.ill(at) {
+			ill = append(ill, at)
+		} else {
+			well = append(well, at)
+		}
 	}
 	var failures []error
-	none := false
-	for _, try := range []bool{false, true} {
-		for i := range shards {
-			at := (first + i) % len(shards)
-			if ill[at] != try {
-				continue
-			}
-			result, err := script.Run(ctx, shards[at].client, &c)
-			if err != nil {
-				failures = append(failures, err)
-				continue
-			}
-			if receivers, err := result.AsInt64(); node != "" && err == nil && receivers == 0 && !shards[at].client.Cluster() {
-				none = true
-				continue
-			}
+	for _, at := range append(well, ill...) {
+		nobody, err := script.Send(ctx, shards[at].client, name, string(data))
+		if err != nil {
+			failures = append(failures, err)
+		} else if !nobody || node == "" {
 			return nil
 		}
 	}
-	if none && len(failures) == 0 {
+	if len(failures) == 0 {
 		return fmt.Errorf("redis: %w %s", broker.ErrNoReceiver, node)
 	}
 	return errors.Join(failures...)

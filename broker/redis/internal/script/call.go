@@ -108,6 +108,19 @@ func Run(ctx context.Context, client *conn.Client, c *Call) (rueidis.RedisResult
 	return result, nil
 }
 
+// Send does a PUBLISH, and tells whether Redis knows that nobody receives the message. A server of a Cluster does not know, as it
+// counts only those that are connected to itself.
+func Send(ctx context.Context, client *conn.Client, name, data string) (nobody bool, err error) {
+	var c Call
+	c.Message(Publish, name, data)
+	result, err := Run(ctx, client, &c)
+	if err != nil || client.Cluster() {
+		return false, err
+	}
+	receivers, err := result.AsInt64()
+	return receivers == 0, err
+}
+
 // RunAll does at most conn.MaxPipeline calls, mostly in one round trip. It does not explain
 // errors. cmds is scratch space, which it returns for further use.
 func RunAll(ctx context.Context, client *conn.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
