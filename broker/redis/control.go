@@ -30,9 +30,8 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	return nil
 }
 
-// PublishControl implements broker.Controller. Every node receives control messages from every
-// shard, so the shards take turns. It tries shards that are ill last, and the next shard if
-// one fails, or knows that nobody receives what is for the node.
+// PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take turns. It
+// tries shards that are ill last, and the next shard if one fails, or knows that nobody receives what is for the node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -47,6 +46,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	first := b.lastUsed
 	b.turn.Unlock()
 	var well, ill []int
+	var failures []error
 	for i := range shards {
 		if at := (first + i) % len(shards); b.ill(at) {
 			ill = append(ill, at)
@@ -54,10 +54,8 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 			well = append(well, at)
 		}
 	}
-	var failures []error
 	for _, at := range append(well, ill...) {
-		nobody, err := script.Send(ctx, shards[at].client, name, string(data))
-		if err != nil {
+		if nobody, err := script.Send(ctx, shards[at].client, name, string(data)); err != nil {
 			failures = append(failures, err)
 		} else if !nobody || node == "" {
 			return nil
