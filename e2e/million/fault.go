@@ -52,6 +52,9 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	}
 	stop := make(chan struct{})
 	o := &Outcome{Before: before, Sent: Sent{Accepted: load.NewHistogram()}, Apart: Sent{Accepted: load.NewHistogram()}}
+	balancing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.balance(balancing, before.Where)
 	published := s.publish(ctx, t.Apart, stop, o)
 	// The publications go on for a moment before and after, so that there is something to lose.
 	err = Pause(ctx, s.options.Step/4)
@@ -90,6 +93,20 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 		return o, fmt.Errorf("%d of %d clients are back after %v; what failed: %v", o.Total.Live, s.Plan.Conns, returnTime, o.Total.Refusals)
 	}
 	return o, nil
+}
+
+// balancePause is how often a load balancer learns how many connections each node has.
+const balancePause = 200 * time.Millisecond
+
+// balance tells the load processes how many connections the nodes have, until ctx ends.
+func (s *Stand) balance(ctx context.Context, seen []int) {
+	for {
+		t, err := s.Order(ctx, load.Order{Seen: seen, Where: true})
+		if err != nil || Pause(ctx, balancePause) != nil {
+			return // a process that has ended shows elsewhere
+		}
+		seen = t.Where
+	}
 }
 
 // publish publishes until stop is closed. The returned function waits for the end, and enters what was sent.

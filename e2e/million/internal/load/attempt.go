@@ -3,6 +3,7 @@
 package load
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -55,18 +56,47 @@ func (l *loop) giveUp(now time.Time) {
 	}
 }
 
-// other returns the node that a load balancer which goes by least connections would choose now, as far as this process's connections
-// tell, but not this one as long as there is another.
-func (l *loop) other(node uint16) uint16 {
-	best, from := node, rand.IntN(len(l.nodes))
+// other returns a node for a connection that comes back: a random one, by the room that the nodes have up to an equal part of all
+// connections and a little more. So a load balancer does that goes by least connections and does not send everybody to the emptiest node.
+// It is not the node that the connection comes from, as long as there is another.
+func (l *loop) other(from uint16) uint16 {
+	open := 0
 	for i := range l.nodes {
-		n := uint16((from + i) % len(l.nodes))
-		if n != node && !l.nodes[n].avoided && (best == node || l.nodes[n].held < l.nodes[best].held) {
-			best = n
+		if !l.nodes[i].avoided {
+			open++
 		}
 	}
-	return best
+	level := l.plan.Conns / max(1, open)
+	level += level/slack + 1
+	choices, total := make([]int, len(l.nodes)), 0
+	for _, level := range []int{level, math.MaxInt32} { // the second one if all are full, or avoided
+		for i := range l.nodes {
+			n := &l.nodes[i]
+			choices[i] = 0
+			if i != int(from) && !n.avoided {
+				choices[i] = max(0, level-n.seen-n.sent)
+			}
+			total += choices[i]
+		}
+		if total > 0 {
+			break
+		}
+	}
+	if total == 0 {
+		return from
+	}
+	at := rand.IntN(total)
+	for i, c := range choices {
+		if at < c {
+			return uint16(i)
+		}
+		at -= c
+	}
+	panic("unreachable: at is below the sum of all")
 }
+
+// slack is the part of its equal share that a node may have beyond it: one in so many.
+const slack = 200
 
 // setApart sets the channels whose deliveries are recorded apart.
 func (l *loop) setApart(channels []plan.Channel) {

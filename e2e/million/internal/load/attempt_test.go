@@ -5,11 +5,13 @@ package load
 import (
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 )
 
 // TestAttempts: attempts are given up in their order, and only those that are still under way.
 func TestAttempts(t *testing.T) {
-	l := &loop{nodes: make([]node, 2), conns: make([]conn, 3)}
+	l := &loop{nodes: make([]node, 2), plan: &plan.Plan{Conns: 3}, conns: make([]conn, 3)}
 	l.report.Cuts, l.report.Refusals = map[string]uint64{}, map[string]uint64{}
 	begin := time.Now()
 	if l.attempts.next(begin) != time.Hour {
@@ -44,16 +46,25 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestOther: the node with the least connections, but neither the one before nor one that is avoided, as long as there is another.
+// TestOther: nodes are chosen by their room, but neither the one before nor one that is avoided, as long as there is another.
 func TestOther(t *testing.T) {
-	l := &loop{nodes: []node{{held: 5}, {held: 3}, {held: 4, avoided: true}, {held: 9}}}
-	for _, tt := range []struct{ from, want uint16 }{{0, 1}, {1, 0}, {2, 1}, {3, 1}} {
-		if got := l.other(tt.from); got != tt.want {
-			t.Errorf("from %d to %d, not %d", tt.from, got, tt.want)
-		}
+	l := &loop{plan: &plan.Plan{Conns: 4000}, nodes: []node{{seen: 1300}, {seen: 1340}, {seen: 0, avoided: true}, {seen: 100}}}
+	counts := make([]int, len(l.nodes))
+	for range 10_000 {
+		counts[l.other(0)]++
 	}
-	l.nodes = l.nodes[:1]
-	if l.other(0) != 0 {
-		t.Error("there is no other node")
+	// The room is 1,340 at a level of 4,000/3 and 7 more: 0 and 1,240.
+	if counts[0] != 0 || counts[1] != 0 || counts[2] != 0 {
+		t.Errorf("%v", counts)
+	}
+	l.nodes[3].sent = 1240
+	if got := l.other(0); got != 1 && got != 3 {
+		t.Errorf("to %d, which is the one before, or avoided", got)
+	}
+	for i := range l.nodes {
+		l.nodes[i].avoided = i != 1
+	}
+	if l.other(1) != 1 || l.other(2) != 1 {
+		t.Error("there is one node to go to")
 	}
 }

@@ -63,7 +63,7 @@ func (c *conn) open() {
 	l := c.loop
 	now := time.Now()
 	l.report.Opening++
-	l.nodes[c.node].held++
+	l.nodes[c.node].sent++
 	l.attempts.push(c, now)
 	if !c.returning {
 		c.since = now.UnixNano()
@@ -404,7 +404,6 @@ func (c *conn) fail(why string) {
 		l.poller.Unwatch(int(c.fd))
 		_ = syscall.Close(int(c.fd)) // it is of no use any more
 	}
-	l.nodes[c.node].held--
 	c.fd, c.state, c.rest, c.unsent = -1, closed, nil, nil
 	l.later(c)
 }

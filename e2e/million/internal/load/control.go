@@ -34,6 +34,8 @@ type Order struct {
 	// Avoid are the nodes that a load balancer would not send connections to now; Open clears the list.
 	Avoid []int `json:",omitempty"`
 	Open  bool  `json:",omitempty"`
+	// Seen are the connections of all load processes by node, as a load balancer knows them.
+	Seen []int `json:",omitempty"`
 	// Issued are channels and how many messages each had so far. What subscribers do not have is entered as lost.
 	Issued [][2]uint64 `json:",omitempty"`
 	// Mark forgets the latencies so far; Latencies asks for them.

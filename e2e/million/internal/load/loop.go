@@ -27,7 +27,8 @@ type node struct {
 	address  syscall.SockaddrInet4
 	requests [2][]byte // of handshakes, by encoding
 	avoided  bool
-	held     int // connections that are there or on their way
+	seen     int // connections of all load processes, as an order told
+	sent     int // attempts since
 	live     int
 }
 
@@ -161,6 +162,9 @@ func (l *loop) obey(o *Order) *Report {
 		for _, i := range o.Avoid {
 			l.nodes[i].avoided = true
 		}
+	}
+	for i, n := range o.Seen {
+		l.nodes[i].seen, l.nodes[i].sent = n, 0
 	}
 	if len(o.Issued) > 0 {
 		l.settle(o.Issued)
