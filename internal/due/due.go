@@ -3,6 +3,8 @@
 package due
 
 import (
+	"hash/fnv"
+	"io"
 	"math"
 	"time"
 )
@@ -42,22 +44,37 @@ func beatOf(interval int64) int64 {
 	return leastBeat
 }
 
+// Beat has the moments on which the repeated actions of a node are due. The zero Beat has those of the
+// clock: full seconds, and parts of them.
+type Beat struct {
+	shift int64 // from the clock's moments to those of the node, less than a second
+}
+
+// BeatOf returns the beat of a node. Nodes have different ones: what is due on one moment is done in one burst, and
+// nodes that share a machine would have theirs at the same time.
+func BeatOf(uid string) Beat {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, uid) // a hash returns no error
+	return Beat{int64(h.Sum64() % uint64(time.Second))}
+}
+
 // Next returns the moment on the beat that is nearest to one interval from now. If it
 // rounded up, the delay of each action would add to that of the one before.
-func Next(now int64, interval time.Duration) int64 {
+func (b Beat) Next(now int64, interval time.Duration) int64 {
 	beat := beatOf(int64(interval))
-	return max(now+int64(interval)+beat/2, now+beat) / beat * beat
+	now -= b.shift
+	return max(now+int64(interval)+beat/2, now+beat)/beat*beat + b.shift
 }
 
 // First returns the first deadline of a session that starts now: a moment on the beat in
 // the second half of the interval. phase(n) returns a number in [0, n), which chooses the
 // moment; sessions with the same phase are due together.
-func First(now int64, interval time.Duration, phase func(n int64) int64) int64 {
+func (b Beat) First(now int64, interval time.Duration, phase func(n int64) int64) int64 {
 	beat := beatOf(int64(interval))
-	first := (now + int64(interval)/2 + beat - 1) / beat
+	first := (now - b.shift + int64(interval)/2 + beat - 1) / beat
 	n := max(int64(interval)/2/beat, 1)
 	behind := (phase(n) - first%n + n) % n
-	return (first + behind) * beat
+	return (first+behind)*beat + b.shift
 }
 
 // Milliseconds of a time that is not negative, rounded up. More than 49 days count as 49 days.

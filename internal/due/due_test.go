@@ -1,6 +1,7 @@
 package due
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestNext(t *testing.T) {
 		{5*time.Second + 20*time.Millisecond, 130 * time.Millisecond, 5*time.Second + 150*time.Millisecond},
 		{5*time.Second + 20*time.Millisecond, time.Nanosecond, 5*time.Second + 50*time.Millisecond},
 	} {
-		if got := Next(int64(c.now), c.interval); got != int64(c.want) {
+		if got := (Beat{}).Next(int64(c.now), c.interval); got != int64(c.want) {
 			t.Errorf("%v after %v: %v, want %v", c.interval, c.now, time.Duration(got), c.want)
 		}
 	}
@@ -33,21 +34,21 @@ func TestNext(t *testing.T) {
 func TestFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval := rapid.Int64Range(int64(100*time.Millisecond), int64(time.Minute)).Draw(t, "interval")
-		now := rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now")
+		now := rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "now")
 		later := now + rapid.Int64Range(0, interval).Draw(t, "later")
-		beat := beatOf(interval)
+		beat, node := beatOf(interval), Beat{rapid.Int64Range(0, int64(time.Second)-1).Draw(t, "shift")}
 		moments := make(map[int64]bool)
 		for phase := int64(0); ; phase++ {
 			n := int64(0)
 			pick := func(of int64) int64 { n = of; return phase }
-			first := First(now, time.Duration(interval), pick)
+			first := node.First(now, time.Duration(interval), pick)
 			if phase >= n {
 				break
 			}
-			if moments[first] = true; first%beat != 0 || first < now+interval/2 || first > now+interval {
+			if moments[first] = true; (first-node.shift)%beat != 0 || first < now+interval/2 || first > now+interval {
 				t.Fatalf("first after %v", time.Duration(first-now))
 			}
-			if other := First(later, time.Duration(interval), pick); (other-first)%(n*beat) != 0 {
+			if other := node.First(later, time.Duration(interval), pick); (other-first)%(n*beat) != 0 {
 				t.Fatalf("one at %d, another of the same phase at %d", first, other)
 			}
 			if phase == n-1 && int64(len(moments)) != n {
@@ -55,4 +56,20 @@ func TestFirst(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Nodes have beats of their own, each always the same.
+func TestBeatOf(t *testing.T) {
+	moments := make(map[int64]bool)
+	for i := range 100 {
+		uid := fmt.Sprint("node ", i)
+		next := BeatOf(uid).Next(int64(time.Hour), 25*time.Second)
+		if again := BeatOf(uid).Next(int64(time.Hour), 25*time.Second); again != next {
+			t.Fatalf("%s: %d, then %d", uid, next, again)
+		}
+		moments[next] = true
+	}
+	if len(moments) < 95 {
+		t.Errorf("100 nodes have %d beats", len(moments))
+	}
 }

@@ -34,14 +34,14 @@ func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
 	if s.pings() {
-		d.ping = due.First(now, s.cfg.PingInterval, s.env.Phase)
+		d.ping = s.cfg.Beat.First(now, s.cfg.PingInterval, s.env.Phase)
 	}
 	switch {
 	case s.cfg.PresenceInterval <= 0:
 	case s.pings() && s.cfg.PresenceInterval == s.cfg.PingInterval:
 		d.periodic = d.ping // so that one tick serves both
 	default:
-		d.periodic = due.First(now, s.cfg.PresenceInterval, s.env.Phase)
+		d.periodic = s.cfg.Beat.First(now, s.cfg.PresenceInterval, s.env.Phase)
 	}
 	s.setExpiry()
 }
@@ -84,7 +84,7 @@ func (s *Session) Tick() {
 		s.ping(now)
 	}
 	if s.state == stateConnected && due.Take(&d.periodic, now) {
-		d.periodic = due.Next(now, s.cfg.PresenceInterval)
+		d.periodic = s.cfg.Beat.Next(now, s.cfg.PresenceInterval)
 		s.periodic(now)
 	}
 	if s.state != stateClosed {
@@ -104,7 +104,7 @@ func (s *Session) pongOverdue(now int64) bool {
 }
 
 func (s *Session) ping(now int64) {
-	s.deadlines.ping = due.Next(now, s.cfg.PingInterval)
+	s.deadlines.ping = s.cfg.Beat.Next(now, s.cfg.PingInterval)
 	if s.pongs() {
 		s.pongsDue = max(s.pongsDue, s.pongsDue+1)
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)

@@ -4,6 +4,7 @@ package settings
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/skew"
@@ -38,6 +39,8 @@ type Session struct {
 	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
 	ConnectDisconnects map[uint32]protocol.Disconnect
 
+	// Beat of the node, on which pings and checks are due.
+	Beat due.Beat
 	// Clocks of the cluster's nodes.
 	Clocks *skew.Clocks
 	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.
