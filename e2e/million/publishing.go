@@ -51,7 +51,7 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	curve := report.Curve{Name: fmt.Sprintf("%d subscribers", subscribers)}
 	var best *Step
 	for rate, ok := search.Next(); ok; rate, ok = search.Next() {
-		step, err := s.Step(ctx, Publication{Channels: channels, Rate: rate, For: s.options.Step})
+		step, err := s.try(ctx, Publication{Channels: channels, Rate: rate, For: s.options.Step})
 		if err != nil {
 			return err
 		}
@@ -83,6 +83,20 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	out.add(name+"Redis commands of a publication", best.Spent.Commands/rate, "")
 	out.note(name+"limited by", best.Spent.limit(limited))
 	return nil
+}
+
+// try publishes at a rate, and once more if that was nearly borne: a moment in which the machine does something else makes one second of
+// the few late.
+func (s *Stand) try(ctx context.Context, p Publication) (*Step, error) {
+	step, err := s.Step(ctx, p)
+	if most := float64(borne.Milliseconds()); err != nil || step.P99 <= most || step.P99 > 2*most {
+		return step, err
+	}
+	again, err := s.Step(ctx, p)
+	if err != nil || again.P99 < step.P99 {
+		return again, err
+	}
+	return step, nil
 }
 
 // limit says what is full.
