@@ -45,8 +45,9 @@ func (s *Stand) Some(class plan.Class, most int) []plan.Channel {
 func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error {
 	channels := s.Some(class, mostChannels)
 	subscribers := s.Plan.Subscribers(channels[0])
-	// From some thousand deliveries per second on.
-	first := max(0.5, map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class]/float64(subscribers))
+	// From some thousand deliveries per second on, less if the connections themselves take much of the machine.
+	first := map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class] / float64(subscribers)
+	first = max(0.5, first*min(1, 100_000/float64(s.Plan.Conns)))
 	search := climb.New(first, 1.6, 2, s.options.Rates)
 	curve := report.Curve{Name: fmt.Sprintf("%d subscribers", subscribers)}
 	var best *Step

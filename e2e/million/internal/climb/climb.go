@@ -9,7 +9,7 @@ type Climb struct {
 }
 
 // New returns a search that begins at a rate, multiplies it by factor as long as the system bears it, and then tries refine rates in
-// between. After steps rates it ends in any case.
+// between. If the first rate is too much, it falls until one is borne. After steps rates it ends in any case.
 func New(first, factor float64, refine, steps int) *Climb {
 	return &Climb{next: first, factor: factor, refine: refine, steps: steps}
 }
@@ -22,7 +22,7 @@ func (c *Climb) Next() (rate float64, ok bool) {
 // Enter tells whether the system bore the rate that Next returned.
 func (c *Climb) Enter(bore bool) {
 	c.steps--
-	if c.bad > 0 {
+	if c.bad > 0 && c.good > 0 {
 		c.refine--
 	}
 	if bore {

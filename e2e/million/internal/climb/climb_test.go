@@ -5,7 +5,7 @@ import "testing"
 // TestClimb: the search comes near the limit from below, and ends.
 func TestClimb(t *testing.T) {
 	for _, tt := range []struct{ first, limit, least float64 }{
-		{100, 1000, 850}, {100, 101, 100}, {100, 99, 30}, {100, 1e9, 50_000},
+		{100, 1000, 850}, {100, 101, 100}, {100, 99, 30}, {100, 2, 1}, {100, 1e9, 50_000},
 	} {
 		c, tried := New(100, 2, 3, 12), 0
 		for rate, ok := c.Next(); ok; rate, ok = c.Next() {
