@@ -201,20 +201,17 @@ func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool,
 			channels = append(channels, ch)
 		}
 	}
-	for n := 0; len(channels) > 0; n++ {
-		if Pause(ctx, time.Second/historyRate) != nil {
-			return nil
-		}
+	for n := 0; len(channels) > 0 && Pause(ctx, time.Second/historyRate) == nil; n++ {
 		begin := time.Now()
 		body := fmt.Appendf(nil, reads[len(reads)-1].params, channels[n%len(channels)].String())
 		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, "history", body)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
+		if ctx.Err() != nil {
+			break // whatever the answer was
 		}
-		if err := s.checkRead("", channels[n%len(channels)], text); err != nil { // it may have no history yet
+		if err == nil {
+			err = s.checkRead("", channels[n%len(channels)], text) // it may have no history yet
+		}
+		if err != nil {
 			return err
 		}
 		_ = times.RecordValue(max(1, time.Since(begin).Microseconds())) // within its bounds
