@@ -42,8 +42,18 @@ func (s *Stand) shun(ctx context.Context, node int) error {
 
 // emptied waits until the clients that a node had are subscribed again.
 func (s *Stand) emptied(ctx context.Context, had int, cut uint64) error {
-	_, err := s.Await(ctx, returnTime, func(t *Total) bool { return t.Cut()-t.Ended() >= cut+uint64(had) && t.Live == s.Plan.Conns })
-	return err
+	for deadline := time.Now().Add(returnTime); ; {
+		t, err := s.Order(ctx, load.Order{})
+		if err != nil || t.Cut()-t.Ended() >= cut+uint64(had) && t.Live == s.Plan.Conns {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d clients are back after %v; what failed: %v", t.Live, s.Plan.Conns, returnTime, t.Refusals)
+		}
+		if err := Pause(ctx, balancePause); err != nil {
+			return err
+		}
+	}
 }
 
 // killing kills a node, and starts it again when its clients are back on others.
