@@ -39,9 +39,6 @@ func Predict(fitted, against string, conns, nodes, shards int) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "model of %s: %s\n\n%d connections, %d nodes, %d Redis shards, while clients wait:\n", small.Title, model, large.Conns, large.Nodes, large.Shards)
-	if large.Shards != m.Shards {
-		fmt.Fprintf(&b, "a node without connections has links to %d shards in the model: its memory is that with so many\n", m.Shards)
-	}
 	for _, r := range rows {
 		fmt.Fprintf(&b, "  %-26s %14s %-10s", r.Name, report.Number(r.Predicted), r.Unit)
 		if r.Measured != 0 {

@@ -13,30 +13,35 @@ import (
 // Model has the costs. Memory is in MB, CPU in processors.
 type Model struct {
 	SharedMemory  float64 `json:"shared_memory"`  // of the program, once per machine
-	NodeMemory    float64 `json:"node_memory"`    // of a node without connections, with its links to so many shards
+	NodeMemory    float64 `json:"node_memory"`    // of a node without connections, and without its links to shards
 	ConnMemory    float64 `json:"conn_memory"`    // of a connection with its subscription, in a node
 	SocketMemory  float64 `json:"socket_memory"`  // of a connection in the kernel, both ends
 	ShardMemory   float64 `json:"shard_memory"`   // of a Redis shard without channels
 	ChannelMemory float64 `json:"channel_memory"` // of a channel that a node subscribes to, in Redis
 
-	NodeCPU       float64 `json:"node_cpu"`        // of a node without connections
-	ConnCPU       float64 `json:"conn_cpu"`        // of an idle connection, in its node
-	NodeCommands  float64 `json:"node_commands"`   // of Redis, per second, node and shard
-	CheckCommands float64 `json:"check_commands"`  // per second and positioned channel of a node
-	CommandCPU    float64 `json:"command_cpu"`     // of Redis, for a command per second
-	ShardCPU      float64 `json:"shard_cpu"`       // of a shard, for each node that is there
-	Shards        int     `json:"shards_of_model"` // that NodeMemory holds for
+	NodeCPU       float64 `json:"node_cpu"`       // of a node without connections
+	ConnCPU       float64 `json:"conn_cpu"`       // of an idle connection, in its node
+	NodeCommands  float64 `json:"node_commands"`  // of Redis, per second, node and shard
+	CheckCommands float64 `json:"check_commands"` // per second and positioned channel of a node
+	CommandCPU    float64 `json:"command_cpu"`    // of Redis, for a command per second
+	ShardCPU      float64 `json:"shard_cpu"`      // of a shard, for each node that is there
 }
+
+// renewal is the Redis commands per second of a client in a channel with presence: every 25 seconds a script, and the five commands in it.
+const renewal = 6.0 / 25
+
+// link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 1, 5 and 20 shards have shown it.
+const link = 1.3
 
 // Size is what a run is made of.
 type Size struct{ Conns, Nodes, Shards int }
 
-// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, and how many of those have
-// positions that are checked.
-func (s Size) channels() (subscribed, positioned float64, err error) {
+// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, how many of those have
+// positions that are checked, and how many clients are in channels with presence.
+func (s Size) channels() (subscribed, positioned, present float64, err error) {
 	p, err := plan.New(s.Conns, s.Nodes, 1)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	for class := range plan.Classes {
 		n := p.Channels(class)
@@ -48,7 +53,7 @@ func (s Size) channels() (subscribed, positioned float64, err error) {
 			positioned += float64(n) * reach
 		}
 	}
-	return subscribed, positioned, nil
+	return subscribed, positioned, float64(p.Members(plan.Room)), nil
 }
 
 // Fit returns the model that a run with the phases empty, connect and idle shows.
@@ -62,7 +67,7 @@ func Fit(r *report.Report) (*Model, error) {
 		return v
 	}
 	s := Size{r.Conns, r.Nodes, r.Shards}
-	subscribed, positioned, err := s.channels()
+	subscribed, positioned, present, err := s.channels()
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +75,10 @@ func Fit(r *report.Report) (*Model, error) {
 		return nil, fmt.Errorf("a model needs a run with 2 nodes or more, not %d: they show what nodes share", r.Nodes)
 	}
 	conns, nodes, shards := float64(r.Conns), float64(r.Nodes), float64(r.Shards)
-	m := &Model{Shards: r.Shards}
+	m := new(Model)
 	// Each node has what is shared in its RSS, and its part of it in its PSS.
 	m.SharedMemory = (get("empty", "memory of the nodes (RSS)") - get("empty", "memory of the nodes (PSS)")) / (nodes - 1)
-	m.NodeMemory = (get("empty", "memory of the nodes (PSS)") - m.SharedMemory) / nodes
+	m.NodeMemory = (get("empty", "memory of the nodes (PSS)")-m.SharedMemory)/nodes - shards*link
 	m.ConnMemory = (get("idle", "memory of the nodes (PSS)") - get("empty", "memory of the nodes (PSS)")) / conns
 	m.SocketMemory = get("idle", "kernel: slab") / conns
 	m.ShardMemory = get("empty", "memory of Redis (PSS)") / shards
@@ -81,7 +86,7 @@ func Fit(r *report.Report) (*Model, error) {
 	m.NodeCPU = get("empty", "CPU of the nodes") / nodes
 	m.ConnCPU = (get("idle", "CPU of the nodes") - get("empty", "CPU of the nodes")) / conns
 	m.NodeCommands = get("empty", "Redis commands") / nodes / shards
-	m.CheckCommands = (get("idle", "Redis commands") - get("empty", "Redis commands")) / positioned
+	m.CheckCommands = (get("idle", "Redis commands") - get("empty", "Redis commands") - present*renewal) / positioned
 	m.ShardCPU = get("empty", "CPU of Redis") / shards / nodes
 	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (get("idle", "Redis commands") - get("empty", "Redis commands"))
 	return m, missing
@@ -105,19 +110,19 @@ func (r Row) Off() float64 {
 
 // Predict returns what a run of a size takes while its clients wait.
 func (m *Model) Predict(s Size) ([]Row, error) {
-	subscribed, positioned, err := s.channels()
+	subscribed, positioned, present, err := s.channels()
 	if err != nil {
 		return nil, err
 	}
 	conns, nodes, shards := float64(s.Conns), float64(s.Nodes), float64(s.Shards)
-	checks := positioned * m.CheckCommands
+	commands := positioned*m.CheckCommands + present*renewal
 	return []Row{
-		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*m.NodeMemory + conns*m.ConnMemory, Unit: "MB"},
+		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*(m.NodeMemory+shards*link) + conns*m.ConnMemory, Unit: "MB"},
 		{Name: "kernel: slab", Predicted: conns * m.SocketMemory, Unit: "MB"},
 		{Name: "memory of Redis (PSS)", Predicted: shards*m.ShardMemory + subscribed*m.ChannelMemory, Unit: "MB"},
 		{Name: "CPU of the nodes", Predicted: nodes*m.NodeCPU + conns*m.ConnCPU, Unit: "processors"},
-		{Name: "CPU of Redis", Predicted: shards*nodes*m.ShardCPU + checks*m.CommandCPU, Unit: "processors"},
-		{Name: "Redis commands", Predicted: nodes*shards*m.NodeCommands + checks, Unit: "1/s"},
+		{Name: "CPU of Redis", Predicted: shards*nodes*m.ShardCPU + commands*m.CommandCPU, Unit: "processors"},
+		{Name: "Redis commands", Predicted: nodes*shards*m.NodeCommands + commands, Unit: "1/s"},
 	}, nil
 }
 
