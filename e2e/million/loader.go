@@ -15,11 +15,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
 // Loader is a load process, which holds a part of the connections.
 type Loader struct {
-	*Process
+	*process.Process
 	Index int
 
 	mu      sync.Mutex // one order at a time
@@ -46,7 +47,7 @@ func (s *Stand) startLoader(i int) (*Loader, error) {
 		return nil, err
 	}
 	l := &Loader{Index: i, orders: json.NewEncoder(in), reports: json.NewDecoder(out)}
-	if l.Process, err = launch(s.logs, fmt.Sprintf("load-%d", i), cmd); err != nil {
+	if l.Process, err = process.Launch(s.logs, fmt.Sprintf("load-%d", i), cmd); err != nil {
 		return nil, err
 	}
 	setup := load.Setup{Index: i, Conns: s.options.Conns, Loads: s.Plan.Loads, Secret: secret}
@@ -66,10 +67,10 @@ func (l *Loader) Do(o *load.Order) (*load.Report, error) {
 	defer l.mu.Unlock()
 	r := new(load.Report)
 	if err := l.orders.Encode(o); err != nil {
-		return nil, fmt.Errorf("%w: %w", l.ended(), err)
+		return nil, fmt.Errorf("%w: %w", l.Ended(), err)
 	}
 	if err := l.reports.Decode(r); err != nil {
-		return nil, fmt.Errorf("%w: %w", l.ended(), err)
+		return nil, fmt.Errorf("%w: %w", l.Ended(), err)
 	}
 	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/process"
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
@@ -74,7 +75,7 @@ var killing = Phase{Name: "kill", Title: "A node is killed, and started again", 
 			return err
 		}
 		begin := time.Now()
-		n.process().Kill()
+		n.Current().Kill()
 		if err := s.shun(ctx, killed); err != nil {
 			return err
 		}
@@ -139,13 +140,13 @@ func (s *Stand) restart(ctx context.Context, node int) (r restart, err error) {
 		return r, err
 	}
 	n, begin := s.Nodes[node], time.Now()
-	n.process().Signal(syscall.SIGTERM)
+	n.Current().Signal(syscall.SIGTERM)
 	select {
-	case <-n.process().Exited():
+	case <-n.Current().Exited():
 	case <-ctx.Done():
 		return r, ctx.Err()
-	case <-time.After(patience):
-		return r, fmt.Errorf("%s has not ended %v after SIGTERM\n%s", n.process().Name, patience, n.process().tail())
+	case <-time.After(process.Patience):
+		return r, fmt.Errorf("%s has not ended %v after SIGTERM\n%s", n.Current().Name, process.Patience, n.Current().Tail())
 	}
 	r.ended = time.Since(begin)
 	if err := n.Start(ctx); err != nil {

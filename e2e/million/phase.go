@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/process"
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
@@ -150,9 +151,9 @@ func (s *Stand) connect(ctx context.Context, l *Loader) error {
 		if r.Live > last {
 			last, since = r.Live, time.Now()
 		}
-		if time.Since(since) > patience {
+		if time.Since(since) > process.Patience {
 			return fmt.Errorf("%s: %d of %d connections are subscribed, and no further one for %v; what failed: %v %v",
-				l.Name, r.Live, to-from, patience, r.Refusals, r.Cuts)
+				l.Name, r.Live, to-from, process.Patience, r.Refusals, r.Cuts)
 		}
 		if err := errors.Join(s.running(), Pause(ctx, 50*time.Millisecond)); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
 const loopback = "127.0.0.1"
@@ -29,7 +30,7 @@ const (
 
 // Server is a node: a process of gyro with one processor. Its address stays the same when it is started again.
 type Server struct {
-	life
+	process.Life
 	Index int
 	Addr  string
 
@@ -42,12 +43,12 @@ type Server struct {
 func (n *Server) Start(ctx context.Context) error {
 	cmd := exec.Command(n.stand.options.Gyro, "-c", n.stand.config, "-p", strconv.Itoa(n.port))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GYRO_NODE_NAME=node-"+strconv.Itoa(n.Index))
-	p, err := n.begin(n.stand.logs, fmt.Sprintf("node-%d", n.Index), cmd)
+	p, err := n.Begin(n.stand.logs, fmt.Sprintf("node-%d", n.Index), cmd)
 	if err != nil {
 		return err
 	}
 	client := http.Client{Timeout: time.Second}
-	return await(ctx, p, func() error {
+	return p.Await(ctx, func() error {
 		res, err := client.Get("http://" + n.Addr + "/health")
 		if err != nil {
 			return err

@@ -65,7 +65,7 @@ func (s *Shard) keep(ctx context.Context, keep bool) error {
 	if _, err := s.Do("CONFIG", "SET", "appendonly", "yes"); err != nil {
 		return err
 	}
-	return await(ctx, s.process(), func() error {
+	return s.Current().Await(ctx, func() error {
 		switch info, err := s.Info(); {
 		case err != nil:
 			return err
@@ -94,7 +94,7 @@ var losingShard = Phase{Name: "shard", Title: "A Redis shard is killed, and star
 	var away time.Duration
 	o, err := s.Try(ctx, Trial{Apart: apart, Fault: func(ctx context.Context) error {
 		begin := time.Now()
-		shard.process().Kill()
+		shard.Current().Kill()
 		// As long as a supervisor takes.
 		if err := Pause(ctx, s.options.Step/4); err != nil {
 			return err
@@ -167,9 +167,9 @@ var slowShard = Phase{Name: "slow", Title: "A Redis shard is slow: it stands sti
 		all.Go(func() { errs[0] = s.histories(during, apart, false, others) })
 		all.Go(func() { errs[1] = s.histories(during, apart, true, theirs) })
 		for during.Err() == nil {
-			shard.process().Signal(syscall.SIGSTOP)
+			shard.Current().Signal(syscall.SIGSTOP)
 			_ = Pause(during, stopped) // it goes on in any case
-			shard.process().Signal(syscall.SIGCONT)
+			shard.Current().Signal(syscall.SIGCONT)
 			_ = Pause(during, runs)
 		}
 		all.Wait()

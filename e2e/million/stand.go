@@ -13,6 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
 // Stand is all that runs: shards, nodes and load processes.
@@ -99,17 +100,17 @@ func parallel[T any](most int, items []T, do func(T) error) error {
 
 // stop ends everything at once, and returns when it has ended.
 func (s *Stand) stop() {
-	var all []*Process
+	var all []*process.Process
 	for _, l := range s.Loads {
 		all = append(all, l.Process)
 	}
 	for _, n := range s.Nodes {
-		all = append(all, n.process())
+		all = append(all, n.Current())
 	}
 	for _, shard := range s.Shards {
-		all = append(all, shard.process())
+		all = append(all, shard.Current())
 	}
-	_ = parallel(len(all)+1, all, func(p *Process) error { // it never fails
+	_ = parallel(len(all)+1, all, func(p *process.Process) error { // it never fails
 		if p != nil {
 			p.Kill()
 		}
@@ -155,17 +156,17 @@ func Pause(ctx context.Context, d time.Duration) error {
 func (s *Stand) running() error {
 	for _, l := range s.Loads {
 		if !l.Running() {
-			return l.ended()
+			return l.Ended()
 		}
 	}
 	for _, n := range s.Nodes {
 		if !n.Running() {
-			return n.ended()
+			return n.Ended()
 		}
 	}
 	for _, shard := range s.Shards {
 		if !shard.Running() {
-			return shard.ended()
+			return shard.Ended()
 		}
 	}
 	return nil

@@ -1,8 +1,10 @@
 //go:build linux
 
-package million
+// Package process has the programs that a stand runs. They do not outlive it.
+package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,8 +23,8 @@ type Process struct {
 	exited chan struct{}
 }
 
-// launch starts a program, whose output goes to a file of its own in the folder of logs.
-func launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
+// Launch starts a program, whose output goes to a file of its own in the folder of logs.
+func Launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, cmd: cmd, log: filepath.Join(logs, name+".log"), exited: make(chan struct{})}
 	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -78,14 +80,38 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// ended is the error for a process that should not have ended.
-func (p *Process) ended() error {
-	return fmt.Errorf("%s has ended: %s\n%s", p.Name, p.cmd.ProcessState, p.tail())
+// Ended is the error for a process that should not have ended.
+func (p *Process) Ended() error {
+	return fmt.Errorf("%s has ended: %s\n%s", p.Name, p.cmd.ProcessState, p.Tail())
 }
 
-// tail is the end of the log.
-func (p *Process) tail() string {
+// Tail is the end of the log.
+func (p *Process) Tail() string {
 	data, _ := os.ReadFile(p.log) // it may have written nothing
 	const most = 2 << 10
 	return string(data[max(0, len(data)-most):])
+}
+
+// Patience is how long a program may take until it answers.
+const Patience = time.Minute
+
+// Await polls until a process answers.
+func (p *Process) Await(ctx context.Context, answers func() error) error {
+	deadline := time.Now().Add(Patience)
+	for {
+		err := answers()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not answer within %v: %w\n%s", p.Name, Patience, err, p.Tail())
+		}
+		select {
+		case <-p.Exited():
+			return p.Ended()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }

@@ -1,0 +1,54 @@
+//go:build linux
+
+package process
+
+import (
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// Life has the processes of a program that is started again, one after the other. Its methods may be called from any goroutine.
+type Life struct {
+	mu   sync.Mutex
+	now  *Process
+	past time.Duration // CPU of those before
+}
+
+// Begin starts the program. The process before, if there was one, has ended.
+func (l *Life) Begin(logs, name string, cmd *exec.Cmd) (*Process, error) {
+	p, err := Launch(logs, name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.now != nil {
+		l.past += l.now.CPU()
+	}
+	l.now = p
+	return p, nil
+}
+
+// Current is the process that runs, or has ended last; nil before the first one.
+func (l *Life) Current() *Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// PID of the process.
+func (l *Life) PID() int { return l.Current().PID() }
+
+// CPU that all processes have used.
+func (l *Life) CPU() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.past + l.now.CPU()
+}
+
+// Running tells whether the program runs.
+func (l *Life) Running() bool { return l.Current().Running() }
+
+// Ended is the error for a program that should not have ended.
+func (l *Life) Ended() error { return l.Current().Ended() }
