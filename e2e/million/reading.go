@@ -79,18 +79,22 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 		}
 		channel := plan.At(r.class, n%min(100, s.Plan.Channels(r.class)))
 		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, r.method, fmt.Appendf(nil, r.params, channel.String()))
-		if ctx.Err() != nil { // the phase is over, and with it this request
-			break
+		if err == nil {
+			err = s.checkRead(r.method, channel, text)
 		}
 		if err != nil {
-			return err
-		}
-		if err := s.checkRead(r.method, channel, text); err != nil {
-			return err
+			return unlessOver(ctx, err)
 		}
 		_ = times.RecordValue(max(1, time.Since(due).Microseconds())) // within its bounds
 	}
-	return nil
+}
+
+// unlessOver is err, or nil if the phase is over and with it what failed.
+func unlessOver(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // checkRead tells whether the answer to a read is right: everybody is present, and there is a history.
