@@ -2,10 +2,8 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -17,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/apptest"
 )
 
 func testTarget(url string, e protocol.Encoding) Target {
@@ -36,36 +34,21 @@ func startServer(t *testing.T, e protocol.Encoding) Target {
 // startServerWith is startServer with another configuration.
 func startServerWith(t *testing.T, e protocol.Encoding, edit func(*config.Config)) Target {
 	t.Helper()
-	cfg := config.DefaultConfig()
-	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
-	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
-	cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
-	cfg.UniHTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniWebSocket.Enabled, cfg.UniPoll.Enabled = true, true, true, true
-	cfg.UniPoll.Timeout = 2 * time.Second
-	open := cfg.Channel.WithoutNamespace
-	open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
-	cfg.Channel.WithoutNamespace = open
-	kept := config.Namespace{Name: "kept", ChannelOptions: open}
-	kept.HistorySize, kept.HistoryTTL, kept.ForceRecovery = 100, time.Minute, true
-	cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, kept)
-	edit(cfg)
-	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
-	if err == nil {
-		err = server.Start(context.Background())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-		}
+	cfg, server := apptest.Start(t, func(cfg *config.Config) {
+		cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
+		cfg.UniHTTPStream.Enabled, cfg.UniSSE.Enabled, cfg.UniWebSocket.Enabled, cfg.UniPoll.Enabled = true, true, true, true
+		cfg.UniPoll.Timeout = 2 * time.Second
+		open := cfg.Channel.WithoutNamespace
+		open.AllowSubscribeForClient, open.AllowPublishForClient = true, true
+		cfg.Channel.WithoutNamespace = open
+		kept := config.Namespace{Name: "kept", ChannelOptions: open}
+		kept.HistorySize, kept.HistoryTTL, kept.ForceRecovery = 100, time.Minute, true
+		cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, kept)
+		edit(cfg)
 	})
 	host := server.Addr("external")
 	target := testTarget("ws://"+host+"/connection/websocket", e)
-	target.API, target.APIKey, target.Drain = "http://"+host+"/api", "api-key", 5*time.Second
+	target.API, target.APIKey, target.Drain = "http://"+host+"/api", apptest.APIKey, 5*time.Second
 	target.Token = func(_ int, channels ...string) (string, error) {
 		return auth.Sign(cfg.Client.Token, auth.Claims{User: "u", Channels: channels, TTL: time.Hour}, time.Now())
 	}

@@ -165,6 +165,12 @@ func (c *Conformance) runs() ([]conformance.Options, error) {
 			return sign(c.Subscribe, auth.Claims{User: c.User, Channel: ch}, ttl)
 		}
 	}
+	if c.KeySecret != "" {
+		o.SignKeys = func(ch string, keys []string, ttl time.Duration) string {
+			now := time.Now()
+			return auth.SignTrack(c.KeySecret, c.User, ch, keys, now.Unix(), now.Add(ttl).Unix())
+		}
+	}
 	return c.endpoints(o)
 }
 
@@ -218,12 +224,12 @@ func (c *Conformance) endpoints(o conformance.Options) ([]conformance.Options, e
 				return nil, err
 			}
 		}
-		transport, err := conformance.Transport(o.URL)
+		_, onlyJSON, err := conformance.Transport(o.URL)
 		if err != nil {
 			return nil, UsageError{err}
 		}
 		for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
-			given := len(c.Encodings) == 0 && !(transport == "sse" && e == protocol.Protobuf)
+			given := len(c.Encodings) == 0 && (e == protocol.JSON || !onlyJSON)
 			for _, wanted := range c.Encodings {
 				given = given || wanted == e
 			}

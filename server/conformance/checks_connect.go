@@ -105,9 +105,9 @@ var malformed = []struct {
 	{"json.type", "a request that is not an object ends the connection with 3501", `{"id":2,"unsubscribe":"c"}`, inJSON},
 	{"json.blank", "a blank line between commands ends the connection with 3501", "{\"id\":2,\"unsubscribe\":{\"channel\":\"c\"}}\n\n{\"id\":3,\"unsubscribe\":{\"channel\":\"c\"}}", inJSON},
 	{"json.only_break", "a frame of a line break alone ends the connection with 3501", "\n", inJSON},
-	{"protobuf.cut", "a message that is shorter than its length ends the connection with 3501", "\x08\x08\x02", inProtobuf},
-	{"protobuf.length_cut", "a length that is cut off ends the connection with 3501", "\x80", inProtobuf},
-	{"protobuf.length_huge", "a length beyond the frame ends the connection with 3501", "\x80\x80\x80\x80\x80\x80\x80\x80\x40", inProtobuf},
+	{"protobuf.cut", "a message that is shorter than its length ends the connection with 3501", "\x08\x08\x02", inProtobuf | framed},
+	{"protobuf.length_cut", "a length that is cut off ends the connection with 3501", "\x80", inProtobuf | framed},
+	{"protobuf.length_huge", "a length beyond the frame ends the connection with 3501", "\x80\x80\x80\x80\x80\x80\x80\x80\x40", inProtobuf | framed},
 	{"protobuf.length_overflow", "a length of more than 64 bits ends the connection with 3501", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", inProtobuf},
 	{"protobuf.field_cut", "a field that is cut off ends the connection with 3501", "\x03\x32\x05\x0a", inProtobuf},
 	{"protobuf.group", "a wire type that does not exist ends the connection with 3501", "\x02\x0f\x01", inProtobuf},
@@ -153,13 +153,13 @@ func frameChecks() []check {
 	}
 	return append(out,
 		check{"frames.first", section, "a first frame that cannot be decoded ends the connection with 3501", 0, func(t *trial) {
-			frame := map[protocol.Encoding]string{protocol.JSON: "hello", protocol.Protobuf: "\x08\x08"}[t.Encoding]
+			frame := map[protocol.Encoding]string{protocol.JSON: "hello", protocol.Protobuf: "\x02\x0f\x01"}[t.Encoding]
 			t.OpenFrame([]byte(frame)).Ends(3501)
 		}},
 		check{"frames.mistake_behind", section, "what precedes a mistake in its frame is done", 0, func(t *trial) {
 			c := t.Connect()
 			c.Expects[2] = true
-			separator := map[protocol.Encoding]string{protocol.JSON: "\n{", protocol.Protobuf: "\x05\x08"}[t.Encoding]
+			separator := map[protocol.Encoding]string{protocol.JSON: "\n{", protocol.Protobuf: "\x02\x0f\x01"}[t.Encoding]
 			c.Conn.Send(append(t.Frame(probe.WithID(2, probe.Unsubscribe("c"))), separator...))
 			c.Succeeded(c.Reply(2))
 			c.Ends(3501)

@@ -80,6 +80,7 @@ func mapChecks() []check {
 		{"maps.as_stream", section, "a map cannot be subscribed to as a stream: error 103 or 107", needs, func(t *trial) {
 			t.Connect().Refused(t.Request(t.Channel(), nil), 103, 107)
 		}},
+		{"maps.deltas", section, "patches build on the value of their key; the first one of a key, and that behind a removal, is whole", needs | mapDeltas, func(t *trial) { t.mapDeltas() }},
 		{"maps.unknown_phase", section, "a phase that does not exist is error 107", needs, func(t *trial) {
 			t.Connect().Refused(t.Request(t.Channel(), func(r *protocol.SubscribeRequest) { r.Type, r.Phase = 1, 9 }), 107)
 		}},
@@ -147,4 +148,42 @@ func (t *trial) away() (*probe.Replica, *client, map[string]string) {
 	c.OK(probe.Remove(ch, "key-000"))
 	delete(want, "key-000")
 	return m, t.Connect(), want
+}
+
+// mapDeltas follows a map by patches.
+func (t *trial) mapDeltas() {
+	c, w, ch := t.Connect(), t.Connect(), t.Channel()
+	w.Follow(ch, 0, nil)
+	step := func(r *protocol.SubscribeRequest) { probe.State(r) }
+	for live := false; !live; {
+		r := c.SubscribeWith(ch, func(r *protocol.SubscribeRequest) { step(r); r.Delta = probe.Fossil })
+		t.Want(r.Delta, "the result does not have delta")
+		live = r.Phase == 0
+		step = func(q *protocol.SubscribeRequest) { q.Type, q.Phase, q.Offset, q.Epoch = 1, 1, r.Offset, r.Epoch }
+	}
+	values := map[string]*probe.Whole{"a": new(probe.Whole), "b": new(probe.Whole)}
+	patches := 0
+	set := func(key string, n int, whole bool) {
+		w.OK(probe.Set(ch, key, t.long(n)))
+		p := c.Publication("of a change of the map").Pub
+		t.Want(p.Key == key, "a change of the key %q comes, expected one of %q", p.Key, key)
+		t.Want(!whole || !p.Delta, "the value of the key %q is a patch, and there is none before it", key)
+		if p.Delta {
+			patches++
+		}
+		got, err := values[key].Restore(t.Encoding, p)
+		t.Want(err == nil, "the key %q: %v", key, err)
+		t.Want(bytes.Equal(got, t.long(n)), "the key %q has the value %s, expected %s", key, got, t.long(n))
+	}
+	for n := range 6 {
+		set([]string{"a", "b"}[n%2], n, n < 2)
+	}
+	w.OK(probe.Remove(ch, "a"))
+	t.Want(c.Publication("of a removal").Pub.Removed, "a change that is no removal comes for one")
+	set("b", 6, false)
+	set("a", 7, true)
+	set("a", 8, false)
+	if patches == 0 {
+		t.Skip("the server agreed to deltas, and sent none")
+	}
 }

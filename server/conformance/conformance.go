@@ -12,20 +12,19 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/conformance/probe"
 	"github.com/gyrohq/gyro/server/internal/apicall"
-	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // Options of a run.
 type Options struct {
 	// URL of the endpoint, by which the transport is known: ws or wss for WebSocket; http or https for a stream, which is
-	// of server-sent events if its path ends with sse.
+	// of server-sent events if its path ends with sse; https for WebTransport if it ends with webtransport, http or https for SockJS if it
+	// ends with sockjs. One-way transports have paths that end with uni_websocket, uni_sse or uni_http_stream.
 	URL string
 	// Emulation is the endpoint for the commands of streams; by default /emulation on the host of URL.
 	Emulation string
@@ -38,6 +37,8 @@ type Options struct {
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
+	// SignKeys signs keys of shared poll for User; nil: nobody does.
+	SignKeys func(channel string, keys []string, ttl time.Duration) string
 	// User of all tokens; empty for anonymous connections.
 	User string
 	// API is the HTTP API of the server; nil for none.
@@ -96,7 +97,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	}
 	var chosen []check
 	for _, c := range checks() {
-		if o.Only == nil || o.Only.MatchString(c.name) {
+		if (o.Only == nil || o.Only.MatchString(c.name)) && (c.needs&oneWay != 0) == s.server.Dialer.Kind.OneWay {
 			chosen = append(chosen, c)
 		}
 	}
@@ -139,39 +140,20 @@ func newSuite(o Options) (*suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Encoding == protocol.Protobuf && kind.JSONOnly() {
+	if o.Encoding == protocol.Protobuf && jsonOnly(kind) {
 		return nil, fmt.Errorf("%s: %s has no Protobuf", o.URL, kind.Name)
 	}
 	if len(o.Prefixes) == 0 {
 		o.Prefixes = []string{""}
 	}
+	dialer, err := dialerOf(o, kind)
+	if err != nil {
+		return nil, err
+	}
 	return &suite{Options: o, server: &probe.Server{
-		Dialer:   &wire.Dialer{Kind: kind, URL: o.URL, Emulation: cmp.Or(o.Emulation, wire.EmulationURL(o.URL)), Encoding: o.Encoding, TLS: o.TLS},
-		Encoding: o.Encoding, TLS: o.TLS, Token: o.Token, Sign: o.Sign, SignSubscription: o.SignSubscription, User: o.User, API: o.API,
+		Dialer: dialer, Encoding: o.Encoding, TLS: o.TLS, Token: o.Token, Sign: o.Sign, SignSubscription: o.SignSubscription, SignKeys: o.SignKeys, User: o.User, API: o.API,
 		Timeout: cmp.Or(o.Timeout, 5*time.Second), Run: fmt.Sprintf("conformance-%x-", time.Now().UnixNano()),
 	}}, nil
-}
-
-// Transport returns the name of the transport of an endpoint.
-func Transport(url string) (string, error) {
-	kind, err := kindOf(url)
-	return kind.Name, err
-}
-
-// kindOf returns the transport of an endpoint.
-func kindOf(url string) (wire.Kind, error) {
-	name := "websocket"
-	switch path, _, _ := strings.Cut(url, "?"); {
-	case strings.HasPrefix(url, "ws://"), strings.HasPrefix(url, "wss://"):
-	case !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://"):
-		return wire.Kind{}, fmt.Errorf("%q is no address such as ws://localhost:8000/connection/websocket", url)
-	case strings.HasSuffix(strings.TrimRight(path, "/"), "sse"):
-		name = "sse"
-	default:
-		name = "http_stream"
-	}
-	kind, _ := wire.KindOf(name) // it has both names
-	return kind, nil
 }
 
 // random returns the numbers of a check: the same for a seed, whatever other checks do.
@@ -214,6 +196,9 @@ func (s *suite) judge(ctx context.Context, c check) (r Result) {
 		Check: c.name, Status: Passed, Transport: s.server.Dialer.Kind.Name, Encoding: s.Encoding.String(), Section: c.section, Rule: c.rule,
 	}
 	grant, missing := s.choose(c.needs)
+	if grant.prefix == "" && s.server.Dialer.Kind.OneWay {
+		grant.prefix = s.Prefixes[0]
+	}
 	if missing != "" {
 		r.Status, r.Text = Skipped, missing
 		return r
@@ -244,6 +229,7 @@ func checks() []check {
 	return slices.Concat(
 		connectChecks(), frameChecks(), commandChecks(), pingChecks(), subscribeChecks(), publishChecks(), deliveryChecks(),
 		presenceChecks(), historyChecks(), positionChecks(),
-		recoveryChecks(), lossChecks(), deltaChecks(), filterChecks(), mapChecks(), mapReturnChecks(), tokenChecks(), subscriptionTokenChecks(), serverChecks(), limitChecks(), httpChecks(), randomChecks(),
+		recoveryChecks(), lossChecks(), deltaChecks(), filterChecks(), mapChecks(), mapReturnChecks(), pollChecks(), tokenChecks(), subscriptionTokenChecks(), serverChecks(), limitChecks(), httpChecks(), wrappedChecks(),
+		oneWayChecks(), randomChecks(),
 	)
 }

@@ -1,9 +1,12 @@
 package conformance
 
 import (
-	"context"
-	"log/slog"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"regexp"
@@ -13,46 +16,65 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/apicall"
+	"github.com/gyrohq/gyro/server/internal/apptest"
 )
 
-// start starts a server whose channels grant all that checks need, and returns how its WebSocket endpoint is judged.
-func start(t *testing.T) Options {
+// backend answers questions for the values of keys: it knows none but those that are published.
+func backend(t *testing.T) string {
 	t.Helper()
-	cfg := config.DefaultConfig()
-	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
-	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = "token-secret", "api-key"
-	cfg.HTTPStream.Enabled, cfg.SSE.Enabled = true, true
-	cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, 1900*time.Millisecond
-	all := config.ChannelOptions{}
-	all.AllowSubscribeForClient, all.AllowPublishForSubscriber = true, true
-	all.Presence, all.AllowPresenceForSubscriber, all.JoinLeave, all.ForcePushJoinLeave = true, true, true, true
-	all.HistorySize, all.HistoryTTL, all.ForceRecovery, all.AllowHistoryForSubscriber = 100, time.Minute, true, true
-	all.AllowedDeltaTypes, all.DeltaPublish, all.AllowTagsFilter, all.AllowChannelCompaction = []string{"fossil"}, true, true, true
-	cached := all
-	cached.ForceRecoveryMode = "cache"
-	board := config.ChannelOptions{}
-	board.SubscriptionType, board.AllowSubscribeForClient = "map", true
-	board.Map.Mode, board.Map.AllowPublishForSubscriber, board.Map.AllowRemoveForSubscriber = "persistent", true, true
-	cfg.Channel.Namespaces = []config.Namespace{{Name: "all", ChannelOptions: all}, {Name: "cached", ChannelOptions: cached}, {Name: "board", ChannelOptions: board}}
-	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
-	if err == nil {
-		err = server.Start(context.Background())
-	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"result":{"items":[]}}`) }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// certify gives a server a certificate that only clients take which check none, HTTP/3, and an API without TLS.
+func certify(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
+	h := &cfg.HTTPServer
+	h.TLS.Enabled, h.TLSExternal, h.InternalAddress = true, true, "127.0.0.2"
+	h.TLS.CertPEM = config.PEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.TLS.Certificates[0].Certificate[0]}))
+	h.TLS.KeyPEM = config.PEM(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	h.HTTP3.Enabled, cfg.WebTransport.Enabled = true, true
+}
+
+// start starts a server whose channels grant all that checks need, and returns how its WebSocket endpoint is judged, or over QUIC that of
+// WebTransport.
+func start(t *testing.T, overQUIC bool) Options {
+	t.Helper()
+	cfg, server := apptest.Start(t, func(cfg *config.Config) {
+		cfg.HTTPStream.Enabled, cfg.SSE.Enabled, cfg.SockJS.Enabled = true, true, true
+		cfg.UniWebSocket.Enabled, cfg.UniSSE.Enabled, cfg.UniHTTPStream.Enabled = true, true, true
+		cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, 1900*time.Millisecond
+		all := config.ChannelOptions{}
+		all.AllowSubscribeForClient, all.AllowPublishForSubscriber = true, true
+		all.Presence, all.AllowPresenceForSubscriber, all.JoinLeave, all.ForcePushJoinLeave = true, true, true, true
+		all.HistorySize, all.HistoryTTL, all.ForceRecovery, all.AllowHistoryForSubscriber = 100, time.Minute, true, true
+		all.AllowedDeltaTypes, all.DeltaPublish, all.AllowTagsFilter, all.AllowChannelCompaction = []string{"fossil"}, true, true, true
+		cached := all
+		cached.ForceRecoveryMode = "cache"
+		board := config.ChannelOptions{}
+		board.SubscriptionType, board.AllowSubscribeForClient, board.AllowedDeltaTypes, board.DeltaPublish = "map", true, []string{"fossil"}, true
+		board.Map.Mode, board.Map.AllowPublishForSubscriber, board.Map.AllowRemoveForSubscriber = "persistent", true, true
+		poll := config.ChannelOptions{}
+		poll.SubscriptionType, poll.AllowSubscribeForClient = "shared_poll", true
+		poll.SharedPoll.Mode, poll.SharedPoll.PublishEnabled, poll.SharedPoll.RefreshInterval = "versioned", true, time.Hour
+		cfg.SharedPoll.HMACSecretKey, cfg.Channel.Proxy.SharedPollRefresh.Endpoint = "key-secret", backend(t)
+		cfg.Channel.Namespaces = []config.Namespace{
+			{Name: "all", ChannelOptions: all}, {Name: "cached", ChannelOptions: cached}, {Name: "board", ChannelOptions: board}, {Name: "poll", ChannelOptions: poll},
+		}
+		if overQUIC {
+			certify(t, cfg)
 		}
 	})
-	host := server.Addr("external")
 	sign := func(claims auth.Claims, ttl time.Duration) (string, error) {
 		now := time.Now()
 		if ttl < 0 {
@@ -61,19 +83,28 @@ func start(t *testing.T) Options {
 		claims.User, claims.TTL = "ann", ttl
 		return auth.Sign(cfg.Client.Token, claims, now)
 	}
-	return Options{
-		URL: "ws://" + host + "/connection/websocket", Prefixes: []string{"all:", "cached:", "board:"}, User: "ann", Seed: 1,
+	o := Options{
+		URL: "ws://" + server.Addr("external") + "/connection/websocket", Prefixes: []string{"all:", "cached:", "board:", "poll:"}, User: "ann", Seed: 1,
 		Sign:             func(ttl time.Duration) (string, error) { return sign(auth.Claims{}, ttl) },
 		SignSubscription: func(ch string, ttl time.Duration) (string, error) { return sign(auth.Claims{Channel: ch}, ttl) },
-		API:              &apicall.Caller{URL: "http://" + host + "/api", Key: "api-key", HTTP: http.DefaultClient},
+		SignKeys: func(ch string, keys []string, ttl time.Duration) string {
+			now := time.Now()
+			return auth.SignTrack(cfg.SharedPoll.HMACSecretKey, "ann", ch, keys, now.Unix(), now.Add(ttl).Unix())
+		},
+		API: &apicall.Caller{URL: "http://" + server.Addr("external") + "/api", Key: apptest.APIKey, HTTP: http.DefaultClient},
 	}
+	if overQUIC {
+		o.URL, o.TLS = "https://"+server.Addr("external")+"/connection/webtransport", &tls.Config{InsecureSkipVerify: true}
+		o.API.URL = "http://" + server.Addr("internal") + "/api"
+	}
+	return o
 }
 
 // TestGyro: a server that grants everything passes every check, over each transport and encoding. Skipped are only checks of another one.
 func TestGyro(t *testing.T) {
 	t.Parallel()
-	o := start(t)
-	host := strings.TrimSuffix(strings.TrimPrefix(o.URL, "ws://"), "/connection/websocket")
+	tcp, quic := start(t, false), start(t, true)
+	at := strings.TrimSuffix(strings.TrimPrefix(tcp.URL, "ws"), "websocket")
 	var made sync.Map
 	t.Cleanup(func() {
 		for _, r := range Rules() {
@@ -86,13 +117,17 @@ func TestGyro(t *testing.T) {
 		url      string
 		encoding protocol.Encoding
 	}{
-		{o.URL, protocol.JSON}, {o.URL, protocol.Protobuf},
-		{"http://" + host + "/connection/http_stream", protocol.JSON}, {"http://" + host + "/connection/http_stream", protocol.Protobuf},
-		{"http://" + host + "/connection/sse", protocol.JSON},
+		{tcp.URL, protocol.JSON}, {tcp.URL, protocol.Protobuf},
+		{"http" + at + "http_stream", protocol.JSON}, {"http" + at + "http_stream", protocol.Protobuf}, {"http" + at + "sse", protocol.JSON},
+		{"ws" + at + "uni_websocket", protocol.JSON}, {"http" + at + "uni_http_stream", protocol.JSON}, {"http" + at + "uni_sse", protocol.JSON},
+		{"http" + at + "sockjs", protocol.JSON}, {quic.URL, protocol.JSON}, {quic.URL, protocol.Protobuf},
 	} {
 		t.Run(path.Base(way.url)+" "+way.encoding.String(), func(t *testing.T) {
 			t.Parallel()
-			o := o
+			o := tcp
+			if way.url == quic.URL {
+				o = quic
+			}
 			o.URL, o.Encoding = way.url, way.encoding
 			results, err := Run(t.Context(), o)
 			if err != nil {
@@ -113,7 +148,7 @@ func TestGyro(t *testing.T) {
 }
 
 // ofAnother matches why a check is for another transport or encoding.
-var ofAnother = regexp.MustCompile(`^needs (WebSocket|an HTTP stream|SSE|HTTP streaming|JSON|Protobuf)$`)
+var ofAnother = regexp.MustCompile(`^needs (WebSocket|an HTTP stream|SSE|HTTP streaming|WebTransport|SockJS|JSON|Protobuf|messages in frames)(, messages in frames)?$`)
 
 // TestSections: the sections that checks name are there.
 func TestSections(t *testing.T) {
@@ -145,7 +180,7 @@ func TestSections(t *testing.T) {
 // TestSkipped: what a server does not offer is skipped with the reason, and not passed.
 func TestSkipped(t *testing.T) {
 	t.Parallel()
-	o := start(t)
+	o := start(t, false)
 	o.Prefixes, o.API, o.SignSubscription = []string{"board:"}, nil, nil
 	results, err := Run(t.Context(), o)
 	if err != nil {
@@ -174,7 +209,7 @@ func TestSkipped(t *testing.T) {
 // TestCannotConnect: a server that lets nobody in cannot be judged.
 func TestCannotConnect(t *testing.T) {
 	t.Parallel()
-	o := start(t)
+	o := start(t, false)
 	o.Sign, o.Token = nil, ""
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "3501") {
 		t.Errorf("error %v", err)

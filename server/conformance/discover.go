@@ -12,7 +12,13 @@ import (
 func (s *suite) discover(ctx context.Context) error {
 	for _, prefix := range s.Prefixes {
 		t := newTrial(ctx, s, "discovery", grant{prefix: prefix})
-		err := t.Attempt(func() { t.explore() })
+		err := t.Attempt(func() {
+			if s.server.Dialer.Kind.OneWay {
+				t.Listen() // who sends nothing finds nothing out
+				return
+			}
+			t.explore()
+		})
 		t.grant.signed = t.Signed
 		t.Close()
 		if err != nil {
@@ -110,10 +116,26 @@ func (t *trial) exploreMap(c *client) {
 		r = c.Call(t.Request(ch, probe.State))
 	}
 	if r.Error != nil {
+		t.explorePoll(c)
 		return
 	}
 	t.has |= mapState
+	with := t.Connect().Call(t.Request(t.Channel(), func(r *protocol.SubscribeRequest) {
+		probe.State(r)
+		r.Delta = probe.Fossil
+	}))
+	t.add(mapDeltas, with.Error == nil && with.Subscribe.Delta)
 	t.add(mapPositions, r.Subscribe.Recoverable || r.Subscribe.Epoch != "")
 	t.add(writes, may(c, probe.Set(ch, "key", t.Data(1))) && may(c, probe.Remove(ch, "key")))
 	t.add(published, t.has&writes != 0 || t.API != nil)
+}
+
+// explorePoll fills in the grant of channels of shared poll.
+func (t *trial) explorePoll(c *client) {
+	ch := t.Channel()
+	if !may(c, t.Request(ch, probe.Polled)) {
+		return
+	}
+	request := map[string]any{"channel": ch, "key": "key", "version": 1, "data": probe.Raw(t.Data(1))}
+	t.add(polled, t.API != nil && t.API.Call(t.Ctx, "shared_poll_publish", request, new(struct{})) == nil)
 }

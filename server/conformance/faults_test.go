@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"github.com/gobwas/ws"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/conformance/talk"
 	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
@@ -286,6 +288,46 @@ var faults = []struct {
 	{"changes of a map are lost", "maps.live", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 2) })},
 	{"changes of a map are not recovered", "maps.recovery", on(func(m message) { delete(m, "publications") }, "subscribe")},
 	{"another error for a position that is gone", "maps.other_epoch", on(func(m message) { m["code"], m["message"] = 103.0, "permission denied" }, "error")},
+	{"patches of a map against something else", "maps.deltas", on(func(m message) {
+		if data, _ := m["data"].(json.RawMessage); m["delta"] == nil {
+			m["data"] = json.RawMessage(bytes.Replace(data, []byte("Viktor"), []byte("Victor"), 1))
+		}
+	}, "push", "pub")},
+	{"the first value of a key is a patch", "maps.deltas", on(func(m message) { m["delta"] = true }, "push", "pub")},
+	{"values without versions", "poll.track", on(func(m message) { delete(m, "version") }, "push", "pub")},
+	{"values of other keys", "poll.track", changeCommands("sub_refresh", func(m message) { m["channel"] = "elsewhere" })},
+	{"the version that a client holds is not looked at", "poll.versions", on(func(m message) { add(m, "version", -1) }, "push", "pub")},
+	{"untracked keys go on", "poll.untrack", changeCommands("sub_refresh", func(m message) {
+		if m["type"] == 2.0 {
+			m["untrack"] = []any{"other"}
+		}
+	})},
+	{"another error for signatures", "poll.signature", on(func(m message) { m["code"], m["message"] = 107.0, "bad request" }, "error")},
+	{"no session for one-way clients", "oneway.connect", on(func(m message) { delete(m, "session") }, "connect")},
+	{"one-way clients are asked for pongs", "oneway.connect", on(func(m message) { m["pong"] = true }, "connect")},
+	{"one-way publications are lost", "oneway.publications", drop(func(l *link, m message) bool { return m["pub"] != nil && l.every("pub", 10) })},
+	{"one-way publications without a name", "oneway.publications", each(func(_ *link, m message) {
+		if m["pub"] != nil {
+			delete(m, "channel")
+		}
+	})},
+	{"a one-way subscription goes on", "oneway.unsubscribe", drop(func(_ *link, m message) bool { return m["unsubscribe"] != nil })},
+	{"no disconnect push", "oneway.disconnect", fault{messages: drop(func(_ *link, m message) bool { return m["disconnect"] != nil }).messages, end: func(ws.StatusCode, string) (ws.StatusCode, string) { return 1000, "" }}},
+	{"the close has another code than the push", "oneway.disconnect", fault{end: func(_ ws.StatusCode, r string) (ws.StatusCode, string) { return 4000, r }}},
+	{"a push before the refusal", "oneway.token", fault{frame: func(f []byte) []byte { return append([]byte("{\"message\":{\"data\":1}}\n"), f...) }}},
+	{"no one-way pings", "oneway.pings", drop(func(_ *link, m message) bool { return isPing(m) })},
+	{"SockJS closes without a reason", "sockjs.close", fault{frame: func(f []byte) []byte {
+		if bytes.HasPrefix(f, []byte("c[")) {
+			return []byte("c[4321]")
+		}
+		return f
+	}}},
+	{"SockJS begins with a message", "sockjs.frames", fault{frame: func(f []byte) []byte {
+		if string(f) == "o" {
+			return []byte("h")
+		}
+		return f
+	}}},
 	{"an expiry without a time", "tokens.refresh", on(func(m message) { delete(m, "ttl") }, "connect")},
 	{"refresh promises too much", "tokens.refresh", on(func(m message) { m["expires"], m["ttl"] = true, 999999.0 }, "refresh")},
 	{"another error for expired tokens", "tokens.expired", on(func(m message) { m["code"], m["message"] = 101.0, "unauthorized" }, "error")},
@@ -422,11 +464,15 @@ func proxy(t *testing.T, to string, f fault) string {
 			return
 		}
 		defer down.Close()
-		up, _, _, err := ws.Dial(t.Context(), to)
+		up, early, _, err := ws.Dial(t.Context(), to+strings.TrimSuffix(r.URL.Path, "/"))
 		if err != nil {
 			return
 		}
 		defer up.Close()
+		var answers io.Reader = up
+		if early != nil {
+			answers = early
+		}
 		l := &link{count: make(map[string]int)}
 		wait.Go(func() {
 			defer up.Close()
@@ -434,7 +480,7 @@ func proxy(t *testing.T, to string, f fault) string {
 				return translate(frame, func(in []message) []message { return change(f.command, l, in) })
 			}, nil, true)
 		})
-		carry(up, down, func(frame []byte) []byte {
+		carry(answers, down, func(frame []byte) []byte {
 			frame = translate(frame, func(in []message) []message { return change(f.messages, l, in) })
 			if f.frame != nil && frame != nil {
 				frame = f.frame(frame)
@@ -454,7 +500,7 @@ func change(by func(*link, []message) []message, l *link, in []message) []messag
 }
 
 // carry passes frames on until the connection ends.
-func carry(from, to net.Conn, edit func([]byte) []byte, end func(ws.StatusCode, string) (ws.StatusCode, string), masked bool) {
+func carry(from io.Reader, to net.Conn, edit func([]byte) []byte, end func(ws.StatusCode, string) (ws.StatusCode, string), masked bool) {
 	write := func(f ws.Frame) error {
 		if masked {
 			f = ws.MaskFrameInPlace(f)
@@ -588,21 +634,39 @@ func line(m message) []byte {
 // TestFaults: each bad server is caught by the check that is for it. With nothing wrong, the way to them changes nothing.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	o := start(t)
+	o := start(t, false)
 	o.Encoding, o.Steps = protocol.JSON, 60
-	good, err := newSuite(o)
-	if err != nil {
-		t.Fatal(err)
+	// Suites that judge the server by the transport of a check.
+	suiteOf := func(address string) *suite {
+		o := o
+		o.URL = address
+		s, err := newSuite(o)
+		if err == nil {
+			err = s.discover(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
 	}
-	if err := good.discover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	at := strings.TrimSuffix(strings.TrimPrefix(o.URL, "ws"), "websocket")
+	plain, uni, sock := suiteOf(o.URL), suiteOf("ws"+at+"uni_websocket"), suiteOf("http"+at+"sockjs")
 	var runs atomic.Int64
 	// behind judges a server behind a proxy.
 	behind := func(t *testing.T, f fault, c check, patience time.Duration) Result {
+		good, to := plain, o.URL
+		switch {
+		case c.needs&oneWay != 0:
+			good, to = uni, uni.URL
+		case c.needs&overSockJS != 0:
+			good, to = sock, "ws"+at+"sockjs"
+		}
 		bad, server := *good, *good.server
 		server.Timeout, server.Run = patience, fmt.Sprintf("fault-%d-", runs.Add(1)) // channels of its own
-		bad.server, server.Dialer = &server, &wire.Dialer{URL: proxy(t, o.URL, f)}
+		bad.server, server.Dialer = &server, &talk.Dialer{Dialer: &wire.Dialer{Kind: good.server.Dialer.Kind, URL: proxy(t, to, f)}}
+		if good == sock {
+			server.Dialer.Over = talk.SockJS("http"+strings.TrimPrefix(server.Dialer.URL, "ws"), nil)
+		}
 		return bad.judge(t.Context(), c)
 	}
 	byName := make(map[string]check)

@@ -25,7 +25,9 @@ const (
 	mapState                      // channels are maps
 	mapPositions                  // which have a position
 	writes                        // clients may change maps
+	mapDeltas                     // and patches in place of values
 	caches                        // recovery gives the latest publication alone
+	polled                        // channels are of shared poll, and the API publishes values
 
 	published   // something can publish: clients or the API
 	api         // the HTTP API
@@ -35,16 +37,23 @@ const (
 	emulated    // the transport is a stream and requests
 	eventStream // of server-sent events
 	lineStream  // of lines or messages
+	oneWay      // clients send nothing but the connect request
+	overQUIC    // WebTransport
+	overSockJS
 	inJSON
 	inProtobuf
+	signsKeys // keys of shared poll can be signed
+	framed    // messages come in frames, requests or events, which can be cut off
 )
 
 // texts of what is needed, in the order of the bits.
 var texts = []string{
 	"subscribing", "publishing by clients", "positions", "recovery", "reading the history", "presence", "joins and leaves", "deltas",
-	"filters by tags", "numbers instead of names", "maps", "maps with positions", "changing maps by clients", "cache mode",
+	"filters by tags", "numbers instead of names", "maps", "maps with positions", "changing maps by clients", "deltas of maps", "cache mode",
+	"shared poll with publishing",
 	"publishing (by clients, or --api-key)", "the HTTP API (--api-key)", "a secret that signs tokens (--token-hmac-secret)",
-	"a secret that signs the tokens of subscriptions (--token-hmac-secret)", "WebSocket", "an HTTP stream", "SSE", "HTTP streaming", "JSON", "Protobuf",
+	"a secret that signs the tokens of subscriptions (--token-hmac-secret)", "WebSocket", "an HTTP stream", "SSE", "HTTP streaming",
+	"a one-way transport", "WebTransport", "SockJS", "JSON", "Protobuf", "a secret that signs keys (--key-secret)", "messages in frames",
 }
 
 // ofChannels has the bits of what channels grant.
@@ -71,9 +80,11 @@ type grant struct {
 // around returns what there is besides channels.
 func (s *suite) around() need {
 	var n need
+	kind := s.server.Dialer.Kind
 	for bit, there := range map[need]bool{
-		api: s.API != nil, signs: s.Sign != nil, signsSubs: s.SignSubscription != nil,
-		webSocket: !s.server.Dialer.Kind.Emulated(), emulated: s.server.Dialer.Kind.Emulated(), eventStream: s.server.Dialer.Kind.Name == "sse", lineStream: s.server.Dialer.Kind.Name == "http_stream",
+		api: s.API != nil, signs: s.Sign != nil, signsSubs: s.SignSubscription != nil, signsKeys: s.SignKeys != nil,
+		webSocket: kind.Name == "websocket", emulated: kind.Emulated(), eventStream: kind.Name == "sse", lineStream: kind.Name == "http_stream",
+		oneWay: kind.OneWay, overQUIC: kind.Name == webTransport, overSockJS: kind.Name == sockJS, framed: kind.Name != webTransport,
 		inJSON: s.Encoding == protocol.JSON, inProtobuf: s.Encoding == protocol.Protobuf,
 	} {
 		if there {

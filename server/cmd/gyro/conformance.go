@@ -18,7 +18,8 @@ func conformanceCommand() *cobra.Command {
 		Long: `Judge a server, this or any other, by the rules of the client protocol, from the outside.
 
 Each URL is an endpoint: ws:// and wss:// of WebSocket, http:// and https:// of HTTP streaming
-or, if the path ends with sse, of SSE. What channels grant is found out; a check that needs more
+or, if the path ends with sse, sockjs or webtransport, of that. One-way transports have paths that
+end with uni_websocket, uni_sse or uni_http_stream. What channels grant is found out; a check that needs more
 than the server offers is skipped, and the report says why. A failure names the rule, its section
 in docs/, and shows the last messages. The exit code is 1 if a check has failed.
 

@@ -120,6 +120,9 @@ var endsByCode = func() map[uint32]protocol.Disconnect {
 // State edits a subscribe request: the first of those that read a map.
 func State(r *protocol.SubscribeRequest) { r.Type, r.Phase = 1, 2 }
 
+// Polled edits a subscribe request: to shared poll.
+func Polled(r *protocol.SubscribeRequest) { r.Type = 4 }
+
 // Set makes the command that sets a key of a map.
 func Set(channel, key string, data []byte) *protocol.Command {
 	return &protocol.Command{Publish: &protocol.PublishRequest{Channel: channel, Type: 1, Key: key, Data: data}}

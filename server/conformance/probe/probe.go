@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/conformance/talk"
 	"github.com/gyrohq/gyro/server/internal/apicall"
-	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // Failure ends a probe that a server has not passed.
@@ -29,7 +28,7 @@ type Skip string
 
 // Server is a server, and how it is used.
 type Server struct {
-	Dialer   *wire.Dialer
+	Dialer   *talk.Dialer
 	Encoding protocol.Encoding
 	TLS      *tls.Config
 	// Token is that of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never; below 0: they have ended);
@@ -37,6 +36,8 @@ type Server struct {
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
+	// SignKeys signs keys of shared poll; nil: nobody does.
+	SignKeys func(channel string, keys []string, ttl time.Duration) string
 	// User of all tokens; empty for anonymous connections.
 	User string
 	// API is the HTTP API of the server; nil for none.

@@ -60,7 +60,7 @@ func TestSplit(t *testing.T) {
 		{protocol.Protobuf, "\x05\x08", 0, "cannot be decoded"},
 		{protocol.Protobuf, "", 0, "is empty"},
 	} {
-		conn := &Conn{Encoding: c.encoding, codec: codec.ForClient(c.encoding), dialer: new(wire.Dialer)}
+		conn := &Conn{Encoding: c.encoding, codec: codec.ForClient(c.encoding), dialer: &Dialer{Dialer: new(wire.Dialer)}}
 		replies, broken := conn.split([]byte(c.frame))
 		text := ""
 		if broken != nil {

@@ -48,8 +48,8 @@ type received struct {
 // Conn is a connection. One goroutine uses it at a time.
 type Conn struct {
 	Encoding protocol.Encoding
-	conn     *wire.Conn
-	dialer   *wire.Dialer
+	conn     carrier
+	dialer   *Dialer
 	codec    codec.ClientCodec
 	script   *Script
 	name     string
@@ -65,22 +65,18 @@ type Conn struct {
 }
 
 // Dial opens a connection with a first frame; WebSockets send none if it is nil. What is said goes to script, under name.
-func Dial(ctx context.Context, d *wire.Dialer, first []byte, script *Script, name string) (*Conn, error) {
+func Dial(ctx context.Context, d *Dialer, first []byte, script *Script, name string) (*Conn, error) {
 	c := &Conn{
 		Encoding: d.Encoding, dialer: d, codec: codec.ForClient(d.Encoding), script: script, name: name,
 		news: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	var err error
-	if first == nil {
-		c.conn, err = d.Dial(ctx)
-	} else {
+	if first != nil {
 		script.add(name, "→", sent(d.Encoding, first))
-		c.conn, err = d.DialFrame(ctx, first)
 	}
-	if err != nil {
+	var err error
+	if c.conn, err = d.open(ctx, first); err != nil {
 		return nil, err
 	}
-	c.conn.Expect(0)
 	go c.serve()
 	return c, nil
 }
@@ -177,7 +173,7 @@ func (c *Conn) serve() {
 				broken = &Violation{SectionClosing, "a message comes behind the disconnect push, which is the last one"}
 				break
 			}
-			if r.Push != nil && r.Push.Disconnect != nil && c.dialer.Kind.Emulated() {
+			if r.Push != nil && r.Push.Disconnect != nil && c.dialer.pushed() {
 				last = r.Push.Disconnect
 				continue
 			}
@@ -194,9 +190,15 @@ func (c *Conn) serve() {
 	defer c.mu.Unlock()
 	c.end = &End{Err: err}
 	var closed *wire.CloseError
+	var broken *Violation
 	switch {
+	case errors.As(err, &broken):
+		c.broken = broken
 	case errors.As(err, &closed) && closed.Code != 1005:
 		c.end.Code, c.end.Reason = uint32(closed.Code), closed.Reason
+		if last != nil && (last.Code != c.end.Code || last.Reason != c.end.Reason) {
+			c.broken = &Violation{SectionClosing, fmt.Sprintf("the disconnect push has %d %q, the close %d %q", last.Code, last.Reason, closed.Code, closed.Reason)}
+		}
 	case last != nil:
 		c.end.Code, c.end.Reason = last.Code, last.Reason
 	}
@@ -231,7 +233,7 @@ const (
 func (c *Conn) split(frame []byte) (replies []*protocol.Reply, broken *Violation) {
 	refuse := func(text string) ([]*protocol.Reply, *Violation) { return replies, &Violation{SectionFrames, text} }
 	if c.Encoding == protocol.JSON {
-		if c.dialer.Kind.Emulated() { // lines end there, and events are without the end
+		if c.dialer.linesEnd() { // events are without the end
 			frame = bytes.TrimSuffix(frame, []byte("\n"))
 		}
 		switch {
@@ -252,7 +254,7 @@ func (c *Conn) split(frame []byte) (replies []*protocol.Reply, broken *Violation
 			}
 		}
 		r := new(protocol.Reply)
-		rest, err := c.codec.DecodeReply(frame, r)
+		rest, err := c.decode(frame, r)
 		if err != nil {
 			return refuse(fmt.Sprintf("a message cannot be decoded: %v: %.200q", err, frame))
 		}
