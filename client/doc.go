@@ -16,7 +16,7 @@
 //	}
 //
 // Package httplink has transports for networks that let no WebSocket through, package outbox keeps what is sent while there
-// is no connection, and package mobile is the client for phones.
+// is no connection, and package mobile is the client for phones. WebTransport is in the module transport/webtransport, whose package wtlink it is.
 //
 // How it behaves when the network or the server does not is told in docs/sdk-spec.md.
 //

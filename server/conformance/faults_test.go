@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -328,6 +329,10 @@ var faults = []struct {
 		}
 		return f
 	}}},
+	{"WebTransport ends without a push", "webtransport.disconnect", fault{end: func(ws.StatusCode, string) (ws.StatusCode, string) { return 1000, "" }}},
+	{"WebTransport cuts messages", "webtransport.stream", fault{frame: func(f []byte) []byte {
+		return slices.Concat(f[:len(f)/2], []byte("\n"), f[len(f)/2:])
+	}}},
 	{"an expiry without a time", "tokens.refresh", on(func(m message) { delete(m, "ttl") }, "connect")},
 	{"refresh promises too much", "tokens.refresh", on(func(m message) { m["expires"], m["ttl"] = true, 999999.0 }, "refresh")},
 	{"another error for expired tokens", "tokens.expired", on(func(m message) { m["code"], m["message"] = 101.0, "unauthorized" }, "error")},
@@ -639,7 +644,7 @@ func TestFaults(t *testing.T) {
 	// Suites that judge the server by the transport of a check.
 	suiteOf := func(address string) *suite {
 		o := o
-		o.URL = address
+		o.URL, o.TLS = address, &tls.Config{InsecureSkipVerify: true}
 		s, err := newSuite(o)
 		if err == nil {
 			err = s.discover(t.Context())
@@ -651,6 +656,7 @@ func TestFaults(t *testing.T) {
 	}
 	at := strings.TrimSuffix(strings.TrimPrefix(o.URL, "ws"), "websocket")
 	plain, uni, sock := suiteOf(o.URL), suiteOf("ws"+at+"uni_websocket"), suiteOf("http"+at+"sockjs")
+	quic := suiteOf(tunnel(t, o.URL))
 	var runs atomic.Int64
 	// behind judges a server behind a proxy.
 	behind := func(t *testing.T, f fault, c check, patience time.Duration) Result {
@@ -660,12 +666,22 @@ func TestFaults(t *testing.T) {
 			good, to = uni, uni.URL
 		case c.needs&overSockJS != 0:
 			good, to = sock, "ws"+at+"sockjs"
+		case c.needs&overQUIC != 0:
+			good = quic
 		}
 		bad, server := *good, *good.server
 		server.Timeout, server.Run = patience, fmt.Sprintf("fault-%d-", runs.Add(1)) // channels of its own
 		bad.server, server.Dialer = &server, &talk.Dialer{Dialer: &wire.Dialer{Kind: good.server.Dialer.Kind, URL: proxy(t, to, f)}}
-		if good == sock {
+		switch good {
+		case sock:
 			server.Dialer.Over = talk.SockJS("http"+strings.TrimPrefix(server.Dialer.URL, "ws"), nil)
+		case quic:
+			o := good.Options
+			o.URL = tunnel(t, server.Dialer.URL)
+			var err error
+			if server.Dialer, err = dialerOf(o, good.server.Dialer.Kind); err != nil {
+				t.Error(err)
+			}
 		}
 		return bad.judge(t.Context(), c)
 	}
