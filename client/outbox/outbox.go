@@ -96,6 +96,9 @@ type Options struct {
 	// WithKey returns the data that is sent of an entry, with its key in it, so that the backend knows what it has had. Default:
 	// the data alone; the protocol has no place for the key.
 	WithKey func(e Entry) []byte
+	// Restored hears of the entries that the store has from an earlier run of the program, in their order, if there are
+	// some: within New, before any of them has an outcome.
+	Restored func(entries []Entry)
 	// Outcome hears of each outcome, also of entries that an earlier run of the program has left. It is called one at a
 	// time, and the entry is removed from the store after it. It may call the outbox, except for Close.
 	Outcome func(o Outcome)
@@ -113,6 +116,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.WithKey == nil {
 		o.WithKey = func(e Entry) []byte { return e.Data }
+	}
+	if o.Restored == nil {
+		o.Restored = func([]Entry) {}
 	}
 	if o.Outcome == nil {
 		o.Outcome = func(Outcome) {}
@@ -156,6 +162,9 @@ func New(c *client.Client, o Options) (*Outbox, error) {
 			return nil, fmt.Errorf("outbox: loading the store: %w", err)
 		}
 		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
+		if len(entries) > 0 {
+			o.Restored(slices.Clone(entries))
+		}
 		b.mu.Lock()
 		for _, e := range entries {
 			b.last = max(b.last, e.ID)

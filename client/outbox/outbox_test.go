@@ -335,6 +335,49 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
+// TestRestored: what an earlier run has left is told before its outcomes, in its order.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	server := newBackend(t)
+	c, err := client.New(server.URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	told := make(chan string, 10)
+	options := outbox.Options{
+		Store:    left{{ID: 2, Kind: outbox.RPC, To: "m", Data: []byte("2")}, {ID: 1, Kind: outbox.RPC, To: "m", Data: []byte("1")}}, // expired
+		Restored: func(entries []outbox.Entry) { told <- fmt.Sprintf("restored %s %s", entries[0].Data, entries[1].Data) },
+		Outcome:  func(o outbox.Outcome) { told <- fmt.Sprintf("%s %v", o.Entry.Data, o.Err) },
+	}
+	box, err := outbox.New(c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	for _, want := range []string{"restored 1 2", "1 " + outbox.ErrExpired.Error(), "2 " + outbox.ErrExpired.Error()} {
+		if got := <-told; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	options.Store = left{}
+	empty, err := outbox.New(c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty.Close()
+	if len(told) > 0 {
+		t.Error(<-told)
+	}
+}
+
+// left is a store with entries.
+type left []outbox.Entry
+
+func (l left) Load() ([]outbox.Entry, error) { return slices.Clone(l), nil }
+func (left) Put(outbox.Entry) error          { return nil }
+func (left) Delete(uint64) error             { return nil }
+
 // TestSubscribing: a publication waits until the client is subscribed, if it subscribes to the channel, and expires like others.
 func TestSubscribing(t *testing.T) {
 	t.Parallel()

@@ -141,6 +141,8 @@ const box = (page, connected) => page.evaluate(async ({ connected, port }) => {
   const client = new Client(`ws://127.0.0.1:${port}/connection/websocket`);
   window.box = outbox(client, { store: indexedDBStore() });
   window.outcomes = [];
+  window.restored = [];
+  window.box.on('restored', ({ entries }) => window.restored.push(...entries.map(({ data }) => data.n)));
   window.box.on('outcome', ({ entry }) => window.outcomes.push(entry.data.n));
   if (!connected) return;
   client.connect();
@@ -163,6 +165,7 @@ test('IndexedDB: what a tab kept is sent by itself, or when it crashed by anothe
   await crash(first);
   await second.waitForFunction(() => window.outcomes.length === 4);
   assert.deepEqual(await published(channel), [4, 1, 2, 3]);
+  assert.deepEqual(await second.evaluate(() => window.restored), [1, 2, 3]);
   // Nobody is there when it is closed: the next one has it. Two that come at once do not both send it.
   const third = await visit(context);
   await box(third, false);
@@ -173,6 +176,7 @@ test('IndexedDB: what a tab kept is sent by itself, or when it crashed by anothe
   await Promise.all(last.map(page => box(page, true)));
   await until(async () => (await Promise.all(last.map(page => page.evaluate(() => window.outcomes.length)))).reduce((a, b) => a + b) === 2);
   assert.deepEqual(await published(other), [1, 2]);
+  assert.deepEqual((await Promise.all(last.map(page => page.evaluate(() => window.restored)))).flat(), [1, 2]);
   await last[0].reload();
   await box(last[0], true);
   await keep(last[0], other, 3);

@@ -70,8 +70,20 @@ interface Lane {
   retry: ReturnType<typeof setTimeout> | undefined;
 }
 
+/** The events of an outbox. */
+export interface OutboxEvents {
+  /**
+   * Entries that the store had from an outbox before this one, in their order: those of a program or a page of before, when they are loaded, and those of a
+   * tab that ended meanwhile. It comes before any of them has an outcome, and not at all if there are none.
+   */
+  restored: { entries: OutboxEntry[] };
+  outcome: Outcome;
+  /** The store failed. */
+  error: GyroError;
+}
+
 /** Publishes and calls that are kept while they cannot be sent. Made by outbox(). */
-export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
+export class Outbox extends Emitter<OutboxEvents> {
   readonly #client: Client;
   readonly #options: OutboxOptions;
   readonly #lanes = new Map<string, Lane>();
@@ -130,8 +142,11 @@ export class Outbox extends Emitter<{ outcome: Outcome; error: GyroError }> {
 
   /** Takes entries that another outbox left. */
   #left(entries: OutboxEntry[]): void {
-    if (this.#closed) return;
-    for (const entry of entries.sort((a, b) => a.id - b.id)) {
+    if (this.#closed || !entries.length) return;
+    entries.sort((a, b) => a.id - b.id);
+    this._emit("restored", { entries: [...entries] });
+    for (const entry of entries) {
+      if (this.#closed) return; // by who heard of it
       this.#last = Math.max(this.#last, entry.id);
       this.#take({ entry, size: JSON.stringify(entry).length, resolve: () => {}, reject: () => {} });
     }

@@ -39,6 +39,8 @@ function world(options?: OutboxOptions) {
   const client = new Client(transport, { platform: () => () => {} });
   const box = outbox(client, options);
   const outcomes: string[] = [];
+  const told: string[] = [];
+  box.on("restored", ({ entries }) => told.push(`restored ${entries.map(({ data }) => data)}, after ${outcomes.length} outcomes`));
   box.on("outcome", one => outcomes.push(`${one.entry.data} ${"error" in one ? (one.error as GyroError).code : JSON.stringify(one.result ?? "ok")}`));
   const answer = async (body: object) => {
     listener!.frame(JSON.stringify({ id: sent.shift().id, ...body }));
@@ -48,7 +50,7 @@ function world(options?: OutboxOptions) {
     listener!.close(0, "");
     await settle();
   };
-  return { client, box, sent, outcomes, answer, cut, data: () => sent.map(({ publish, rpc }) => (publish ?? rpc).data) };
+  return { client, box, sent, outcomes, told, answer, cut, data: () => sent.map(({ publish, rpc }) => (publish ?? rpc).data) };
 }
 
 test("what is published offline goes out in order, a lane after another, when the connection is there", async () => {
@@ -176,7 +178,10 @@ test("a store keeps entries over restarts, and what it does not take is not sent
   await assert.rejects(before.box.publish("a", 3).accepted, /disk full/);
   broken = false;
   before.box.close();
-  const { client, box, outcomes, answer, data } = world({ store });
+  assert.deepEqual(before.told, []);
+  const { client, box, outcomes, told, answer, data } = world({ store });
+  await settle();
+  assert.deepEqual([told, box.size], [["restored 1,2, after 0 outcomes"], 2]);
   client.connect();
   await settle();
   await box.publish("a", 4).accepted;
@@ -184,4 +189,9 @@ test("a store keeps entries over restarts, and what it does not take is not sent
   for (let i = 0; i < 3; i++) await answer({ publish: {} });
   assert.deepEqual(outcomes, ['1 "ok"', '2 "ok"', '4 "ok"']);
   assert.equal(kept.size, 0);
+  assert.equal(told.length, 1);
+  kept.set(9, { id: 9, kind: "rpc", to: "m", data: 9, key: "k", expires: Date.now() - 1 });
+  const late = world({ store });
+  await settle();
+  assert.deepEqual([late.told, late.outcomes], [["restored 9, after 0 outcomes"], ["9 16"]]);
 });
