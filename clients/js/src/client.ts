@@ -1,79 +1,15 @@
 import { type Codec, json } from "./codec.js";
 import { Emitter } from "./emitter.js";
 import { GyroError } from "./errors.js";
-import { platform, type Platform } from "./platform.js";
+import type { ClientEvents, ClientOptions, ClientState } from "./options.js";
+import { platform } from "./platform.js";
 import type { Command, ConnectResult, Position, PublicationMessage, Push, Reply, Request, SubscribeResult } from "./protocol.js";
 import { clientInfo, publication, type ClientInfo, type Publication } from "./publication.js";
-import { type Gap, Stream, type Subscribed, subscribed } from "./stream.js";
-import { type CallOptions, type HistoryOptions, type Reason, Subscription, type SubscriptionOptions } from "./subscription.js";
+import { Stream, subscribed } from "./stream.js";
+import { type CallOptions, type HistoryOptions, Subscription, type SubscriptionOptions } from "./subscription.js";
 import { backoff, cancelable, later, Waiters } from "./time.js";
-import { ask, type Callback, keepFresh } from "./token.js";
-import { type Link, type Transport, websocket, type WebSocketConstructor } from "./transport.js";
-
-/** Options of a client. Durations are seconds. */
-export interface ClientOptions {
-  /** A token, and what fetches one: at first if there is none, and when it expires. An empty token means that the user may not connect. */
-  token?: string;
-  getToken?: Callback<string>;
-  /** What the server's application gets with each connect. */
-  data?: unknown;
-  getData?: Callback<unknown>;
-  /** Name and version of the application, for the server's operators. */
-  name?: string;
-  version?: string;
-  /** Headers for the server's application, where requests cannot have their own. */
-  headers?: Record<string, string>;
-  /** How long an answer may take: 5. */
-  timeout?: number;
-  /** The backoff of reconnecting and resubscribing: 0.5 and 20. */
-  minReconnectDelay?: number;
-  maxReconnectDelay?: number;
-  /** How late a ping may be: 10. */
-  maxPingDelay?: number;
-  /** The most bytes that a patch may make, 16 MB. */
-  maxDeltaSize?: number;
-  /** How messages are encoded: JSON, or what protobuf() of @gyrohq/client/protobuf returns. */
-  codec?: Codec;
-  /** The constructor of WebSockets, where the platform has none: that of the package ws. */
-  WebSocket?: WebSocketConstructor;
-  /** What tells of networks and sleep; that of browsers by default. */
-  platform?: Platform;
-  /** Closes the client when it aborts. */
-  signal?: AbortSignal;
-}
-
-/** Where a client stands. */
-export type ClientState = "disconnected" | "connecting" | "connected";
-
-/** What the server said of the connection. */
-export interface Connected {
-  /** The id of the connection. */
-  client: string;
-  /** The version of the server. */
-  version: string;
-  /** What the server's application sent along. */
-  data: unknown;
-  /** The name of the transport. */
-  transport: string;
-}
-
-/** The events of a client. Those with a channel are of subscriptions that the server decided. */
-export interface ClientEvents {
-  connecting: Reason;
-  connected: Connected;
-  disconnected: Reason;
-  /** A failed attempt: the client goes on. */
-  error: GyroError;
-  /** What the server's application sent to this client. */
-  message: { data: unknown };
-  subscribing: { channel: string };
-  subscribed: { channel: string } & Subscribed;
-  unsubscribed: { channel: string };
-  publication: Publication;
-  join: { channel: string; info: ClientInfo };
-  leave: { channel: string; info: ClientInfo };
-  gap: { channel: string } & Gap;
-}
+import { ask, keepFresh } from "./token.js";
+import { type Link, type Transport, websocket } from "./transport.js";
 
 type Done = (error: GyroError | undefined, reply?: Reply) => void;
 

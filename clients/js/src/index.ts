@@ -1,7 +1,8 @@
-export { Client, type ClientEvents, type ClientOptions, type ClientState, type Connected } from "./client.js";
+export { Client } from "./client.js";
 export type { Codec, Frame } from "./codec.js";
 export { GyroError, UnauthorizedError } from "./errors.js";
 export { GapError, type IteratorOptions } from "./iterator.js";
+export type { ClientEvents, ClientOptions, ClientState, Connected } from "./options.js";
 export type { Platform, PlatformEvent } from "./platform.js";
 export type { Filter, Position } from "./protocol.js";
 export type { ClientInfo, Publication } from "./publication.js";

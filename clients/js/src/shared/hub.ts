@@ -1,5 +1,6 @@
 // The worker's side: one client, for all tabs. To a tab it is a server.
-import { Client, type ClientOptions } from "../client.js";
+import { Client } from "../client.js";
+import type { ClientOptions } from "../options.js";
 import { json } from "../codec.js";
 import { GyroError, UnauthorizedError } from "../errors.js";
 import { platform, type PlatformEvent } from "../platform.js";

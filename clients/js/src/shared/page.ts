@@ -1,5 +1,6 @@
 // A tab's side: a client whose transport is a port to the worker.
-import { Client, type ClientOptions } from "../client.js";
+import { Client } from "../client.js";
+import type { ClientOptions } from "../options.js";
 import type { Codec, Frame } from "../codec.js";
 import { GyroError, UnauthorizedError } from "../errors.js";
 import { platform, type Platform } from "../platform.js";
