@@ -19,7 +19,7 @@ const (
 	forgetAfter = 5 * time.Minute
 	// absentAfter is the time between two moments in which nobody received messages for a node, after which it is
 	// absent. A node whose connection breaks has another one before, as a rule.
-	absentAfter = 300 * time.Millisecond
+	absentAfter = 250 * time.Millisecond
 	// deafAfter is how long this node may receive nothing, not even its own messages. After
 	// that it was stopped or cut off from the engine, and others need not have been silent.
 	deafAfter = pingInterval + time.Second
