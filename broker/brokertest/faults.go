@@ -206,10 +206,7 @@ func testPresenceRemovedStays(f *presenceFixture) {
 func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	const nodes = 3
 	f := &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}
-	type message struct {
-		to   string
-		text string
-	}
+	type message struct{ to, text string }
 	var mu sync.Mutex
 	heard := make([]map[string]int, nodes)
 	brokers := make([]broker.Controller, nodes)
