@@ -92,7 +92,7 @@ func (c *control) close() {
 }
 
 // PublishControl implements broker.Controller. It returns when the server has
-// processed the message. A server of version 2.11 or later tells whether anybody in its NATS cluster is subscribed
+// processed the message. A server of version 2.12 or later tells whether anybody in its NATS cluster is subscribed
 // for a node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	subject := b.names.control
