@@ -57,6 +57,7 @@ type entry struct {
 	// again absentAfter later. Both end with the next message of the node.
 	missed time.Time
 	absent bool
+	probed time.Time // when a survey asked the engine last
 }
 
 func newRegistry() registry {
@@ -127,7 +128,11 @@ func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 		unlisted = true
 	}
 	n.Name, n.Version = cut(n.Name), cut(n.Version)
-	r.nodes[n.UID] = &entry{node: n, seen: now, lead: lead}
+	next := &entry{node: n, seen: now, lead: lead}
+	if known {
+		next.probed = e.probed
+	}
+	r.nodes[n.UID] = next
 	return unlisted
 }
 

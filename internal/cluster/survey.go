@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
@@ -165,8 +166,20 @@ func (c *Cluster) await(ctx context.Context, s *survey) {
 	}
 }
 
-// probe asks the engine whether anybody receives messages for these nodes, by one that says nothing.
+// probe asks the engine whether anybody receives messages for these nodes, by one that says nothing, unless another survey
+// has just asked.
 func (c *Cluster) probe(ctx context.Context, uids []string) {
+	now := time.Now()
+	c.mu.Lock()
+	uids = slices.DeleteFunc(uids, func(uid string) bool {
+		e := c.registry.nodes[uid]
+		if e == nil || now.Sub(e.probed) < absentAfter {
+			return true
+		}
+		e.probed = now
+		return false
+	})
+	c.mu.Unlock()
 	for _, uid := range uids {
 		if ctx.Err() == nil {
 			_ = c.publish(ctx, uid, &control.Command{}) // publish notes that nobody does
