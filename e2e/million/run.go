@@ -86,7 +86,8 @@ func choose(names []string) ([]Phase, error) {
 	return chosen, nil
 }
 
-// phases runs phases until one fails, and enters what they found and the books.
+// phases runs phases, and enters what they found and the books. After one that fails the others run as well, as long as all clients and
+// processes are there.
 func (s *Stand) phases(ctx context.Context, list []Phase, r *report.Report) error {
 	var failed error
 	for _, p := range list {
@@ -98,8 +99,14 @@ func (s *Stand) phases(ctx context.Context, list []Phase, r *report.Report) erro
 			section.Failure = err.Error()
 		}
 		r.Sections = append(r.Sections, *section)
-		if err != nil {
-			failed = fmt.Errorf("%s: %w", p.Name, err)
+		if err == nil {
+			continue
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", p.Name, err))
+		if ctx.Err() != nil || s.running() != nil {
+			break
+		}
+		if t, err := s.Order(ctx, load.Order{}); err != nil || t.Live < s.Plan.Conns {
 			break
 		}
 	}
