@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			return
 		case standArgument:
 			_, err := Run(context.Background(), Options{
-				Conns: 200, Nodes: 1, Shards: 1, Idle: time.Hour, Phases: []string{"idle"}, Out: os.Args[2], Gyro: os.Args[3], Self: os.Args[0], View: os.Stdout,
+				Conns: 200, Nodes: 1, Shards: 1, Idle: time.Hour, Step: time.Second / 10, Phases: []string{"idle"}, Out: os.Args[2], Gyro: os.Args[3], Self: os.Args[0], View: os.Stdout,
 			})
 			fmt.Println(err)
 			os.Exit(1)
@@ -126,7 +126,7 @@ func TestStand(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	o := options(t)
 	view := &lines{}
-	o.Conns, o.Nodes, o.Shards, o.Phases, o.Idle, o.View = 200, 2, 1, []string{"idle"}, time.Hour, view
+	o.Conns, o.Nodes, o.Shards, o.Phases, o.Idle, o.Step, o.View = 200, 2, 1, []string{"idle"}, time.Hour, time.Second/10, view
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

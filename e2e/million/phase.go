@@ -86,11 +86,11 @@ const always = 2
 var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	// The nodes have to get to know each other.
-	if err := Pause(ctx, min(3*time.Second, s.options.Idle/8)); err != nil {
+	if err := Pause(ctx, min(s.options.Step/2, s.options.Idle/8)); err != nil {
 		return &out.Section, err
 	}
 	before := s.Measure()
-	if err := Pause(ctx, min(15*time.Second, s.options.Idle/8)); err != nil {
+	if err := Pause(ctx, min(5*s.options.Step/2, s.options.Idle/8)); err != nil {
 		return &out.Section, err
 	}
 	out.spent(s.Measure().Since(before))

@@ -212,6 +212,9 @@ func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool,
 		begin := time.Now()
 		body := fmt.Appendf(nil, reads[len(reads)-1].params, channels[n%len(channels)].String())
 		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, "history", body)
+		if ctx.Err() != nil {
+			return // whatever the answer was
+		}
 		if err == nil {
 			err = s.checkRead("", channels[n%len(channels)], text) // it may have no history yet
 		}
