@@ -208,8 +208,7 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	f := &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}
 	type message struct{ to, text string }
 	var mu sync.Mutex
-	heard := make([]map[string]int, nodes)
-	brokers := make([]broker.Controller, nodes)
+	heard, brokers, sent := make([]map[string]int, nodes), make([]broker.Controller, nodes), make([][]message, nodes)
 	name := func(i int) string { return fmt.Sprint("node", i) }
 	for i := range nodes {
 		heard[i] = make(map[string]int)
@@ -231,7 +230,6 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 		})
 		brokers[i] = c
 	}
-	sent := make([][]message, nodes)
 	send := func(by, turn int) (message, error) {
 		ctx, cancel := context.WithTimeout(f.ctx, patience)
 		defer cancel()
