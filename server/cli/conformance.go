@@ -224,7 +224,7 @@ func (c *Conformance) endpoints(o conformance.Options) ([]conformance.Options, e
 				return nil, err
 			}
 		}
-		_, onlyJSON, err := conformance.Transport(o.URL)
+		onlyJSON, err := conformance.JSONOnly(o.URL)
 		if err != nil {
 			return nil, UsageError{err}
 		}

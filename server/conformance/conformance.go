@@ -17,6 +17,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/conformance/probe"
+	"github.com/gyrohq/gyro/server/conformance/talk"
 	"github.com/gyrohq/gyro/server/internal/apicall"
 )
 
@@ -136,24 +137,23 @@ type suite struct {
 
 func newSuite(o Options) (*suite, error) {
 	o.Steps, o.Patience = cmp.Or(o.Steps, 150), cmp.Or(o.Patience, time.Minute)
-	kind, err := kindOf(o.URL)
+	dialer, err := talk.NewDialer(o.URL, o.Emulation, o.Encoding, o.TLS)
 	if err != nil {
 		return nil, err
-	}
-	if o.Encoding == protocol.Protobuf && jsonOnly(kind) {
-		return nil, fmt.Errorf("%s: %s has no Protobuf", o.URL, kind.Name)
 	}
 	if len(o.Prefixes) == 0 {
 		o.Prefixes = []string{""}
-	}
-	dialer, err := dialerOf(o, kind)
-	if err != nil {
-		return nil, err
 	}
 	return &suite{Options: o, server: &probe.Server{
 		Dialer: dialer, Encoding: o.Encoding, TLS: o.TLS, Token: o.Token, Sign: o.Sign, SignSubscription: o.SignSubscription, SignKeys: o.SignKeys, User: o.User, API: o.API,
 		Timeout: cmp.Or(o.Timeout, 5*time.Second), Run: fmt.Sprintf("conformance-%x-", time.Now().UnixNano()),
 	}}, nil
+}
+
+// JSONOnly reports whether the transport of an endpoint has no Protobuf; or the error says that there is none.
+func JSONOnly(url string) (bool, error) {
+	kind, err := talk.KindOf(url)
+	return talk.JSONOnly(kind), err
 }
 
 // random returns the numbers of a check: the same for a seed, whatever other checks do.

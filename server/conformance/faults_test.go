@@ -676,10 +676,8 @@ func TestFaults(t *testing.T) {
 		case sock:
 			server.Dialer.Over = talk.SockJS("http"+strings.TrimPrefix(server.Dialer.URL, "ws"), nil)
 		case quic:
-			o := good.Options
-			o.URL = tunnel(t, server.Dialer.URL)
 			var err error
-			if server.Dialer, err = dialerOf(o, good.server.Dialer.Kind); err != nil {
+			if server.Dialer, err = talk.NewDialer(tunnel(t, server.Dialer.URL), "", good.Encoding, good.TLS); err != nil {
 				t.Error(err)
 			}
 		}

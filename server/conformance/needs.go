@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/conformance/talk"
 )
 
 // need is what a check needs of the server: a set of bits.
@@ -84,7 +85,7 @@ func (s *suite) around() need {
 	for bit, there := range map[need]bool{
 		api: s.API != nil, signs: s.Sign != nil, signsSubs: s.SignSubscription != nil, signsKeys: s.SignKeys != nil,
 		webSocket: kind.Name == "websocket", emulated: kind.Emulated(), eventStream: kind.Name == "sse", lineStream: kind.Name == "http_stream",
-		oneWay: kind.OneWay, overQUIC: kind.Name == webTransport, overSockJS: kind.Name == sockJS, framed: kind.Name != webTransport,
+		oneWay: kind.OneWay, overQUIC: kind.Name == talk.OfWebTransport, overSockJS: kind.Name == talk.OfSockJS, framed: kind.Name != talk.OfWebTransport,
 		inJSON: s.Encoding == protocol.JSON, inProtobuf: s.Encoding == protocol.Protobuf,
 	} {
 		if there {
