@@ -91,10 +91,10 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 
 // unlessOver is err, or nil if the phase is over and with it what failed.
 func unlessOver(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // checkRead tells whether the answer to a read is right: everybody is present, and there is a history.
