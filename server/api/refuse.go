@@ -30,7 +30,7 @@ var (
 	errNoKey      = refusal.Because(ErrBadRequest, "", "member key is missing or empty")
 	errNoVersion  = refusal.Because(ErrBadRequest, "", "member version is missing or 0")
 	errKeyMode    = refusal.Because(ErrBadRequest, "", "key_mode is not one of if_new and if_exists")
-	errKeyed      = refusal.Because(ErrNotAvailable, "", "this version of Gyro does not support map and shared poll channels yet")
+	errKeyed      = refusal.Because(ErrNotAvailable, "", "the server has neither maps nor shared poll channels")
 	errNobody     = refusal.Because(ErrBadRequest, "", "the request does not say which connections: one of the members user, client, channel, label_filter and expression is needed")
 	errNoUser     = refusal.Because(ErrBadRequest, "", "the request names no user: member user is missing or empty")
 	errFilter     = refusal.Because(ErrBadRequest, "", "member label_filter is no valid filter, or limit is not from 0 to 1000")

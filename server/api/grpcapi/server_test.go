@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,7 +197,7 @@ func TestMethods(t *testing.T) {
 		if err != nil || got != w.Body.String() {
 			t.Errorf("%s %s: %s, %v; over HTTP: %s", r.method, r.request, got, err, w.Body)
 		}
-		if diff := cmp.Diff(other.Calls(), f.node.Calls()); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(slices.Values(other.Calls())), slices.Sorted(slices.Values(f.node.Calls()))); diff != "" { // some are made at once
 			t.Errorf("%s %s: calls (-HTTP +gRPC):\n%s", r.method, r.request, diff)
 		}
 	}
