@@ -130,6 +130,9 @@ bench-client-js:
 e2e: build site
 	scripts/e2e.sh
 
+# golangci-lint keeps the paths of what it finds. So each folder has a cache of its own, outside of it: with that of a clone that is
+# gone, it reports what it would have left out.
+lint: export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gyro-lint$(subst /,-,$(CURDIR))
 lint: $(BIN)/golangci-lint-$(GOLANGCI)
 	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && $< run ./...) || exit 1; done
 	$(GO) run ./tools/pkgsize -limit 2500 -limit .=1900 -limit client=3200
