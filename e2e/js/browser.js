@@ -38,36 +38,57 @@ export class Page {
   #made = 0;
   #errors = [];
 
-  static async open() {
+  // open tries again if Chromium loses its connections while it loads the page.
+  static async open(tries = 3) {
     const page = new Page();
-    page.server = http.createServer(async (request, answer) => {
+    try {
+      await page.#load();
+      return page;
+    } catch (error) {
+      await page.#end();
+      if (tries === 1) throw error;
+      console.error(`Chromium has not loaded its page, and tries again: ${error.message}`);
+      return Page.open(tries - 1);
+    }
+  }
+
+  async #load() {
+    this.server = http.createServer(async (request, answer) => {
       const file = files[request.url];
       answer.setHeader('Content-Type', file ? 'text/javascript' : 'text/html').end(file ? await readFile(path.join(import.meta.dirname, file)) : html);
     }).listen(0, '127.0.0.1');
-    await once(page.server, 'listening');
-    const connection = once(new WebSocketServer({ server: page.server }), 'connection');
-    page.chromium = await chromium.launch({
+    await once(this.server, 'listening');
+    const connection = once(new WebSocketServer({ server: this.server }), 'connection', { signal: AbortSignal.timeout(30_000) });
+    connection.catch(() => {}); // it is waited for below
+    this.chromium = await chromium.launch({
       ...chrome,
+      timeout: 60_000,
       args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${rig.spki}`, '--webtransport-developer-mode'],
     });
-    const tab = await page.chromium.newPage();
-    tab.on('pageerror', error => page.#errors.push(error));
-    await tab.goto(`http://127.0.0.1:${page.server.address().port}/`);
+    const tab = await this.chromium.newPage();
+    tab.on('pageerror', error => this.#errors.push(error));
+    await tab.goto(`http://127.0.0.1:${this.server.address().port}/`);
     const [socket] = await connection;
-    page.link = new Link(socket);
-    page.lost = once(socket, 'close').then(() => {
-      page.isLost = true;
+    assert.deepEqual(this.#errors, [], 'errors of the page');
+    this.link = new Link(socket);
+    this.lost = once(socket, 'close').then(() => {
+      this.isLost = true;
       throw new LostError('the page has lost its connections');
     });
-    page.lost.catch(() => {}); // a rejection that nobody waits for would end Node.js
-    return page;
+    this.lost.catch(() => {}); // a rejection that nobody waits for would end Node.js
   }
 
+  // close complains of the page's errors, unless the page was lost: then they come from that.
   async close() {
-    await this.chromium.close();
+    const wasLost = this.isLost;
+    await this.#end();
+    if (!wasLost) assert.deepEqual(this.#errors, [], 'errors of the page');
+  }
+
+  async #end() {
+    await this.chromium?.close();
     this.server.close();
     this.server.closeAllConnections();
-    assert.deepEqual(this.#errors, [], 'errors of the page');
   }
 
   create(encoding, endpoint, options) { return this.#object(0)[encoding](endpoint, options); }

@@ -496,9 +496,9 @@ function applies(name, transport) {
 }
 
 // suite registers the scenarios for ways, each a transport and an encoding. place returns where clients
-// are made: inNode, or what has its methods. A scenario that loses its place has another try in a new one.
+// are made: inNode, or what has its methods. A scenario that loses its place has another try in a new one, three times at most.
 export function suite(ways, place, { maps = false } = {}) {
-  const run = async (way, scenario, tries = 2) => {
+  const run = async (way, scenario, tries = 4) => {
     const at = await place();
     const sdk = await SDK.open(...way, at);
     try {
