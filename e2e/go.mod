@@ -15,6 +15,7 @@ require (
 	github.com/letsencrypt/pebble/v2 v2.10.1
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/quic-go/quic-go v0.64.1
+	github.com/redis/rueidis v1.0.79
 	github.com/shadowspore/fossil-delta v0.0.0-20241213113458-1d797d70cbe3
 	golang.org/x/mod v0.41.0
 )
@@ -43,7 +44,6 @@ require (
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/webtransport-go v0.13.0 // indirect
-	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/tidwall/btree v1.8.1 // indirect

@@ -3,7 +3,6 @@
 package acme
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,7 +18,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +30,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -81,21 +80,11 @@ func startDNS(t *testing.T) (addr string) {
 type authority struct {
 	server *httptest.Server
 	roots  *x509.CertPool // of the certificates that it issues
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (a *authority) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.out.Write(p)
+	out    logtest.Buffer
 }
 
 // orders returns the number of certificates that the authority has issued.
 func (a *authority) orders() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return strings.Count(a.out.String(), "Issued certificate serial")
 }
 
@@ -104,7 +93,7 @@ func (a *authority) orders() int {
 func startAuthority(t *testing.T, seconds uint64, tlsPort, httpPort int) *authority {
 	t.Helper()
 	a := &authority{roots: x509.NewCertPool()}
-	logger := log.New(a, "", 0)
+	logger := log.New(&a.out, "", 0)
 	store := db.NewMemoryStore()
 	if err := store.AddBlockedDomain("blocked.example"); err != nil {
 		t.Fatal(err)

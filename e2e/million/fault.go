@@ -15,12 +15,16 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 )
 
-// besides is what is published during faults: to so many channels of each class, so many publications per second.
+// besides is what is published during faults with up to lightly connections: to so many channels of each class, so many publications per
+// second.
 var besides = []struct {
 	class    plan.Class
 	channels int
 	rate     float64
 }{{plan.One, 500, 200}, {plan.Hundred, 200, 20}, {plan.Crowd, 25, 1}}
+
+// lightly is up to how many connections leave most of a small machine to publications. With twice as many, phases publish half as much.
+const lightly = 100_000
 
 // Trial is a fault, or none, while messages are published.
 type Trial struct {
@@ -46,7 +50,7 @@ const returnTime = 3 * time.Minute
 
 // Try publishes, does what the trial is about, waits until all clients are there and have all messages, and settles the books.
 func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
-	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart, Window: s.Plan.Conns})
+	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart, Window: window(len(s.Loads))})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +125,7 @@ func (s *Stand) publish(ctx context.Context, apart []plan.Channel, stop <-chan s
 			if len(some) == 0 {
 				continue
 			}
-			rate := b.rate * float64(len(some)) / float64(len(channels))
+			rate := b.rate * min(1, lightly/float64(s.Plan.Conns)) * float64(len(some)) / float64(len(channels))
 			to := &o.Sent
 			if named {
 				to = &o.Apart

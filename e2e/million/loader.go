@@ -112,6 +112,7 @@ func (s *Stand) Orders(ctx context.Context, order func(loader int) *load.Order) 
 		}
 		t.add(r)
 	}
+	s.last.Store(t)
 	return t, nil
 }
 

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/logtest"
 )
 
 // standArgument has the test's binary run a small stand until it is killed.
@@ -72,7 +72,7 @@ func children(parent int) (list []int) {
 // left.
 func TestStand(t *testing.T) {
 	o := options(t)
-	var view lines
+	var view logtest.Buffer
 	o.Conns, o.Nodes, o.Shards, o.Loads = 20_000, 4, 2, 2
 	o.Idle, o.Step, o.Rates, o.Ping, o.Drain, o.View = 12*time.Second, time.Second, 2, 10*time.Second, time.Second, &view
 	r, err := Run(t.Context(), o)
@@ -125,7 +125,7 @@ func TestStand(t *testing.T) {
 // TestInterrupted: Ctrl-C ends everything, and there is a report of what was.
 func TestInterrupted(t *testing.T) {
 	o := options(t)
-	view := &lines{}
+	view := &logtest.Buffer{}
 	o.Conns, o.Nodes, o.Shards, o.Phases, o.Idle, o.Step, o.View = 200, 2, 1, []string{"idle"}, time.Hour, time.Second/10, view
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -146,7 +146,7 @@ func TestInterrupted(t *testing.T) {
 func TestKilled(t *testing.T) {
 	o := options(t)
 	stand := exec.Command(os.Args[0], standArgument, o.Out, o.Gyro)
-	view := &lines{}
+	view := &logtest.Buffer{}
 	stand.Stdout = view
 	if err := stand.Start(); err != nil {
 		t.Fatal(err)
@@ -191,22 +191,4 @@ func TestRefused(t *testing.T) {
 	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
 		t.Error(err)
 	}
-}
-
-// lines collects what is written, for several goroutines.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -19,13 +19,27 @@ const (
 	drained = 1
 )
 
-// alone notes that there is no other node to go to, and tells whether it is so.
-func (s *Stand) alone(out *section) bool {
-	if len(s.Nodes) > 1 {
-		return false
-	}
-	out.note("left out", "there is one node only")
-	return true
+// nodeFault returns a phase in which something happens to nodes, unless there is one only. fault adds how long it took, and found what
+// came of it.
+func nodeFault(name, title string, fault func(context.Context, *Stand, *section) error, found func(out *section, o, calm *Outcome)) Phase {
+	return Phase{Name: name, Title: title, Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
+		out := &section{}
+		if len(s.Nodes) == 1 {
+			out.note("left out", "there is one node only")
+			return &out.Section, nil
+		}
+		calm, err := s.calmly(ctx)
+		if err != nil {
+			return &out.Section, err
+		}
+		o, err := s.Try(ctx, Trial{Fault: func(ctx context.Context) error { return fault(ctx, s, out) }})
+		if o == nil {
+			return &out.Section, err
+		}
+		found(out, o, calm)
+		out.outcome(o)
+		return &out.Section, err
+	}}
 }
 
 // shun has the load balancer send nobody to a node, or to all of them again if it is negative.
@@ -44,9 +58,10 @@ func (s *Stand) shun(ctx context.Context, node int) error {
 // emptied waits until the clients that a node had are subscribed again.
 func (s *Stand) emptied(ctx context.Context, had int, cut uint64) error {
 	for deadline := time.Now().Add(returnTime); ; {
-		t, err := s.Order(ctx, load.Order{})
-		if err != nil || t.Cut()-t.Ended() >= cut+uint64(had) && t.Live == s.Plan.Conns {
-			return err
+		// The load balancer asks all the time.
+		t := s.last.Load()
+		if t.Cut()-t.Ended() >= cut+uint64(had) && t.Live == s.Plan.Conns {
+			return nil
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%d of %d clients are back after %v; what failed: %v", t.Live, s.Plan.Conns, returnTime, t.Refusals)
@@ -58,74 +73,40 @@ func (s *Stand) emptied(ctx context.Context, had int, cut uint64) error {
 }
 
 // killing kills a node, and starts it again when its clients are back on others.
-var killing = Phase{Name: "kill", Title: "A node is killed, and started again", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
-	out := &section{}
-	if s.alone(out) {
-		return &out.Section, nil
-	}
-	calm, err := s.calmly(ctx)
+var killing = nodeFault("kill", "A node is killed, and started again", func(ctx context.Context, s *Stand, out *section) error {
+	t, err := s.Order(ctx, load.Order{Where: true})
 	if err != nil {
-		return &out.Section, err
+		return err
 	}
-	var back, up time.Duration
-	n := s.Nodes[killed]
-	o, err := s.Try(ctx, Trial{Fault: func(ctx context.Context) error {
-		t, err := s.Order(ctx, load.Order{Where: true})
-		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		n.Current().Kill()
-		if err := s.shun(ctx, killed); err != nil {
-			return err
-		}
-		if err := s.emptied(ctx, t.Where[killed], t.Cut()-t.Ended()); err != nil {
-			return err
-		}
-		back, begin = time.Since(begin), time.Now()
-		if err := n.Start(ctx); err != nil {
-			return err
-		}
-		up = time.Since(begin)
-		return s.shun(ctx, -1)
-	}})
-	if o == nil {
-		return &out.Section, err
+	n, begin := s.Nodes[killed], time.Now()
+	n.Current().Kill()
+	if err := s.shun(ctx, killed); err != nil {
+		return err
 	}
-	out.add("until all are back on others", back.Seconds(), "s")
+	if err := s.emptied(ctx, t.Where[killed], t.Cut()-t.Ended()); err != nil {
+		return err
+	}
+	out.since("until all are back on others", begin)
+	begin = time.Now()
+	if err := n.Start(ctx); err != nil {
+		return err
+	}
+	out.since("until the node answers again", begin)
+	return s.shun(ctx, -1)
+}, func(out *section, o, calm *Outcome) {
 	out.returns(o, calm, killed)
 	out.spread(o, killed)
-	out.add("until the node answers again", up.Seconds(), "s")
-	out.outcome(o)
-	return &out.Section, err
-}}
+})
 
 // draining stops a node as operators do, by SIGTERM, after the load balancer has taken it out, and starts it again.
-var draining = Phase{Name: "drain", Title: "A node is drained, and started again", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
-	out := &section{}
-	if s.alone(out) {
-		return &out.Section, nil
-	}
-	calm, err := s.calmly(ctx)
-	if err != nil {
-		return &out.Section, err
-	}
-	var r restart
-	o, err := s.Try(ctx, Trial{Fault: func(ctx context.Context) (err error) {
-		r, err = s.restart(ctx, drained)
-		return err
-	}})
-	if o == nil {
-		return &out.Section, err
-	}
-	out.add("until the node has ended", r.ended.Seconds(), "s")
-	out.add("until it answers again", r.up.Seconds(), "s")
-	out.add("until all are back on others", r.back.Seconds(), "s")
+var draining = nodeFault("drain", "A node is drained, and started again", func(ctx context.Context, s *Stand, out *section) error {
+	r, err := s.restart(ctx, drained)
+	out.restart("", r)
+	return err
+}, func(out *section, o, calm *Outcome) {
 	out.returns(o, calm, drained)
 	out.spread(o, drained)
-	out.outcome(o)
-	return &out.Section, err
-}}
+})
 
 // restart is how long each part took, from the signal on.
 type restart struct{ ended, up, back time.Duration }
@@ -161,38 +142,29 @@ func (s *Stand) restart(ctx context.Context, node int) (r restart, err error) {
 	return r, err
 }
 
+// restart adds how long a restart took.
+func (s *section) restart(of string, r restart) {
+	s.add(of+"until the node has ended", r.ended.Seconds(), "s")
+	s.add(of+"until it answers again", r.up.Seconds(), "s")
+	s.add(of+"until all are back on others", r.back.Seconds(), "s")
+}
+
 // rolling restarts all nodes, one after the other.
-var rolling = Phase{Name: "roll", Title: "All nodes are restarted, one after the other", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
-	out := &section{}
-	if s.alone(out) {
-		return &out.Section, nil
-	}
-	calm, err := s.calmly(ctx)
-	if err != nil {
-		return &out.Section, err
-	}
+var rolling = nodeFault("roll", "All nodes are restarted, one after the other", func(ctx context.Context, s *Stand, out *section) error {
 	var slowest restart
-	o, err := s.Try(ctx, Trial{Fault: func(ctx context.Context) error {
-		for i := range s.Nodes {
-			r, err := s.restart(ctx, i)
-			if err != nil {
-				return fmt.Errorf("node %d: %w", i, err)
-			}
-			slowest = restart{max(slowest.ended, r.ended), max(slowest.up, r.up), max(slowest.back, r.back)}
+	for i := range s.Nodes {
+		r, err := s.restart(ctx, i)
+		if err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
 		}
-		return nil
-	}})
-	if o == nil {
-		return &out.Section, err
+		slowest = restart{max(slowest.ended, r.ended), max(slowest.up, r.up), max(slowest.back, r.back)}
 	}
+	out.restart("slowest node: ", slowest)
+	return nil
+}, func(out *section, o, calm *Outcome) {
 	out.add("time", o.Spent.Seconds, "s")
-	out.add("nodes", float64(len(s.Nodes)), "")
-	out.add("of a node", o.Spent.Seconds/float64(len(s.Nodes)), "s")
-	out.add("slowest node: until it has ended", slowest.ended.Seconds(), "s")
-	out.add("slowest node: until it answers again", slowest.up.Seconds(), "s")
-	out.add("slowest node: until all are back", slowest.back.Seconds(), "s")
+	out.add("nodes", float64(len(o.Where)), "")
+	out.add("of a node", o.Spent.Seconds/float64(len(o.Where)), "s")
 	out.returns(o, calm, -1)
 	out.spent(o.Spent)
-	out.outcome(o)
-	return &out.Section, err
-}}
+})

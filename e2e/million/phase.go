@@ -37,6 +37,10 @@ func (s *section) note(name, text string) {
 	s.Rows = append(s.Rows, report.Row{Name: name, Text: text})
 }
 
+func (s *section) since(name string, begin time.Time) {
+	s.add(name, time.Since(begin).Seconds(), "s")
+}
+
 // spent adds what was used.
 func (s *section) spent(u Spent) {
 	s.add("CPU of the nodes", u.Servers, "processors")
@@ -129,17 +133,20 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	return &out.Section, nil
 }}
 
-// So many load processes connect at a time, with so many connections on their way in all: all nodes have something to do, and
+// So many load processes connect at a time, with so many connections on their way in all: some nodes have something to do at a time, and
 // handshakes do not wait for long.
 const (
 	atOnce = 8
 	onWay  = 512
 )
 
+// window is how many connections each of some load processes may have on their way, so that there are onWay in all.
+func window(processes int) int { return max(2, onWay/processes) }
+
 // connect has a load process make its connections, and returns when all are subscribed.
 func (s *Stand) connect(ctx context.Context, l *Loader) error {
 	from, to := s.Plan.Range(l.Index)
-	order := &load.Order{Connect: to - from, Window: max(2, onWay/min(atOnce, s.Plan.Loads))}
+	order := &load.Order{Connect: to - from, Window: window(min(atOnce, s.Plan.Loads))}
 	for last, since := 0, time.Now(); ; {
 		r, err := l.Do(order)
 		if err != nil {

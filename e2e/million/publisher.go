@@ -103,7 +103,8 @@ func (p *Publisher) Publish(ctx context.Context, pub Publication) (Sent, error) 
 	begin := time.Now()
 	var all sync.WaitGroup
 	for i := range n {
-		w := &worker{p: p, pub: pub, begin: begin, rate: pub.Rate / float64(n), sent: Sent{Accepted: load.NewHistogram()}}
+		w := &worker{p: p, pub: pub, rate: pub.Rate / float64(n), end: begin.Add(pub.For), sent: Sent{Accepted: load.NewHistogram()}}
+		w.begin = begin.Add(time.Duration(float64(i) / pub.Rate * float64(time.Second))) // in turn
 		for j := i; j < len(pub.Channels); j += n {
 			w.channels = append(w.channels, pub.Channels[j])
 		}
@@ -129,7 +130,8 @@ type worker struct {
 	pub      Publication
 	channels []plan.Channel
 	nodes    []int
-	begin    time.Time
+	begin    time.Time // when the first publication is due; end is when none is any more
+	end      time.Time
 	rate     float64
 	sent     Sent
 	turn     int
@@ -148,34 +150,34 @@ func (w *worker) due(n uint64) time.Time {
 }
 
 func (w *worker) run(ctx context.Context) error {
-	end := w.begin.Add(w.pub.For)
 	for {
+		next := w.due(w.sent.Publications)
+		if !next.Before(w.end) {
+			return nil
+		}
+		wait := time.Until(next)
+		if wait > 0 {
+			wait = max(wait, gather)
+		}
 		select {
 		case <-w.pub.Stop:
 			return nil
-		default:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
 		}
-		next := w.due(w.sent.Publications)
-		if !next.Before(end) {
-			return nil
-		}
-		if wait := time.Until(next); wait > 0 {
-			if err := Pause(ctx, max(wait, gather)); err != nil {
-				return err
-			}
-		}
-		if err := w.send(ctx, end); err != nil {
+		if err := w.send(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // send publishes what is due.
-func (w *worker) send(ctx context.Context, end time.Time) error {
+func (w *worker) send(ctx context.Context) error {
 	w.body = append(w.body[:0], `{"commands":[`...)
 	now, count, deliveries := time.Now(), 0, 0
 	w.p.mu.Lock()
-	for due := w.due(w.sent.Publications); count < mostBatch && due.Before(end) && !due.After(now); due = w.due(w.sent.Publications + uint64(count)) {
+	for due := w.due(w.sent.Publications); count < mostBatch && due.Before(w.end) && !due.After(now); due = w.due(w.sent.Publications + uint64(count)) {
 		ch := w.channels[(int(w.sent.Publications)+count)%len(w.channels)]
 		number := w.p.issued[ch]
 		w.p.issued[ch]++

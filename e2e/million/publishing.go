@@ -47,7 +47,7 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	subscribers := s.Plan.Subscribers(channels[0])
 	// From some thousand deliveries per second on, less if the connections themselves take much of the machine.
 	first := map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class] / float64(subscribers)
-	first = max(0.5, first*min(1, 100_000/float64(s.Plan.Conns)))
+	first = max(0.5, first*min(1, lightly/float64(s.Plan.Conns)))
 	search := climb.New(first, 1.6, 2, s.options.Rates)
 	curve := report.Curve{Name: fmt.Sprintf("%d subscribers", subscribers)}
 	var best *Step

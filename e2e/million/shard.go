@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/million/internal/process"
-	"github.com/gyrohq/gyro/e2e/million/internal/resp"
 )
 
 // Shard is a Redis server. It writes nothing to disk unless it is told to. Its address stays the same when it is started again.
@@ -52,12 +54,16 @@ func (s *Shard) Start(ctx context.Context) error {
 
 // Info is what the server tells about itself: the numbers of its INFO by their names. It is an error while the server loads its data.
 func (s *Shard) Info() (map[string]float64, error) {
-	lines, err := s.Do("INFO")
+	answer, err := s.Do("INFO")
+	if err != nil {
+		return nil, err
+	}
+	text, err := answer.ToString()
 	if err != nil {
 		return nil, err
 	}
 	info := map[string]float64{}
-	for line := range strings.Lines(lines[0]) {
+	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
 			info[name] = v
@@ -69,5 +75,23 @@ func (s *Shard) Info() (map[string]float64, error) {
 	return info, nil
 }
 
-// Do gives the server a command, over a connection of its own, and returns its answer: one text, or those of a flat list.
-func (s *Shard) Do(command ...string) ([]string, error) { return resp.Do(s.Addr, command...) }
+// askTime is how long the server may take for a command.
+const askTime = 5 * time.Second
+
+// Do gives the server a command, over a connection of its own, and returns its answer.
+func (s *Shard) Do(command ...string) (rueidis.RedisMessage, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, ConnWriteTimeout: askTime,
+	})
+	if err != nil {
+		return rueidis.RedisMessage{}, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	answer, err := client.Do(ctx, client.B().Arbitrary(command...).Build()).ToMessage()
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", s.Addr, command[0], err)
+	}
+	return answer, err
+}

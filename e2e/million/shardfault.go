@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,26 +29,23 @@ func (s *Stand) shard(fromLast int) *Shard { return s.Shards[max(0, len(s.Shards
 // channelsOf returns the channels that are published to during faults and that a shard has: their subscriptions are there.
 func (s *Stand) channelsOf(shard *Shard) ([]plan.Channel, error) {
 	var all []plan.Channel
+	const prefix = "centrifugo.client."
 	command := []string{"PUBSUB", "NUMSUB"}
 	for _, b := range besides {
 		all = append(all, s.Some(b.class, b.channels)...)
 	}
 	for _, ch := range all {
-		command = append(command, "centrifugo.client."+ch.String())
+		command = append(command, prefix+ch.String())
 	}
 	answer, err := shard.Do(command...)
 	if err != nil {
 		return nil, err
 	}
-	if len(answer) != 2*len(all) {
-		return nil, fmt.Errorf("%s answers with %d names and numbers to PUBSUB NUMSUB of %d channels", shard.Addr, len(answer), len(all))
+	subscribed, err := answer.AsIntMap()
+	if err != nil {
+		return nil, fmt.Errorf("%s: PUBSUB NUMSUB: %w", shard.Addr, err)
 	}
-	var list []plan.Channel
-	for i, ch := range all {
-		if n, err := strconv.Atoi(answer[2*i+1]); err == nil && n > 0 {
-			list = append(list, ch)
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(all), func(ch plan.Channel) bool { return subscribed[prefix+ch.String()] == 0 })
 	if len(list) == 0 || len(list) == len(all) && len(s.Shards) > 1 {
 		return nil, fmt.Errorf("%s has %d of %d channels", shard.Addr, len(list), len(all))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
@@ -32,6 +33,7 @@ type Stand struct {
 	samples samples
 	empty   Memory // before the first connection
 	calm    *Outcome
+	last    atomic.Pointer[Total] // that load processes have reported
 }
 
 // start starts everything. Whatever has been started is there even if it fails.

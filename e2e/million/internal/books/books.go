@@ -15,12 +15,14 @@ type Book struct {
 
 // Add adds the figures of another book.
 func (b *Book) Add(o Book) {
-	b.Received += o.Received
-	b.Lost += o.Lost
-	b.Twice += o.Twice
-	b.Late += o.Late
-	b.Told += o.Told
-	b.Foreign += o.Foreign
+	other := o.figures()
+	for i, n := range b.figures() {
+		*n += *other[i]
+	}
+}
+
+func (b *Book) figures() [6]*uint64 {
+	return [...]*uint64{&b.Received, &b.Lost, &b.Twice, &b.Late, &b.Told, &b.Foreign}
 }
 
 // Faults is the number of messages that are not as they should be.
@@ -98,5 +100,9 @@ func (b *Book) OK() bool { return b.Faults() == 0 }
 
 // Since returns what was entered after an earlier state of the book.
 func (b *Book) Since(o Book) Book {
-	return Book{b.Received - o.Received, b.Lost - o.Lost, b.Twice - o.Twice, b.Late - o.Late, b.Told - o.Told, b.Foreign - o.Foreign}
+	since, before := *b, o.figures()
+	for i, n := range since.figures() {
+		*n -= *before[i]
+	}
+	return since
 }

@@ -29,7 +29,7 @@ type Order struct {
 	// Connect is how many of its connections shall be there, from the first one on. They stay until the process ends, and come back if
 	// they are cut.
 	Connect int `json:",omitempty"`
-	// Window is how many may be on their way to be subscribed at a time. 0 leaves it as it is.
+	// Window is how many may be on their way to be subscribed at a time: others wait, also those whose pause is over. 0 leaves it as it is.
 	Window int `json:",omitempty"`
 	// Avoid are the nodes that a load balancer would not send connections to now; Open clears the list.
 	Avoid []int `json:",omitempty"`

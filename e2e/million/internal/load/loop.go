@@ -7,6 +7,7 @@ package load
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -170,6 +171,7 @@ func (l *loop) obey(o *Order) *Report {
 		l.settle(o.Issued)
 	}
 	r := l.report
+	r.Cuts, r.Refusals = maps.Clone(l.report.Cuts), maps.Clone(l.report.Refusals) // the loop goes on while this is written
 	if o.Latencies {
 		r.Delivery, r.Apart, r.Joining, r.Return = l.delivery.Export(), l.apart.Export(), l.joining.Export(), l.back.Export()
 	}
@@ -243,7 +245,7 @@ func (l *loop) pause(now time.Time) time.Duration {
 	return min(next, max(0, time.Duration(l.waiting[0].at-now.UnixNano())))
 }
 
-// The time before another attempt: a random part of what doubles from the least to the most, as clients' SDKs wait.
+// The time before another attempt, as clients' SDKs wait: the least, and a random part of what doubles with each failure, up to the most.
 const (
 	leastPause = 500 * time.Millisecond
 	mostPause  = 20 * time.Second
@@ -251,10 +253,11 @@ const (
 
 // later has a connection come back after a pause, to another node.
 func (l *loop) later(c *conn) {
-	span := min(mostPause, leastPause<<min(c.tries, 16))
+	span := min(mostPause, leastPause<<c.tries)
 	c.tries = min(c.tries+1, 16)
 	l.report.Waiting++
-	heap.Push(&l.waiting, wait{time.Now().UnixNano() + rand.Int64N(int64(span)), c})
+	pause := min(mostPause, leastPause+rand.N(span))
+	heap.Push(&l.waiting, wait{time.Now().Add(pause).UnixNano(), c})
 }
 
 // wait is a connection before its next attempt; waiting has the first one in front.

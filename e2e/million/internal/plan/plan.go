@@ -146,7 +146,12 @@ func (p *Plan) Range(load int) (from, to int) {
 	return load * p.Conns / p.Loads, (load + 1) * p.Conns / p.Loads
 }
 
-// Home returns the node that a connection goes to first. The connections of a load process are on few nodes, as a rule on one: what the
-// node sends to many of them at a time wakes one process instead of all of them, which would take the processors that the servers are
-// measured on. The subscribers of a channel are spread over all nodes nevertheless.
-func (p *Plan) Home(conn int) int { return int(uint64(conn) * uint64(p.Nodes) / uint64(p.Conns)) }
+// Home returns the node that a connection goes to first. Each load process has connections to all nodes, an equal part to each: when a
+// node fails, all of them have a few clients to bring back, and none has many. The connections of a load process to a node have
+// consecutive numbers, and processes begin with different nodes. So while all connect one connection after the other, a process keeps a
+// node busy, and is not woken for each answer.
+func (p *Plan) Home(conn int) int {
+	load := ((conn+1)*p.Loads - 1) / p.Conns
+	from, to := p.Range(load)
+	return (load*p.Nodes/p.Loads + (conn-from)*p.Nodes/(to-from)) % p.Nodes
+}

@@ -5,7 +5,7 @@ import "testing"
 // TestPlan: each connection has one place, channels have the subscribers that they are said to have, of both encodings and on all
 // nodes, and nodes have equal parts.
 func TestPlan(t *testing.T) {
-	for _, size := range []struct{ conns, nodes, loads int }{{100, 1, 1}, {1001, 3, 2}, {20_000, 4, 2}, {100_000, 6, 6}, {999_960, 52, 52}} {
+	for _, size := range []struct{ conns, nodes, loads int }{{100, 1, 1}, {1001, 3, 2}, {20_000, 4, 2}, {100_000, 6, 6}, {100_000, 6, 7}, {999_960, 52, 52}} {
 		p, err := New(size.conns, size.nodes, size.loads)
 		if err != nil {
 			t.Fatal(err)
@@ -19,6 +19,7 @@ func TestPlan(t *testing.T) {
 				t.Fatalf("%v: load process %d begins at %d, not %d", size, load, from, next)
 			}
 			next = to
+			homes := make([]int, size.nodes)
 			for conn := from; conn < to; conn++ {
 				ch, node := p.Channel(conn), p.Home(conn)
 				subscribers[ch]++
@@ -28,6 +29,12 @@ func TestPlan(t *testing.T) {
 				}
 				if ch == At(Crowd, 0) {
 					reach[node] = true
+				}
+				homes[node]++
+			}
+			for node, n := range homes {
+				if part := (to - from) / size.nodes; n < part || n > part+1 {
+					t.Errorf("%v: load process %d has %d connections to node %d", size, load, n, node)
 				}
 			}
 		}
@@ -50,7 +57,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		for node, n := range nodes {
-			if n < size.conns/size.nodes || n > size.conns/size.nodes+1 {
+			if part := size.conns / size.nodes; n < part-size.loads || n > part+size.loads {
 				t.Errorf("%v: node %d has %d connections", size, node, n)
 			}
 		}
