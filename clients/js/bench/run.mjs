@@ -5,10 +5,10 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
-import { chromium } from "playwright-core";
-import { chrome } from "../../../e2e/js/local.js";
+import { open } from "./chromium.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -54,26 +54,18 @@ const places = {
     };
   },
   Chromium: async origin => {
-    const browser = await chromium.launch({ ...chrome, args: [...chrome.args, "--js-flags=--expose-gc"] });
-    const page = await browser.newPage();
-    page.on("pageerror", error => {
-      throw error;
-    });
-    await page.goto(origin);
-    await page.waitForFunction(() => globalThis.prepare);
-    await page.evaluate(async many => {
-      globalThis.measure = await globalThis.prepare(location.origin, many, WebSocket);
-    }, many);
-    const devtools = await page.context().newCDPSession(page);
-    await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-    const cpu = async () => (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
+    const { page, evaluate, close } = await open(origin, path.join(folder, "profile"));
+    while (!(await evaluate("!!globalThis.prepare"))) await setTimeout(50);
+    await evaluate(`globalThis.prepare(location.origin, ${many}, WebSocket).then(measure => void (globalThis.measure = measure))`);
+    await page("Performance.enable", { timeDomain: "threadTicks" });
+    const cpu = async () => (await page("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
     return {
       measure: async (...ask) => {
         const before = await cpu();
-        const seconds = await page.evaluate(ask => globalThis.measure(...ask), ask);
+        const seconds = await evaluate(`globalThis.measure(...${JSON.stringify(ask)})`);
         return { seconds, cpu: (await cpu()) - before };
       },
-      close: () => browser.close(),
+      close,
     };
   },
 };
