@@ -1,5 +1,6 @@
 // Package quiet reads and writes sockets without telling the Go scheduler. It is for
-// transports and engines whose connections carry many small messages.
+// transports and engines whose connections carry many small messages. And it has the moments
+// at which an idle process does what repeats: UntilBeat.
 //
 // A system call of package net wakes the scheduler's monitor, a thread that then checks
 // every 20 us, for a millisecond or more, whether the call blocks. The call never blocks,

@@ -58,6 +58,11 @@ const (
 	batchSize = 512
 	// minStep is the least time between two buckets.
 	minStep = 10 * time.Millisecond
+	// With a Delay of shortDelay and more, the buckets that have become due within pace are
+	// checked together, so that an idle node wakes up rarely and asks for many tops at once.
+	// If these are more than a batch, each bucket is checked when it is due.
+	shortDelay = 10 * time.Second
+	pace       = time.Second
 	// retryDelay is the time until reads that failed after a loss are tried once more.
 	retryDelay = 5 * time.Second
 	// maxLosses is how many losses wait. With one more, all channels are checked.

@@ -19,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -192,6 +193,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 		const channels = 3000
 		e := newEngine()
 		n := newNode(t, &batching{engine: e}, delay)
+		pass(quiet.UntilBeat(pace))
 		n.watch(t, "ch", channels, 0)
 		n.watch(t, "ch", channels, 0)
 		if _, err := n.routes.Add(t.Context(), "plain", 0); err != nil {
@@ -200,7 +202,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 		pass(delay + time.Second)
 		sum, most := n.checks()
 		expect(t, "checks", sum, most, channels, 1)
-		if len(e.batches) < 200 || slices.Max(e.batches) > channels/20 {
+		if len(e.batches) < int(delay/pace)-1 || slices.Max(e.batches) > channels/20 {
 			t.Errorf("read in batches of %d", e.batches)
 		}
 		e.total()
@@ -225,6 +227,27 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 		sum, most = e.total()
 		expect(t, "reads of the channel that came later", sum, most, 10, 10)
 	})
+}
+
+// While more than a batch of channels is due within a pace, each bucket is visited when it is due, so that a node with
+// very many channels does not read them in bursts. With fewer it wakes up once per pace.
+func TestPace(t *testing.T) {
+	for _, c := range []struct{ channels, visits int }{{1_000, int(delay / pace)}, {30_000, route.Buckets}} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEngine()
+			n := newNode(t, &batching{engine: e}, delay)
+			n.watch(t, "ch", c.channels, 0)
+			pass(delay)
+			e.total()
+			pass(delay)
+			sum, most := e.total()
+			expect(t, "reads", sum, most, c.channels, 1)
+			if visits := len(e.batches); visits < 2*c.visits-3 || visits > 2*c.visits+1 {
+				t.Errorf("%d channels were read in %d batches of at most %d within two delays, want about %d",
+					c.channels, visits, slices.Max(e.batches), 2*c.visits)
+			}
+		})
+	}
 }
 
 // A check tells of the top and of the round, which began before the reading.

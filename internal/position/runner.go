@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 // runner is the goroutine of a checker and what it alone knows.
@@ -14,10 +15,13 @@ type runner struct {
 	*Checker
 	timer *time.Timer
 
-	// The periodic checks go through the buckets, one every step.
-	step   time.Duration
-	bucket int
-	nextAt time.Time
+	// The periodic checks go through the buckets, of which one is due every step. A visit checks
+	// all that are due.
+	step             time.Duration
+	bucket           int
+	nextAt           time.Time // when the next bucket is due
+	planned, visitAt time.Time // the last visit, and the next one
+	paced            bool      // the next visit is on the beat
 
 	// todo are the channels to check after losses. failed are those whose read failed;
 	// they wait until retryAt.
@@ -35,12 +39,15 @@ type runner struct {
 // batch is a set of checks to post at a time.
 type batch struct {
 	at     time.Time
+	visit  bool
 	checks []hub.Message
 }
 
 func (r *runner) run() {
 	r.step = max(r.cfg.Delay/route.Buckets, minStep)
-	r.nextAt = time.Now().Add(r.step)
+	r.planned = time.Now()
+	r.nextAt = r.planned.Add(r.step)
+	r.plan(r.planned, 0)
 	r.timer = time.NewTimer(time.Hour)
 	defer r.timer.Stop()
 	for r.ctx.Err() == nil {
@@ -51,7 +58,7 @@ func (r *runner) run() {
 			r.visit()
 		}
 		if n := min(len(r.todo), batchSize); n > 0 {
-			failed := r.check(r.todo[:n])
+			failed := r.check(r.todo[:n], false)
 			r.todo = r.todo[n:]
 			r.fail(failed)
 			continue // first comes what has become due meanwhile
@@ -115,23 +122,42 @@ func (r *runner) fail(failed []target) {
 	}
 }
 
-// visit checks the buckets that are due, each once at most.
-func (r *runner) visit() {
-	now := time.Now()
-	if late := now.Add(-r.step * (route.Buckets - 1)); r.nextAt.Before(late) {
-		r.nextAt = late
-	}
-	for ; !r.nextAt.After(now) && r.ctx.Err() == nil; r.nextAt = r.nextAt.Add(r.step) {
-		for part := range slices.Chunk(r.targets(nil, r.bucket, false), batchSize) {
-			r.check(part)
-		}
-		r.bucket = (r.bucket + 1) % route.Buckets
+// plan sets the time of the next visit, after one that found so many channels due.
+func (r *runner) plan(now time.Time, found int) {
+	took := now.Sub(r.planned)
+	r.planned = now
+	r.paced = r.cfg.Delay >= shortDelay && time.Duration(found)*pace <= batchSize*took
+	if r.visitAt = r.nextAt; r.paced {
+		r.visitAt = now.Add(quiet.UntilBeat(pace))
 	}
 }
 
-// check reads the tops of some streams and keeps the checks for post. It returns the
-// channels whose read failed.
-func (r *runner) check(targets []target) (failed []target) {
+// visit checks the buckets that are due, each once at most.
+func (r *runner) visit() {
+	now := time.Now()
+	if now.Before(r.visitAt) {
+		return
+	}
+	if late := now.Add(-r.step * (route.Buckets - 1)); r.nextAt.Before(late) {
+		r.nextAt = late
+	}
+	var due []target
+	for ; !r.nextAt.After(now); r.nextAt = r.nextAt.Add(r.step) {
+		due = r.targets(due, r.bucket, false)
+		r.bucket = (r.bucket + 1) % route.Buckets
+	}
+	for part := range slices.Chunk(due, batchSize) {
+		if r.ctx.Err() != nil {
+			return
+		}
+		r.check(part, true)
+	}
+	r.plan(now, len(due))
+}
+
+// check reads the tops of some streams and keeps the checks for post. Those of a visit may wait
+// for the one after it. It returns the channels whose read failed.
+func (r *runner) check(targets []target, visit bool) (failed []target) {
 	round := r.cfg.Rounds.Begin()
 	targets = slices.DeleteFunc(targets, func(t target) bool {
 		if t.fragile {
@@ -140,7 +166,7 @@ func (r *runner) check(targets []target) (failed []target) {
 		return t.fragile
 	})
 	tops, wait := r.tops(targets)
-	b := batch{at: time.Now().Add(wait), checks: make([]hub.Message, 0, len(targets))}
+	b := batch{at: time.Now().Add(wait), visit: visit, checks: make([]hub.Message, 0, len(targets))}
 	positions := make([]channel.Publication, len(targets))
 	for i := range targets {
 		t := &tops[i]
@@ -193,10 +219,12 @@ func (r *runner) post() {
 func (r *runner) sleep() {
 	var next time.Time
 	if r.cfg.Delay >= 0 {
-		next = r.nextAt
+		next = r.visitAt
 	}
 	for i := range r.read {
-		next = earlier(next, r.read[i].at)
+		if b := &r.read[i]; !b.visit || !r.paced {
+			next = earlier(next, b.at)
+		}
 	}
 	if len(r.failed) > 0 {
 		next = earlier(next, r.retryAt)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 const (
@@ -60,7 +61,7 @@ func New(loops []*loop.Loop, ticks ...func()) *Pulse {
 func (p *Pulse) Begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(interval, p.send)
+	p.timer = time.AfterFunc(quiet.UntilBeat(interval), p.send)
 }
 
 // End sends no more canaries.
@@ -79,7 +80,7 @@ func (p *Pulse) send() {
 	if p.timer == nil {
 		return
 	}
-	p.timer.Reset(interval)
+	p.timer.Reset(quiet.UntilBeat(interval))
 	for _, tick := range p.ticks {
 		if tick != nil {
 			tick()

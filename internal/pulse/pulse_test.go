@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 func TestPulse(t *testing.T) {
@@ -26,6 +27,7 @@ func TestPulse(t *testing.T) {
 			}
 		}
 		want(0, "")
+		time.Sleep(quiet.UntilBeat(interval))
 		p.Begin()
 		time.Sleep(10 * time.Second)
 		want(0, "")

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/gyrohq/gyro/quiet"
 )
 
 const (
@@ -23,14 +25,15 @@ func Rest(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	ticks := time.NewTicker(restPeriod)
-	defer ticks.Stop()
+	tick := time.NewTimer(quiet.UntilBeat(restPeriod))
+	defer tick.Stop()
 	r := newResting()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case <-tick.C:
+			tick.Reset(quiet.UntilBeat(restPeriod))
 			if r.due() {
 				debug.FreeOSMemory()
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 // errClosed is the error of calls after Close.
@@ -289,10 +290,11 @@ func (c *Conn) newLink(conn net.Conn) *link {
 
 // watch checks a link until it has failed.
 func (c *Conn) watch(l *link, boot *call, connected *bool) {
-	beat := time.NewTicker(c.cfg.CanaryInterval)
+	// All links of a process do this at the same moments, as an idle process should wake up rarely.
+	beat := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
 	defer beat.Stop()
 	period := c.cfg.period()
-	look := time.NewTicker(period)
+	look := time.NewTimer(quiet.UntilBeat(period))
 	defer look.Stop()
 	done := boot.done
 	for {
@@ -308,10 +310,12 @@ func (c *Conn) watch(l *link, boot *call, connected *bool) {
 				c.ready(l, connected)
 			}
 		case <-beat.C:
+			beat.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
 			if done == nil {
 				c.heartbeat.beat(c.ctx, l)
 			}
 		case <-look.C:
+			look.Reset(quiet.UntilBeat(period))
 			if t := new(token); c.queue.relieve(t, l.saturated(period)) {
 				c.running.Go(func() { l.read(t) })
 			}
