@@ -3,27 +3,21 @@ package app
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/certtest"
 	_ "github.com/gyrohq/gyro/server/internal/xconnect"
 	"github.com/gyrohq/gyro/server/logs"
 	"github.com/gyrohq/gyro/server/reserve"
@@ -153,14 +147,8 @@ func TestAPIAtRoot(t *testing.T) {
 
 // certificate makes a self-signed certificate with a serial number.
 func certificate(n int64) config.ListenerTLS {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{SerialNumber: big.NewInt(n), NotAfter: time.Now().Add(time.Hour)}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	text := func(kind string, der []byte) config.PEM {
-		return config.PEM(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	t := config.DefaultConfig().HTTPServer.TLS
-	t.Enabled, t.CertPEM, t.KeyPEM = true, text("CERTIFICATE", der), text("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key)))
+	pair, t := certtest.SelfSigned(n), config.DefaultConfig().HTTPServer.TLS
+	t.Enabled, t.CertPEM, t.KeyPEM = true, config.PEM(pair.Certificate), config.PEM(pair.Key)
 	return t
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gyrohq/gyro/server/internal/certtest"
 )
 
 // TestValidateEngines has a row per rule for engines: what the configuration is, and what the
@@ -160,8 +162,8 @@ func TestValidateEngines(t *testing.T) {
 }
 
 func TestClientTLS(t *testing.T) {
-	certPEM, keyPEM := selfSigned(t)
-	good, key := PEM(certPEM), PEM(keyPEM)
+	pair := certtest.SelfSigned(1)
+	good, key := PEM(pair.Certificate), PEM(pair.Key)
 	got, err := TLS{Enabled: true, CertPEM: good, KeyPEM: key, ServerCAPEM: good, ServerName: "n"}.ClientConfig()
 	if err != nil || got.MinVersion != tls.VersionTLS12 || len(got.Certificates) != 1 || got.RootCAs == nil || got.ServerName != "n" || got.InsecureSkipVerify {
 		t.Errorf("%v %+v", err, got)

@@ -1,18 +1,14 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/server/internal/certtest"
 )
 
 const hist = `"history_size":1,"history_ttl":"1m"`
@@ -286,7 +282,7 @@ func TestUnused(t *testing.T) {
 }
 
 func TestPEM(t *testing.T) {
-	certPEM, _ := selfSigned(t)
+	certPEM := certtest.SelfSigned(1).Certificate
 	file := filepath.Join(t.TempDir(), "cert.pem")
 	if err := os.WriteFile(file, certPEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -302,23 +298,4 @@ func TestPEM(t *testing.T) {
 			t.Errorf("%q: error %v", mangled, err)
 		}
 	}
-}
-
-func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }

@@ -2,8 +2,6 @@ package conformance
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/apicall"
 	"github.com/gyrohq/gyro/server/internal/apptest"
+	"github.com/gyrohq/gyro/server/internal/certtest"
 )
 
 // backend answers questions for the values of keys: it knows none but those that are published.
@@ -33,16 +32,9 @@ func backend(t *testing.T) string {
 // certify gives a server a certificate that only clients take which check none, HTTP/3, and an API without TLS.
 func certify(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	defer s.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &cfg.HTTPServer
+	pair, h := certtest.SelfSigned(1), &cfg.HTTPServer
 	h.TLS.Enabled, h.TLSExternal, h.InternalAddress = true, true, "127.0.0.2"
-	h.TLS.CertPEM = config.PEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.TLS.Certificates[0].Certificate[0]}))
-	h.TLS.KeyPEM = config.PEM(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	h.TLS.CertPEM, h.TLS.KeyPEM = config.PEM(pair.Certificate), config.PEM(pair.Key)
 	h.HTTP3.Enabled, cfg.WebTransport.Enabled = true, true
 }
 
@@ -101,18 +93,13 @@ func start(t *testing.T, overQUIC bool) Options {
 }
 
 // TestGyro: a server that grants everything passes every check, over each transport and encoding. Skipped are only checks of another one.
+// All transports are judged at once, because the checks mostly wait for pings.
 func TestGyro(t *testing.T) {
 	t.Parallel()
 	tcp, quic := start(t, false), start(t, true)
 	at := strings.TrimSuffix(strings.TrimPrefix(tcp.URL, "ws"), "websocket")
 	var made sync.Map
-	t.Cleanup(func() {
-		for _, r := range Rules() {
-			if _, ok := made.Load(r.Check); !ok {
-				t.Errorf("%s was made over no transport", r.Check)
-			}
-		}
-	})
+	var all sync.WaitGroup
 	for _, way := range []struct {
 		url      string
 		encoding protocol.Encoding
@@ -122,9 +109,8 @@ func TestGyro(t *testing.T) {
 		{"ws" + at + "uni_websocket", protocol.JSON}, {"http" + at + "uni_http_stream", protocol.JSON}, {"http" + at + "uni_sse", protocol.JSON},
 		{"http" + at + "sockjs", protocol.JSON}, {quic.URL, protocol.JSON}, {quic.URL, protocol.Protobuf},
 	} {
-		t.Run(path.Base(way.url)+" "+way.encoding.String(), func(t *testing.T) {
-			t.Parallel()
-			o := tcp
+		all.Go(func() {
+			o, name := tcp, path.Base(way.url)+" "+way.encoding.String()
 			if way.url == quic.URL {
 				o = quic
 			}
@@ -134,19 +120,25 @@ func TestGyro(t *testing.T) {
 			}
 			results, err := Run(t.Context(), o)
 			if err != nil {
-				t.Fatal(err)
+				t.Errorf("%s: %v", name, err)
 			}
 			for _, r := range results {
 				switch {
 				case r.Status == Failed:
-					t.Errorf("%s: %s: %s\n  %s", r.Check, r.Rule, r.Text, strings.Join(r.Transcript, "\n  "))
+					t.Errorf("%s: %s: %s: %s\n  %s", name, r.Check, r.Rule, r.Text, strings.Join(r.Transcript, "\n  "))
 				case r.Status == Skipped && !ofAnother.MatchString(r.Text):
-					t.Errorf("%s: skipped: %s", r.Check, r.Text)
+					t.Errorf("%s: %s: skipped: %s", name, r.Check, r.Text)
 				case r.Status == Passed:
 					made.Store(r.Check, true)
 				}
 			}
 		})
+	}
+	all.Wait()
+	for _, r := range Rules() {
+		if _, ok := made.Load(r.Check); !ok {
+			t.Errorf("%s was made over no transport", r.Check)
+		}
 	}
 }
 
@@ -184,7 +176,7 @@ func TestSections(t *testing.T) {
 func TestSkipped(t *testing.T) {
 	t.Parallel()
 	o := start(t, false)
-	o.Prefixes, o.API, o.SignSubscription = []string{"board:"}, nil, nil
+	o.Prefixes, o.API, o.SignSubscription, o.Patience = []string{"board:"}, nil, nil, time.Second
 	results, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -202,6 +194,7 @@ func TestSkipped(t *testing.T) {
 		"recovery.missed":     "no channel of --channel grants: subscribing, recovery, publishing (by clients, or --api-key)",
 		"closing.default":     "needs the HTTP API (--api-key)",
 		"frames.protobuf.cut": "needs Protobuf",
+		"pings.interval":      "the server pings every 2s: two of them take longer than --patience",
 	} {
 		if reasons[name] != want {
 			t.Errorf("%s: skipped because of %q, expected %q", name, reasons[name], want)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -16,16 +15,16 @@ import (
 	wt "github.com/quic-go/webtransport-go"
 
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/certtest"
 )
 
 // tunnel carries the JSON of WebTransport clients over the WebSocket endpoint of a server, and returns its address. A close with a code of the
 // protocol becomes a disconnect push.
 func tunnel(t *testing.T, to string) string {
 	t.Helper()
-	certified := httptest.NewTLSServer(http.NotFoundHandler())
-	defer certified.Close()
 	s := &wt.Server{H3: &http3.Server{
-		TLSConfig: http3.ConfigureTLSConfig(&tls.Config{Certificates: certified.TLS.Certificates}), EnableDatagrams: true, Logger: slog.New(slog.DiscardHandler),
+		TLSConfig:       http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{certtest.SelfSigned(1).TLS}}),
+		EnableDatagrams: true, Logger: slog.New(slog.DiscardHandler),
 	}}
 	wt.ConfigureHTTP3Server(s.H3)
 	var sessions sync.WaitGroup
