@@ -180,8 +180,8 @@ func (k keys) OnPublication(p *mobile.Publication) {
 	k.say("value %s %s %d %v", p.Key, p.Data, p.Version, p.Removed)
 }
 
-// TestPollAndFilter: values of keys, and publications by their tags.
-func TestPollAndFilter(t *testing.T) {
+// TestPoll: values of keys that the program tracks.
+func TestPoll(t *testing.T) {
 	t.Parallel()
 	poll := &channel.SharedPoll{
 		Track: func(_ context.Context, r *channel.TrackRequest) error {
@@ -199,26 +199,8 @@ func TestPollAndFilter(t *testing.T) {
 		Interval:  time.Hour,
 		Versioned: true,
 	}
-	server := gyrotest.NewServer(t, gyro.Config{
-		Handlers: gyro.Handlers{
-			Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
-				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
-			},
-			Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-				if e.Type == channel.TypeSharedPoll {
-					return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Poll: poll}}, nil
-				}
-				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{AllowTagsFilter: true}}, nil
-			},
-		},
-	})
-	l, f := listener{make(chan string, 100)}, keys{follower{listener{make(chan string, 100)}}}
-	c, err := mobile.NewClient(server.URL, nil, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	c.Connect()
+	_, c := connected(t, gyro.SubscribeOptions{Poll: poll})
+	f := keys{follower{listener{make(chan string, 100)}}}
 	s, err := c.NewPoll("shop", nil, f, f)
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +218,21 @@ func TestPollAndFilter(t *testing.T) {
 	if err := s.Untrack(names); err != nil {
 		t.Error(err)
 	}
-	one := mobile.FilterTag("city", "eq", "Bern")
+	news, err := c.NewSubscription("news", nil, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if news.Track(names, "") == nil || news.Untrack(names) == nil {
+		t.Error("a stream has keys that are tracked")
+	}
+}
+
+// TestFilter: publications by their tags.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	server, c := connected(t, gyro.SubscribeOptions{AllowTagsFilter: true})
+	one, names := mobile.FilterTag("city", "eq", "Bern"), mobile.NewStrings()
+	names.Add("apple")
 	names.Add("en")
 	o := mobile.NewSubscribeOptions()
 	o.Filter = mobile.FilterAnd(mobile.FilterNot(one), mobile.FilterOr(mobile.FilterTagIn("lang", names), mobile.FilterTagNotIn("city", names)))
@@ -245,10 +241,9 @@ func TestPollAndFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if news.Track(names, "") == nil || news.Untrack(names) == nil {
-		t.Error("a stream has keys that are tracked")
-	}
-	follow := func() {
+	// follow subscribes, publishes four times, and unsubscribes when those have come that the filter lets through.
+	follow := func(want ...int) {
+		t.Helper()
 		news.Subscribe()
 		g.expect(t, "subscribing")
 		g.expect(t, "subscribed")
@@ -257,20 +252,37 @@ func TestPollAndFilter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for _, n := range want {
+			g.expect(t, fmt.Sprint("publication ", n))
+		}
+		news.Unsubscribe()
+		g.expect(t, "unsubscribed")
 	}
-	follow()
-	g.expect(t, "publication 2")
-	g.expect(t, "publication 3")
-	news.Unsubscribe()
-	g.expect(t, "unsubscribed")
+	follow(2, 3)
 	news.SetFilter(one)
-	follow()
-	g.expect(t, "publication 0")
-	news.Unsubscribe()
-	g.expect(t, "unsubscribed")
+	follow(0)
 	news.SetFilter(nil)
-	follow()
-	for n := range 4 {
-		g.expect(t, fmt.Sprint("publication ", n))
+	follow(0, 1, 2, 3)
+}
+
+// connected starts a server that gives subscriptions these options, and a client of it.
+func connected(t *testing.T, o gyro.SubscribeOptions) (*gyrotest.Server, *mobile.Client) {
+	t.Helper()
+	server := gyrotest.NewServer(t, gyro.Config{
+		Handlers: gyro.Handlers{
+			Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
+			},
+			Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+				return gyro.SubscribeReply{Options: o}, nil
+			},
+		},
+	})
+	c, err := mobile.NewClient(server.URL, nil, listener{make(chan string, 100)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	c.Connect()
+	return server, c
 }

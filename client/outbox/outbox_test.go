@@ -61,6 +61,17 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
+// newClient returns a client, which ends with the test.
+func newClient(t *testing.T, url string) *client.Client {
+	t.Helper()
+	c, err := client.New(url, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
 func (b *backend) execute(data []byte) ([]byte, error) {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -245,11 +256,7 @@ func TestOffline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	server := newBackend(t)
-	c, err := client.New(server.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, server.URL)
 	box, err := outbox.New(c, outbox.Options{MaxEntries: 3, MaxSize: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -312,11 +319,7 @@ func (failing) Delete(uint64) error           { return nil }
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	server := newBackend(t)
-	c, err := client.New(server.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, server.URL)
 	box, err := outbox.New(c, outbox.Options{Store: failing{}})
 	if err != nil {
 		t.Fatal(err)
@@ -339,11 +342,7 @@ func TestStoreFails(t *testing.T) {
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	server := newBackend(t)
-	c, err := client.New(server.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, server.URL)
 	told := make(chan string, 10)
 	options := outbox.Options{
 		Store:    left{{ID: 2, Kind: outbox.RPC, To: "m", Data: []byte("2")}, {ID: 1, Kind: outbox.RPC, To: "m", Data: []byte("1")}}, // expired
@@ -398,11 +397,7 @@ func TestSubscribing(t *testing.T) {
 		},
 		RPC: func(context.Context, *gyro.Client, gyro.RPCEvent) ([]byte, error) { return nil, nil },
 	}})
-	c, err := client.New(server.URL, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newClient(t, server.URL)
 	box, err := outbox.New(c, outbox.Options{})
 	if err != nil {
 		t.Fatal(err)

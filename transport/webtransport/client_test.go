@@ -3,18 +3,12 @@ package webtransport
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -31,6 +25,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/peertest"
+	"github.com/gyrohq/gyro/transport/webtransport/internal/wttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,20 +52,6 @@ type testServer struct {
 	log   *logtest.Buffer
 }
 
-// selfSigned returns a configuration with a certificate of that serial number.
-func selfSigned(serial int64) *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-}
-
 // newServer starts a server. change may change its settings; a is the acceptor, by default the
 // server itself.
 func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http.Server)) *testServer {
@@ -80,19 +61,12 @@ func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http
 		a = s
 	}
 	s.mux.Handle("/wt", NewHandler(a, cfg))
-	h := &http.Server{Handler: s.mux, TLSConfig: selfSigned(1), ErrorLog: log.New(s.log, "", 0)}
+	h := &http.Server{Handler: s.mux, TLSConfig: wttest.SelfSigned(1), ErrorLog: log.New(s.log, "", 0)}
 	if change != nil {
 		change(h)
 	}
-	s.Server = must[*Server](t)(Listen(must[*net.UDPConn](t)(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})), h))
-	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := wait.Receive(t, "end of Serve", served); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
+	s.Server = must[*Server](t)(Listen(wttest.UDP(t, "127.0.0.1:0"), h))
+	wttest.Serve(t, s.Serve, s.Close, http.ErrServerClosed)
 	return s
 }
 

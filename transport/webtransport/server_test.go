@@ -25,6 +25,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
+	"github.com/gyrohq/gyro/transport/webtransport/internal/wttest"
 )
 
 func TestRequests(t *testing.T) {
@@ -114,7 +115,7 @@ func TestNoEarlyData(t *testing.T) {
 // TestNewCertificate: a configuration that changes while the server runs holds for new connections.
 func TestNewCertificate(t *testing.T) {
 	var current atomic.Pointer[tls.Config]
-	first, second := selfSigned(1), selfSigned(2)
+	first, second := wttest.SelfSigned(1), wttest.SelfSigned(2)
 	current.Store(first)
 	s := newServer(t, Config{}, nil, func(h *http.Server) {
 		h.TLSConfig = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }}

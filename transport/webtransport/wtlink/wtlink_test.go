@@ -3,17 +3,13 @@ package wtlink_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -28,10 +24,10 @@ import (
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/client/httplink"
 	"github.com/gyrohq/gyro/gyrotest"
-	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 	"github.com/gyrohq/gyro/transport/webtransport"
+	"github.com/gyrohq/gyro/transport/webtransport/internal/wttest"
 	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
 )
 
@@ -54,29 +50,11 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// certificate is one that its clients do not check.
-func certificate(t *testing.T) *tls.Config {
-	t.Helper()
-	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der := must[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-}
-
 // listen serves a handler over HTTP/3.
 func listen(t *testing.T, address string, h http.Handler) *webtransport.Server {
 	t.Helper()
-	udp := must[*net.UDPAddr](t)(net.ResolveUDPAddr("udp", address))
-	conn := must[*net.UDPConn](t)(net.ListenUDP("udp", udp))
-	s := must[*webtransport.Server](t)(webtransport.Listen(conn, &http.Server{Handler: h, TLSConfig: certificate(t), ErrorLog: log.New(io.Discard, "", 0)}))
-	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := wait.Receive(t, "end of Serve", served); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
+	s := must[*webtransport.Server](t)(webtransport.Listen(wttest.UDP(t, address), &http.Server{Handler: h, TLSConfig: wttest.SelfSigned(1), ErrorLog: log.New(io.Discard, "", 0)}))
+	wttest.Serve(t, s.Serve, s.Close, http.ErrServerClosed)
 	return s
 }
 
@@ -135,13 +113,8 @@ func TestConversation(t *testing.T) {
 			if err := c.Connect(within(t)); err != nil {
 				t.Fatal(err)
 			}
-			for e := range events {
-				if e, ok := e.(client.ConnectedEvent); ok {
-					if e.Transport != "webtransport" || string(e.Data) != `"yes"` {
-						t.Errorf("%+v", e)
-					}
-					break
-				}
+			if e := next[client.ConnectedEvent](t, events); e.Transport != "webtransport" || string(e.Data) != `"yes"` {
+				t.Errorf("%+v", e)
 			}
 			long := `"` + strings.Repeat("long ", 10_000) + `"`
 			if got := must[[]byte](t)(c.RPC(within(t), "1", []byte(long))); string(got) != long {
@@ -169,38 +142,27 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// ended connects, and returns why the client is disconnected.
-func ended(t *testing.T, c *client.Client) client.Reason {
+// next returns the next event of a type.
+func next[E client.Event](t *testing.T, events iter.Seq[client.Event]) E {
 	t.Helper()
-	events := c.Events(within(t))
-	begin(c)
 	for e := range events {
-		if e, ok := e.(client.DisconnectedEvent); ok {
-			return e.Reason
+		if e, ok := e.(E); ok {
+			return e
 		}
 	}
-	t.Fatal("the client goes on")
-	return client.Reason{}
+	var none E
+	t.Fatalf("there is no %T", none)
+	return none
 }
 
-// failure connects, and returns why the first attempt failed.
-func failure(t *testing.T, c *client.Client) error {
+// begin begins to connect, and returns the events from then on.
+func begin(t *testing.T, c *client.Client) iter.Seq[client.Event] {
 	t.Helper()
 	events := c.Events(within(t))
-	begin(c)
-	for e := range events {
-		if e, ok := e.(client.ErrorEvent); ok {
-			return e.Err
-		}
-	}
-	return nil
-}
-
-// begin begins to connect.
-func begin(c *client.Client) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = c.Connect(over) // the events tell
+	return events
 }
 
 // TestEnds: the client learns how a connection ends, whether a push says it, or the session alone.
@@ -216,13 +178,8 @@ func TestEnds(t *testing.T) {
 	if err := node.Disconnect(within(t), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: 4500, Reason: "bye"}}); err != nil {
 		t.Fatal(err)
 	}
-	for e := range events {
-		if e, ok := e.(client.DisconnectedEvent); ok {
-			if e.Reason != (client.Reason{Code: 4500, Text: "bye"}) {
-				t.Error(e.Reason)
-			}
-			break
-		}
+	if got := next[client.DisconnectedEvent](t, events).Reason; got != (client.Reason{Code: 4500, Text: "bye"}) {
+		t.Error(got)
 	}
 	if err := c.Connect(within(t)); err != nil {
 		t.Fatal(err)
@@ -231,13 +188,12 @@ func TestEnds(t *testing.T) {
 	if state, reason := c.State(); state != client.Disconnected || reason != client.MessageSizeLimit {
 		t.Error(state, reason)
 	}
-
 }
 
 // TestSessionCode: a server may end the session alone, with a code.
 func TestSessionCode(t *testing.T) {
 	t.Parallel()
-	s := &wt.Server{H3: &http3.Server{TLSConfig: http3.ConfigureTLSConfig(certificate(t)), EnableDatagrams: true, Logger: slog.New(slog.DiscardHandler)}}
+	s := &wt.Server{H3: &http3.Server{TLSConfig: http3.ConfigureTLSConfig(wttest.SelfSigned(1)), EnableDatagrams: true, Logger: slog.New(slog.DiscardHandler)}}
 	s.H3.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		session, err := s.Upgrade(w, r)
 		if err != nil {
@@ -253,16 +209,10 @@ func TestSessionCode(t *testing.T) {
 		}
 	})
 	wt.ConfigureHTTP3Server(s.H3)
-	conn := must[*net.UDPConn](t)(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(conn) }()
-	t.Cleanup(func() {
-		s.Close()
-		conn.Close()
-		wait.Receive(t, "end of Serve", served)
-	})
+	conn := wttest.UDP(t, "127.0.0.1:0")
+	wttest.Serve(t, func() error { return s.Serve(conn) }, func() error { return errors.Join(s.Close(), conn.Close()) }, context.Canceled)
 	c := newClient(t, wtlink.WebTransport("https://"+conn.LocalAddr().String()+"/"), client.Options{})
-	if got := ended(t, c); got != (client.Reason{Code: 4501, Text: "gone away"}) {
+	if got := next[client.DisconnectedEvent](t, begin(t, c)).Reason; got != (client.Reason{Code: 4501, Text: "gone away"}) {
 		t.Error(got)
 	}
 }
@@ -273,10 +223,11 @@ func TestRefused(t *testing.T) {
 	node, h := newNode(t)
 	s := listen(t, "127.0.0.1:0", h)
 	hour := client.Options{MinDelay: time.Hour, MaxDelay: time.Hour}
-	if err := failure(t, newClient(t, wtlink.WebTransport("https://"+s.Addr().String()+"/elsewhere"), hour)); err == nil || !strings.Contains(err.Error(), "404") {
+	elsewhere := newClient(t, wtlink.WebTransport("https://"+s.Addr().String()+"/elsewhere"), hour)
+	if err := next[client.ErrorEvent](t, begin(t, elsewhere)).Err; err == nil || !strings.Contains(err.Error(), "404") {
 		t.Error(err)
 	}
-	closed := must[*net.UDPConn](t)(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+	closed := wttest.UDP(t, "127.0.0.1:0")
 	blocked := "https://" + closed.LocalAddr().String() + "/"
 	t.Cleanup(func() { closed.Close() }) // packets to it are lost
 	tcp := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -293,13 +244,8 @@ func TestRefused(t *testing.T) {
 		if err := c.Connect(within(t)); err != nil {
 			t.Fatal(err)
 		}
-		for e := range events {
-			if e, ok := e.(client.ConnectedEvent); ok {
-				if e.Transport != "websocket" {
-					t.Error(e.Transport)
-				}
-				break
-			}
+		if got := next[client.ConnectedEvent](t, events).Transport; got != "websocket" {
+			t.Error(got)
 		}
 	}
 }
