@@ -97,6 +97,15 @@ func join(t *testing.T, bus *bustest.Bus, uid string) *node {
 	return n
 }
 
+// three returns three nodes, a minute after they have joined a cluster.
+func three(t *testing.T) (a, b, c *node) {
+	t.Helper()
+	bus := bustest.New(t)
+	a, b, c = join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
+	time.Sleep(time.Minute + time.Millisecond)
+	return a, b, c
+}
+
 // others lists the nodes that n knows.
 func (n *node) others() string {
 	var uids []string
@@ -555,14 +564,10 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 	})
 }
 
-// Shutting down ends surveys of both directions.
 // A survey does not wait for a node that nobody receives for, and names it.
 func TestSurveyMissesANodeThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := bustest.New(t)
-		a, b := join(t, bus, "a"), join(t, bus, "b")
-		join(t, bus, "c")
-		time.Sleep(time.Minute + time.Millisecond)
+		a, b, _ := three(t)
 		b.engine.Gone(true)
 		for _, want := range []time.Duration{2 * silentPause, silentPause} {
 			start := time.Now()
@@ -583,6 +588,7 @@ func TestSurveyMissesANodeThatIsGone(t *testing.T) {
 	})
 }
 
+// Shutting down ends surveys of both directions.
 func TestCloseDuringSurvey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := bustest.New(t)

@@ -310,6 +310,18 @@ func users(n *node) string {
 	return strings.Join(all, " ")
 }
 
+// toldLater checks that a node has done commands for these users when it is back after a time, or none if it was away too long.
+func toldLater(t *testing.T, n *node, want string, away time.Duration) {
+	t.Helper()
+	time.Sleep(forgetAfter - 10*time.Second)
+	if away > forgetAfter {
+		want = ""
+	}
+	if users(n) != want {
+		t.Errorf("away for %v: %s did %q, want %q", away, n.uid, users(n), want)
+	}
+}
+
 // A node that nobody receives for is not waited for, and gets the command when it is back. One that has another connection
 // soon is.
 func TestTellANodeThatIsGone(t *testing.T) {
@@ -319,9 +331,7 @@ func TestTellANodeThatIsGone(t *testing.T) {
 		{time.Hour, 3 * firstPause},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			bus := bustest.New(t)
-			a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
-			time.Sleep(time.Minute + time.Millisecond)
+			a, b, c := three(t)
 			b.engine.Gone(true)
 			go func() {
 				time.Sleep(tt.away)
@@ -339,14 +349,7 @@ func TestTellANodeThatIsGone(t *testing.T) {
 			if err := a.Tell(t.Context(), disconnect("v")); err != nil || time.Since(start) != 0 {
 				t.Errorf("%+v: the next command: after %v: %v", tt, time.Since(start), err)
 			}
-			time.Sleep(4*time.Minute + 50*time.Second)
-			want := "u v"
-			if tt.away > forgetAfter {
-				want = ""
-			}
-			if users(b) != want {
-				t.Errorf("%+v: b did %q, want %q", tt, users(b), want)
-			}
+			toldLater(t, b, "u v", tt.away)
 			time.Sleep(tt.away) // for the goroutine above
 		})
 	}
@@ -355,10 +358,7 @@ func TestTellANodeThatIsGone(t *testing.T) {
 // While a node is silent, a command takes no longer than the others need.
 func TestTellBesideASilentNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bus := bustest.New(t)
-		a, b := join(t, bus, "a"), join(t, bus, "b")
-		join(t, bus, "c")
-		time.Sleep(time.Minute + time.Millisecond)
+		a, b, _ := three(t)
 		b.engine.Cut(true)
 		time.Sleep(silentAfter + time.Second)
 		start := time.Now()
@@ -384,9 +384,7 @@ func TestTellANodeThatIsCutOff(t *testing.T) {
 		{20 * time.Second, time.Minute, 0, false}, // and it is told when it is back
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			bus := bustest.New(t)
-			a, b, c := join(t, bus, "a"), join(t, bus, "b"), join(t, bus, "c")
-			time.Sleep(time.Minute + time.Millisecond)
+			a, b, c := three(t)
 			if tt.away > 0 {
 				b.engine.Cut(true)
 			}
@@ -404,14 +402,7 @@ func TestTellANodeThatIsCutOff(t *testing.T) {
 			if users(c) != "u" {
 				t.Errorf("%+v: c did %q", tt, users(c))
 			}
-			time.Sleep(4*time.Minute + 50*time.Second)
-			want := "u"
-			if tt.away > forgetAfter {
-				want = ""
-			}
-			if users(b) != want {
-				t.Errorf("%+v: b did %q, want %q", tt, users(b), want)
-			}
+			toldLater(t, b, "u", tt.away)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
 			if len(a.orders) != 0 || a.owed != 0 || a.owedBytes != 0 {
