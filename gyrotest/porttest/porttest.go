@@ -18,8 +18,7 @@ const first, end = 12000, 32768
 // to another process either while this one lives, because a program may need long to listen on it.
 func Free() (int, error) { return FreePair(0) }
 
-// FreePair returns a port of which Free's words are true, and are true of the port that is apart
-// above it.
+// FreePair returns a port that is free in the sense of Free, as is the port whose number is larger by apart.
 func FreePair(apart int) (int, error) {
 	for range 1000 {
 		port := first + rand.IntN(end-first-apart)
