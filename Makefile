@@ -92,7 +92,7 @@ cluster: build
 # A cluster of NODES nodes and SHARDS Redis shards with CONNS connections, on this machine: docs/million.md. Not part of make test,
 # which runs a small one.
 million: build
-	CONNS='$(CONNS)' NODES='$(NODES)' SHARDS='$(SHARDS)' LOADS='$(LOADS)' IDLE='$(IDLE)' STEP='$(STEP)' DRAIN='$(DRAIN)' PHASES='$(PHASES)' OUT='$(OUT)' scripts/million.sh
+	CONNS='$(CONNS)' NODES='$(NODES)' SHARDS='$(SHARDS)' LOADS='$(LOADS)' IDLE='$(IDLE)' STEP='$(STEP)' DRAIN='$(DRAIN)' PING='$(PING)' PHASES='$(PHASES)' OUT='$(OUT)' scripts/million.sh
 
 # The documentation as a web site, in .cache/site; site-serve shows it.
 site:

@@ -50,7 +50,7 @@ const returnTime = 3 * time.Minute
 
 // Try publishes, does what the trial is about, waits until all clients are there and have all messages, and settles the books.
 func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
-	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart, Window: window(len(s.Loads))})
+	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart})
 	if err != nil {
 		return nil, err
 	}

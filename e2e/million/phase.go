@@ -111,7 +111,8 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 		return &out.Section, err
 	}
 	spent := s.Measure().Since(before)
-	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true})
+	// From now on all processes have connections to bring back, if any are cut.
+	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true, Window: window(len(s.Loads))})
 	if err != nil {
 		return &out.Section, err
 	}

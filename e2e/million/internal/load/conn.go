@@ -68,23 +68,14 @@ func (c *conn) open() {
 	if !c.returning {
 		c.since = now.UnixNano()
 	}
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		c.state = dialing
-		c.fail("socket: " + err.Error())
-		return
+	var source *address
+	if len(l.sources) > 0 {
+		source = &l.sources[c.index()%len(l.sources)]
 	}
+	fd, during, errno := dial(source, &l.nodes[c.node].address)
 	c.fd, c.state = int32(fd), dialing
-	if source := &l.sources[c.index()%len(l.sources)]; source.Addr != [4]byte{} {
-		const ipBindAddressNoPort = 24                                            // connect chooses the port, which has to be free for this node alone
-		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, ipBindAddressNoPort, 1) // otherwise there are fewer ports
-		if err := syscall.Bind(fd, source); err != nil {
-			c.fail("bind: " + err.Error())
-			return
-		}
-	}
-	if err := syscall.Connect(fd, &l.nodes[c.node].address); err != nil && err != syscall.EINPROGRESS {
-		c.fail("connect: " + err.Error())
+	if errno != 0 {
+		c.fail(during + ": " + errno.Error())
 		return
 	}
 	// On loopback, the connection is there already as a rule.
@@ -120,7 +111,7 @@ func (c *conn) Ready(readable, writable bool) {
 }
 
 // Ended implements transport.Watcher.
-func (c *conn) Ended() { _ = syscall.Close(int(c.fd)) } // the process ends
+func (c *conn) Ended() { hangUp(c.fd) }
 
 // flush sends what is left, and tells whether the connection is still there.
 func (c *conn) flush() bool {
@@ -401,8 +392,8 @@ func (c *conn) fail(why string) {
 		l.report.Refusals[why]++
 	}
 	if c.fd >= 0 {
-		l.poller.Unwatch(int(c.fd))
-		_ = syscall.Close(int(c.fd)) // it is of no use any more
+		l.poller.Forget(int(c.fd))
+		hangUp(c.fd)
 	}
 	c.fd, c.state, c.rest, c.unsent = -1, closed, nil, nil
 	l.later(c)

@@ -6,12 +6,8 @@ package load
 
 import (
 	"container/heap"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -25,7 +21,7 @@ import (
 
 // node is where connections go to.
 type node struct {
-	address  syscall.SockaddrInet4
+	address  address
 	requests [2][]byte // of handshakes, by encoding
 	avoided  bool
 	seen     int // connections of all load processes, as an order told
@@ -39,7 +35,7 @@ type loop struct {
 	first   int // number of the first connection
 	conns   []conn
 	nodes   []node
-	sources []syscall.SockaddrInet4
+	sources []address
 	tokens  *tokens
 	poller  *poll.Poller
 	decoder *decoder
@@ -71,26 +67,19 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 		delivery: NewHistogram(), apart: NewHistogram(), joining: NewHistogram(), back: NewHistogram(),
 	}
 	l.report.Cuts, l.report.Refusals = map[string]uint64{}, map[string]uint64{}
-	for i, address := range s.Nodes {
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
+	for i, node := range s.Nodes {
 		n := &l.nodes[i]
-		if n.address.Addr, err = ipv4(host); err != nil {
+		if n.address, err = parseNode(node); err != nil {
 			return nil, err
 		}
-		if n.address.Port, err = strconv.Atoi(port); err != nil {
-			return nil, err
-		}
-		n.requests = [2][]byte{handshake(address, false), handshake(address, true)}
+		n.requests = [2][]byte{handshake(node, false), handshake(node, true)}
 	}
 	for _, source := range s.Sources {
-		ip, err := ipv4(source)
+		a, err := parse(source, 0)
 		if err != nil {
 			return nil, err
 		}
-		l.sources = append(l.sources, syscall.SockaddrInet4{Addr: ip})
+		l.sources = append(l.sources, a)
 	}
 	for i := range l.conns {
 		c := &l.conns[i]
@@ -100,14 +89,6 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 		}
 	}
 	return l, nil
-}
-
-func ipv4(text string) (ip [4]byte, err error) {
-	parsed := net.ParseIP(text).To4()
-	if parsed == nil {
-		return ip, fmt.Errorf("%q is no IPv4 address", text)
-	}
-	return [4]byte(parsed), nil
 }
 
 // run serves the connections until orders is closed. It answers each order on reports.
