@@ -28,8 +28,8 @@ export function dictionary(codec: Codec = json, options: DictionaryOptions = {})
   let on = false; // whether frames begin with a byte that tells how they are
   let wrong = false; // whether the dictionary is not the one that its id names
 
-  const learn = ({ id = "", data, data_b64 }: { id?: string; data?: Uint8Array; data_b64?: string }): void => {
-    const packed = data ?? (data_b64 ? Uint8Array.from(atob(data_b64), one => one.charCodeAt(0)) : undefined);
+  const learn = ({ id = "", data, data_b64 }: { id?: string; data?: unknown; data_b64?: string }): void => {
+    const packed = data ? codec.bytes(data) : data_b64 ? Uint8Array.from(atob(data_b64), one => one.charCodeAt(0)) : undefined;
     if (!packed) {
       if (held?.id !== id) throw new Error(`no dictionary ${id}`);
       return;

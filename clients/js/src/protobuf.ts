@@ -132,6 +132,7 @@ export function encode(message: number, value: object, prefix = false): Uint8Arr
 
 let frame = new Uint8Array();
 let end = 0;
+let payloads: Payloads | undefined; // if they are JSON
 
 const truncated = () => new Error("truncated message");
 
@@ -184,19 +185,63 @@ function text(size: number): string {
   return (texts[place] = i < at ? decoder.decode(frame.subarray(begin, at)) : value);
 }
 
-// The frame as text, for the second of its payloads and those after it: a TextDecoder takes longer to be called than to decode.
-let whole = "";
-let parsed = 0;
+/** Payloads of one frame whose bytes are JSON. */
+interface Payloads {
+  bytes: Uint8Array;
+  all: Payload[];
+  texts: string[] | undefined;
+}
+
+/** A payload whose bytes are JSON, at its place among those of its frame. It costs a fraction of a Uint8Array. */
+class Payload {
+  constructor(
+    readonly of: Payloads,
+    readonly place: number,
+    readonly begin: number,
+    readonly end: number,
+  ) {}
+}
+
+const bytesOf = ({ of, begin, end }: Payload) => of.bytes.subarray(begin, end);
+const parseAlone = (payload: Uint8Array) => JSON.parse(decoder.decode(payload));
+
+/** The texts of all payloads of a frame, decoded at once: a TextDecoder takes longer to be called than to decode. */
+function textsOf({ bytes, all }: Payloads): string[] {
+  let size = all.length;
+  for (const { begin, end } of all) size += end - begin;
+  const copy = new Uint8Array(size);
+  let to = 0;
+  for (const { begin, end } of all) {
+    // Most are so short that a loop takes less time than a view to copy from.
+    for (let from = begin; from < end; ) copy[to++] = bytes[from++]!;
+    to++; // a zero, which JSON never has
+  }
+  return decoder.decode(copy).split("\0");
+}
 
 /** Parses a payload. */
-function parse(payload: Uint8Array): unknown {
-  const begin = payload.byteOffset - frame.byteOffset;
-  if (payload.buffer === frame.buffer && begin >= 0 && begin + payload.length <= frame.length) {
-    if (++parsed === 2) whole = decoder.decode(frame);
-    // A character is made of one byte or more, so with as many characters as bytes each is where its byte is.
-    if (whole.length === frame.length) return JSON.parse(whole.substring(begin, begin + payload.length));
+function parse(payload: Payload): unknown {
+  const { of, place } = payload;
+  const { all } = of;
+  if (all.length > 1) {
+    const texts = (of.texts ??= textsOf(of));
+    // With another number of texts some payload is not JSON, and which text is whose is unknown.
+    if (texts.length === all.length + 1) {
+      try {
+        return JSON.parse(texts[place]!);
+      } catch {
+        // What is wrong with it is told below, if it is not just a byte order mark.
+      }
+    }
   }
-  return JSON.parse(decoder.decode(payload));
+  return parseAlone(bytesOf(payload));
+}
+
+function payload(size: number): Payload {
+  const { all } = payloads!;
+  const one = new Payload(payloads!, all.length, at, (at += size));
+  all.push(one);
+  return one;
 }
 
 function readOne(field: Field): unknown {
@@ -207,7 +252,7 @@ function readOne(field: Field): unknown {
   if (type === "z") return n % 2 ? -(n + 1) / 2 : n / 2;
   if (at + n > end) throw truncated();
   if (type === "s") return text(n);
-  if (type === "b") return frame.subarray(at, (at += n));
+  if (type === "b") return payloads && n ? payload(n) : frame.subarray(at, (at += n));
   return read(field.message, at + n);
 }
 
@@ -262,11 +307,11 @@ function sized(): number {
   return size;
 }
 
-/** Decodes the messages of a frame, each behind its length. */
-export function decode(message: number, from: ArrayBuffer | Uint8Array): any[] {
+/** Decodes the messages of a frame, each behind its length. With json, what has bytes by the schema is a Payload. */
+export function decode(message: number, from: ArrayBuffer | Uint8Array, json = false): any[] {
   frame = from instanceof Uint8Array ? (from as Uint8Array<ArrayBuffer>) : new Uint8Array(from);
-  at = parsed = 0;
-  whole = "";
+  payloads = json ? { bytes: frame, all: [], texts: undefined } : undefined;
+  at = 0;
   const all = [];
   while (at < frame.length) {
     end = frame.length;
@@ -284,11 +329,8 @@ export interface ProtobufOptions {
 
 /** The Protobuf encoding, as an option `codec` of a client. */
 export function protobuf({ binary = false }: ProtobufOptions = {}): Codec {
-  const value = (payload: unknown) => {
-    const data = payload as Uint8Array | undefined;
-    return binary || !data?.length ? data : parse(data);
-  };
   const empty = new Uint8Array();
+  const unbytes = (bytes: Uint8Array | undefined) => (binary || !bytes?.length ? bytes : parseAlone(bytes));
   return {
     protocol: "centrifuge-protobuf",
     binary: true,
@@ -306,17 +348,17 @@ export function protobuf({ binary = false }: ProtobufOptions = {}): Codec {
     },
     decode: received => {
       if (typeof received === "string") throw new Error("text on a connection with Protobuf");
-      return decode(Reply, received);
+      return decode(Reply, received, !binary);
     },
-    value,
+    value: payload => (payload instanceof Payload ? parse(payload) : unbytes(payload as Uint8Array | undefined)),
     payload: payload => {
       if (payload === undefined) return payload;
       if (!binary) return encoder.encode(JSON.stringify(payload));
       if (payload instanceof Uint8Array) return payload;
       throw new Error("a payload that is no Uint8Array on a connection with binary payloads");
     },
-    bytes: payload => (payload as Uint8Array | undefined) ?? empty,
-    unbytes: value,
+    bytes: payload => (payload instanceof Payload ? bytesOf(payload) : ((payload as Uint8Array | undefined) ?? empty)),
+    unbytes,
     emulate: (session, node, frame) => encode(EmulationRequest, { session, node, data: frame }),
   };
 }

@@ -102,7 +102,7 @@ export interface ConnectResult extends Expiry {
   session?: string;
   node?: string;
   flag?: number;
-  dict?: { id?: string; data?: Uint8Array; data_b64?: string };
+  dict?: { id?: string; data?: unknown; data_b64?: string };
 }
 
 export interface TrackBatch {

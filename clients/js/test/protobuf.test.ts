@@ -124,6 +124,33 @@ test("texts and payloads are those of their own frame, whatever came before and 
   );
 });
 
+test("what a payload says, or that it is no JSON, does not depend on those beside it", () => {
+  const codec = protobuf();
+  // Text, pieces of it, zeros, byte order marks, and bytes that are no text.
+  const piece = fc.constantFrom("[1", "2]", ",", '"', "a", "ü", "\u{1f600}", "\ufeff", "\0", "\n", "null").map(text => Buffer.from(text));
+  const broken = fc.array(fc.oneof({ weight: 4, arbitrary: piece }, { weight: 1, arbitrary: fc.uint8Array({ maxLength: 2 }) }), { maxLength: 4 }).map(all => new Uint8Array(Buffer.concat(all)));
+  const good = fc.jsonValue({ stringUnit: "binary" }).map(value => codec.payload(value) as Uint8Array);
+  const payload = fc.oneof({ weight: 3, arbitrary: good }, { weight: 1, arbitrary: broken });
+  const message = (data: Uint8Array) => encode(Reply, { push: { pub: { data } } }, true);
+  const values = (frame: Uint8Array) =>
+    codec.decode(frame).map(({ push }) => {
+      const data = push!.pub?.data;
+      try {
+        return { value: codec.value(data), bytes: codec.bytes(data) };
+      } catch (error) {
+        return { error: String(error), bytes: codec.bytes(data) };
+      }
+    });
+  fc.assert(
+    fc.property(fc.array(payload, { minLength: 1, maxLength: 6 }), all => {
+      const alone = all.flatMap(one => values(message(one)));
+      assert.deepEqual(values(codec.join(all.map(message)) as Uint8Array), alone);
+      assert.deepEqual(alone.map(one => Buffer.from(one.bytes)), all.map(one => Buffer.from(one)));
+    }),
+    { numRuns: 1000 },
+  );
+});
+
 test("payloads are JSON, or bytes", () => {
   const text = protobuf();
   assert.deepEqual(text.value(text.payload({ a: "ü" })), { a: "ü" });
