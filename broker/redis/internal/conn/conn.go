@@ -79,10 +79,11 @@ type Client struct {
 	suspect chan struct{} // wakes watchSentinel
 	outage  outage
 
-	mu      sync.Mutex
-	current *trackedConn             // the connection to the one server; nil in a Cluster
-	pubSub  map[*pubSubConn]struct{} // with Sentinel
-	next    atomic.Uint32
+	mu       sync.Mutex
+	current  *trackedConn              // with Sentinel: the connection to the primary
+	commands map[*trackedConn]struct{} // the open connections for commands
+	pubSub   map[*pubSubConn]struct{}  // with Sentinel
+	next     atomic.Uint32
 
 	owned      owned             // in a Cluster
 	servers    map[string]string // see identify
@@ -96,7 +97,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
 		outage:  outage{log: opts.Logger, name: opts.Name},
-		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, servers: map[string]string{},
+		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, commands: map[*trackedConn]struct{}{}, servers: map[string]string{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.connect(ctx, opts.Cluster); err != nil {
@@ -119,6 +120,9 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		}
 		c.watch.Go(c.watchSentinel)
 		c.watch.Go(c.listenSentinel)
+	}
+	if !c.cluster {
+		c.watch.Go(c.watchSilence)
 	}
 	return c, nil
 }
@@ -149,6 +153,9 @@ func (c *Client) connect(ctx context.Context, cluster bool) error {
 	option := c.option()
 	option.DialCtxFn = c.dialCommands
 	option.ForceSingleClient = !cluster
+	if !cluster {
+		option.Dialer.KeepAlive = -1 // no pings by rueidis: watchSilence is for that, and dialCommands has a dialer of its own
+	}
 	if cluster {
 		option.ClusterOption.ShardsRefreshInterval = topologyInterval
 		if c.opts.ReplicaReads {
@@ -323,8 +330,14 @@ func (c *Client) look(err error) {
 func (c *Client) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cut()
+}
+
+// cut is drop under the lock.
+func (c *Client) cut() {
 	if c.current != nil {
-		c.current.Close()
+		_ = c.current.Conn.Close()
+		delete(c.commands, c.current)
 		c.current = nil
 	}
 }

@@ -18,48 +18,57 @@ import (
 
 // dialCommands makes a connection for commands. address is where rueidis wants to connect to.
 // With Sentinel that does not count.
-func (c *Client) dialCommands(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	limit := time.Now().Add(c.opts.IOTimeout)
-	ctx, cancel := context.WithDeadline(ctx, limit)
+func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+	t := &trackedConn{client: c, limit: time.Now().Add(c.opts.IOTimeout)}
+	ctx, cancel := context.WithDeadline(ctx, t.limit)
 	defer cancel()
+	var err error
 	if !c.opts.Sentinel {
-		raw, err := c.dialNode(ctx, address, dialer, config)
-		if err != nil {
+		if t.Conn, err = c.dialNode(ctx, address, c.dialer(), config); err != nil {
 			return nil, err
 		}
-		if err := c.identify(ctx, raw, address); err != nil {
-			raw.Close()
+		if err := c.identify(ctx, t.Conn, address); err != nil {
+			t.Conn.Close()
 			return nil, err
 		}
-		return &trackedConn{Conn: raw, limit: limit}, nil
+		c.track(t)
+		return t, nil
 	}
-	address, err := c.primary(ctx)
-	if err != nil {
+	if t.address, err = c.primary(ctx); err != nil {
 		return nil, err
 	}
-	raw, err := dial(ctx, address, dialer, config)
-	if err != nil {
-		return nil, fmt.Errorf("the primary %s: %w", address, err)
+	if t.Conn, err = dial(ctx, t.address, c.dialer(), config); err != nil {
+		return nil, fmt.Errorf("the primary %s: %w", t.address, err)
 	}
-	if err := c.identify(ctx, raw, address); err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("the primary %s: %w", address, err)
+	if err := c.identify(ctx, t.Conn, t.address); err != nil {
+		t.Conn.Close()
+		return nil, fmt.Errorf("the primary %s: %w", t.address, err)
 	}
-	c.dropOthers(address)
-	tracked := &trackedConn{Conn: raw, limit: limit, address: address}
+	c.dropOthers(t.address)
+	c.track(t)
+	return t, nil
+}
+
+// track keeps a connection for looks at it and, with Sentinel, as the one to the primary.
+func (c *Client) track(t *trackedConn) {
 	c.mu.Lock()
-	c.current = tracked
-	c.mu.Unlock()
-	return tracked, nil
+	defer c.mu.Unlock()
+	c.commands[t] = struct{}{}
+	if c.opts.Sentinel {
+		c.current = t
+	}
 }
 
 // trackedConn is a connection whose handshake ends in time. rueidis removes the deadline after
 // the handshake; until then, no deadline is later than limit.
 type trackedConn struct {
 	net.Conn
-	address string
+	client  *Client
+	address string // with Sentinel
 	limit   time.Time
 	ready   atomic.Bool
+	activity
+	silence silence // under the lock of client
 }
 
 func (t *trackedConn) SetDeadline(to time.Time) error {
@@ -174,8 +183,8 @@ func (c *Client) dropOthers(primary string) bool {
 	defer c.mu.Unlock()
 	found := false
 	if c.current != nil && c.current.address != primary {
-		c.current.Close()
-		c.current, found = nil, true
+		c.cut()
+		found = true
 	}
 	for p := range c.pubSub {
 		if p.address != primary {
