@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// Strings are a list of texts.
+// Strings is a list of texts.
 type Strings struct{ list []string }
 
 // NewStrings returns an empty list.
@@ -42,8 +42,7 @@ type SignatureSource interface {
 }
 
 // NewPoll returns a subscription of shared poll: its listener gets the values of the keys that are tracked as publications with Key and
-// Version. source may be nil if each Track has a signature. Of o, which may be nil, only Token, TokenSource, Data and Delta are for shared
-// poll.
+// Version. source may be nil if each Track has a signature. o may be nil; shared poll uses only its Token, TokenSource, Data and Delta.
 func (c *Client) NewPoll(channel string, o *SubscribeOptions, source SignatureSource, l SubscriptionListener) (*Subscription, error) {
 	so, err := o.options(l)
 	if err != nil {
@@ -63,10 +62,10 @@ func (c *Client) NewPoll(channel string, o *SubscribeOptions, source SignatureSo
 }
 
 // errNoPoll says that a subscription is not one of NewPoll.
-var errNoPoll = errors.New("mobile: the subscription is none of shared poll: NewPoll makes those")
+var errNoPoll = errors.New("mobile: the subscription is not one of shared poll; make it with NewPoll")
 
-// Track asks for the values of keys, which the application has signed together and in this order; an empty signature has the
-// SignatureSource asked. The subscription is one of NewPoll.
+// Track asks for the values of keys. The application has signed them together and in this order; if signature is empty, the client asks
+// the SignatureSource for one. It is an error unless the subscription is one of NewPoll.
 func (s *Subscription) Track(keys *Strings, signature string) error {
 	if s.p == nil {
 		return errNoPoll
@@ -74,7 +73,7 @@ func (s *Subscription) Track(keys *Strings, signature string) error {
 	return s.p.Track(of(keys), signature)
 }
 
-// Untrack ends the interest in keys. The subscription is one of NewPoll.
+// Untrack ends the interest in keys. It is an error unless the subscription is one of NewPoll.
 func (s *Subscription) Untrack(keys *Strings) error {
 	if s.p == nil {
 		return errNoPoll
