@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -33,27 +32,7 @@ type Loader struct {
 const LoadArgument = "load"
 
 // Load is the life of a load process.
-func Load() error {
-	in, err := waitable(os.Stdin)
-	if err != nil {
-		return err
-	}
-	out, err := waitable(os.Stdout)
-	if err != nil {
-		return err
-	}
-	return load.Run(in, out)
-}
-
-// waitable returns a pipe at which a goroutine waits without a thread. A thread that waits in a read has the scheduler's monitor look
-// after it every 20 us at first, in each load process after each order.
-func waitable(f *os.File) (*os.File, error) {
-	fd := f.Fd()
-	if err := syscall.SetNonblock(int(fd), true); err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return os.NewFile(fd, f.Name()), nil
-}
+func Load() error { return load.Run() }
 
 func (s *Stand) startLoader(i int) (*Loader, error) {
 	cmd := exec.Command(s.options.Self, LoadArgument)
