@@ -1,5 +1,5 @@
 // Chromium by its own protocol, in which nothing is enabled that is not asked for. Playwright has all network traffic told: so the page, the browser and this
-// process would handle each frame as text once more, which takes longer than the clients do.
+// process would handle each frame as text once more, which takes longer than this client does.
 import { spawn } from "node:child_process";
 import { chrome } from "../../../e2e/js/local.js";
 
