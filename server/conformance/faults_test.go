@@ -279,12 +279,9 @@ var faults = []struct {
 // TestFaults: each bad server is caught by the check that is for it. With nothing wrong, the way to them changes nothing.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	o := start(t, false)
-	o.Encoding, o.Steps = protocol.JSON, 60
-	// Suites that judge the server by the transport of a check.
-	suiteOf := func(address string) *suite {
-		o := o
-		o.URL, o.TLS = address, &tls.Config{InsecureSkipVerify: true}
+	// Suites that judge a server by the transport of a check.
+	suiteOf := func(o Options, address string) *suite {
+		o.Encoding, o.Steps, o.URL, o.TLS = protocol.JSON, 60, address, &tls.Config{InsecureSkipVerify: true}
 		s, err := newSuite(o)
 		if err == nil {
 			err = s.discover(t.Context())
@@ -294,18 +291,24 @@ func TestFaults(t *testing.T) {
 		}
 		return s
 	}
-	at := strings.TrimSuffix(strings.TrimPrefix(o.URL, "ws"), "websocket")
-	plain, uni, sock := suiteOf(o.URL), suiteOf("ws"+at+"uni_websocket"), suiteOf("http"+at+"sockjs")
-	quic := suiteOf(tunnel(t, o.URL))
+	o, oOften := start(t), start(t, often)
+	base, baseOften := strings.TrimSuffix(o.URL, "websocket"), strings.TrimSuffix(oOften.URL, "websocket")
+	plain, plainOften := suiteOf(o, o.URL), suiteOf(oOften, oOften.URL)
+	uni, uniOften := suiteOf(o, base+"uni_websocket"), suiteOf(oOften, baseOften+"uni_websocket")
+	sock, quic := suiteOf(o, "http"+strings.TrimPrefix(base, "ws")+"sockjs"), suiteOf(o, tunnel(t, o.URL))
 	var runs atomic.Int64
 	// behind judges a server behind a proxy.
 	behind := func(t *testing.T, f fault, c check, patience time.Duration) Result {
 		good, to := plain, o.URL
-		switch {
+		switch often := ofPings.MatchString(c.name); {
+		case often && c.needs&oneWay != 0:
+			good, to = uniOften, uniOften.URL
+		case often:
+			good, to = plainOften, oOften.URL
 		case c.needs&oneWay != 0:
 			good, to = uni, uni.URL
 		case c.needs&overSockJS != 0:
-			good, to = sock, "ws"+at+"sockjs"
+			good, to = sock, base+"sockjs"
 		case c.needs&overQUIC != 0:
 			good = quic
 		}
@@ -327,7 +330,7 @@ func TestFaults(t *testing.T) {
 	for _, c := range checks() {
 		byName[c.name] = c
 	}
-	slots := make(chan struct{}, 16) // they mostly wait
+	slots := make(chan struct{}, 32) // they mostly wait
 	var all sync.WaitGroup
 	try := func(name string, f fault, c check, patience time.Duration, want Status) {
 		slots <- struct{}{}

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
-// Link is a connection as transports that package wire lacks have it: a client.Conn.
+// Link is a connection of a transport that package wire does not have. A client.Conn is one.
 type Link interface {
 	Write(frame []byte) error
 	Read(handle func(frame []byte) error) error
@@ -45,7 +45,7 @@ func (d *Dialer) open(ctx context.Context, first []byte) (carrier, error) {
 			return nil, err
 		}
 		if first != nil {
-			_ = l.Write(first) // that the connection has ended shows by Read
+			_ = l.Write(first) // if the connection has ended, Read says so
 		}
 		return linked{l}, nil
 	}

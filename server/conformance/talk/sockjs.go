@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -43,8 +44,18 @@ type sockJS struct {
 	mu   sync.Mutex // orders writes
 }
 
-// next returns the next frame of the WebSocket.
-func (l *sockJS) next() (ws.Frame, error) { return ws.ReadFrame(reader(l.read)) }
+// next returns the next frame of the WebSocket, if it is no larger than room.
+func (l *sockJS) next(room int) (f ws.Frame, err error) {
+	if f.Header, err = ws.ReadHeader(reader(l.read)); err != nil {
+		return f, err
+	}
+	if f.Header.Length > int64(room) {
+		return f, &Violation{SectionSockJS, fmt.Sprintf("a frame of SockJS has more than %d bytes", messageLimit)}
+	}
+	f.Payload = make([]byte, f.Header.Length)
+	_, err = io.ReadFull(reader(l.read), f.Payload)
+	return f, err
+}
 
 type reader func([]byte) (int, error)
 
@@ -71,8 +82,9 @@ func (l *sockJS) Cut() { l.conn.Close() }
 // Read calls handle with the texts of the session, which are the frames of the protocol, until it ends.
 func (l *sockJS) Read(handle func([]byte) error) error {
 	defer l.Cut()
+	var text []byte // of a message, which may come in several frames of the WebSocket
 	for opened := false; ; {
-		f, err := l.next()
+		f, err := l.next(messageLimit - len(text))
 		if err != nil {
 			return err
 		}
@@ -82,10 +94,13 @@ func (l *sockJS) Read(handle func([]byte) error) error {
 		case ws.OpClose:
 			code, reason := ws.ParseCloseFrameData(f.Payload)
 			err = &wire.CloseError{Code: uint16(code), Reason: reason}
-		case ws.OpText:
-			if err = l.frame(f.Payload, opened, handle); err == nil {
-				opened = true
+		case ws.OpText, ws.OpContinuation:
+			text = append(text, f.Payload...)
+			if !f.Header.Fin {
+				continue
 			}
+			err = l.frame(text, opened, handle)
+			opened, text = true, nil
 		}
 		if err != nil {
 			return err
@@ -107,12 +122,12 @@ func (l *sockJS) frame(text []byte, opened bool, handle func([]byte) error) erro
 	switch text[0] {
 	case 'o', 'h':
 		if len(text) > 1 {
-			return bad("something stands behind o or h")
+			return bad("a frame o or h has something behind the letter")
 		}
 	case 'a':
 		var frames []string
 		if json.Unmarshal(text[1:], &frames) != nil || len(frames) == 0 {
-			return bad("a frame of messages is no list of texts")
+			return bad("a frame a has no list of texts")
 		}
 		for _, frame := range frames {
 			if err := handle([]byte(frame)); err != nil {
@@ -122,12 +137,12 @@ func (l *sockJS) frame(text []byte, opened bool, handle func([]byte) error) erro
 	case 'c':
 		end := [2]any{}
 		if json.Unmarshal(text[1:], &end) != nil {
-			return bad("a close is no list of code and reason")
+			return bad("a frame c has no list of a code and a reason")
 		}
 		code, isCode := end[0].(float64)
 		reason, isReason := end[1].(string)
 		if !isCode || !isReason || code != float64(uint16(code)) {
-			return bad("a close is no list of code and reason")
+			return bad("a frame c has no list of a code and a reason")
 		}
 		return &wire.CloseError{Code: uint16(code), Reason: reason}
 	default:

@@ -16,6 +16,9 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
 )
 
+// messageLimit bounds what a server sends at once, in bytes.
+const messageLimit = 16 << 20
+
 // Names of transports that package wire lacks.
 const (
 	OfWebTransport = "webtransport"
@@ -29,7 +32,7 @@ func JSONOnly(kind wire.Kind) bool { return kind.JSONOnly() || kind.Name == OfSo
 func KindOf(address string) (wire.Kind, error) {
 	u, err := url.Parse(address)
 	if err != nil || !slices.Contains([]string{"ws", "wss", "http", "https"}, u.Scheme) {
-		return wire.Kind{}, fmt.Errorf("%q is no address such as ws://localhost:8000/connection/websocket", address)
+		return wire.Kind{}, fmt.Errorf("%q is not an address such as ws://localhost:8000/connection/websocket", address)
 	}
 	frames, last := strings.HasPrefix(u.Scheme, "ws"), path.Base(u.Path)
 	name := "http_stream"
@@ -61,7 +64,7 @@ func NewDialer(address, emulation string, e protocol.Encoding, config *tls.Confi
 	case OfSockJS:
 		d.Over = SockJS(address, config)
 	case OfWebTransport:
-		over, err := wtlink.WebTransport(address)(&client.Options{Encoding: e, TLS: config, MessageLimit: 16 << 20})
+		over, err := wtlink.WebTransport(address)(&client.Options{Encoding: e, TLS: config, MessageLimit: messageLimit})
 		if err != nil {
 			return nil, err
 		}
