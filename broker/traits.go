@@ -64,11 +64,11 @@ type Traits struct {
 	// belongs to the caller again when Batch returns. Nil: the node calls Publish.
 	Batch func(ctx context.Context, batch []BatchItem)
 	// Positions reads the top positions of many streams at a lower price than as many calls
-	// of History with Limit 0, with the same results, in the order of channels. It reads
-	// them where they are written, as a copy may be behind. A local broker reads each
+	// of History with Limit 0 and this MetaTTL, with the same results, in the order of channels.
+	// It reads them where they are written, as a copy may be behind. A local broker reads each
 	// position at a moment when every publication up to it has been handed to the
 	// EventHandler. Nil: the node calls History.
-	Positions func(ctx context.Context, channels []string) []PositionResult
+	Positions func(ctx context.Context, channels []string, metaTTL time.Duration) []PositionResult
 	// Maps keeps the entries of map channels. It needs History. Nil: the broker has no maps.
 	Maps Maps
 	// Presence is the presence manager of the same engine, which nodes on the broker use unless

@@ -248,8 +248,18 @@ func testMetaTTLRenewed(f *fixture) {
 	f.equal("publish", f.publish(ch, "1", f.ttl(1, 3)).Position, top)
 	f.advance(1.5)
 	f.equal("read", f.history(ch, broker.HistoryFilter{MetaTTL: f.units(100)}).Top, top)
+	together := f.name() + "_together"
+	read := func(metaTTL int) []broker.PositionResult {
+		if f.traits.Positions == nil {
+			return nil
+		}
+		return f.traits.Positions(f.ctx, []string{together}, f.units(metaTTL))
+	}
+	f.publish(together, "1", f.ttl(1, 3))
+	want := read(100)
 	f.advance(5)
 	f.equal("read", f.history(ch, broker.HistoryFilter{MetaTTL: f.units(3)}).Top, top)
+	f.equal("positions", read(3), want)
 }
 
 func testRemoveHistory(f *fixture) {
@@ -375,7 +385,7 @@ func testPositions(f *fixture) {
 		}
 		want = append(want, broker.PositionResult{Top: top})
 	}
-	got := f.traits.Positions(f.ctx, names)
+	got := f.traits.Positions(f.ctx, names, 0)
 	f.equal("number of positions", len(got), len(names))
 	epochs := map[string]bool{}
 	for i := range got {
@@ -386,13 +396,13 @@ func testPositions(f *fixture) {
 	}
 	f.equal("positions", got, want)
 	f.equal("number of epochs", len(epochs), len(names))
-	f.equal("positions again", f.traits.Positions(f.ctx, names), got)
+	f.equal("positions again", f.traits.Positions(f.ctx, names, 0), got)
 	f.equal("read", f.history(names[5], broker.HistoryFilter{}).Top, got[5].Top)
-	f.equal("no positions", len(f.traits.Positions(f.ctx, nil)), 0)
+	f.equal("no positions", len(f.traits.Positions(f.ctx, nil, 0)), 0)
 
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	for _, result := range f.traits.Positions(ctx, names[:2]) {
+	for _, result := range f.traits.Positions(ctx, names[:2], 0) {
 		if result.Err == nil {
 			f.Error("no error with a cancelled context")
 		}

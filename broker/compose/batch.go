@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
@@ -53,10 +54,10 @@ func (b *composition) publishTo(ctx context.Context, engine int, batch []broker.
 }
 
 // positions is Traits.Positions.
-func (b *composition) positions(ctx context.Context, channels []string) []broker.PositionResult {
+func (b *composition) positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
-		results := b.positionsOf(ctx, engine, pick(channels, at))
+		results := b.positionsOf(ctx, engine, pick(channels, at), metaTTL)
 		if at == nil {
 			out = results
 			return
@@ -69,13 +70,13 @@ func (b *composition) positions(ctx context.Context, channels []string) []broker
 }
 
 // positionsOf reads positions at one engine, by History if it has no Positions.
-func (b *composition) positionsOf(ctx context.Context, engine int, channels []string) []broker.PositionResult {
+func (b *composition) positionsOf(ctx context.Context, engine int, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	if read := b.traits[engine].Positions; read != nil {
-		return read(ctx, channels)
+		return read(ctx, channels, metaTTL)
 	}
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
-		h, err := b.engines[engine].History(ctx, ch, broker.HistoryFilter{})
+		h, err := b.engines[engine].History(ctx, ch, broker.HistoryFilter{MetaTTL: metaTTL})
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}
 	return out

@@ -205,7 +205,7 @@ func TestRouting(t *testing.T) {
 	if shared.Time != 0 {
 		t.Error("a publication that engines share was given to one of them")
 	}
-	results := b.Describe().Positions(ctx, channels)
+	results := b.Describe().Positions(ctx, channels, 0)
 	for i, ch := range channels {
 		if got := len(got.of(ch)); got != 2 {
 			t.Errorf("%s: %d events", ch, got)

@@ -184,7 +184,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 }
 
 // positions is Traits.Positions.
-func (b *Broker) positions(ctx context.Context, channels []string) []broker.PositionResult {
+func (b *Broker) positions(ctx context.Context, channels []string, _ time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
 		b.mu.Lock()

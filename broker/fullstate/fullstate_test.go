@@ -77,7 +77,7 @@ func newRig(t *testing.T) *rig {
 			return r.maps.State(ctx, ch, filter)
 		},
 		Positions: func(ctx context.Context, channels []string) []broker.PositionResult {
-			return r.all.Describe().Positions(ctx, channels)
+			return r.all.Describe().Positions(ctx, channels, 0)
 		},
 		Local: true,
 		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
@@ -137,7 +137,7 @@ func (r *rig) pass(d time.Duration) []broker.PublicationEvent {
 
 func (r *rig) position(ch string) channel.StreamPosition {
 	r.t.Helper()
-	results := r.all.Describe().Positions(r.t.Context(), []string{ch})
+	results := r.all.Describe().Positions(r.t.Context(), []string{ch}, 0)
 	if results[0].Err != nil {
 		r.t.Fatal(results[0].Err)
 	}
@@ -405,7 +405,7 @@ func TestRefusals(t *testing.T) {
 			t.Error("ran twice")
 		}
 		_, history := r.all.History(ctx, "full:none", broker.HistoryFilter{})
-		for _, err := range []error{r.all.Subscribe(ctx, "full:none"), history, r.all.Describe().Positions(ctx, []string{"full:none"})[0].Err} {
+		for _, err := range []error{r.all.Subscribe(ctx, "full:none"), history, r.all.Describe().Positions(ctx, []string{"full:none"}, 0)[0].Err} {
 			if !errors.Is(err, protocol.ErrorUnknownChannel) {
 				t.Errorf("unknown map: %v", err)
 			}

@@ -88,7 +88,7 @@ func (c *cache) readTop(ctx context.Context, ch string, m *image) (why refusal) 
 	if c.positions == nil {
 		return refusal{}
 	}
-	switch at := c.positions(ctx, []string{ch})[0]; {
+	switch at := c.positions(ctx, []string{ch}, 0)[0]; {
 	case at.Err != nil:
 		return refusal{dropFailed, shortRefusal}
 	case at.Top.Epoch != m.top.Epoch:

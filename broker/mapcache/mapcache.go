@@ -135,7 +135,7 @@ type cache struct {
 	cfg       Config
 	knowsMaps bool        // Config.IsMap was given
 	maps      broker.Maps // of the embedded broker, as positions are
-	positions func(ctx context.Context, channels []string) []broker.PositionResult
+	positions func(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult
 	own       broker.Traits
 	counters  counters
 	limits    limits // of each channel

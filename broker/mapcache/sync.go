@@ -134,7 +134,7 @@ func (c *cache) readPositions(list []compared) {
 			for i := range batch {
 				channels[i] = batch[i].ch
 			}
-			for i, at := range ask(ctx, channels) {
+			for i, at := range ask(ctx, channels, 0) {
 				batch[i].at = at
 			}
 		})
@@ -143,7 +143,7 @@ func (c *cache) readPositions(list []compared) {
 }
 
 // positionOf reads one position of a broker that does not read many.
-func (c *cache) positionOf(ctx context.Context, channels []string) []broker.PositionResult {
+func (c *cache) positionOf(ctx context.Context, channels []string, _ time.Duration) []broker.PositionResult {
 	h, err := c.Broker.History(ctx, channels[0], broker.HistoryFilter{})
 	return []broker.PositionResult{{Top: h.Top, Err: err}}
 }

@@ -347,7 +347,7 @@ func TestReadsCostNothing(t *testing.T) {
 		if err := b.Subscribe(ctx, ch); err != nil {
 			t.Fatal(err)
 		}
-		if again := b.Positions(ctx, []string{ch})[0].Top; again != top {
+		if again := b.Positions(ctx, []string{ch}, 0)[0].Top; again != top {
 			t.Fatalf("top %v, then %v", top, again)
 		}
 		if err := errors.Join(b.RemoveHistory(ctx, ch), b.Unsubscribe(ctx, ch)); err != nil {
@@ -569,7 +569,7 @@ func TestPositionsAreBehindTheHandler(t *testing.T) {
 			t.Fatalf("history up to %d, %v", h.Top.Offset, err)
 		}
 		go func() {
-			p := b.Positions(ctx, []string{"other", "ch"})
+			p := b.Positions(ctx, []string{"other", "ch"}, 0)
 			if top := p[1].Top; p[0].Err != nil || p[1].Err != nil || top.Offset != want || top.Epoch == "" || top.Offset != handled.Load() {
 				t.Errorf("positions %+v, handled %d of %d", p, handled.Load(), want)
 			}

@@ -224,12 +224,12 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 
 // Positions is Traits.Positions. It reads each position in the channel's turn, so that no
 // publication is between the stream and the handler.
-func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
+func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
 		turn, _ := b.place(ch)
 		turn.Lock()
-		h, err := b.History(ctx, ch, broker.HistoryFilter{})
+		h, err := b.History(ctx, ch, broker.HistoryFilter{MetaTTL: metaTTL})
 		turn.Unlock()
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}

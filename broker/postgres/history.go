@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -118,7 +119,7 @@ func (b *Broker) createStreams(ctx context.Context, channels []string, ttl int64
 }
 
 // Positions is Traits.Positions, with a few statements for all channels.
-func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
+func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	results := make([]broker.PositionResult, len(channels))
 	ask := make([]string, 0, len(channels))
 	for i, ch := range channels {
@@ -129,7 +130,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	if len(ask) == 0 {
 		return results
 	}
-	tops, err := b.tops(ctx, ask)
+	tops, err := b.tops(ctx, ask, positiveOr(metaTTL, b.cfg.HistoryMetaTTL))
 	for i, ch := range channels {
 		if results[i].Err != nil {
 			continue
@@ -147,10 +148,10 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	return results
 }
 
-func (b *Broker) tops(ctx context.Context, channels []string) (map[string]channel.StreamPosition, error) {
+func (b *Broker) tops(ctx context.Context, channels []string, metaTTL time.Duration) (map[string]channel.StreamPosition, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	ttl := micros(b.cfg.HistoryMetaTTL)
+	ttl := micros(metaTTL)
 	tops := make(map[string]channel.StreamPosition, len(channels))
 	missing := slices.Clone(channels)
 	for range readTries {

@@ -222,7 +222,7 @@ func TestReplicaPositions(t *testing.T) {
 			t.Errorf("the top is %v, want %v", got.Top, old)
 		}
 	})
-	if p := b.Positions(t.Context(), []string{"ch"}); p[0].Err != nil || p[0].Top != top {
+	if p := b.Positions(t.Context(), []string{"ch"}, 0); p[0].Err != nil || p[0].Top != top {
 		t.Errorf("%+v, want %v", p, top)
 	}
 }

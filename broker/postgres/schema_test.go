@@ -182,7 +182,7 @@ func TestJSON(t *testing.T) {
 		_, errTags := b.Publish(t.Context(), "ch", &channel.Publication{Data: []byte("1"), Tags: map[string]string{"t": "\x00" + bad}}, keep)
 		for what, err := range map[string]error{
 			"Publish": err, "Subscribe": b.Subscribe(t.Context(), bad), "State": errState, "History": errHistory, "Change": errChange, "tags": errTags,
-			"Positions": b.Positions(t.Context(), []string{bad})[0].Err,
+			"Positions": b.Positions(t.Context(), []string{bad}, 0)[0].Err,
 		} {
 			if !errors.Is(err, protocol.ErrorBadRequest) {
 				t.Errorf("%s %.10q: %v", what, bad, err)

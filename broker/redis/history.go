@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -124,7 +125,7 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 
 // Positions is Traits.Positions. Each shard gets the reads as pipelined chunks of up to 1,000,
 // all shards at a time.
-func (b *Broker) Positions(ctx context.Context, channels []string) []broker.PositionResult {
+func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	results := make([]broker.PositionResult, len(channels))
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -145,7 +146,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	for at, items := range parts {
 		group.Go(func() {
 			err := b.whenSettled(ctx, shards[at], func() error {
-				b.shardPositions(ctx, shards[at], items, channels, results)
+				b.shardPositions(ctx, shards[at], items, channels, metaTTL, results)
 				return nil
 			})
 			for _, it := range items {
@@ -159,11 +160,11 @@ func (b *Broker) Positions(ctx context.Context, channels []string) []broker.Posi
 	return results
 }
 
-func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, results []broker.PositionResult) {
+func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, metaTTL time.Duration, results []broker.PositionResult) {
 	var cmds []rueidis.Completed
 	m := slab.New(slab.Max)
 	failures := s.client.Explainer()
-	filter := broker.HistoryFilter{}
+	filter := broker.HistoryFilter{MetaTTL: metaTTL}
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
 		calls := make([]script.Call, len(chunk))
 		subs := make([]*subscription, len(chunk))

@@ -3,6 +3,7 @@ package metered
 
 import (
 	"context"
+	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
@@ -98,9 +99,9 @@ func (m *metered) Describe() broker.Traits {
 		}
 	}
 	if read := traits.Positions; read != nil {
-		traits.Positions = func(ctx context.Context, channels []string) []broker.PositionResult {
+		traits.Positions = func(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 			m.meter.actions(observe.ActionHistoryStreamTop, channels)
-			return read(ctx, channels)
+			return read(ctx, channels, metaTTL)
 		}
 	}
 	return traits

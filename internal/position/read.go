@@ -28,37 +28,36 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 	ctx, cancel := context.WithTimeout(c.ctx, readTimeout)
 	defer cancel()
 	tops = make([]broker.PositionResult, len(targets))
-	var together, single []int
-	for i := range targets {
-		if c.broker.Positions != nil && (c.broker.Local || targets[i].ttl == 0) {
-			together = append(together, i)
-		}
-		if c.broker.Positions == nil || targets[i].ttl != 0 {
-			single = append(single, i)
-		}
-	}
-	c.batch(ctx, targets, together, tops)
-	if c.broker.Positions == nil || !c.broker.Local {
-		c.histories(ctx, targets, single, tops)
+	if c.broker.Positions == nil {
+		c.histories(ctx, targets, tops)
 		return tops, c.grace()
 	}
-	// The batch renewed the life of these positions by the broker's default. Reading their
-	// histories sets the right time to live. The tops of the batch count: everything up to
-	// them had been handed over when they were read.
-	c.histories(ctx, targets, single, make([]broker.PositionResult, len(targets)))
-	return tops, 0
+	places := map[time.Duration][]int{} // by time to live, of which there are few
+	for i := range targets {
+		places[targets[i].ttl] = append(places[targets[i].ttl], i)
+	}
+	var wg sync.WaitGroup
+	for ttl, at := range places {
+		if len(places) == 1 {
+			c.batch(ctx, targets, at, ttl, tops)
+			break
+		}
+		wg.Go(func() { c.batch(ctx, targets, at, ttl, tops) })
+	}
+	wg.Wait()
+	if c.broker.Local {
+		return tops, 0 // everything up to the tops had been handed over when they were read
+	}
+	return tops, c.grace()
 }
 
-// batch reads the tops of the targets at these places with one call.
-func (c *Checker) batch(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
-	if len(places) == 0 {
-		return
-	}
+// batch reads the tops of the targets at these places, which have this time to live, with one call.
+func (c *Checker) batch(ctx context.Context, targets []target, places []int, ttl time.Duration, tops []broker.PositionResult) {
 	names := make([]string, len(places))
 	for i, at := range places {
 		names[i] = targets[at].channel
 	}
-	got := c.broker.Positions(ctx, names)
+	got := c.broker.Positions(ctx, names, ttl)
 	for i, at := range places {
 		if len(got) != len(names) {
 			tops[at].Err = fmt.Errorf("the broker returned %d positions of %d channels", len(got), len(names))
@@ -68,16 +67,15 @@ func (c *Checker) batch(ctx context.Context, targets []target, places []int, top
 	}
 }
 
-// histories reads the tops of the targets at these places, a few at a time.
-func (c *Checker) histories(ctx context.Context, targets []target, places []int, tops []broker.PositionResult) {
+// histories reads the tops of the targets, a few at a time.
+func (c *Checker) histories(ctx context.Context, targets []target, tops []broker.PositionResult) {
 	var (
 		next atomic.Int64
 		wg   sync.WaitGroup
 	)
-	for range min(readers, len(places)) {
+	for range min(readers, len(targets)) {
 		wg.Go(func() {
-			for n := int(next.Add(1)) - 1; n < len(places); n = int(next.Add(1)) - 1 {
-				i := places[n]
+			for i := int(next.Add(1)) - 1; i < len(targets); i = int(next.Add(1)) - 1 {
 				h, err := c.cfg.Broker.History(ctx, targets[i].channel, broker.HistoryFilter{MetaTTL: targets[i].ttl})
 				tops[i] = broker.PositionResult{Top: h.Top, Err: err}
 			}

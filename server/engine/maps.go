@@ -117,7 +117,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 				return all().Maps.State(ctx, ch, filter)
 			},
 			Positions: func(ctx context.Context, channels []string) []broker.PositionResult {
-				return all().Positions(ctx, channels)
+				return all().Positions(ctx, channels, 0)
 			},
 			Local: !remote, Log: m.log,
 		}), nil
