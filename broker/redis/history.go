@@ -146,7 +146,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	for at, items := range parts {
 		group.Go(func() {
 			err := b.whenSettled(ctx, shards[at], func() error {
-				b.shardPositions(ctx, shards[at], items, channels, metaTTL, results)
+				b.shardPositions(ctx, shards[at], items, channels, &broker.HistoryFilter{MetaTTL: metaTTL}, results)
 				return nil
 			})
 			for _, it := range items {
@@ -160,18 +160,17 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	return results
 }
 
-func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, metaTTL time.Duration, results []broker.PositionResult) {
+func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, filter *broker.HistoryFilter, results []broker.PositionResult) {
 	var cmds []rueidis.Completed
 	m := slab.New(slab.Max)
 	failures := s.client.Explainer()
-	filter := broker.HistoryFilter{MetaTTL: metaTTL}
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
 		calls := make([]script.Call, len(chunk))
 		subs := make([]*subscription, len(chunk))
 		for i, it := range chunk {
 			ch := channels[it.index]
 			subs[i] = b.subscription(s, &m, ch, it.hash)
-			b.historyCall(&calls[i], s, &m, ch, it.hash, subs[i], &filter)
+			b.historyCall(&calls[i], s, &m, ch, it.hash, subs[i], filter)
 		}
 		var answers []rueidis.RedisResult
 		answers, cmds = script.RunAll(ctx, s.client, calls, cmds)

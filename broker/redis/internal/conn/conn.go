@@ -44,8 +44,9 @@ type Options struct {
 }
 
 const (
-	// keepAlive is the interval of TCP keep-alive probes, and of pings that notice a server
-	// that does not answer.
+	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are
+	// replicas, it is also that of rueidis' pings, which notice a server that does not answer.
+	// Elsewhere watchSilence does.
 	keepAlive = 400 * time.Millisecond
 	// ringScale: a connection has room for 2^ringScale calls in flight.
 	ringScale = 12
