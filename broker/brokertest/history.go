@@ -388,10 +388,10 @@ func testPositions(f *fixture) {
 	f.equal("number of epochs", len(epochs), len(names))
 	f.equal("positions again", f.traits.Positions(f.ctx, names, 0), got)
 	f.equal("read", f.history(names[5], broker.HistoryFilter{}).Top, got[5].Top)
-	f.publish(f.name(), "1", f.ttl(1, 3))
-	f.traits.Positions(f.ctx, []string{f.name()}, f.units(100)) // renews the life of the stream
+	f.publish(names[3], "1", f.ttl(1, 3))
+	f.traits.Positions(f.ctx, names[3:4], f.units(100)) // renews the life of the stream
 	f.advance(5)
-	f.equal("renewed", f.traits.Positions(f.ctx, []string{f.name()}, 0)[0].Top.Offset, uint64(1))
+	f.equal("renewed", f.traits.Positions(f.ctx, names[3:4], 0)[0].Top.Offset, uint64(1))
 	f.equal("no positions", len(f.traits.Positions(f.ctx, nil, 0)), 0)
 
 	ctx, cancel := context.WithCancel(f.ctx)
