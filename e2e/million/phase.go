@@ -112,7 +112,7 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	}
 	spent := s.Measure().Since(before)
 	// From now on all processes have connections to bring back, if any are cut.
-	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true, Window: window(len(s.Loads))})
+	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true, Window: window(returning, len(s.Loads))})
 	if err != nil {
 		return &out.Section, err
 	}
@@ -141,13 +141,17 @@ const (
 	onWay  = 512
 )
 
-// window is how many connections each of some load processes may have on their way, so that there are onWay in all.
-func window(processes int) int { return max(2, onWay/processes) }
+// returning is how many connections may be on their way in all when clients come back to all nodes: some for each node and each load process
+// at a time, also with many of both, and few enough that none takes nearly as long as a client waits.
+const returning = 2048
+
+// window is how many connections each of some load processes may have on their way, so that there are so many in all.
+func window(all, processes int) int { return max(2, all/processes) }
 
 // connect has a load process make its connections, and returns when all are subscribed.
 func (s *Stand) connect(ctx context.Context, l *Loader) error {
 	from, to := s.Plan.Range(l.Index)
-	order := &load.Order{Connect: to - from, Window: window(min(atOnce, s.Plan.Loads))}
+	order := &load.Order{Connect: to - from, Window: window(onWay, min(atOnce, s.Plan.Loads))}
 	for last, since := 0, time.Now(); ; {
 		r, err := l.Do(order)
 		if err != nil {
