@@ -20,17 +20,24 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// TestDial: a connection comes from its source, and what fails is told.
-func TestDial(t *testing.T) {
+// listen returns a listener that ends with the test, and its address.
+func listen(t *testing.T) (net.Listener, address) {
+	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { _ = listener.Close() })
 	to, err := parseNode(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listener, to
+}
+
+// TestDial: a connection comes from its source, and what fails is told.
+func TestDial(t *testing.T) {
+	listener, to := listen(t)
 	source, err := parse("127.9.8.7", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -64,15 +71,7 @@ func TestDial(t *testing.T) {
 
 // TestReturn: those that were cut come back after a pause that grows with each failure, and not more at a time than the window allows.
 func TestReturn(t *testing.T) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	to, err := parseNode(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, to := listen(t)
 	poller, err := poll.New()
 	if err != nil {
 		t.Fatal(err)
