@@ -12,6 +12,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
+	beat "github.com/gyrohq/gyro/quiet"
 )
 
 // ailing is an engine that reports what a test wants.
@@ -91,6 +92,7 @@ func TestHealthOfNode(t *testing.T) {
 		health("")
 		c := connect(t, node, "u")
 		time.Sleep(time.Minute)
+		time.Sleep(beat.UntilBeat(time.Second)) // on which the canaries are sent
 		health("")
 		c.Start(`"subscribe":{"channel":"ch"}`)
 		<-entered
