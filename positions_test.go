@@ -255,6 +255,8 @@ func TestReadsPerChannel(t *testing.T) {
 			}
 			all = append(all, c)
 		}
+		time.Sleep(2 * time.Second) // until the checks have found their beat
+		synctest.Wait()
 		r.read()
 		for range 10 {
 			time.Sleep(40 * time.Second)
