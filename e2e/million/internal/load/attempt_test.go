@@ -68,3 +68,29 @@ func TestOther(t *testing.T) {
 		t.Error("there is one node to go to")
 	}
 }
+
+// TestTogether: so many in a row go to one node, unless it is the one that they come from, or it is avoided by now.
+func TestTogether(t *testing.T) {
+	l := &loop{plan: &plan.Plan{Conns: 4000}, nodes: make([]node, 4)}
+	for range 100 {
+		l.going = 0
+		first := l.next(0)
+		for n := 2; n <= together; n++ {
+			if got := l.next(0); got != first || got == 0 {
+				t.Fatalf("the first went to %d, number %d to %d", first, n, got)
+			}
+		}
+		if l.going != 0 {
+			t.Fatalf("%d more go to node %d", l.going, first)
+		}
+		target := l.next(0)
+		if got := l.next(target); got == target {
+			t.Fatal("it goes to the node that it comes from")
+		}
+		l.nodes[l.target].avoided = true
+		if got := l.next(0); l.nodes[got].avoided {
+			t.Fatal("it goes to a node that is avoided")
+		}
+		l.nodes = make([]node, 4)
+	}
+}

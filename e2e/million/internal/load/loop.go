@@ -47,6 +47,8 @@ type loop struct {
 	want, started, window int
 	waiting               waiting
 	attempts              attempts
+	target                uint16 // the node that those go to who come back
+	going                 int    // how many more of them
 	report                Report
 	gaps                  books.Gaps
 
@@ -211,7 +213,7 @@ func (l *loop) due(now time.Time) {
 	for len(l.waiting) > 0 && l.report.Opening < l.window && l.waiting[0].at <= now.UnixNano() {
 		c := heap.Pop(&l.waiting).(wait).conn
 		l.report.Waiting--
-		c.node = l.other(c.node)
+		c.node = l.next(c.node)
 		c.open()
 	}
 	l.giveUp(now)
