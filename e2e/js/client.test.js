@@ -218,6 +218,22 @@ test('SharedWorker: tabs have one connection, which those that close or crash le
   await context.close();
 });
 
+test('SharedWorker: one that ends with the tab that made it is made again by another tab, which misses nothing', patience, async () => {
+  const context = await browser.newContext();
+  const maker = await visit(context), other = await visit(context);
+  await share(maker, 'chat:made');
+  await share(other, 'chat:made');
+  await publish('chat:made', 1);
+  await other.waitForFunction(() => window.got.length === 1);
+  await crash(maker);
+  await publish('chat:made', 2);
+  await other.waitForFunction(() => window.got.length === 2, undefined, { timeout: 15_000 }); // by pings it takes longer
+  await publish('chat:made', 3);
+  await other.waitForFunction(() => window.got.length === 3);
+  assert.deepEqual(await other.evaluate(() => window.got), [1, 2, 3]);
+  await context.close();
+});
+
 // The renderer of the page stops, as it does on a machine that sleeps, while the connection dies without a word, as it does in a NAT that forgets it.
 test('sleep: a dead connection is noticed when the machine wakes, and nothing was missed', { ...patience, skip: !process.env.E2E_SLEEP }, async t => {
   const page = await visit();

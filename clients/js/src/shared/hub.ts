@@ -8,6 +8,7 @@ import type { Command, ConnectRequest, ErrorMessage, Push, Reply, Request, Subsc
 import type { ClientInfo, Publication } from "../publication.js";
 import type { Transport } from "../transport.js";
 import { Channel, type Member, told } from "./channel.js";
+import { hold, watch } from "./life.js";
 import { Log } from "./log.js";
 import { type FromTab, type FromWorker, ping } from "./messages.js";
 import { decoded, encoded } from "./payloads.js";
@@ -102,7 +103,7 @@ export class Hub {
       tab.heard = Date.now();
       const { hello, lock, commands, answer, notice, bye } = data;
       if (hello) this.#come(tab, hello.asks);
-      if (lock) this.#watch(tab, lock);
+      if (lock) watch(lock, tab.life.signal, () => this.#leave(tab));
       if (answer) tab.answered(answer);
       if (notice) for (const one of [...this.#notices]) one(notice);
       for (const command of commands ?? []) this.#command(tab, command);
@@ -113,14 +114,8 @@ export class Hub {
   #come(tab: Tab, asks: boolean): void {
     tab.asks = asks;
     this.#tabs.add(tab);
+    hold(tab.life.signal, lock => tab.tell({ lock }));
     this.#pings ??= setInterval(() => this.#ping(), ping * 1000);
-  }
-
-  /** Sees that the tab ends: its lock is free then. */
-  #watch(tab: Tab, lock: string): void {
-    globalThis.navigator?.locks
-      ?.request(lock, { signal: tab.life.signal }, () => this.#leave(tab))
-      .catch(() => {}); // it left before
   }
 
   #ping(): void {

@@ -18,6 +18,8 @@ export interface FromTab {
 
 /** From the worker to a tab. */
 export interface FromWorker {
+  /** The lock that the worker holds while both live. It ends with the tab that made it if that crashes. */
+  lock?: string;
   /** The tab's connect command waits for the connection. */
   held?: boolean;
   replies?: Reply[];

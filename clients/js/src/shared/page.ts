@@ -6,6 +6,7 @@ import { GyroError, UnauthorizedError } from "../errors.js";
 import { platform, type Platform } from "../platform.js";
 import type { Command, Reply } from "../protocol.js";
 import type { Link, Listener, Transport } from "../transport.js";
+import { hold, watch } from "./life.js";
 import type { FromTab, FromWorker } from "./messages.js";
 
 const none = () => {
@@ -95,25 +96,25 @@ class Page implements Transport {
     worker.onerror = () => {
       if (this.#port !== port) return;
       this.error(new GyroError(2, "the SharedWorker does not start"));
-      this.#ended(0, "");
-      this.leave();
+      this.#lost();
     };
     port.onmessage = ({ data }: { data: FromWorker }) => {
       if (this.#port === port) this.#message(data, signal);
     };
     port.postMessage({ hello: { asks: !!this.#getToken } } satisfies FromTab);
-    // Held while the tab lives, so that the worker sees its end.
-    const lock = `gyro.shared ${crypto.randomUUID?.() ?? Math.random()}`;
-    const held = () => {
-      port.postMessage({ lock } satisfies FromTab);
-      return new Promise<void>(free => (signal.aborted ? free() : signal.addEventListener("abort", () => free())));
-    };
-    globalThis.navigator?.locks?.request(lock, { signal }, held).catch(() => {}); // the tab left before it got the lock
+    hold(signal, lock => port.postMessage({ lock } satisfies FromTab));
     return port;
   }
 
-  #message({ held, replies, ended, ask, error, up }: FromWorker, signal: AbortSignal): void {
+  /** The worker is gone: the next attempt makes another one. */
+  #lost(): void {
+    this.#ended(0, "");
+    this.leave();
+  }
+
+  #message({ lock, held, replies, ended, ask, error, up }: FromWorker, signal: AbortSignal): void {
     const listener = this.#listener;
+    if (lock) watch(lock, signal, () => this.#lost());
     if (held || replies) this.#held = !!held;
     if (ended) this.#listener = undefined;
     if (replies) listener?.frame(replies as unknown as Uint8Array);
