@@ -235,7 +235,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 // While more than a batch of channels is due within a pace, each bucket is visited when it is due, so that a node with
 // very many channels does not read them in bursts. With fewer it wakes up once per pace.
 func TestPace(t *testing.T) {
-	for _, c := range []struct{ channels, visits int }{{1_000, int(delay / pace)}, {30_000, route.Buckets}} {
+	for _, c := range []struct{ channels, visits int }{{1_000, int(delay / pace)}, {60_000, route.Buckets}} {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEngine()
 			n := newNode(t, &batching{engine: e}, delay)
