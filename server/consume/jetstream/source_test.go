@@ -69,11 +69,15 @@ func (r *rig) run() {
 	}
 }
 
+// stream makes the stream. The server may be removing the files of the one before, and refuses meanwhile.
 func (r *rig) stream() {
-	_, err := r.js.CreateOrUpdateStream(r.tb.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>", "dead"}})
-	if err != nil {
-		r.tb.Fatal(err)
-	}
+	consumetest.Until(r.tb, "stream", func() bool {
+		_, err := r.js.CreateOrUpdateStream(r.tb.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>", "dead"}})
+		if err != nil {
+			r.tb.Log(err)
+		}
+		return err == nil
+	})
 }
 
 func (r *rig) publish(ch, data string) {
