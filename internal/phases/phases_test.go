@@ -187,6 +187,39 @@ func goLive(b *board, c *phases.Catchup, r *reader) (channel.StreamPosition, err
 	return channel.StreamPosition{Offset: m.Offset, Epoch: h.Top.Epoch}, err
 }
 
+// TestForeignPosition: a client begins anew that names another epoch than that of its first page, or an offset that the stream does not
+// have, as after a server came back without its newest changes.
+func TestForeignPosition(t *testing.T) {
+	opts := &channel.MapSubscription{Kind: channel.MapData, MinPageSize: 1, MaxPageSize: 1, LiveLimit: 1}
+	b := &board{entries: map[string]*channel.Publication{}, keep: 60}
+	random := rand.New(rand.NewPCG(1, 0))
+	for len(b.entries) < 10 {
+		b.change(random)
+	}
+	newest := b.position()
+	for _, test := range []struct {
+		name string
+		then protocol.SubscribeRequest // after the first page of the state
+	}{
+		{"a page of another epoch", protocol.SubscribeRequest{Phase: phases.State, Cursor: "key", Epoch: "other"}},
+		{"changes of another epoch", protocol.SubscribeRequest{Phase: phases.Stream, Offset: newest.Offset, Epoch: "other"}},
+		{"changes after the newest", protocol.SubscribeRequest{Phase: phases.Stream, Offset: newest.Offset + 1, Epoch: newest.Epoch}},
+	} {
+		c, r := phases.New(opts, 0, 1000), &reader{has: map[string]string{}}
+		first := &protocol.SubscribeRequest{Phase: phases.State, Limit: 1}
+		if live, err := serve(b, c, r, first); live || err != nil || first.Cursor == "" {
+			t.Fatalf("%s: after the first page: live %v, %v, %+v", test.name, live, err, first)
+		}
+		step, err := c.Ask(&test.then)
+		if err == nil && step == phases.ReadChanges {
+			_, _, err = c.Changes(b.history(c.HistoryFilter()), all)
+		}
+		if !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
 func TestPageSize(t *testing.T) {
 	for _, test := range []struct {
 		opts channel.MapSubscription
