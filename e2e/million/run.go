@@ -39,6 +39,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		return nil, err
 	}
 	s.Say("%v: all processes run", s)
+	if places := proc.Places(); places > 0 && int64(o.Conns) > places {
+		s.Say("the kernel's table of connections has %d places for %d sockets: looking them up takes processor time (docs/million.md)", places, 2*o.Conns)
+	}
 	watching, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() {

@@ -90,6 +90,12 @@ func Setting(name string) (int64, bool) {
 	return v, err == nil
 }
 
+// Places is the size of the kernel's table of TCP connections, or 0 if it does not tell, as before Linux 6.1.
+func Places() int64 {
+	n, _ := Setting("net/ipv4/tcp_ehash_entries")
+	return max(n, -n) // it is negative for the table of the machine in a network that has none of its own
+}
+
 // text returns a file; what cannot be read is empty, as with a process that has ended.
 func text(file string) string {
 	data, _ := os.ReadFile(file)

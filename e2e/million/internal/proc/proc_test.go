@@ -40,6 +40,9 @@ func TestMachine(t *testing.T) {
 	if _, ok := Setting("nothing"); ok {
 		t.Error("a setting that is not there was read")
 	}
+	if _, told := Setting("net/ipv4/tcp_ehash_entries"); (Places() > 0) != told {
+		t.Errorf("the table of connections has %d places", Places())
+	}
 	if CPU(os.Getpid()) < 0 {
 		t.Error("CPU is negative")
 	}
