@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -73,7 +74,7 @@ type Plan struct {
 
 	members  [Classes]int // connections
 	channels [Classes]int
-	stride   int // spreads the classes over the connections in groups
+	prime    uint64 // of mix: 2 modulo 3, and not below the number of connections in groups
 }
 
 // New returns the plan for so many connections, nodes and load processes.
@@ -94,16 +95,20 @@ func New(conns, nodes, loads int) (*Plan, error) {
 	for class, size := range [Classes]int{1, 1, 100, 100, crowd} {
 		p.channels[class] = max(1, p.members[class]/size)
 	}
-	for p.stride = int(float64(groups) * 0.618); gcd(p.stride, groups) != 1; p.stride++ {
+	for p.prime = uint64(groups); p.prime%3 != 2 || !big.NewInt(int64(p.prime)).ProbablyPrime(0); p.prime++ {
 	}
 	return p, nil
 }
 
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
+// mix returns the place of each of n things in an order without rule, so that the subscribers of a channel are on as many nodes as chance
+// has it. Cubes modulo such a prime are all numbers below it, each once; those that are too large are cubed again.
+func (p *Plan) mix(i, n int) int {
+	x := uint64(i)
+	for {
+		if x = x * x % p.prime * x % p.prime; x < uint64(n) {
+			return int(x)
+		}
 	}
-	return a
 }
 
 // Channels returns how many channels a class has.
@@ -128,7 +133,7 @@ func (p *Plan) Channel(conn int) Channel {
 	if conn%2 == 0 {
 		return At(Own, conn/2)
 	}
-	rank := int(uint64(conn/2) * uint64(p.stride) % uint64(groups))
+	rank := p.mix(conn/2, groups)
 	for _, c := range [...]Class{One, Hundred, Room, Crowd} {
 		if rank < p.members[c] {
 			return At(c, rank%p.channels[c])
@@ -146,12 +151,19 @@ func (p *Plan) Range(load int) (from, to int) {
 	return load * p.Conns / p.Loads, (load + 1) * p.Conns / p.Loads
 }
 
-// Home returns the node that a connection goes to first. Each load process has connections to all nodes, an equal part to each: when a
-// node fails, all of them have a few clients to bring back, and none has many. The connections of a load process to a node have
-// consecutive numbers, and processes begin with different nodes. So while all connect one connection after the other, a process keeps a
-// node busy, and is not woken for each answer.
+// near is how many load processes the connections of a node are in at first.
+const near = 8
+
+// Near returns how many load processes have connections to a node: 8, or all if there are fewer.
+func (p *Plan) Near() int { return min(near, p.Loads) }
+
+// Home returns the node that a connection goes to first. Few load processes have connections to a node, an equal part each: when a node
+// fails, each of them has some thousand clients to bring back, and keeps its part of a processor's cache while it does; and no single one
+// has them all. The connections of a load process to a node have consecutive numbers, and processes begin with different nodes. So
+// while all connect one connection after the other, a process keeps a node busy, and is not woken for each answer.
 func (p *Plan) Home(conn int) int {
 	load := ((conn+1)*p.Loads - 1) / p.Conns
 	from, to := p.Range(load)
-	return (load*p.Nodes/p.Loads + (conn-from)*p.Nodes/(to-from)) % p.Nodes
+	n := to - from
+	return (load*n + (conn-from)*p.Near()) * p.Nodes / (p.Loads * n) % p.Nodes
 }

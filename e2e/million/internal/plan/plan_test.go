@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestPlan: each connection has one place, channels have the subscribers that they are said to have, of both encodings and on all
 // nodes, and nodes have equal parts.
@@ -11,7 +14,11 @@ func TestPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		subscribers, nodes := map[Channel]int{}, make([]int, size.nodes)
-		reach := map[int]bool{}
+		reach, crowd := make([]map[Channel]bool, size.nodes), map[int]bool{}
+		for node := range reach {
+			reach[node] = map[Channel]bool{}
+		}
+		loads := make([]int, size.nodes)
 		binary, next := [Classes]int{}, 0
 		for load := range size.loads {
 			from, to := p.Range(load)
@@ -28,12 +35,18 @@ func TestPlan(t *testing.T) {
 					binary[ch.Class()]++
 				}
 				if ch == At(Crowd, 0) {
-					reach[node] = true
+					crowd[node] = true
+				}
+				if ch.Class() == Hundred {
+					reach[node][ch] = true
 				}
 				homes[node]++
 			}
 			for node, n := range homes {
-				if part := (to - from) / size.nodes; n < part || n > part+1 {
+				if n > 0 {
+					loads[node]++
+				}
+				if part := (to - from) * size.loads / size.nodes / p.Near(); n > part+1 {
 					t.Errorf("%v: load process %d has %d connections to node %d", size, load, n, node)
 				}
 			}
@@ -44,7 +57,7 @@ func TestPlan(t *testing.T) {
 		count := 0
 		for class := range Classes {
 			count += p.Channels(class)
-			if part := float64(binary[class]) / float64(p.Members(class)); part < 0.4 || part > 0.6 {
+			if part := float64(binary[class]) / float64(p.Members(class)); math.Abs(part-0.5) > 0.1+0.5/math.Sqrt(float64(p.Members(class))) {
 				t.Errorf("%v: %.2f of the connections in %v speak Protobuf", size, part, class)
 			}
 		}
@@ -60,9 +73,20 @@ func TestPlan(t *testing.T) {
 			if part := size.conns / size.nodes; n < part-size.loads || n > part+size.loads {
 				t.Errorf("%v: node %d has %d connections", size, node, n)
 			}
+			if n := loads[node]; n < p.Near() || n > p.Near()+(size.loads+size.nodes-1)/size.nodes {
+				t.Errorf("%v: the connections of node %d are in %d load processes", size, node, n)
+			}
 		}
-		if len(reach) != size.nodes {
-			t.Errorf("%v: a crowd is on %d nodes", size, len(reach))
+		if len(crowd) != size.nodes {
+			t.Errorf("%v: a crowd is on %d nodes", size, len(crowd))
+		}
+		spread := 0
+		for _, channels := range reach {
+			spread += len(channels)
+		}
+		all := float64(size.nodes)
+		if chance := all * (1 - math.Pow(1-1/all, float64(p.Subscribers(At(Hundred, 0))))); math.Abs(float64(spread)/float64(p.Channels(Hundred))-chance) > 0.05*chance {
+			t.Errorf("%v: a channel of the class %v is on %.1f nodes, by chance on %.1f", size, Hundred, float64(spread)/float64(p.Channels(Hundred)), chance)
 		}
 	}
 }
