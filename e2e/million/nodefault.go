@@ -55,12 +55,12 @@ func (s *Stand) shun(ctx context.Context, node int) error {
 	return err
 }
 
-// emptied waits until the clients that a node had are subscribed again.
-func (s *Stand) emptied(ctx context.Context, had int, cut uint64) error {
+// emptied waits until the clients that a node had are subscribed again, but for so many that may be missing.
+func (s *Stand) emptied(ctx context.Context, had int, cut uint64, missing int) error {
 	for deadline := time.Now().Add(returnTime); ; {
 		// The load balancer asks all the time.
 		t := s.last.Load()
-		if t.Cut()-t.Ended() >= cut+uint64(had) && t.Live == s.Plan.Conns {
+		if t.Cut()-t.Ended() >= cut+uint64(had) && t.Live >= s.Plan.Conns-missing {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -83,7 +83,7 @@ var killing = nodeFault("kill", "A node is killed, and started again", func(ctx 
 	if err := s.shun(ctx, killed); err != nil {
 		return err
 	}
-	if err := s.emptied(ctx, t.Where[killed], t.Cut()-t.Ended()); err != nil {
+	if err := s.emptied(ctx, t.Where[killed], t.Cut()-t.Ended(), 0); err != nil {
 		return err
 	}
 	out.since("until all are back on others", begin)
@@ -100,8 +100,8 @@ var killing = nodeFault("kill", "A node is killed, and started again", func(ctx 
 
 // draining stops a node as operators do, by SIGTERM, after the load balancer has taken it out, and starts it again.
 var draining = nodeFault("drain", "A node is drained, and started again", func(ctx context.Context, s *Stand, out *section) error {
-	r, err := s.restart(ctx, drained)
-	out.restart("", r)
+	r, err := s.restart(ctx, drained, 0)
+	out.restart("", "all are back on others", r)
 	return err
 }, func(out *section, o, calm *Outcome) {
 	out.returns(o, calm, drained)
@@ -111,8 +111,9 @@ var draining = nodeFault("drain", "A node is drained, and started again", func(c
 // restart is how long each part took, from the signal on.
 type restart struct{ ended, up, back time.Duration }
 
-// restart drains a node, starts it again, and waits until its clients are back. The load balancer sends it nobody until it is up.
-func (s *Stand) restart(ctx context.Context, node int) (r restart, err error) {
+// restart drains a node, starts it again, and waits until its clients are back but for so many that may be missing. The load balancer sends
+// it nobody until it is up.
+func (s *Stand) restart(ctx context.Context, node, missing int) (r restart, err error) {
 	if err := s.shun(ctx, node); err != nil {
 		return r, err
 	}
@@ -137,29 +138,31 @@ func (s *Stand) restart(ctx context.Context, node int) (r restart, err error) {
 	if err := s.shun(ctx, -1); err != nil {
 		return r, err
 	}
-	err = s.emptied(ctx, t.Where[node], t.Cut()-t.Ended())
+	err = s.emptied(ctx, t.Where[node], t.Cut()-t.Ended(), missing)
 	r.back = time.Since(begin)
+	s.Say("%s has ended after %.1f s, answers again after %.1f s, and its clients are back after %.1f s", n.Current().Name, r.ended.Seconds(), r.up.Seconds(), r.back.Seconds())
 	return r, err
 }
 
 // restart adds how long a restart took.
-func (s *section) restart(of string, r restart) {
+func (s *section) restart(of, back string, r restart) {
 	s.add(of+"until the node has ended", r.ended.Seconds(), "s")
 	s.add(of+"until it answers again", r.up.Seconds(), "s")
-	s.add(of+"until all are back on others", r.back.Seconds(), "s")
+	s.add(of+"until "+back, r.back.Seconds(), "s")
 }
 
-// rolling restarts all nodes, one after the other.
+// rolling restarts all nodes, one after the other. The next one is restarted when seven of eight clients of the last are back: the last of
+// them wait for a second and more before they try, in which the machine would have nothing to do.
 var rolling = nodeFault("roll", "All nodes are restarted, one after the other", func(ctx context.Context, s *Stand, out *section) error {
 	var slowest restart
 	for i := range s.Nodes {
-		r, err := s.restart(ctx, i)
+		r, err := s.restart(ctx, i, s.Plan.Conns/len(s.Nodes)/8)
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		slowest = restart{max(slowest.ended, r.ended), max(slowest.up, r.up), max(slowest.back, r.back)}
 	}
-	out.restart("slowest node: ", slowest)
+	out.restart("slowest node: ", "seven of eight are back", slowest)
 	return nil
 }, func(out *section, o, calm *Outcome) {
 	out.add("time", o.Spent.Seconds, "s")

@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/load"
+	"github.com/gyrohq/gyro/e2e/million/internal/proc"
 	"github.com/gyrohq/gyro/e2e/million/internal/process"
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
@@ -100,6 +101,7 @@ var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx con
 	out.spent(s.Measure().Since(before))
 	s.empty = s.Memory()
 	out.memory(s.empty, s.empty)
+	out.add("places in the kernel's table of connections", float64(proc.Places()), "")
 	return &out.Section, nil
 }}
 
@@ -107,12 +109,11 @@ var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx con
 var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	before := s.Measure()
-	if err := parallel(atOnce, s.Loads, func(l *Loader) error { return s.connect(ctx, l) }); err != nil {
+	if err := parallel(s.Plan.Near(), s.Loads, func(l *Loader) error { return s.connect(ctx, l) }); err != nil {
 		return &out.Section, err
 	}
 	spent := s.Measure().Since(before)
-	// From now on all processes have connections to bring back, if any are cut.
-	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true, Window: window(returning, len(s.Loads))})
+	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true})
 	if err != nil {
 		return &out.Section, err
 	}
@@ -134,24 +135,15 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	return &out.Section, nil
 }}
 
-// So many load processes connect at a time, with so many connections on their way in all: some nodes have something to do at a time, and
-// handshakes do not wait for long.
-const (
-	atOnce = 8
-	onWay  = 512
-)
-
-// returning is how many connections may be on their way in all when clients come back to all nodes: some for each node and each load process
-// at a time, also with many of both, and few enough that none takes nearly as long as a client waits.
-const returning = 2048
-
-// window is how many connections each of some load processes may have on their way, so that there are so many in all.
-func window(all, processes int) int { return max(2, all/processes) }
+// onWay is how many connections may be on their way in all, while those of some load processes connect and while those of a node come back:
+// some for each of these processes whenever it runs, and no more, as processors work on what is on its way in turns, and each takes the
+// other's caches. With four times as many, a return costs twice as much.
+const onWay = 512
 
 // connect has a load process make its connections, and returns when all are subscribed.
 func (s *Stand) connect(ctx context.Context, l *Loader) error {
 	from, to := s.Plan.Range(l.Index)
-	order := &load.Order{Connect: to - from, Window: window(onWay, min(atOnce, s.Plan.Loads))}
+	order := &load.Order{Connect: to - from, Window: onWay / s.Plan.Near()}
 	for last, since := 0, time.Now(); ; {
 		r, err := l.Do(order)
 		if err != nil {

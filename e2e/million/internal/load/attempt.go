@@ -3,7 +3,6 @@
 package load
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -69,9 +68,10 @@ func (l *loop) next(from uint16) uint16 {
 	return l.target
 }
 
-// other returns a node for a connection that comes back: a random one, by the room that the nodes have up to an equal part of all
-// connections and a little more. So a load balancer does that goes by least connections and does not send everybody to the emptiest node.
-// It is not the node that the connection comes from, as long as there is another.
+// other returns a node for a connection that comes back: a random one, by the square of the room that the nodes have up to an equal part of
+// all connections and a little more. So a load balancer does that goes by least connections and does not send everybody to the emptiest
+// node. By the room itself, half of the clients of a drained node went to all those that had a little room, instead of the one that was
+// started before. It is not the node that the connection comes from, as long as there is another.
 func (l *loop) other(from uint16) uint16 {
 	open := 0
 	for i := range l.nodes {
@@ -82,12 +82,13 @@ func (l *loop) other(from uint16) uint16 {
 	level := l.plan.Conns / max(1, open)
 	level += level/slack + 1
 	choices, total := make([]int, len(l.nodes)), 0
-	for _, level := range []int{level, math.MaxInt32} { // the second one if all are full, or avoided
+	for _, level := range []int{level, 1 << 24} { // the second one if all are full, or avoided
 		for i := range l.nodes {
 			n := &l.nodes[i]
 			choices[i] = 0
 			if i != int(from) && !n.avoided {
-				choices[i] = max(0, level-n.seen-n.sent)
+				room := max(0, level-n.seen-n.sent)
+				choices[i] = room * room
 			}
 			total += choices[i]
 		}

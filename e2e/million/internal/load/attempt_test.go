@@ -57,7 +57,14 @@ func TestOther(t *testing.T) {
 	if counts[0] != 0 || counts[1] != 0 || counts[2] != 0 {
 		t.Errorf("%v", counts)
 	}
-	l.nodes[3].sent = 1240
+	l.nodes[1].seen, counts = 1036, make([]int, len(l.nodes)) // room for 311, a quarter of the other's
+	for range 10_000 {
+		counts[l.other(0)]++
+	}
+	if n := counts[1]; n < 400 || n > 800 {
+		t.Errorf("%d of 10,000 go to the node with a quarter of the room", n)
+	}
+	l.nodes[1].seen, l.nodes[3].sent = 1347, 1247
 	if got := l.other(0); got != 1 && got != 3 {
 		t.Errorf("to %d, which is the one before, or avoided", got)
 	}
