@@ -68,7 +68,7 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	}
 	if err == nil {
 		_, err = s.Await(ctx, returnTime, func(t *Total) bool { return t.Live == s.Plan.Conns })
-		if err == errLate { //nolint:errorlint // it is not wrapped
+		if errors.Is(err, errLate) {
 			err = nil // it shows
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	}
 	due := o.Sent.Deliveries + o.Apart.Deliveries
 	_, err = s.Await(ctx, settleTime, func(t *Total) bool { return t.Recoverable.Received-before.Recoverable.Received >= due })
-	if err != nil && err != errLate { //nolint:errorlint // it is not wrapped
+	if err != nil && !errors.Is(err, errLate) {
 		return nil, err
 	}
 	o.Total, err = s.Order(ctx, load.Order{Latencies: true, Where: true, Issued: s.Publisher.Issued()})

@@ -4,6 +4,7 @@ package million
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -45,9 +46,11 @@ func (s *Stand) Some(class plan.Class, most int) []plan.Channel {
 func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error {
 	channels := s.Some(class, mostChannels)
 	subscribers := s.Plan.Subscribers(channels[0])
-	// From some thousand deliveries per second on, less if the connections themselves take much of the machine.
+	// From some thousand deliveries per second on. The first publications make histories in Redis, and are not looked at.
 	first := map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class] / float64(subscribers)
-	first = max(0.5, first*min(1, lightly/float64(s.Plan.Conns)))
+	if _, err := s.Step(ctx, Publication{Channels: channels, Rate: first, For: s.options.Step / 2}); err != nil {
+		return err
+	}
 	search := climb.New(first, 1.6, 2, s.options.Rates)
 	curve := report.Curve{Name: fmt.Sprintf("%d subscribers", subscribers)}
 	var best *Step
@@ -142,7 +145,7 @@ func (s *Stand) Step(ctx context.Context, p Publication) (*Step, error) {
 	}
 	_, err = s.Await(ctx, settleTime, func(t *Total) bool { return got(t) >= sent.Deliveries })
 	whole := err == nil
-	if err != nil && err != errLate { //nolint:errorlint // it is not wrapped
+	if err != nil && !errors.Is(err, errLate) {
 		return nil, err
 	}
 	spent := s.Measure().Since(before)
