@@ -44,7 +44,7 @@ func (s *Stand) Measure() Usage {
 type Spent struct {
 	Seconds                                    float64
 	Servers, Redis, Load, Driver, Busy, Kernel float64 // processors; Kernel is what no process of the stand was charged with
-	Commands, In, Out                          float64 // of Redis, per second
+	Commands, In, Out, Network                 float64 // of Redis, and through the loopback device, per second
 	MostServer, MostRedis                      float64 // processors, of the busiest one
 	EachServer                                 []float64
 }
@@ -64,6 +64,7 @@ func (u Usage) Since(o Usage) Spent {
 		Driver: part(u.Driver, o.Driver), Busy: part(u.Machine.Busy, o.Machine.Busy),
 		// A server that was started again has counted from 0.
 		Commands: max(0, u.Commands-o.Commands) / took.Seconds(), In: max(0, u.In-o.In) / took.Seconds(), Out: max(0, u.Out-o.Out) / took.Seconds(),
+		Network:    float64(u.Machine.Loopback-o.Machine.Loopback) / took.Seconds(),
 		MostServer: each(u.EachServer, o.EachServer), MostRedis: each(u.EachRedis, o.EachRedis),
 	}
 	for i := range min(len(u.EachServer), len(o.EachServer)) {

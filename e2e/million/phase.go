@@ -54,6 +54,7 @@ func (s *section) spent(u Spent) {
 	s.add("Redis commands", u.Commands, "1/s")
 	s.add("into Redis", u.In, "B/s")
 	s.add("out of Redis", u.Out, "B/s")
+	s.add("through the network", u.Network, "B/s")
 }
 
 // latency adds the times of a histogram.

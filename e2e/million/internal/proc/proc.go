@@ -4,7 +4,6 @@
 package proc
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -55,12 +54,13 @@ type Machine struct {
 	Slab      int64         `json:"slab"`      // bytes of the kernel's objects, such as sockets
 	Sockets   int64         `json:"sockets"`   // TCP sockets that are there
 	TCP       int64         `json:"tcp"`       // bytes of TCP's buffers
+	Loopback  int64         `json:"loopback"`  // bytes that went through the loopback device since the start, headers included
 }
 
 // ReadMachine reads what the machine uses.
 func ReadMachine() Machine {
 	memory := keyed("/proc/meminfo")
-	m := Machine{Available: memory["MemAvailable"] << 10, Slab: memory["Slab"] << 10}
+	m := Machine{Available: memory["MemAvailable"] << 10, Slab: memory["Slab"] << 10, Loopback: keyed("/proc/net/dev")["lo"]}
 	if first, _, ok := strings.Cut(text("/proc/stat"), "\n"); ok {
 		for i, field := range strings.Fields(first) {
 			switch i {
@@ -102,14 +102,13 @@ func text(file string) string {
 	return string(data)
 }
 
-// keyed reads lines of a name, a colon and a number.
+// keyed reads the first number of lines of a name, a colon and numbers.
 func keyed(file string) map[string]int64 {
 	values := map[string]int64{}
-	lines := bufio.NewScanner(strings.NewReader(text(file)))
-	for lines.Scan() {
-		name, rest, ok := strings.Cut(lines.Text(), ":")
+	for line := range strings.Lines(text(file)) {
+		name, rest, ok := strings.Cut(line, ":")
 		if fields := strings.Fields(rest); ok && len(fields) > 0 {
-			values[name] = number(fields[0])
+			values[strings.TrimSpace(name)] = number(fields[0])
 		}
 	}
 	return values

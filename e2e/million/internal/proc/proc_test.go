@@ -3,6 +3,8 @@
 package proc
 
 import (
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"testing"
@@ -45,5 +47,33 @@ func TestMachine(t *testing.T) {
 	}
 	if CPU(os.Getpid()) < 0 {
 		t.Error("CPU is negative")
+	}
+}
+
+// TestLoopback: what goes through the loopback device is counted.
+func TestLoopback(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before := ReadMachine().Loopback
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	const sent = 100_000
+	go func() { _, _ = c.Write(make([]byte, sent)) }() // what is missing shows below
+	if _, err := io.ReadFull(peer, make([]byte, sent)); err != nil {
+		t.Fatal(err)
+	}
+	if n := ReadMachine().Loopback - before; n < sent {
+		t.Errorf("%d bytes went through the loopback device, not %d", n, sent)
 	}
 }

@@ -19,16 +19,27 @@ type Model struct {
 	ShardMemory   float64 `json:"shard_memory"`   // of a Redis shard without channels
 	ChannelMemory float64 `json:"channel_memory"` // of a channel that a node subscribes to, in Redis
 
-	NodeCPU       float64 `json:"node_cpu"`       // of a node without connections
-	ConnCPU       float64 `json:"conn_cpu"`       // of an idle connection, in its node
-	NodeCommands  float64 `json:"node_commands"`  // of Redis, per second, node and shard
-	CheckCommands float64 `json:"check_commands"` // per second and positioned channel of a node
-	CommandCPU    float64 `json:"command_cpu"`    // of Redis, for a command per second
-	ShardCPU      float64 `json:"shard_cpu"`      // of a shard, for each node that is there
+	NodeCPU    float64 `json:"node_cpu"`    // of a node without connections
+	ConnCPU    float64 `json:"conn_cpu"`    // of an idle connection, in its node
+	LinkCPU    float64 `json:"link_cpu"`    // of Redis, for each link of a node to a shard
+	CommandCPU float64 `json:"command_cpu"` // of Redis, for a command per second
+
+	LinkCommands float64 `json:"link_commands"` // of Redis, per second and link
+	LinkIn       float64 `json:"link_in"`       // bytes into Redis, per second and link
+	CommandIn    float64 `json:"command_in"`    // bytes into Redis, for a command
+	LinkBytes    float64 `json:"link_bytes"`    // bytes through the network, per second and link
+	ConnBytes    float64 `json:"conn_bytes"`    // bytes through the network, per second and idle connection, with what its node asks Redis for
 }
 
-// renewal is the Redis commands per second of a client in a channel with presence: every 25 seconds a script, and the five commands in it.
-const renewal = 6.0 / 25
+// What nodes ask Redis for while clients wait, in commands per second, those within scripts counted, as INFO commandstats shows: the
+// position of a channel is checked every 40 seconds, and a client in a channel with presence is renewed every 25 seconds.
+const (
+	check   = 3.0 / 40
+	renewal = 6.0 / 25
+)
+
+// alone is the CPU of a Redis server that nobody is connected to, in processors.
+const alone = 0.0018
 
 // link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 1, 5 and 20 shards have shown it.
 const link = 1.3
@@ -85,10 +96,14 @@ func Fit(r *report.Report) (*Model, error) {
 	m.ChannelMemory = (get("idle", "memory of Redis (PSS)") - get("empty", "memory of Redis (PSS)")) / subscribed
 	m.NodeCPU = get("empty", "CPU of the nodes") / nodes
 	m.ConnCPU = (get("idle", "CPU of the nodes") - get("empty", "CPU of the nodes")) / conns
-	m.NodeCommands = get("empty", "Redis commands") / nodes / shards
-	m.CheckCommands = (get("idle", "Redis commands") - get("empty", "Redis commands") - present*renewal) / positioned
-	m.ShardCPU = get("empty", "CPU of Redis") / shards / nodes
-	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (get("idle", "Redis commands") - get("empty", "Redis commands"))
+	links, commands := nodes*shards, positioned*check+present*renewal
+	m.LinkCommands = get("empty", "Redis commands") / links
+	m.LinkCPU = max(0, get("empty", "CPU of Redis")-shards*alone) / links
+	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / commands
+	m.LinkIn = get("empty", "into Redis") / links
+	m.CommandIn = (get("idle", "into Redis") - get("empty", "into Redis")) / commands
+	m.LinkBytes = get("empty", "through the network") / links
+	m.ConnBytes = (get("idle", "through the network") - get("empty", "through the network")) / conns
 	return m, missing
 }
 
@@ -115,14 +130,16 @@ func (m *Model) Predict(s Size) ([]Row, error) {
 		return nil, err
 	}
 	conns, nodes, shards := float64(s.Conns), float64(s.Nodes), float64(s.Shards)
-	commands := positioned*m.CheckCommands + present*renewal
+	links, commands := nodes*shards, positioned*check+present*renewal
 	return []Row{
 		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*(m.NodeMemory+shards*link) + conns*m.ConnMemory, Unit: "MB"},
 		{Name: "kernel: slab", Predicted: conns * m.SocketMemory, Unit: "MB"},
 		{Name: "memory of Redis (PSS)", Predicted: shards*m.ShardMemory + subscribed*m.ChannelMemory, Unit: "MB"},
 		{Name: "CPU of the nodes", Predicted: nodes*m.NodeCPU + conns*m.ConnCPU, Unit: "processors"},
-		{Name: "CPU of Redis", Predicted: shards*nodes*m.ShardCPU + commands*m.CommandCPU, Unit: "processors"},
-		{Name: "Redis commands", Predicted: nodes*shards*m.NodeCommands + commands, Unit: "1/s"},
+		{Name: "CPU of Redis", Predicted: shards*alone + links*m.LinkCPU + commands*m.CommandCPU, Unit: "processors"},
+		{Name: "Redis commands", Predicted: links*m.LinkCommands + commands, Unit: "1/s"},
+		{Name: "into Redis", Predicted: links*m.LinkIn + commands*m.CommandIn, Unit: "B/s"},
+		{Name: "through the network", Predicted: links*m.LinkBytes + conns*m.ConnBytes, Unit: "B/s"},
 	}, nil
 }
 
