@@ -414,3 +414,11 @@ func TestIdleKeys(t *testing.T) {
 		t.Errorf("variable: %q, %v", w.Idle, err)
 	}
 }
+
+// TestDescribeBudget: each start describes all keys that are flags, so that it may not load a configuration for each.
+func TestDescribeBudget(t *testing.T) {
+	const key, budget = "uni_http_stream.enabled", 15
+	if n := testing.AllocsPerRun(10, func() { Describe(key) }); n > budget {
+		t.Errorf("the description of %s takes %v allocations, budget %d", key, n, budget)
+	}
+}

@@ -26,8 +26,9 @@ func WriteJSONSchema(w io.Writer) error {
 	return schema.WriteJSONSchema(w, DefaultConfig(), "Configuration of Gyro")
 }
 
-// Describe returns what the reference says of a key: also whether this build does it.
-func Describe(key string) string { return schema.Describe(DefaultConfig(), key) }
+// Describe returns what the reference says of a key: also whether this build does it. Values do not
+// matter to it, so it loads no defaults.
+func Describe(key string) string { return schema.Describe(new(Config), key) }
 
 // Format returns the format of a configuration file by its extension: json, yaml
 // or toml.
