@@ -66,7 +66,7 @@ type (
 )
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 type frame = frametest.Frame
 

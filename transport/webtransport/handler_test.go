@@ -122,7 +122,9 @@ func TestServerCloses(t *testing.T) {
 
 // TestPings: a client that does not answer is disconnected, and one that answers is not.
 func TestPings(t *testing.T) {
-	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = time.Second, 900*time.Millisecond }), nil)
+	t.Parallel()
+	// The timeout is longer than any answer takes.
+	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = 4*time.Second, 3900*time.Millisecond }), nil)
 	c := s.dial("", nil).connect("news")
 	for _, answers := range []bool{true, false} {
 		if text := must[string](t)(c.frame()); text != "{}\n" {
@@ -236,11 +238,13 @@ func (s *testServer) connectOther() {
 
 // TestNoStream: a session whose client opens no stream is as stale as a connection without a connect command.
 func TestNoStream(t *testing.T) {
-	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.StaleCloseDelay = 100 * time.Millisecond }), nil)
-	s.dial("", nil).wantSession(protocol.DisconnectStale)
+	// The stream has to come before the session is stale.
+	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.StaleCloseDelay = 2 * time.Second }), nil)
+	without := s.dial("", nil)
 	c := s.dial("", nil).open()
 	c.write("{") // or a stream, but no command
 	c.wantEnd(protocol.DisconnectStale)
+	without.wantSession(protocol.DisconnectStale)
 }
 
 // TestShuttingDownNode: a node that takes no clients any more.
@@ -328,15 +332,15 @@ func TestPause(t *testing.T) {
 	p.Message()
 	p.Conn.Pause(true)
 	line := strings.Repeat("x", 999) + "\n"
-	_ = c.stream.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 	sent := 0
-	for {
-		n, err := c.stream.Write([]byte(line))
-		if sent += n; err != nil {
+	for sent <= maxConnWindow {
+		_ = c.stream.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+		n, err := c.stream.Write([]byte(line[sent%len(line):]))
+		if sent += n; err != nil && sent >= len(line) { // else the machine is slow
 			break
 		}
 	}
-	if sent < 1000 || sent > maxConnWindow {
+	if sent > maxConnWindow {
 		t.Errorf("the server took %d bytes", sent)
 	}
 	p.Conn.Pause(false)

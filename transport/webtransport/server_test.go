@@ -136,19 +136,25 @@ func TestNewCertificate(t *testing.T) {
 
 // TestSilence: what is not a whole request does not keep a connection.
 func TestSilence(t *testing.T) {
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = 100 * time.Millisecond })
-	for name, send := range map[string]func(c *quic.Conn){
-		"nothing":     func(*quic.Conn) {},
-		"half a head": func(c *quic.Conn) { must[int](t)(must[*quic.Stream](t)(c.OpenStream()).Write([]byte{1, 50, 'x'})) },
-		"half a type": func(c *quic.Conn) { must[int](t)(must[*quic.Stream](t)(c.OpenStream()).Write([]byte{0x40})) },
-		"a stream of no session": func(c *quic.Conn) {
-			must[int](t)(must[*quic.Stream](t)(c.OpenStream()).Write([]byte{0x40, 0x41, 0x40, 0x64, 'x'}))
-		},
+	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = 2 * time.Second }) // longer than a handshake takes
+	conns := map[string]*quic.Conn{}
+	for name, sent := range map[string][]byte{
+		"nothing":                nil,
+		"half a head":            {1, 50, 'x'},
+		"half a type":            {0x40},
+		"a stream of no session": {0x40, 0x41, 0x40, 0x64, 'x'},
 	} {
 		cfg := clientQUIC()
 		cfg.KeepAlivePeriod = 20 * time.Millisecond
-		c := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), cfg))
-		send(c)
+		conns[name] = must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), cfg))
+		if sent == nil {
+			continue
+		}
+		if str, err := conns[name].OpenStream(); err == nil {
+			_, _ = str.Write(sent)
+		}
+	}
+	for name, c := range conns {
 		wait.Receive(t, "end of the connection with "+name, c.Context().Done())
 		var end *quic.ApplicationError
 		if err := context.Cause(c.Context()); !errors.As(err, &end) || !end.Remote || end.ErrorCode != quic.ApplicationErrorCode(http3.ErrCodeNoError) {
@@ -169,8 +175,8 @@ func TestLateConnection(t *testing.T) {
 
 // TestBusy: a session keeps its connection, and has no deadlines.
 func TestBusy(t *testing.T) {
-	const idle = 100 * time.Millisecond
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout, h.ReadTimeout, h.WriteTimeout = idle, idle/2, idle })
+	const idle = 2 * time.Second // longer than a handshake takes
+	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout, h.ReadTimeout, h.WriteTimeout = idle, idle/4, idle })
 	c := s.dial("", nil).open()
 	c.write("hello\n")
 	p := wait.Receive(t, "a peer", s.peers)

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // lines is an endpoint of a protocol of lines, such as an HTTP stream could be: a line is
 // a message, "cut" and "linger" end the connection that way, and so does Close.

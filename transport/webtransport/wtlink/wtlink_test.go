@@ -236,7 +236,7 @@ func TestRefused(t *testing.T) {
 	t.Cleanup(func() { ws.Close() })
 	over := httplink.Fallback(nil, wtlink.WebTransport(blocked), client.WebSocket("ws://"+tcp.Addr().String()))
 	for _, o := range []client.Options{
-		{Timeout: 300 * time.Millisecond, MinDelay: time.Hour, MaxDelay: time.Hour},
+		{Timeout: 3 * time.Second, MinDelay: time.Hour, MaxDelay: time.Hour},
 		{DialContext: new(net.Dialer).DialContext, MinDelay: time.Hour, MaxDelay: time.Hour},
 	} {
 		c := newClient(t, over, o)
