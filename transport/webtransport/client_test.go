@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {

@@ -208,7 +208,9 @@ func TestBusy(t *testing.T) {
 func TestStreams(t *testing.T) {
 	node := newNode(t, nil)
 	const timeout = 50 * time.Millisecond
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.ReadTimeout, h.WriteTimeout = timeout, timeout })
+	s := newServer(t, Config{}, nil, func(h *http.Server) {
+		h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = timeout, timeout, patience // the last one has to be longer than a handshake
+	})
 	s.mux.Handle("/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{}))
 	client, _ := s.http(nil)
 	res, err := client.Get(s.url("/sse?cf_connect=" + url.QueryEscape(`{"id":1,"connect":{}}`)))

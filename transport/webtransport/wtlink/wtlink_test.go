@@ -2,6 +2,7 @@ package wtlink_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -89,6 +90,7 @@ func endpoint(s *webtransport.Server) string {
 
 func newClient(t *testing.T, over client.Transport, o client.Options) *client.Client {
 	t.Helper()
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second) // the default is too short for a busy machine
 	o.TLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
 	c := must[*client.Client](t)(client.NewOver(over, o))
 	t.Cleanup(c.Close)
