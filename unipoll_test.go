@@ -452,8 +452,8 @@ func testUniPollOnLoops(s *loopPolls) {
 func TestUniPollOverHTTP(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		node := run(t, gyro.Config{Handlers: granted("a")})
-		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 1200 * time.Millisecond}))
-		s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, time.Second
+		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 3200 * time.Millisecond}))
+		s.Config.ReadTimeout, s.Config.WriteTimeout = 3*time.Second, 3*time.Second // longer than a handshake takes
 		s.EnableHTTP2 = h2
 		s.StartTLS()
 		defer s.Close()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -56,13 +57,11 @@ func TestConfigErrors(t *testing.T) {
 }
 
 func TestStart(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := porttest.Free()
 	must(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	cfg := Config{URL: fmt.Sprintf("nats://u:hunter2@127.0.0.1:%d", port)}
 	err = newBroker(t, cfg).Run(ignore{})
-	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("127.0.0.1:", port)) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("nobody there: %v", err)
 	}
 	cfg.StartTimeout = time.Minute
@@ -85,7 +84,7 @@ func TestStart(t *testing.T) {
 	}
 
 	// Somebody there who says nothing.
-	l, err = net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
 	start := time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -20,14 +21,16 @@ func startServer(t testing.TB, opts *server.Options) *server.Server {
 	}
 	opts.Host, opts.NoSigs, opts.NoLog = "127.0.0.1", true, true
 	if opts.Port == 0 {
-		opts.Port = server.RANDOM_PORT
+		port, err := porttest.Free() // nobody takes it while the server is away
+		must(t, err)
+		opts.Port = port
 	}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(wait.Limit) {
 		t.Fatal("server does not start")
 	}
 	t.Cleanup(func() {

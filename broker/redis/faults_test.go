@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -36,7 +37,7 @@ func publish(b *redis.Broker, ch string) error {
 func TestRefused(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{Password: "right"})
 	defer goleak.VerifyNone(t, redistest.Lingering(goleak.IgnoreCurrent())...)
-	nobody := freeAddr(t)
+	nobody := porttest.Address(t)
 	cases := map[string]redis.Config{
 		"refused":   {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Standalone}}},
 		nobody:      {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Cluster}}},
@@ -70,16 +71,6 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: Close: %v", mention, err)
 		}
 	}
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // TestStartTimeout has Run wait for a Redis that comes later.

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -118,7 +119,7 @@ func hear(t *testing.T, c *gyrotest.Client) (m message) {
 func TestRestart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	first := start(t, "127.0.0.1:0", true)
+	first := start(t, porttest.Address(t), true)
 	go func() {
 		ended <- run(ctx, strings.Replace(first.http.URL, "http", "ws", 1), room, func(context.Context) (string, error) { return "bot", nil })
 	}()

@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strconv"
 	"sync"
+	"testing"
 )
 
 // Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the
@@ -17,6 +19,18 @@ const first, end = 12000, 32768
 // Free returns a port of 127.0.0.1 on which nobody listens. No port is returned twice; on Linux, not
 // to another process either while this one lives, because a program may need long to listen on it.
 func Free() (int, error) { return FreePair(0) }
+
+// Address returns 127.0.0.1 with a port that is free in the sense of Free: for listeners that are closed, and
+// come again or are missed. Meanwhile, a port that the system had chosen may be that of somebody else's connection,
+// even of the one that a client tries to open to it.
+func Address(tb testing.TB) string {
+	tb.Helper()
+	port, err := Free()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
 
 // FreePair returns a port that is free in the sense of Free, as is the port whose number is larger by apart.
 func FreePair(apart int) (int, error) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
@@ -47,7 +48,7 @@ type testStream struct {
 
 func newStreamingBackend(t *testing.T) *streamingBackend {
 	b := &streamingBackend{t: t, opened: make(chan *testStream, 64)}
-	b.listen("127.0.0.1:0")
+	b.listen(porttest.Address(t))
 	return b
 }
 

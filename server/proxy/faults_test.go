@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/server/internal/proxytest"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
@@ -80,8 +81,9 @@ func TestUnreachable(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int32
 			handler := func(w http.ResponseWriter, _ *http.Request) { numbered(c, w, asked.Add(1)) }
-			s := c.Start(t, handler)
-			address := s.Listener.Addr().String()
+			address := porttest.Address(t)
+			s := c.Server(handler)
+			go s.Serve(listen(t, address))
 			o := settings(c.Endpoint(address, "RPC"))
 			o.Breaker.Failures = 0
 			p, out := open(t, RPC, o)

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 	"github.com/gyrohq/gyro/server/dial"
@@ -31,7 +31,11 @@ type rig struct {
 
 func start(tb testing.TB, edit func(*server.Options)) *rig {
 	tb.Helper()
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: tb.TempDir()}
+	port, err := porttest.Free() // nobody takes it while the server is away
+	if err != nil {
+		tb.Fatal(err)
+	}
+	opts := &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: tb.TempDir()}
 	if edit != nil {
 		edit(opts)
 	}
@@ -60,7 +64,6 @@ func (r *rig) run() {
 		return
 	}
 	url := s.ClientURL()
-	r.opts.Port = s.Addr().(*net.TCPAddr).Port
 	if r.conn, err = nats.Connect(url, nats.UserInfo(r.opts.Username, r.opts.Password), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond)); err != nil {
 		r.tb.Fatal(err)
 	}

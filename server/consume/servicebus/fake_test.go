@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // fake is a server of Service Bus: queues with locks and sessions, over AMQP.
@@ -77,7 +79,7 @@ const (
 
 func newFake(tb testing.TB) *fake {
 	f := &fake{tb: tb, queues: make(map[string]*fakeQueue), lockTime: time.Minute, refuse: make(map[string]bool)}
-	f.listen("127.0.0.1:0")
+	f.listen(porttest.Address(tb))
 	tb.Cleanup(f.stop)
 	return f
 }

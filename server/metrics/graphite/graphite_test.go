@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -189,11 +191,11 @@ func TestSlow(t *testing.T) {
 
 // TestTCP pushes to a server that is there, goes, and comes back.
 func TestTCP(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address := porttest.Address(t)
+	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := ln.Addr().String()
 	received := make(chan string)
 	serve := func(ln net.Listener) {
 		for {
