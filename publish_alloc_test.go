@@ -33,7 +33,7 @@ func TestPublishBatchAllocBudget(t *testing.T) {
 		}
 		publish := func() { node.PublishBatch(t.Context(), batch) }
 		publish() // makes streams
-		if got := testing.AllocsPerRun(100, publish); got > test.budget {
+		if got := allocations(test.budget, 100, publish); got > test.budget {
 			t.Errorf("%s: %v allocations, budget %v", test.what, got, test.budget)
 		}
 	}

@@ -40,7 +40,7 @@ func TestStreamAllocations(t *testing.T) {
 			}()
 		}
 		data := []byte(`{"text":1}`)
-		if allocs := testing.AllocsPerRun(200, func() {
+		if allocs := allocations(budget, 200, func() {
 			got.Store(0)
 			if _, err := node.Publish(t.Context(), "news", data, nil); err != nil {
 				t.Fatal(err)
