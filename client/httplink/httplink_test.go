@@ -332,7 +332,7 @@ func TestFallback(t *testing.T) {
 			client.WebSocket(first),
 			httplink.Stream(strings.Replace(first, "/silent", "/connection/http_stream", 1), nil),
 			httplink.SSE(s.URL+"/connection/sse", nil),
-		), client.Options{Timeout: 500 * time.Millisecond})
+		), client.Options{Timeout: 3 * time.Second}) // longer than an attempt takes that succeeds
 		var failures []client.Event
 		own := events(t, c.Events(ctx))
 		if err := c.Connect(ctx); err != nil {

@@ -68,7 +68,7 @@ func (c *testClient) connect(ch string) *testClient {
 // TestConversation: two clients of each encoding talk, and each learns why it is disconnected.
 func TestConversation(t *testing.T) {
 	node := newNode(t, nil)
-	s := newServer(t, Config{}, node, nil)
+	s := newServer(t, Config{WriteTimeout: patience}, node, nil) // the default is too short for a busy machine
 	long := strings.Repeat("x", 60000)
 	var clients []*testClient
 	for _, query := range []string{"", "?cf_protocol=json", "?cf_protocol=protobuf", "?format=protobuf"} {

@@ -80,7 +80,7 @@ func newNode(t *testing.T) (*gyro.Node, http.Handler) {
 		},
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/connection/webtransport", webtransport.NewHandler(node, webtransport.Config{}))
+	mux.Handle("/connection/webtransport", webtransport.NewHandler(node, webtransport.Config{WriteTimeout: time.Minute}))
 	return node, mux
 }
 
@@ -90,7 +90,7 @@ func endpoint(s *webtransport.Server) string {
 
 func newClient(t *testing.T, over client.Transport, o client.Options) *client.Client {
 	t.Helper()
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second) // the default is too short for a busy machine
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second) // the default is too short for a busy machine, as is that of writes
 	o.TLS = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
 	c := must[*client.Client](t)(client.NewOver(over, o))
 	t.Cleanup(c.Close)
