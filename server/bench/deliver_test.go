@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
 // BenchmarkDeliver is what a delivered message costs the client, without the
@@ -34,10 +35,14 @@ func TestDeliverAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	r, frames := delivering(t, protocol.JSON, 16)
-	for range 2 { // the ledger's track, too
-		if err := r.subscribers[0].receive(nil, frames[0], nil); err != nil {
-			t.Fatal(err)
+	var r *run
+	var frames [][]byte
+	for r == nil || !kept(r, frames[0]) {
+		r, frames = delivering(t, protocol.JSON, 16)
+		for range 2 { // the ledger's track, too
+			if err := r.subscribers[0].receive(nil, frames[0], nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := r.subscribers[1].receive(nil, frames[0], nil); err != nil {
@@ -46,6 +51,19 @@ func TestDeliverAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _ = r.subscribers[1].receive(nil, frames[0], nil) }); n > 0 {
 		t.Errorf("%.0f allocations", n)
 	}
+}
+
+// kept tells whether all messages of a frame are remembered. One in forty times two of them have the same place, by
+// chance, so one replaces the other.
+func kept(r *run, frame []byte) bool {
+	for len(frame) > 0 {
+		message := wire.FirstMessage(r.codec.Encoding(), frame)
+		if r.memo.Find(message) == nil {
+			return false
+		}
+		frame = frame[len(message):]
+	}
+	return true
 }
 
 // delivering prepares a run in which eight frames were published.
