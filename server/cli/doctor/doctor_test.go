@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -74,6 +75,41 @@ func TestLimits(t *testing.T) {
 		text, failed := examine(t, func(_ *config.Config, o *Options) { o.Proc = tt.proc })
 		if n := strings.Count(text, "warning limits: "); n != tt.warnings || failed {
 			t.Errorf("%d warnings, want %d; failed: %v\n%s", n, tt.warnings, failed, text)
+		}
+	}
+}
+
+// TestTable: the kernel's table of connections is compared with the limit, or with the open files if they allow fewer.
+func TestTable(t *testing.T) {
+	const warns = "warning limits: the kernel's table of TCP connections has "
+	const has = "ok limits: the kernel's table of TCP connections has "
+	for _, tt := range []struct {
+		places, files string
+		limit         int
+		want          string
+	}{
+		{"262144", "", 524288, has + "262144 places, enough for 524288 connections\n"},
+		{"262144", "", 524289, warns + "262144 places for the 524289 "},
+		{"-262144", "1024 2000000", 1000000, warns + "262144 places for the 1000000 "}, // it is the host's
+		{"-262144", "1024 2000000", 1000000, "thash_entries=1048576; or, "},
+		{"-262144", "1024 2000000", 1000000, "net.ipv4.tcp_child_ehash_entries=1048576 "},
+		{"8192", "unlimited unlimited", 16385, warns + "8192 places for the 16385 "},
+		{"8192", "", math.MaxInt32, "thash_entries=16777216; or, "},
+		{"8192", "1024 16384", 1000000, has + "8192 places, enough for 16384 connections\n"},
+		{"8192", "1048576 1048576", 0, has + "8192 places, enough for 16384 connections\n"}, // nobody knows how many there will be
+		{"0", "", 1000000, ""},
+		{"", "", 1000000, ""}, // Linux before 6.1
+	} {
+		proc := fstest.MapFS{}
+		if tt.places != "" {
+			proc["sys/net/ipv4/tcp_ehash_entries"] = &fstest.MapFile{Data: []byte(tt.places + "\n")}
+		}
+		if tt.files != "" {
+			proc["self/limits"] = &fstest.MapFile{Data: []byte("Max open files            " + tt.files + " files     \n")}
+		}
+		text, failed := examine(t, func(c *config.Config, o *Options) { o.Proc, c.Client.ConnectionLimit = proc, tt.limit })
+		if !strings.Contains(text, tt.want) || strings.Contains(text, "table") != (tt.want != "") || failed {
+			t.Errorf("%+v: failed: %v\n%s", tt, failed, text)
 		}
 	}
 }

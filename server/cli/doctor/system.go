@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/bits"
 	"net"
 	"strconv"
 	"strings"
@@ -17,6 +19,8 @@ const (
 	wantPorts   = 28000 // local ports, for connections to one address of a backend
 	pageSize    = 4096
 	wantMemory  = 1 << 30 // of sockets, bytes
+	mostPerSlot = 2       // connections for each place in the kernel's table of them
+	mostPlaces  = 1 << 24 // that tcp_child_ehash_entries may ask for
 )
 
 // limits looks at the limits of the system. Where it has no /proc, there is nothing to read.
@@ -51,6 +55,31 @@ func (d *doctor) limits(context.Context) {
 	default:
 		d.say(area, OK, "", "the firewall tracks %d of at most %d connections", used, most)
 	}
+	d.table(area)
+}
+
+// table compares the kernel's table of TCP connections with client.connection_limit: the kernel looks up the connection of each
+// segment there, and goes through all that share a place. Without a limit nobody knows how many there will be. Linux
+// before 6.1 does not tell the size.
+func (d *doctor) table(area string) {
+	places, ok := d.sysctl("net.ipv4.tcp_ehash_entries", 0)
+	if places < 0 { // it is that of the host, which this network namespace shares
+		places = -places
+	}
+	if !ok || places <= 0 {
+		return
+	}
+	conns := int64(d.Config.Client.ConnectionLimit)
+	if _, most, known := d.files(); known {
+		conns = min(conns, most)
+	}
+	if conns <= mostPerSlot*places {
+		d.say(area, OK, "", "the kernel's table of TCP connections has %d places, enough for %d connections", places, mostPerSlot*places)
+		return
+	}
+	want := min(int64(1)<<bits.Len64(uint64(conns-1)), mostPlaces)
+	d.say(area, Warn, fmt.Sprintf("boot the kernel with thash_entries=%d; or, for a network namespace of its own, sysctl -w net.ipv4.tcp_child_ehash_entries=%d in the parent before the namespace is made", want, want),
+		"the kernel's table of TCP connections has %d places for the %d that client.connection_limit and the open files allow: to look up the connection of each segment takes a noticeable part of the CPU", places, conns)
 }
 
 // files returns how many files this process may open, and may make it at most.
