@@ -111,7 +111,7 @@ func (a *App) admit(addr string) error {
 }
 
 func (g *grpcListener) open(r *reserve.Reserve) error {
-	ln, err := net.Listen("tcp", g.addr)
+	ln, err := listening.Listen(context.Background(), "tcp", g.addr)
 	if err != nil {
 		return fmt.Errorf("%s: listener: %w", g.name, err)
 	}

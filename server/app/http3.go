@@ -27,7 +27,7 @@ const portTries = 16
 // listen opens the listener's TCP socket, and its UDP socket if it has HTTP/3.
 func (l *listener) listen() (net.Listener, error) {
 	for try := 1; ; try++ {
-		ln, err := net.Listen("tcp", l.addr)
+		ln, err := listening.Listen(context.Background(), "tcp", l.addr)
 		if err != nil || !l.wantsHTTP3 {
 			return ln, err
 		}

@@ -30,7 +30,12 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
 	writeTimeout      = 10 * time.Second
+	keepIdle          = 120 * time.Second // see listening
 )
+
+// listening gives TCP connections a keep-alive for those without pings: the kernel asks after more silence than there is between
+// pings, which find silent clients. The front does the same where connections live on loops.
+var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle}}
 
 // maxHeaderBytes bounds the headers of a request.
 const maxHeaderBytes = 64 << 10

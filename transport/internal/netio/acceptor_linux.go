@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -52,15 +53,15 @@ func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	return a, nil
 }
 
-// setOptions sets on a listener the options that package net sets on each connection. That
+// setOptions sets on a listener the options that package net would set on each connection, with keepAlive. That
 // connections inherit them saves five system calls per connection.
 func setOptions(fd int) error {
 	for _, o := range []struct{ level, name, value int }{
 		{syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
 		{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 15},  // seconds
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 15}, // seconds
-		{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 9},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, int(keepAlive.Idle / time.Second)},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, int(keepAlive.Interval / time.Second)},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAlive.Count},
 	} {
 		if err := syscall.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
 			return os.NewSyscallError("setsockopt", err)

@@ -23,10 +23,10 @@ func options(t *testing.T, fd int) (list [5]int) {
 	return list
 }
 
-// TestAcceptor: connections are as package net makes them.
+// TestAcceptor: connections are as package net makes them with keepAlive, also when they go to it.
 func TestAcceptor(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
-		plain, err := net.Listen("tcp", addr)
+		plain, err := (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(t.Context(), "tcp", addr)
 		if err != nil {
 			t.Logf("%s: %v", addr, err)
 			continue
@@ -51,6 +51,9 @@ func TestAcceptor(t *testing.T) {
 			clients[nc.LocalAddr().String()] = true
 		}
 		want := wanted(t, plain)
+		if want[2] != 120 {
+			t.Errorf("TCP_KEEPIDLE is %d, want 120", want[2])
+		}
 		var batch [2]Socket
 		for len(clients) > 0 {
 			n, err := a.Accept(batch[:])
@@ -68,7 +71,14 @@ func TestAcceptor(t *testing.T) {
 				if n, err := TryRead(s.FD, make([]byte, 1)); n != 0 || err != nil {
 					t.Errorf("%s: read %d, %v", addr, n, err)
 				}
-				CloseFD(s.FD, false)
+				nc, err := NewHandover(s.FD).Conn()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := optionsOf(t, nc); got != want {
+					t.Errorf("%s: options of the conn %v, want %v", addr, got, want)
+				}
+				nc.Close()
 			}
 		}
 		ended := make(chan error)
@@ -84,7 +94,7 @@ func TestAcceptor(t *testing.T) {
 }
 
 // wanted is what package net sets.
-func wanted(t *testing.T, ln net.Listener) (list [5]int) {
+func wanted(t *testing.T, ln net.Listener) [5]int {
 	a, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +105,11 @@ func wanted(t *testing.T, ln net.Listener) (list [5]int) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	raw, err := b.(*net.TCPConn).SyscallConn()
+	return optionsOf(t, b)
+}
+
+func optionsOf(t *testing.T, c net.Conn) (list [5]int) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
