@@ -23,7 +23,7 @@ type Options struct {
 	// Idle is how long the connections are left alone. Default: 2 minutes; with what is published later they stand for more than 3 before the
 	// first fault.
 	Idle time.Duration
-	// Step is how long each rate is published at, and the length of other phases under load. Default: 4 seconds.
+	// Step is how long each rate is published at, and the length of other phases under load. Default: 3 seconds.
 	Step time.Duration
 	// Rates is how many rates are tried for each class of channels. Default: as many as it takes, up to 16.
 	Rates int
@@ -57,7 +57,7 @@ func (o *Options) defaults() {
 		o.Idle = 2 * time.Minute
 	}
 	if o.Step == 0 {
-		o.Step = 4 * time.Second
+		o.Step = 3 * time.Second
 	}
 	if o.Drain == 0 {
 		o.Drain = 3 * time.Second
