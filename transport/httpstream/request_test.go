@@ -180,7 +180,7 @@ func TestSlowBody(t *testing.T) {
 						s.edit = func(hs *http.Server) { hs.ReadHeaderTimeout, hs.ReadTimeout = head, request }
 					})
 				}
-				s := limited(patience, 100*time.Millisecond)
+				s := limited(2*time.Second, 100*time.Millisecond) // on a loop, the first bounds the whole request
 				nc := s.dial()
 				fmt.Fprintf(nc, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{", method, s.path())
 				if status := readStatus(bufio.NewReader(nc)); status != statusClosed {
