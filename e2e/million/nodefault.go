@@ -74,7 +74,8 @@ func (s *Stand) emptied(ctx context.Context, had int, cut uint64, missing int) e
 
 // killing kills a node, and starts it again when its clients are back on others.
 var killing = nodeFault("kill", "A node is killed, and started again", func(ctx context.Context, s *Stand, out *section) error {
-	t, err := s.Order(ctx, load.Order{Where: true})
+	// They go to all other nodes, and not most of them to one: with more on their way each node has several to serve when it runs.
+	t, err := s.Order(ctx, load.Order{Where: true, Window: 4 * onWay / s.Plan.Near()})
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *Stand) restart(ctx context.Context, node, missing int) (r restart, err 
 	if err := s.shun(ctx, node); err != nil {
 		return r, err
 	}
-	t, err := s.Order(ctx, load.Order{Where: true})
+	t, err := s.Order(ctx, load.Order{Where: true, Window: onWay / s.Plan.Near()})
 	if err != nil {
 		return r, err
 	}

@@ -136,9 +136,8 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	return &out.Section, nil
 }}
 
-// onWay is how many connections may be on their way in all, while those of some load processes connect and while those of a node come back:
-// some for each of these processes whenever it runs, and no more, as processors work on what is on its way in turns, and each takes the
-// other's caches. With four times as many, a return costs twice as much.
+// onWay is how many connections may be on their way in all, while those of some load processes connect and while those of a drained node come
+// back: some for each of these processes whenever it runs. Those beyond would only take the caches of others.
 const onWay = 512
 
 // connect has a load process make its connections, and returns when all are subscribed.
