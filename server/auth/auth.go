@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -23,7 +22,8 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid.
+// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid, as are those whose
+// JSON is nested more than jsonwire.MaxDepth deep.
 const MaxTokenLength = 64 << 10
 
 // Errors of a Verifier are a *refusal.Reason with one of these two. The text names the claim,
@@ -243,20 +243,14 @@ func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (Subscribe
 // verify makes all checks but those of times. All of them fail with ErrInvalid, so their
 // order does not matter; the signature, which costs most, comes last.
 func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
-	if err := checkForm(token); err != nil {
+	p, err := parse(token)
+	if err != nil {
 		return nil, err
 	}
-	c := new(claims)
-	parsed, parts, err := parser.ParseUnverified(token, c)
-	if v.skipSignature && errors.Is(err, jwt.ErrTokenUnverifiable) {
-		err = nil // the algorithm is not known, but is not needed
+	if p.method == nil && !v.skipSignature {
+		return nil, errAlgorithm
 	}
-	if err != nil {
-		return nil, reason(err)
-	}
-	if c.members == nil {
-		return nil, invalid("the payload is not a JSON object")
-	}
+	c := p.claims
 	issuer, audience := c.string("iss"), c.audience()
 	c.string("sub")
 	c.string("jti")
@@ -268,7 +262,7 @@ func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 		return nil, err
 	}
 	if !v.skipSignature {
-		err = v.verifySignature(ctx, parsed, parts, issuer, audience)
+		err = v.verifySignature(ctx, p, issuer, audience)
 	}
 	return c, err
 }
@@ -334,14 +328,6 @@ func (v *Verifier) invalid(key, why string) error {
 	return refusal.Because(ErrInvalid, v.section+"."+key, why)
 }
 
-// reason sums up an error of the JWT library, whose text may quote the token.
-func reason(err error) error {
-	if errors.Is(err, jwt.ErrTokenMalformed) {
-		return errMalformed
-	}
-	return errAlgorithm
-}
-
 var (
 	errMalformed = invalid("it is not three parts of base64url with JSON objects")
 	errAlgorithm = invalid("its algorithm is not supported")
@@ -350,16 +336,6 @@ var (
 // claims has the members of a payload by exact name. (encoding/json would decode Sub into a field
 // sub, too.) Its methods keep the first wrong type that they meet in err.
 type claims struct {
-	jwt.Claims // never called: the parser does not validate
-	members    map[string]json.RawMessage
-	err        error
-}
-
-// UnmarshalJSON implements json.Unmarshaler. It refuses text that is not UTF-8: claims are sent
-// to clients unchanged, and would break their connections.
-func (c *claims) UnmarshalJSON(data []byte) error {
-	if !utf8.Valid(data) {
-		return errors.New("not UTF-8")
-	}
-	return json.Unmarshal(data, &c.members)
+	members map[string]json.RawMessage
+	err     error
 }

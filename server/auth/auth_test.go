@@ -235,7 +235,7 @@ func TestForm(t *testing.T) {
 	for _, bad := range []string{"", "eyJ", ".", "..", "eyJ..", "x" + good, " " + good, good + "\n", good + ".", good + "=", "bearer " + good,
 		parts[0] + "." + parts[1], parts[0] + "\n." + parts[1] + "." + parts[2], parts[0] + "." + parts[1] + ".", long,
 		good[:len(good)-2], parts[0] + "." + parts[1][:len(parts[1])-1] + "." + parts[2],
-		hs256(secret, `{}`, `{}`), hs256(secret, `{"alg":1}`, `{}`), hs256(secret, `{"alg":"hs256"}`, `{}`), hs256(secret, `{"alg":"HS384"}`, `{}`),
+		hs256(secret, `{}`, `{}`), hs256(secret, `{"alg":1}`, `{}`), hs256(secret, `{"alg":"HS256","alg":1}`, `{}`), hs256(secret, `{"alg":"HS256"}x`, `{}`), hs256(secret, `{"alg":"hs256"}`, `{}`), hs256(secret, `{"alg":"HS384"}`, `{}`),
 		hs256(secret, `{"alg":"XX"}`, `{}`), hs256(secret, ` {"alg":"HS256"}`, `{}`), hs256("other", `{"alg":"HS256"}`, `{}`), hs256("", `{"alg":"HS256"}`, `{}`),
 	} {
 		_, err := v.VerifyConnect(t.Context(), bad)
@@ -610,6 +610,33 @@ func oracle(t *testing.T, tok, user, channel string, expireAt time.Time) {
 	}
 	if _, ok := m["expire_at"]; m["exp"] == nil && (!ok || m["expire_at"] == nil) && !expireAt.IsZero() {
 		t.Errorf("expires at %v without a claim", expireAt)
+	}
+}
+
+// Claims of a token do not keep the whole of it: they live as long as the connection.
+func TestClaimsAreCopies(t *testing.T) {
+	v := verifier(t, config.Token{HMACSecretKey: secret})
+	got, err := v.VerifyConnect(t.Context(), token(`{"info":[1],"meta":[2],"subs":{"a":{"info":[3],"data":[4]}},"x":"`+strings.Repeat("x", 1000)+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][]byte{got.Info, got.Meta, got.Subs["a"].Info, got.Subs["a"].Data} {
+		if cap(p) > 64 {
+			t.Errorf("%s has room for %d bytes", p, cap(p))
+		}
+	}
+}
+
+// TestVerifyBudget: a connection token costs little beside the connection.
+func TestVerifyBudget(t *testing.T) {
+	v := verifier(t, config.Token{HMACSecretKey: secret})
+	tok := token(`{"sub":"42","exp":2000000001,"info":{"name":"Ann"}}`)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := v.VerifyConnect(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 26 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
 // get returns a claim; null counts as absent.
@@ -35,9 +36,13 @@ func (c *claims) decode(name string, out any) bool {
 	return ok
 }
 
-func (c *claims) string(name string) string {
-	var s string
-	c.decode(name, &s)
+func (c *claims) string(name string) (s string) {
+	if raw, ok := c.get(name); ok {
+		r := jsonwire.NewReader(raw)
+		if r.String(&s); r.End() != nil {
+			c.wrong(name)
+		}
+	}
 	return s
 }
 
@@ -47,6 +52,14 @@ func (c *claims) number(name string) (float64, bool) {
 	raw, ok := c.get(name)
 	if !ok {
 		return 0, false
+	}
+	if raw[0] != '"' {
+		var x float64
+		r := jsonwire.NewReader(raw)
+		if r.Double(&x); r.End() != nil {
+			c.wrong(name)
+		}
+		return x, true
 	}
 	var n json.Number
 	if json.Unmarshal(raw, &n) != nil {
@@ -152,14 +165,14 @@ func (c *claims) bytes(b64, plain string) []byte {
 	return c.json(plain)
 }
 
-// json returns a claim without line breaks, which end a message of the JSON protocol.
+// json returns a copy of a claim without line breaks, which end a message of the JSON protocol.
 func (c *claims) json(name string) []byte {
 	raw, ok := c.get(name)
 	if !ok {
 		return nil
 	}
 	if !bytes.ContainsAny(raw, "\r\n") {
-		return raw
+		return bytes.Clone(raw) // or a connection with an info would keep the whole token
 	}
 	var out bytes.Buffer
 	if json.Compact(&out, raw) != nil {
@@ -171,7 +184,14 @@ func (c *claims) json(name string) []byte {
 // object returns the members of a claim that is a JSON object.
 func (c *claims) object(name string) *claims {
 	sub := new(claims)
-	c.decode(name, &sub.members)
+	raw, ok := c.get(name)
+	if !ok {
+		return sub
+	}
+	var err error
+	if sub.members, err = object(raw); err != nil {
+		c.wrong(name)
+	}
 	return sub
 }
 

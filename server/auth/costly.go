@@ -2,12 +2,8 @@ package auth
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"runtime"
 	"strings"
-
-	"github.com/golang-jwt/jwt/v5"
 )
 
 // costly has a place for each costly signature that is verified at a time. Each keeps a
@@ -24,25 +20,19 @@ func (v *Verifier) Costly(token string) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(token, ".")
-	data, err := base64.RawURLEncoding.DecodeString(first)
-	if err != nil {
-		return false // not a token
-	}
-	var header struct {
-		Alg string `json:"alg"`
-	}
-	return json.Unmarshal(data, &header) == nil && !strings.HasPrefix(header.Alg, "HS")
+	alg, _, err := header(first)
+	return err == nil && !strings.HasPrefix(alg, "HS") // an error: it is not a token
 }
 
-// verifySignature verifies the signature of a token of three parts. For a costly one it waits for
-// a place.
-func (v *Verifier) verifySignature(ctx context.Context, t *jwt.Token, parts []string, issuer string, audience []string) error {
-	alg := t.Method.Alg()
+// verifySignature verifies the signature of a token with a known algorithm. For a costly one it waits
+// for a place.
+func (v *Verifier) verifySignature(ctx context.Context, t *parsed, issuer string, audience []string) error {
+	alg := t.method.Alg()
 	keys, from, err := v.lookup(ctx, t, issuer, audience)
 	if err != nil {
 		return err
 	}
-	signature, err := parser.DecodeSegment(parts[2])
+	signature, err := parser.DecodeSegment(t.signature)
 	if err != nil {
 		return errMalformed
 	}
@@ -53,9 +43,8 @@ func (v *Verifier) verifySignature(ctx context.Context, t *jwt.Token, parts []st
 			<-costly
 		}()
 	}
-	signed := parts[0] + "." + parts[1]
 	for _, key := range keys {
-		if t.Method.Verify(signed, signature, key) == nil {
+		if t.method.Verify(t.signed, signature, key) == nil {
 			return nil
 		}
 	}
@@ -64,8 +53,8 @@ func (v *Verifier) verifySignature(ctx context.Context, t *jwt.Token, parts []st
 
 // lookup returns the keys that the signature may be made with, and the configuration key that they
 // come from.
-func (v *Verifier) lookup(ctx context.Context, t *jwt.Token, issuer string, audience []string) (keys []any, from string, err error) {
-	alg := t.Method.Alg()
+func (v *Verifier) lookup(ctx context.Context, t *parsed, issuer string, audience []string) (keys []any, from string, err error) {
+	alg := t.method.Alg()
 	if from = keyOf(alg); from == "" {
 		return nil, "", errAlgorithm
 	}

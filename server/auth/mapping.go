@@ -68,10 +68,14 @@ func splitPath(text string) []string {
 func (c *claims) find(path []string) (json.RawMessage, bool) {
 	raw, ok := c.get(path[0])
 	for _, name := range path[1:] {
-		var inner claims
-		if !ok || json.Unmarshal(raw, &inner.members) != nil {
+		if !ok {
 			return nil, false
 		}
+		members, err := object(raw)
+		if err != nil {
+			return nil, false
+		}
+		inner := claims{members: members}
 		raw, ok = inner.get(name)
 	}
 	return raw, ok

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -101,23 +99,22 @@ func (v *Verifier) Prefetch() {
 }
 
 // provided returns the key of a token in the JWKS of its provider.
-func (v *Verifier) provided(ctx context.Context, t *jwt.Token, issuer string, audience []string) ([]any, string, error) {
+func (v *Verifier) provided(ctx context.Context, t *parsed, issuer string, audience []string) ([]any, string, error) {
 	p := v.provider(issuer, audience)
 	if p == nil {
 		return nil, "", v.invalid("jwks.providers", "none of them has the token's issuer, and its audience if the provider has one")
 	}
-	if strings.HasPrefix(t.Method.Alg(), "HS") {
+	if strings.HasPrefix(t.method.Alg(), "HS") {
 		return nil, "", v.invalid(p.key, "it is signed by HMAC, and a JWKS has no keys for that")
 	}
-	kid, _ := t.Header["kid"].(string)
-	if kid == "" {
+	if t.kid == "" {
 		return nil, "", v.invalid(p.key, "its header has no kid, which names the key in the JWKS")
 	}
 	at, err := p.template.URL(v.groups(issuer, audience))
 	if err != nil {
 		return nil, "", v.invalid(p.key, err.Error())
 	}
-	key, err := p.endpoint.Key(ctx, at, kid, t.Method.Alg())
+	key, err := p.endpoint.Key(ctx, at, t.kid, t.method.Alg())
 	if err != nil {
 		return nil, "", v.invalid(p.key, err.Error())
 	}

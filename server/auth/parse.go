@@ -1,0 +1,99 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
+)
+
+// parsed is a token whose form is right. Nothing of it is verified.
+//
+// The parser of the JWT library is not used: it decodes each part twice and through maps of any. With it
+// tokens took twice as long to parse as to verify, and a tenth of a node's time while clients connect.
+type parsed struct {
+	method    jwt.SigningMethod // nil if the algorithm is not known
+	kid       string            // empty if the header has none
+	claims    *claims
+	signed    string // header and payload as they are signed
+	signature string // in base64url
+}
+
+// parse parses a token. An error is a refusal.
+func parse(token string) (*parsed, error) {
+	if err := checkForm(token); err != nil {
+		return nil, err
+	}
+	first, rest, _ := strings.Cut(token, ".")
+	second, signature, three := strings.Cut(rest, ".")
+	if !three || strings.Contains(signature, ".") {
+		return nil, errMalformed
+	}
+	p := &parsed{signed: token[:len(first)+1+len(second)], signature: signature}
+	alg, kid, err := header(first)
+	if err != nil {
+		return nil, errMalformed
+	}
+	p.method, p.kid = jwt.GetSigningMethod(alg), kid
+	payload, err := parser.DecodeSegment(second)
+	if err != nil {
+		return nil, errMalformed
+	}
+	members, err := object(payload)
+	if err != nil {
+		return nil, errMalformed
+	}
+	if members == nil {
+		return nil, invalid("the payload is not a JSON object")
+	}
+	p.claims = &claims{members: members}
+	return p, nil
+}
+
+// header returns the members alg and kid of a token's header. They are empty unless they are texts.
+func header(part string) (alg, kid string, err error) {
+	data, err := parser.DecodeSegment(part)
+	if err != nil {
+		return "", "", err
+	}
+	r := jsonwire.NewReader(data)
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		var into *string
+		switch string(r.Key()) {
+		case "alg":
+			into = &alg
+		case "kid":
+			into = &kid
+		}
+		switch {
+		case into == nil:
+			r.Skip()
+		case r.IsString():
+			r.String(into)
+		default:
+			*into = ""
+			r.Skip()
+		}
+	}
+	return alg, kid, r.End()
+}
+
+// object returns the members of a JSON object by exact name, the last of those with the same name;
+// nil for null. They alias data. It refuses text that is not UTF-8: claims are sent to clients
+// unchanged, and would break their connections.
+func object(data []byte) (map[string]json.RawMessage, error) {
+	r := jsonwire.NewReader(data)
+	if r.Null() {
+		return nil, r.End()
+	}
+	members := make(map[string]json.RawMessage)
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		name, start := string(r.Key()), r.Pos()
+		r.Skip()
+		members[name] = bytes.TrimSpace(data[start:r.Pos()])
+	}
+	return members, r.End()
+}
