@@ -89,6 +89,10 @@ func TestStand(t *testing.T) {
 	if cut, _ := r.Find("idle", "cut meanwhile"); cut > 0 || !r.Plain.OK() || !r.Recoverable.OK() || r.Unrecovered > 0 {
 		t.Errorf("cut: %v; told: %d; books: %+v %+v", r.Cuts, r.Unrecovered, r.Recoverable, r.Plain)
 	}
+	pings, _ := r.Find("kill", "pings answered meanwhile")
+	if cut, ok := r.Find("kill", "cut meanwhile"); pings < 40_000 || cut > 0 || !ok {
+		t.Errorf("%v pings were answered and %v connections cut before the first node failed", pings, cut)
+	}
 	for _, phase := range []string{"kill", "drain", "roll"} {
 		left, _ := r.Find(phase, "clients that had to leave")
 		if back, _ := r.Find(phase, "came back"); left < 4000 || back != left {

@@ -32,6 +32,12 @@ func nodeFault(name, title string, fault func(context.Context, *Stand, *section)
 		if err != nil {
 			return &out.Section, err
 		}
+		if t := s.last.Load(); s.complete != nil {
+			out.since("before it all connections stood for", s.since)
+			out.add("pings answered meanwhile", float64(t.Pings-s.complete.Pings), "")
+			out.add("cut meanwhile", float64(t.Cut()-t.Ended()-s.complete.Cut()+s.complete.Ended()), "")
+			s.complete = nil
+		}
 		o, err := s.Try(ctx, Trial{Fault: func(ctx context.Context) error { return fault(ctx, s, out) }})
 		if o == nil {
 			return &out.Section, err

@@ -20,8 +20,8 @@ type Options struct {
 	Conns, Nodes, Shards int
 	// Loads is the number of load processes. Default: as many as nodes, or more if descriptors ask for it.
 	Loads int
-	// Idle is how long the connections are left alone. Default: 90 seconds; with what is published later they stand for more than 3 before the
-	// first fault.
+	// Idle is how long the connections are left alone. Default: 60 seconds; with what is published later they stand for 3 minutes and more
+	// before the first node fails.
 	Idle time.Duration
 	// Step is how long each rate is published at, and the length of other phases under load. Default: 3 seconds.
 	Step time.Duration
@@ -54,7 +54,7 @@ const perProcess = 20 << 20
 
 func (o *Options) defaults() {
 	if o.Idle == 0 {
-		o.Idle = 90 * time.Second
+		o.Idle = 60 * time.Second
 	}
 	if o.Step == 0 {
 		o.Step = 3 * time.Second

@@ -25,7 +25,7 @@ type Phase struct {
 }
 
 // phases in the order in which they run. The first ones, up to that which makes the connections, are never left out.
-var phases = []Phase{empty, connecting, idle, publishing, reading, killing, draining, losingShard, slowShard, rolling}
+var phases = []Phase{empty, connecting, idle, publishing, reading, losingShard, slowShard, killing, draining, rolling}
 
 // section collects rows.
 type section struct{ report.Section }
@@ -118,6 +118,7 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	if err != nil {
 		return &out.Section, err
 	}
+	s.complete, s.since = t, time.Now()
 	out.add("connections, all subscribed", float64(t.Live), "")
 	out.add("time to connect", spent.Seconds, "s")
 	out.add("rate", float64(t.Live)/spent.Seconds, "1/s")

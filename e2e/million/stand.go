@@ -33,7 +33,10 @@ type Stand struct {
 	samples samples
 	empty   Memory // before the first connection
 	calm    *Outcome
-	last    atomic.Pointer[Total] // that load processes have reported
+	// complete is what there was when all connections were made, at that time; nil after the first fault of a node.
+	complete *Total
+	since    time.Time
+	last     atomic.Pointer[Total] // that load processes have reported
 }
 
 // start starts everything. Whatever has been started is there even if it fails.
