@@ -126,7 +126,7 @@ func (s *trySite) open() *visitor {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	(<-s.loops[0].posts)()
 	return &visitor{s, nc, bufio.NewReader(nc)}
 }
