@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -299,10 +297,8 @@ func (v *Verifier) checkTime(c *claims) error {
 	return nil
 }
 
-var parser = jwt.NewParser(jwt.WithoutClaimsValidation())
-
-// checkForm checks what the JWT library does not: a token must begin with the base64 of `{"`
-// and must not contain line breaks, which base64 decoders skip.
+// checkForm checks that a token begins with the base64 of `{"`, and has no line breaks, which base64
+// decoders skip.
 func checkForm(token string) error {
 	if len(token) > MaxTokenLength {
 		return invalid("it is longer than 65536 bytes")

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/base64"
 	"runtime"
 	"strings"
 )
@@ -32,7 +33,7 @@ func (v *Verifier) verifySignature(ctx context.Context, t *parsed, issuer string
 	if err != nil {
 		return err
 	}
-	signature, err := parser.DecodeSegment(t.signature)
+	signature, err := base64.RawURLEncoding.DecodeString(t.signature)
 	if err != nil {
 		return errMalformed
 	}

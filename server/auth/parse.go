@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 
@@ -38,7 +39,7 @@ func parse(token string) (*parsed, error) {
 		return nil, errMalformed
 	}
 	p.method, p.kid = jwt.GetSigningMethod(alg), kid
-	payload, err := parser.DecodeSegment(second)
+	payload, err := base64.RawURLEncoding.DecodeString(second)
 	if err != nil {
 		return nil, errMalformed
 	}
@@ -55,7 +56,7 @@ func parse(token string) (*parsed, error) {
 
 // header returns the members alg and kid of a token's header. They are empty unless they are texts.
 func header(part string) (alg, kid string, err error) {
-	data, err := parser.DecodeSegment(part)
+	data, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
 		return "", "", err
 	}
