@@ -100,12 +100,12 @@ func Fit(r *report.Report) (*Model, error) {
 	m.ChannelMemory = (get("idle", "memory of Redis (PSS)") - get("empty", "memory of Redis (PSS)")) / subscribed
 	m.NodeCPU = get("empty", "CPU of the nodes") / nodes
 	m.ConnCPU = (get("idle", "CPU of the nodes") - get("empty", "CPU of the nodes")) / conns
-	links, commands := nodes*shards, positioned*check+present*renewal
+	links, checks, renewals := nodes*shards, positioned*check, present*renewal
 	m.LinkCommands = get("empty", "Redis commands") / links
 	m.LinkCPU = max(0, get("empty", "CPU of Redis")-shards*alone) / links
-	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (positioned*check*batched + present*renewal)
+	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (checks*batched + renewals)
 	m.LinkIn = get("empty", "into Redis") / links
-	m.CommandIn = (get("idle", "into Redis") - get("empty", "into Redis")) / commands
+	m.CommandIn = (get("idle", "into Redis") - get("empty", "into Redis")) / (checks + renewals)
 	m.LinkBytes = get("empty", "through the network") / links
 	m.ConnBytes = (get("idle", "through the network") - get("empty", "through the network")) / conns
 	return m, missing
@@ -134,15 +134,15 @@ func (m *Model) Predict(s Size) ([]Row, error) {
 		return nil, err
 	}
 	conns, nodes, shards := float64(s.Conns), float64(s.Nodes), float64(s.Shards)
-	links, commands := nodes*shards, positioned*check+present*renewal
+	links, checks, renewals := nodes*shards, positioned*check, present*renewal
 	return []Row{
 		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*(m.NodeMemory+shards*link) + conns*m.ConnMemory, Unit: "MB"},
 		{Name: "kernel: slab", Predicted: conns * m.SocketMemory, Unit: "MB"},
 		{Name: "memory of Redis (PSS)", Predicted: shards*m.ShardMemory + subscribed*m.ChannelMemory, Unit: "MB"},
 		{Name: "CPU of the nodes", Predicted: nodes*m.NodeCPU + conns*m.ConnCPU, Unit: "processors"},
-		{Name: "CPU of Redis", Predicted: shards*alone + links*m.LinkCPU + (positioned*check*batched+present*renewal)*m.CommandCPU, Unit: "processors"},
-		{Name: "Redis commands", Predicted: links*m.LinkCommands + commands, Unit: "1/s"},
-		{Name: "into Redis", Predicted: links*m.LinkIn + commands*m.CommandIn, Unit: "B/s"},
+		{Name: "CPU of Redis", Predicted: shards*alone + links*m.LinkCPU + (checks*batched+renewals)*m.CommandCPU, Unit: "processors"},
+		{Name: "Redis commands", Predicted: links*m.LinkCommands + checks + renewals, Unit: "1/s"},
+		{Name: "into Redis", Predicted: links*m.LinkIn + (checks+renewals)*m.CommandIn, Unit: "B/s"},
 		{Name: "through the network", Predicted: links*m.LinkBytes + conns*m.ConnBytes, Unit: "B/s"},
 	}, nil
 }
