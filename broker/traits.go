@@ -65,7 +65,8 @@ type Traits struct {
 	Batch func(ctx context.Context, batch []BatchItem)
 	// Positions reads the top positions of many streams at a lower price than as many calls
 	// of History with Limit 0 and this MetaTTL, with the same results, in the order of channels.
-	// It reads them where they are written, as a copy may be behind. A local broker reads each
+	// It may leave out the renewal of a position's life if the last one is an hour ago at most, and not more than
+	// an eighth of MetaTTL. It reads them where they are written, as a copy may be behind. A local broker reads each
 	// position at a moment when every publication up to it has been handed to the
 	// EventHandler. Nil: the node calls History.
 	Positions func(ctx context.Context, channels []string, metaTTL time.Duration) []PositionResult

@@ -42,6 +42,27 @@ func runBroker(t testing.TB, cfg redis.Config, h broker.EventHandler) *redis.Bro
 	return b
 }
 
+// BenchmarkPositions reads the positions of 64 streams that the node is subscribed to.
+func BenchmarkPositions(b *testing.B) {
+	server := redistest.Standalone(b, redistest.Options{})
+	r := runBroker(b, redis.Config{Shards: []redis.Shard{standalone(server)}}, newCounter())
+	channels := make([]string, 64)
+	for i := range channels {
+		channels[i] = fmt.Sprint("channel", i)
+	}
+	if err := r.Subscribe(b.Context(), channels...); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, result := range r.Describe().Positions(b.Context(), channels, 0) {
+			if result.Err != nil {
+				b.Fatal(result.Err)
+			}
+		}
+	}
+}
+
 // BenchmarkBatch publishes batches: a broadcast of one publication, others of
 // their own, and with history. The time is until Redis has answered.
 func BenchmarkBatch(b *testing.B) {

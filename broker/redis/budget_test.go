@@ -28,7 +28,7 @@ func (n *nobody) HandleLoss(func(string) bool)                          {}
 func received() (l *link, name, message []byte) {
 	handler := &nobody{}
 	l = &link{broker: &Broker{handler: handler}}
-	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", &subscription{last: seen.Publication{Channel: "ch"}})
+	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", seen.NewStream("ch"))
 	pub := payload.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
 	return l, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
 }

@@ -3,14 +3,9 @@ package redis
 import (
 	"context"
 	"math"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
@@ -35,6 +30,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 		var renewed bool
 		if h, renewed, err = b.history(ctx, s, &c, &filter, whole); err == nil {
 			b.read(s, ch, sub, h.Top, renewed)
+			sub.Renewed(b.metaTTL(&filter))
 		}
 		return err
 	})
@@ -42,15 +38,13 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 }
 
 // subscription returns the subscription of a channel, or nil.
-func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *subscription {
+func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *seen.Stream {
 	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, keys.Client, ch, hash))
 }
 
 // read notes the position of a stream that was read.
-func (b *Broker) read(s *shard, ch string, sub *subscription, top channel.StreamPosition, renewed bool) {
-	if sub != nil {
-		sub.read(top)
-	}
+func (b *Broker) read(s *shard, ch string, sub *seen.Stream, top channel.StreamPosition, renewed bool) {
+	sub.Read(top)
 	if renewed {
 		b.lostSome(s, ch)
 	}
@@ -70,13 +64,18 @@ func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *
 	return h, renewed, s.client.Explain(err)
 }
 
+// metaTTL is how long a position lives after a read.
+func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
+	return positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)
+}
+
 // historyCall prepares a read. It returns false if the position alone is read.
-func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *subscription, f *broker.HistoryFilter) bool {
+func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *seen.Stream, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
 	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.scripts.Read
 	c.Key(m.Name(&s.names, b.kinds.history, ch, hash), m.Name(&s.names, b.kinds.meta, ch, hash))
-	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)))
+	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(b.metaTTL(f)))
 	direction, start := "f", "-"
 	switch {
 	case f.Limit == 0:
@@ -100,12 +99,10 @@ func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, 
 }
 
 // known returns what is known of a stream: by publishing, or by the subscription, which may be nil.
-func (s *shard) known(ch string, hash uint64, sub *subscription) seen.Known {
+func (s *shard) known(ch string, hash uint64, sub *seen.Stream) seen.Known {
 	known := s.acked.Known(ch, hash)
-	if sub != nil {
-		if k := sub.known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
-			known = k
-		}
+	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
+		known = k
 	}
 	return known
 }
@@ -121,65 +118,4 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
 	_, err = script.Run(ctx, s.client, &c)
 	return err
-}
-
-// Positions is Traits.Positions. Each shard gets the reads as pipelined chunks of up to 1,000,
-// all shards at a time.
-func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
-	results := make([]broker.PositionResult, len(channels))
-	shards, err := b.running(ctx)
-	if err != nil {
-		for i := range results {
-			results[i].Err = err
-		}
-		return results
-	}
-	parts := make([][]shareItem, len(shards))
-	for i, ch := range channels {
-		hash := keys.Hash(ch)
-		at := keys.Jump(hash, len(shards))
-		if results[i].Err = shards[at].names.Check(ch); results[i].Err == nil {
-			parts[at] = append(parts[at], shareItem{index: int32(i), hash: hash})
-		}
-	}
-	var group sync.WaitGroup
-	for at, items := range parts {
-		group.Go(func() {
-			err := b.whenSettled(ctx, shards[at], func() error {
-				b.shardPositions(ctx, shards[at], items, channels, &broker.HistoryFilter{MetaTTL: metaTTL}, results)
-				return nil
-			})
-			for _, it := range items {
-				if err != nil {
-					results[it.index] = broker.PositionResult{Err: err}
-				}
-			}
-		})
-	}
-	group.Wait()
-	return results
-}
-
-func (b *Broker) shardPositions(ctx context.Context, s *shard, items []shareItem, channels []string, filter *broker.HistoryFilter, results []broker.PositionResult) {
-	var cmds []rueidis.Completed
-	m := slab.New(slab.Max)
-	failures := s.client.Explainer()
-	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
-		calls := make([]script.Call, len(chunk))
-		subs := make([]*subscription, len(chunk))
-		for i, it := range chunk {
-			ch := channels[it.index]
-			subs[i] = b.subscription(s, &m, ch, it.hash)
-			b.historyCall(&calls[i], s, &m, ch, it.hash, subs[i], filter)
-		}
-		var answers []rueidis.RedisResult
-		answers, cmds = script.RunAll(ctx, s.client, calls, cmds)
-		for i, it := range chunk {
-			result, err := reply.Position(answers[i])
-			results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
-			if err == nil {
-				b.read(s, channels[it.index], subs[i], result.Position, result.Renewed)
-			}
-		}
-	}
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"net"
-	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -16,7 +15,6 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -29,21 +27,8 @@ type link struct {
 	conn      *pubsub.Conn
 	marks     *mark.Marks
 
-	mu       sync.Mutex                 // of those who change channels
-	channels readmap.Map[*subscription] // by their names in Redis
-}
-
-// subscription of a channel, and what is known of its stream if it has history.
-type subscription struct {
-	mu sync.Mutex
-	// last is the newest publication that was delivered. Its offset is 0 if none was in its
-	// epoch, which a read may have told. Its Channel is constant.
-	last seen.Publication
-	// top is the greatest offset in the epoch of last that was delivered or read.
-	top uint64
-	// doubt is the epoch to deliver in after an offset came a second time, until the stream
-	// has been compared; else empty.
-	doubt string
+	mu       sync.Mutex                // of those who change channels
+	channels readmap.Map[*seen.Stream] // by their names in Redis
 }
 
 // newLinks makes the links of a shard: one for each partition, and a plain one.
@@ -152,7 +137,7 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 	for i, name := range names {
 		hash := readmap.Hash(name)
 		if _, known := l.channels.Get(hash, name); !known {
-			l.channels.Set(hash, name, &subscription{last: seen.Publication{Channel: keys.Part(name, channels[i])}})
+			l.channels.Set(hash, name, seen.NewStream(keys.Part(name, channels[i])))
 			added[i] = true
 		}
 	}
@@ -206,24 +191,24 @@ func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 		return
 	}
 	if err := l.deliver(sub, data, memory); err != nil {
-		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.last.Channel, "error", err)
+		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.Channel(), "error", err)
 	}
 }
 
 // subscription returns the subscription of a channel by its name in Redis, or nil.
-func (l *link) subscription(name string) *subscription {
+func (l *link) subscription(name string) *seen.Stream {
 	sub, _ := l.channels.Get(readmap.Hash(name), name)
 	return sub
 }
 
-func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) error {
+func (l *link) deliver(sub *seen.Stream, data []byte, memory *pubsub.Chunk) error {
 	m, err := payload.Parse(data)
 	if err != nil {
 		return err
 	}
 	handler := l.broker.handler
 	if m.Kind == payload.KindClear {
-		ch := sub.last.Channel
+		ch := sub.Channel()
 		handler.HandleLoss(func(lost string) bool { return lost == ch })
 		return nil
 	}
@@ -233,9 +218,9 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) err
 			return err
 		}
 		if m.Kind == payload.KindJoin {
-			handler.HandleJoin(sub.last.Channel, info)
+			handler.HandleJoin(sub.Channel(), info)
 		} else {
-			handler.HandleLeave(sub.last.Channel, info)
+			handler.HandleLeave(sub.Channel(), info)
 		}
 		return nil
 	}
@@ -247,7 +232,7 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) err
 	}
 	if m.Offset > 0 {
 		var again bool
-		if event.Epoch, again = sub.deliver(&m); again {
+		if event.Epoch, again = sub.Deliver(m.Epoch, m.Offset, m.Data); again {
 			l.broker.wentBack(l.shard)
 		}
 	}
@@ -262,56 +247,8 @@ func (l *link) deliver(sub *subscription, data []byte, memory *pubsub.Chunk) err
 			}
 		}
 	}
-	handler.HandlePublication(sub.last.Channel, event)
+	handler.HandlePublication(sub.Channel(), event)
 	return nil
-}
-
-// deliver notes a publication of a stream, and returns the epoch to deliver it in. It
-// reports whether its offset came a second time.
-func (sub *subscription) deliver(m *payload.Message) (epoch string, again bool) {
-	sum := seen.Sum(m.Data)
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	last := &sub.last
-	switch {
-	case last.Epoch != string(m.Epoch):
-		sub.begin(channel.StreamPosition{Epoch: string(m.Epoch)})
-	case sub.doubt != "":
-		return sub.doubt, false
-	case m.Offset > last.Offset:
-	case m.Offset == last.Offset && sum == last.Sum:
-		return last.Epoch, false // the same publication
-	default:
-		var text slab.Slab
-		sub.doubt = text.Epoch()
-		return sub.doubt, true
-	}
-	last.Offset, last.Sum = m.Offset, sum
-	sub.top = max(sub.top, m.Offset)
-	return last.Epoch, false
-}
-
-// begin notes that nothing was delivered since the stream had this top. It is called with mu held.
-func (sub *subscription) begin(top channel.StreamPosition) {
-	sub.last.Epoch, sub.last.Offset, sub.last.Sum = top.Epoch, 0, 0
-	sub.top, sub.doubt = top.Offset, ""
-}
-
-// read notes the top of a read.
-func (sub *subscription) read(top channel.StreamPosition) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	if sub.last.Epoch != top.Epoch {
-		sub.begin(channel.StreamPosition{Epoch: strings.Clone(top.Epoch)})
-	}
-	sub.top = max(sub.top, top.Offset)
-}
-
-// known returns what is known of the stream.
-func (sub *subscription) known() seen.Known {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	return seen.Known{Epoch: sub.last.Epoch, Offset: sub.top}
 }
 
 // block is how many publications are allocated at a time.
@@ -372,7 +309,7 @@ func (l *link) overflow(names []string) {
 	dropped := map[string]bool{}
 	for _, name := range names {
 		if sub := l.subscription(name); sub != nil {
-			dropped[sub.last.Channel] = true
+			dropped[sub.Channel()] = true
 		}
 	}
 	if len(dropped) > 0 {

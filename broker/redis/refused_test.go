@@ -161,6 +161,13 @@ func TestKeysOfOthers(t *testing.T) {
 	if err := b.RemoveHistory(t.Context(), "ch"); err != nil {
 		t.Error(err)
 	}
+	server.Do("SET", "gyro.stream.meta.other", "precious")
+	channels := []string{"a", "other", "b"}
+	for i, r := range b.Describe().Positions(t.Context(), channels, 0) {
+		if taken := channels[i] == "other"; (r.Err != nil) != taken || taken && !strings.Contains(r.Err.Error(), "WRONGTYPE") || taken != (r.Top.Epoch == "") {
+			t.Errorf("position of %q: %+v", channels[i], r)
+		}
+	}
 	if got := server.Do("GET", "gyro.stream.ch"); got != "precious" {
 		t.Errorf("the key holds %q", got)
 	}

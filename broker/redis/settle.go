@@ -134,12 +134,12 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 // candidate is a publication that a stream should hold.
 type candidate struct {
 	seen.Publication
-	hash    uint64        // of the channel
-	top     uint64        // the greatest offset that the stream is known to have had in this epoch
-	earlier seen.Epochs   // of the stream, as far as they are known
-	stale   string        // the epoch to renew, if the stream lost the publication
-	sub     *subscription // nil: it was acknowledged to the node
-	doubt   string        // of sub, when the comparison began
+	hash    uint64       // of the channel
+	top     uint64       // the greatest offset that the stream is known to have had in this epoch
+	earlier seen.Epochs  // of the stream, as far as they are known
+	stale   string       // the epoch to renew, if the stream lost the publication
+	sub     *seen.Stream // nil: it was acknowledged to the node
+	doubt   *string      // of sub, when the comparison began
 }
 
 // compareAll compares what all links of the shard have delivered, and what the shard has
@@ -174,18 +174,17 @@ func (l *link) delivered() []candidate {
 	defer l.mu.Unlock()
 	var list []candidate
 	for _, sub := range l.channels.All {
-		if c := sub.candidate(); c.top > 0 {
+		if c := candidateOf(sub); c.top > 0 {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// candidate is what was delivered last, or the top of a read if nothing was since.
-func (sub *subscription) candidate() candidate {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	c := candidate{Publication: sub.last, top: sub.top, hash: keys.Hash(sub.last.Channel), sub: sub, doubt: sub.doubt}
+// candidateOf is what was delivered last, or the top of a read if nothing was since.
+func candidateOf(sub *seen.Stream) candidate {
+	c := candidate{sub: sub, hash: keys.Hash(sub.Channel())}
+	c.Publication, c.top, c.doubt = sub.Delivered()
 	if c.Offset == 0 {
 		c.Offset = c.top
 	}
@@ -218,7 +217,7 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 			s.moved(p, top)
 			moved = append(moved, *p)
 		case p.holds(top.Offset, entry, wentBack):
-			p.confirm()
+			p.sub.Confirm(p.doubt)
 		default:
 			p.stale = p.Epoch
 			lost = append(lost, *p)
@@ -295,21 +294,5 @@ func (s *shard) moved(p *candidate, top channel.StreamPosition) {
 		s.acked.Moved(p.hash, &p.Publication, top.Epoch, top.Offset, p.stale)
 		return
 	}
-	p.sub.mu.Lock()
-	defer p.sub.mu.Unlock()
-	if p.sub.last.Epoch == p.Epoch {
-		p.sub.begin(top)
-	}
-}
-
-// confirm notes that the stream holds the publication, so that no offset came twice.
-func (p *candidate) confirm() {
-	if p.doubt == "" {
-		return
-	}
-	p.sub.mu.Lock()
-	defer p.sub.mu.Unlock()
-	if p.sub.doubt == p.doubt {
-		p.sub.begin(channel.StreamPosition{Epoch: p.sub.last.Epoch, Offset: p.sub.top})
-	}
+	p.sub.Moved(p.Epoch, top)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
@@ -285,11 +284,11 @@ func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 // An offset that comes late puts a stream in doubt, and what was delivered last tells that it holds all, even
 // if a read was ahead.
 func TestOvertaken(t *testing.T) {
-	sub := &subscription{last: seen.Publication{Channel: "ch"}}
+	sub := seen.NewStream("ch")
 	deliver := func(offset uint64, want bool) {
 		t.Helper()
 		data := fmt.Append(nil, "publication ", offset)
-		if _, again := sub.deliver(&payload.Message{Offset: offset, Epoch: []byte("e"), Data: data}); again != want {
+		if _, again := sub.Deliver([]byte("e"), offset, data); again != want {
 			t.Fatalf("offset %d came again: %v", offset, again)
 		}
 	}
@@ -297,9 +296,9 @@ func TestOvertaken(t *testing.T) {
 	deliver(41, false)
 	deliver(40, true)
 	deliver(42, false)
-	sub.read(channel.StreamPosition{Epoch: "e", Offset: 43})
-	c := sub.candidate()
-	if c.Offset != 41 || c.top != 43 || c.doubt == "" {
+	sub.Read(channel.StreamPosition{Epoch: "e", Offset: 43})
+	c := candidateOf(sub)
+	if c.Offset != 41 || c.top != 43 || c.doubt == nil {
 		t.Fatalf("%+v", c)
 	}
 	for _, test := range []struct {
@@ -317,12 +316,12 @@ func TestOvertaken(t *testing.T) {
 			t.Errorf("%+v: holds %v", test, got)
 		}
 	}
-	c.confirm()
-	if c = sub.candidate(); c.doubt != "" || c.Offset != 43 || c.Sum != 0 {
+	c.sub.Confirm(c.doubt)
+	if c = candidateOf(sub); c.doubt != nil || c.Offset != 43 || c.Sum != 0 {
 		t.Errorf("%+v behind the comparison", c)
 	}
 	deliver(44, false)
-	if c = sub.candidate(); c.Offset != 44 || c.top != 44 || c.Sum == 0 {
+	if c = candidateOf(sub); c.Offset != 44 || c.top != 44 || c.Sum == 0 {
 		t.Errorf("%+v behind the next publication", c)
 	}
 }

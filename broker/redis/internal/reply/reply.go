@@ -70,6 +70,25 @@ func parsePosition(text string) (result Result, err error) {
 	return result, nil
 }
 
+// Meta reads the fields e and s of a stream's meta. The epoch is empty if there is no stream.
+func Meta(answer rueidis.RedisResult) (top channel.StreamPosition, err error) {
+	fields, err := answer.ToArray()
+	if err != nil {
+		return top, err
+	}
+	if len(fields) != 2 {
+		return top, errReply
+	}
+	if fields[0].IsNil() {
+		return top, nil
+	}
+	if top.Epoch, err = fields[0].ToString(); err != nil || fields[1].IsNil() {
+		return top, err
+	}
+	top.Offset, err = fields[1].AsUint64()
+	return top, err
+}
+
 // Entry reads the answer of the script for one entry: where the stream is, and the
 // payload of the entry, empty if it is not there.
 func Entry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload string, err error) {

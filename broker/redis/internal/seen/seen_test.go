@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
@@ -100,5 +101,28 @@ func TestEpochs(t *testing.T) {
 	}
 	if list = list.With("e4"); list != " e4 e9 e8 e7 e6 e5 e3 e2 " {
 		t.Errorf("%q", list)
+	}
+}
+
+// TestNoStream: a channel that the node is not subscribed to has no stream here.
+func TestNoStream(t *testing.T) {
+	var s *Stream
+	s.Read(channel.StreamPosition{Epoch: "e", Offset: 1})
+	s.Renewed(time.Hour)
+	s.Confirm(nil)
+	if k := s.Known(); k != (Known{}) || s.Lives(time.Now()) {
+		t.Errorf("knows %+v", k)
+	}
+}
+
+// TestLives: the life of a position is renewed after an eighth of it, and after an hour at the latest.
+func TestLives(t *testing.T) {
+	s := NewStream("ch")
+	for ttl, want := range map[time.Duration]time.Duration{time.Minute: time.Minute / 8, 8 * time.Hour: time.Hour, 720 * time.Hour: time.Hour} {
+		now := time.Now()
+		s.Renewed(ttl)
+		if !s.Lives(now.Add(want-time.Second)) || s.Lives(now.Add(want+time.Minute)) {
+			t.Errorf("a life of %v is not renewed after %v", ttl, want)
+		}
 	}
 }

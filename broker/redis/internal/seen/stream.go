@@ -1,0 +1,137 @@
+package seen
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// Stream is what a subscribed node knows of a channel's stream, if it has history. Any goroutine may use it. A nil Stream, of a channel
+// that the node is not subscribed to, takes what was read and knows nothing.
+type Stream struct {
+	mu sync.Mutex
+	// last is the newest publication that was delivered. Its offset is 0 if none was in its
+	// epoch, which a read may have told. Its Channel is constant.
+	last Publication
+	// top is the greatest offset in the epoch of last that was delivered or read.
+	top uint64
+	// renewal is when a read has to renew the life of the position, in Unix nanoseconds.
+	renewal int64
+	// doubt is the epoch to deliver in after an offset came a second time, until the stream
+	// has been compared; else nil.
+	doubt *string
+}
+
+// NewStream returns the stream of a channel, of which nothing is known.
+func NewStream(ch string) *Stream { return &Stream{last: Publication{Channel: ch}} }
+
+// Channel that has the stream.
+func (s *Stream) Channel() string { return s.last.Channel }
+
+// Deliver notes a publication with its payload, and returns the epoch to deliver it in. It
+// reports whether its offset came a second time.
+func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, again bool) {
+	sum := Sum(data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := &s.last
+	switch {
+	case last.Epoch != string(epoch):
+		s.begin(channel.StreamPosition{Epoch: string(epoch)})
+	case s.doubt != nil:
+		return *s.doubt, false
+	case offset > last.Offset:
+	case offset == last.Offset && sum == last.Sum:
+		return last.Epoch, false // the same publication
+	default:
+		var text slab.Slab
+		doubt := text.Epoch()
+		s.doubt = &doubt
+		return doubt, true
+	}
+	last.Offset, last.Sum = offset, sum
+	s.top = max(s.top, offset)
+	return last.Epoch, false
+}
+
+// begin notes that nothing was delivered since the stream had this top. It is called with mu held.
+func (s *Stream) begin(top channel.StreamPosition) {
+	s.last.Epoch, s.last.Offset, s.last.Sum = top.Epoch, 0, 0
+	s.top, s.doubt = top.Offset, nil
+}
+
+// Read notes the top of a read.
+func (s *Stream) Read(top channel.StreamPosition) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.Epoch != top.Epoch {
+		s.begin(channel.StreamPosition{Epoch: strings.Clone(top.Epoch)})
+	}
+	s.top = max(s.top, top.Offset)
+}
+
+// Known returns what is known of the stream.
+func (s *Stream) Known() Known {
+	if s == nil {
+		return Known{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Known{Epoch: s.last.Epoch, Offset: s.top}
+}
+
+// Delivered returns what was delivered last, the greatest offset in its epoch that was delivered or read, and the doubt
+// about the stream that there is.
+func (s *Stream) Delivered() (last Publication, top uint64, doubt *string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.top, s.doubt
+}
+
+// Moved notes the top of the stream in another epoch, unless from is not the epoch in which publications were delivered last.
+func (s *Stream) Moved(from string, top channel.StreamPosition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.Epoch == from {
+		s.begin(top)
+	}
+}
+
+// Confirm ends a doubt that Delivered returned: the stream holds what was delivered, so no offset came twice.
+func (s *Stream) Confirm(doubt *string) {
+	if doubt == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doubt == doubt {
+		s.begin(channel.StreamPosition{Epoch: s.last.Epoch, Offset: s.top})
+	}
+}
+
+// Renewed notes that a read has just renewed the life of the position, for ttl. The next renewal is due after an eighth of that, or an
+// hour.
+func (s *Stream) Renewed(ttl time.Duration) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewal = time.Now().Add(min(ttl/8, time.Hour)).UnixNano()
+}
+
+// Lives tells whether the life of the position need not be renewed yet.
+func (s *Stream) Lives(now time.Time) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.UnixNano() < s.renewal
+}
