@@ -7,7 +7,8 @@ import (
 
 var sink []byte
 
-// Garbage is worth a collection when nothing is allocated any more, and only once.
+// Garbage is worth a collection when nothing is allocated any more, and only once. What a resting process goes on allocating waits for
+// two minutes, unless it becomes much less.
 func TestRest(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // only the test collects
 	r := newResting()
@@ -24,14 +25,34 @@ func TestRest(t *testing.T) {
 	if r.due() {
 		t.Error("collects while much is allocated")
 	}
-	collected := 0
-	for range 3 {
-		if r.due() {
-			debug.FreeOSMemory()
-			collected++
+	collections := func(periods, garbage int) (n int) {
+		for range periods {
+			sink = make([]byte, garbage)
+			if r.due() {
+				debug.FreeOSMemory()
+				n++
+			}
 		}
+		sink = nil
+		return n
 	}
-	if collected != 1 {
-		t.Errorf("%d collections of 36 MB of garbage", collected)
+	if n := collections(3, 0); n != 1 {
+		t.Errorf("%d collections of 36 MB of garbage", n)
+	}
+	if n := collections(again-3, 1<<20); n != 0 {
+		t.Errorf("%d collections within two minutes", n)
+	}
+	if n := collections(5, 1<<20); n != 1 {
+		t.Errorf("%d collections after two minutes", n)
+	}
+	if n := collections(again/2, 1<<20); n != 0 {
+		t.Errorf("%d collections at once behind these", n)
+	}
+	if n := collections(3, 64<<10); n != 1 {
+		t.Errorf("%d collections when the process allocates less", n)
+	}
+	sink = make([]byte, 32<<20)
+	if r.due() || collections(1, 0) != 1 {
+		t.Error("no collection at once after a busy period")
 	}
 }
