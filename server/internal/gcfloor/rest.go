@@ -15,13 +15,14 @@ const (
 	restPeriod = 2 * time.Second
 	// restRate is how many bytes a resting process allocates in a period at most, or an eighth of what is alive if that is more.
 	restRate = 2 << 20
-	// worth is how much garbage and free memory is worth a collection, or a quarter of what is alive if that is more.
+	// worth is how much garbage and free memory is worth a collection, or an eighth of what is alive if that is more.
 	worth = 4 << 20
-	// A process that has allocated at no more than calmer times its present rate since the last collection has not become quieter. It
-	// collects once more after so many periods as again says: 2 minutes, as Go does. A collection marks all that is alive, which costs an
-	// idle process more than what it does in 20 s otherwise.
-	calmer = 4
-	again  = 60
+	// A process has become quieter when it has allocated at no more than a fraction of its peak since the last collection, one in calmer,
+	// for so many periods as settled says. What it goes on allocating waits for so many periods as again says: 2 minutes, as Go's own. A
+	// collection marks all that is alive, which costs an idle process more than what it does in 20 s otherwise.
+	calmer  = 4
+	settled = 3
+	again   = 60
 )
 
 // Rest collects garbage when the process has become quiet, and gives the memory back to the system, until ctx ends. After many
@@ -51,11 +52,12 @@ type resting struct {
 	samples   []metrics.Sample
 	allocated uint64 // since the start of the process, when due was called
 	peak      uint64 // the most in a period since the last collection
+	calm      int    // periods at a fraction of it, one after the other
 	left      int    // periods until a process that has not become quieter collects
 }
 
 func newResting() *resting {
-	return &resting{samples: []metrics.Sample{
+	return &resting{left: again, samples: []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
 	}}
@@ -70,10 +72,13 @@ func (r *resting) due() bool {
 	r.allocated = allocated
 	r.left = max(r.left-1, 0)
 	r.peak = max(r.peak, grown)
+	if r.calm++; grown*calmer >= r.peak {
+		r.calm = 0
+	}
 	switch {
-	case grown > max(live/8, restRate), r.left > 0 && r.peak <= calmer*grown, objects+free <= live+max(live/4, worth):
+	case grown > max(live/8, restRate), r.left > 0 && r.calm < settled, objects+free <= live+max(live/8, worth):
 		return false
 	}
-	r.peak, r.left = 0, again
+	r.peak, r.calm, r.left = 0, 0, again
 	return true
 }

@@ -36,23 +36,23 @@ func TestRest(t *testing.T) {
 		sink = nil
 		return n
 	}
-	if n := collections(3, 0); n != 1 {
+	if n := collections(2*settled, 0); n != 1 {
 		t.Errorf("%d collections of 36 MB of garbage", n)
 	}
-	if n := collections(again-3, 1<<20); n != 0 {
+	if n := collections(again-2*settled, 1<<20); n != 0 {
 		t.Errorf("%d collections within two minutes", n)
 	}
-	if n := collections(5, 1<<20); n != 1 {
+	if n := collections(2*settled, 1<<20); n != 1 {
 		t.Errorf("%d collections after two minutes", n)
 	}
 	if n := collections(again/2, 1<<20); n != 0 {
 		t.Errorf("%d collections at once behind these", n)
 	}
-	if n := collections(3, 64<<10); n != 1 {
+	if n := collections(2*settled, 64<<10); n != 1 {
 		t.Errorf("%d collections when the process allocates less", n)
 	}
 	sink = make([]byte, 32<<20)
-	if r.due() || collections(1, 0) != 1 {
-		t.Error("no collection at once after a busy period")
+	if r.due() || collections(settled, 0) != 1 {
+		t.Error("no collection after a busy period")
 	}
 }
