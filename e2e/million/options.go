@@ -54,7 +54,7 @@ const perProcess = 20 << 20
 
 func (o *Options) defaults() {
 	if o.Idle == 0 {
-		o.Idle = 60 * time.Second
+		o.Idle = 75 * time.Second
 	}
 	if o.Step == 0 {
 		o.Step = 3 * time.Second

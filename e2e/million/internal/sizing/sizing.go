@@ -22,7 +22,7 @@ type Model struct {
 	NodeCPU    float64 `json:"node_cpu"`    // of a node without connections
 	ConnCPU    float64 `json:"conn_cpu"`    // of an idle connection, in its node
 	LinkCPU    float64 `json:"link_cpu"`    // of Redis, for each link of a node to a shard
-	CommandCPU float64 `json:"command_cpu"` // of Redis, for a command of a renewal per second
+	CommandCPU float64 `json:"command_cpu"` // of Redis, for a command of a renewal or a mark per second
 
 	LinkCommands float64 `json:"link_commands"` // of Redis, per second and link
 	LinkIn       float64 `json:"link_in"`       // bytes into Redis, per second and link
@@ -32,21 +32,24 @@ type Model struct {
 }
 
 // What nodes ask Redis for while clients wait, in commands per second, those within scripts counted, as INFO commandstats shows: the
-// position of a channel is checked every 40 seconds, and a client in a channel with presence is renewed every 25 seconds.
+// position of a channel is checked every 40 seconds, a client in a channel with presence is renewed every 25 seconds, and each link marks
+// its shard every second, once its node keeps a history there.
 const (
-	check   = 3.0 / 40
+	check   = 1.0 / 40
 	renewal = 6.0 / 25
+	mark    = 4.0
 )
 
-// batched is what a command of a check costs Redis beside one of a renewal: a script checks the channels of a shard together, and renews one
-// client. Runs with 170,000 and a million connections, whose checks are a third and four fifths of the commands, have shown it.
+// batched is what a command of a check costs Redis beside one of a renewal or a mark: the checks of a node are plain commands that come
+// together, and a script renews one client. Runs with 170,000 and a million connections, whose checks are an eighth and nearly half of the
+// commands, have shown it.
 const batched = 0.45
 
 // alone is the CPU of a Redis server that nobody is connected to, in processors.
 const alone = 0.0018
 
-// link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 1, 5 and 20 shards have shown it.
-const link = 1.3
+// link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 5 and 20 shards have shown it.
+const link = 0.5
 
 // Size is what a run is made of.
 type Size struct{ Conns, Nodes, Shards int }
@@ -100,7 +103,7 @@ func Fit(r *report.Report) (*Model, error) {
 	m.ChannelMemory = (get("idle", "memory of Redis (PSS)") - get("empty", "memory of Redis (PSS)")) / subscribed
 	m.NodeCPU = get("empty", "CPU of the nodes") / nodes
 	m.ConnCPU = (get("idle", "CPU of the nodes") - get("empty", "CPU of the nodes")) / conns
-	links, checks, renewals := nodes*shards, positioned*check, present*renewal
+	links, checks, renewals := nodes*shards, positioned*check, present*renewal+nodes*shards*mark
 	m.LinkCommands = get("empty", "Redis commands") / links
 	m.LinkCPU = max(0, get("empty", "CPU of Redis")-shards*alone) / links
 	m.CommandCPU = (get("idle", "CPU of Redis") - get("empty", "CPU of Redis")) / (checks*batched + renewals)
@@ -134,7 +137,7 @@ func (m *Model) Predict(s Size) ([]Row, error) {
 		return nil, err
 	}
 	conns, nodes, shards := float64(s.Conns), float64(s.Nodes), float64(s.Shards)
-	links, checks, renewals := nodes*shards, positioned*check, present*renewal
+	links, checks, renewals := nodes*shards, positioned*check, present*renewal+nodes*shards*mark
 	return []Row{
 		{Name: "memory of the nodes (PSS)", Predicted: m.SharedMemory + nodes*(m.NodeMemory+shards*link) + conns*m.ConnMemory, Unit: "MB"},
 		{Name: "kernel: slab", Predicted: conns * m.SocketMemory, Unit: "MB"},
