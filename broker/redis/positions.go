@@ -43,7 +43,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 		group.Go(func() {
 			err := b.whenSettled(ctx, shards[at], func() error {
 				r := reading{b, shards[at], channels, &broker.HistoryFilter{MetaTTL: metaTTL}, results}
-				r.renew(ctx, r.look(ctx, items))
+				r.byScript(ctx, r.byCommand(ctx, items))
 				return nil
 			})
 			for _, it := range items {
@@ -73,10 +73,10 @@ type expected struct {
 	known seen.Known
 }
 
-// look reads the positions of streams that are as the node expects them to be. It returns the channels for which renew has to be called:
+// byCommand reads the positions of streams that are as the node expects them to be. It returns the channels for byScript:
 // those that the node is not subscribed to, whose position lives for too short a time, that have no stream, or a stream that has lost
 // publications. So nearly all of the checks of positions cost Redis a third of what the script takes.
-func (r *reading) look(ctx context.Context, items []shareItem) (rest []shareItem) {
+func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now := time.Now()
 	m := slab.New(min(128*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
@@ -114,8 +114,8 @@ func (r *reading) look(ctx context.Context, items []shareItem) (rest []shareItem
 	return rest
 }
 
-// renew reads the positions of streams, and renews the lives of the positions. It makes the streams that there are not.
-func (r *reading) renew(ctx context.Context, items []shareItem) {
+// byScript reads the positions of streams, and renews the lives of the positions. It makes the streams that there are not.
+func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
 	m := slab.New(min(256*len(items), slab.Max))
 	failures := r.shard.client.Explainer()

@@ -29,6 +29,9 @@ func nodeFault(name, title string, fault func(context.Context, *Stand, *section)
 			return &out.Section, nil
 		}
 		calm, err := s.calmly(ctx)
+		if err == nil {
+			err = Pause(ctx, time.Until(s.since.Add(s.options.stand)))
+		}
 		if err != nil {
 			return &out.Section, err
 		}

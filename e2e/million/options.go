@@ -20,8 +20,7 @@ type Options struct {
 	Conns, Nodes, Shards int
 	// Loads is the number of load processes. Default: as many as nodes, or more if descriptors ask for it.
 	Loads int
-	// Idle is how long the connections are left alone. Default: 60 seconds; with what is published later they stand for 3 minutes and more
-	// before the first node fails.
+	// Idle is how long the connections are left alone. Default: 60 seconds; if all phases run, the first node fails after 3 minutes then.
 	Idle time.Duration
 	// Step is how long each rate is published at, and the length of other phases under load. Default: 3 seconds.
 	Step time.Duration
@@ -29,13 +28,13 @@ type Options struct {
 	Rates int
 	// Ping is the time between pings. Default: that of the server, 25 seconds.
 	Ping time.Duration
-	// Drain is over what time a node that is stopped sends its clients away. Default: 3 seconds; with the 5 seconds of the server the
-	// whole would take more than 15 minutes.
+	// Drain is over what time a node that is stopped sends its clients away. Default: 3 seconds.
 	Drain time.Duration
 	// Phases are the names of those to run. Default: all.
 	Phases []string
 	// Out is the folder for results and logs.
-	Out string
+	Out   string
+	stand time.Duration // all connections stand for so long before the first node fails
 	// Gyro is the path of the server. Self is that of a program that calls Load if its first argument is LoadArgument.
 	Gyro, Self string
 	// View is what the live view is written to, and Terminal tells whether it may overwrite its line.
@@ -54,7 +53,10 @@ const perProcess = 20 << 20
 
 func (o *Options) defaults() {
 	if o.Idle == 0 {
-		o.Idle = 75 * time.Second
+		o.Idle = 60 * time.Second
+		if len(o.Phases) == 0 {
+			o.stand = 3 * time.Minute
+		}
 	}
 	if o.Step == 0 {
 		o.Step = 3 * time.Second

@@ -46,10 +46,7 @@ func start(ctx context.Context, o Options) (*Stand, error) {
 	if s.Plan, err = plan.New(o.Conns, o.Nodes, o.Loads); err != nil {
 		return s, err
 	}
-	if err := os.RemoveAll(s.logs); err != nil {
-		return s, err
-	}
-	if err := os.MkdirAll(s.logs, 0o750); err != nil {
+	if err := errors.Join(os.RemoveAll(s.logs), os.MkdirAll(s.logs, 0o750)); err != nil {
 		return s, err
 	}
 	for range o.Shards {
@@ -137,10 +134,8 @@ func (s *Stand) Await(ctx context.Context, most time.Duration, done func(*Total)
 		if time.Now().After(deadline) {
 			return t, errLate
 		}
-		select {
-		case <-ctx.Done():
-			return t, ctx.Err()
-		case <-time.After(pause):
+		if err := Pause(ctx, pause); err != nil {
+			return t, err
 		}
 	}
 }

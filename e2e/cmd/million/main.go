@@ -34,7 +34,7 @@ func run() int {
 	flag.IntVar(&o.Nodes, "nodes", 52, "nodes, of one processor each")
 	flag.IntVar(&o.Shards, "shards", 5, "Redis shards")
 	flag.IntVar(&o.Loads, "loads", 0, "load processes; 0 for as many as nodes")
-	flag.DurationVar(&o.Idle, "idle", 0, "how long connections are left alone (75s)")
+	flag.DurationVar(&o.Idle, "idle", 0, "how long connections are left alone (60s)")
 	flag.DurationVar(&o.Step, "step", 0, "how long each rate is published at (3s)")
 	flag.DurationVar(&o.Drain, "drain", 0, "over what time a stopped node sends its clients away (3s)")
 	flag.DurationVar(&o.Ping, "ping", 0, "time between pings (that of the server, 25s)")
