@@ -48,8 +48,8 @@ const (
 	// replicas, it is also that of rueidis' pings, which notice a server that does not answer.
 	// Elsewhere watchSilence does.
 	keepAlive = 400 * time.Millisecond
-	// ringScale: a connection has room for 2^ringScale calls in flight. Each of them is 0.3 KB with 5 objects, which every collection of
-	// garbage marks: with 2^12 and 5 shards they were half of what a node with 19,000 clients marks.
+	// ringScale: a connection has room for 2^ringScale calls in flight. Room for one is 0.3 KB in several objects, which every collection
+	// of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
 	ringScale = 10
 	// maxInFlight is how many calls wait for their answers at a time; further ones wait for
 	// room, no longer than IOTimeout. The ring must hold more, because rueidis waits for room
