@@ -75,9 +75,9 @@ type expected struct {
 
 // byCommand reads the positions of streams that are as the node expects them to be. It returns the channels for byScript:
 // those that the node is not subscribed to, whose position lives for too short a time, that have no stream, or a stream that has lost
-// publications. So nearly all of the checks of positions cost Redis a third of what the script takes.
+// publications, and all after the server was replaced: only a script that writes shows that a server has become a replica. So nearly all of the checks of positions cost Redis a third of what the script takes.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
-	now := time.Now()
+	now, generation := time.Now(), r.shard.client.Generation()
 	m := slab.New(min(128*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
@@ -86,7 +86,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 		for _, it := range chunk {
 			ch := r.channels[it.index]
 			sub := r.subscription(r.shard, &m, ch, it.hash)
-			if !sub.Lives(now) {
+			if !sub.Lives(now, generation) {
 				rest = append(rest, it)
 				continue
 			}
@@ -117,6 +117,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 // byScript reads the positions of streams, and renews the lives of the positions. It makes the streams that there are not.
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
+	generation := r.shard.client.Generation()
 	m := slab.New(min(256*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
@@ -134,7 +135,7 @@ func (r *reading) byScript(ctx context.Context, items []shareItem) {
 			r.results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
 			if err == nil {
 				r.read(r.shard, r.channels[it.index], subs[i], result.Position, result.Renewed)
-				subs[i].Renewed(r.metaTTL(r.filter))
+				subs[i].Renewed(r.metaTTL(r.filter), generation)
 			}
 		}
 	}

@@ -108,9 +108,9 @@ func TestEpochs(t *testing.T) {
 func TestNoStream(t *testing.T) {
 	var s *Stream
 	s.Read(channel.StreamPosition{Epoch: "e", Offset: 1})
-	s.Renewed(time.Hour)
+	s.Renewed(time.Hour, 0)
 	s.Confirm(nil)
-	if k := s.Known(); k != (Known{}) || s.Lives(time.Now()) {
+	if k := s.Known(); k != (Known{}) || s.Lives(time.Now(), 0) {
 		t.Errorf("knows %+v", k)
 	}
 }
@@ -120,8 +120,8 @@ func TestLives(t *testing.T) {
 	s := NewStream("ch")
 	for ttl, want := range map[time.Duration]time.Duration{time.Minute: time.Minute / 8, 8 * time.Hour: time.Hour, 720 * time.Hour: time.Hour} {
 		now := time.Now()
-		s.Renewed(ttl)
-		if !s.Lives(now.Add(want-time.Second)) || s.Lives(now.Add(want+time.Minute)) {
+		s.Renewed(ttl, 1)
+		if !s.Lives(now.Add(want-time.Second), 1) || s.Lives(now.Add(want+time.Minute), 1) || s.Lives(now, 2) {
 			t.Errorf("a life of %v is not renewed after %v", ttl, want)
 		}
 	}

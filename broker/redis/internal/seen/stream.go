@@ -20,6 +20,8 @@ type Stream struct {
 	top uint64
 	// renewal is when a read has to renew the life of the position, in Unix nanoseconds.
 	renewal int64
+	// generation of the server's data when the life was renewed (see conn.Client.Generation).
+	generation uint64
 	// doubt is the epoch to deliver in after an offset came a second time, until the stream
 	// has been compared; else nil.
 	doubt *string
@@ -116,22 +118,22 @@ func (s *Stream) Confirm(doubt *string) {
 }
 
 // Renewed notes that a read has just renewed the life of the position, for ttl. The next renewal is due after an eighth of that, or an
-// hour.
-func (s *Stream) Renewed(ttl time.Duration) {
+// hour, and when the server may hold other data than those of the generation.
+func (s *Stream) Renewed(ttl time.Duration, generation uint64) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewal = time.Now().Add(min(ttl/8, time.Hour)).UnixNano()
+	s.renewal, s.generation = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), generation
 }
 
-// Lives tells whether the life of the position need not be renewed yet.
-func (s *Stream) Lives(now time.Time) bool {
+// Lives tells whether the life of the position need not be renewed yet, by a server with data of the generation.
+func (s *Stream) Lives(now time.Time, generation uint64) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.UnixNano() < s.renewal
+	return s.generation == generation && now.UnixNano() < s.renewal
 }
