@@ -23,7 +23,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	}
 	var h broker.History
 	err = b.whenSettled(ctx, s, func() (err error) {
-		generation := s.client.Generation()
+		generation := s.standing()
 		m := slab.New(256 + 2*len(ch))
 		var c script.Call
 		sub := b.subscription(s, &m, ch, hash)

@@ -280,6 +280,7 @@ func (l *link) aside(name, data []byte) bool {
 // resubscribed tells the node of channels whose messages may have been lost while there was no
 // connection.
 func (l *link) resubscribed(lost bool) {
+	l.shard.losses.Add(1)
 	for _, other := range l.broker.links[l.shard.index] {
 		if other != l {
 			other.conn.Wake()
@@ -302,6 +303,7 @@ func (l *link) has(ch string) bool {
 
 // overflow tells the node of channels whose messages were dropped. Nil stands for all.
 func (l *link) overflow(names []string) {
+	l.shard.losses.Add(1)
 	if names == nil {
 		l.broker.handler.HandleLoss(l.has)
 		return

@@ -45,7 +45,7 @@ func TestPositionsWithoutScript(t *testing.T) {
 
 	// The life has to be renewed.
 	sub := b.links[0][0].subscription("gyro.client.ch")
-	sub.Renewed(0, b.links[0][0].shard.client.Generation())
+	sub.Renewed(0, b.links[0][0].shard.standing())
 	server.Do("PEXPIRE", meta, "100000")
 	want(read(true), top)
 	if life := server.Do("PTTL", meta); len(life) < len("1000000000") {

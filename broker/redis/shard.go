@@ -20,13 +20,16 @@ type shard struct {
 	settled settled
 	acked   seen.Acked
 	// keeps tells that this node has read or published history here.
-	keeps atomic.Bool
+	keeps  atomic.Bool
+	losses atomic.Uint64 // of its links: with the generation, the standing of what was read
 	// wentBack tells that, since the last comparison, there was proof that the data went back.
 	wentBack atomic.Bool
 }
 
 // isSettled tells that what the node knows was compared with the present data.
 func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
+
+func (s *shard) standing() uint64 { return s.client.Generation() + s.losses.Load() }
 
 // keepsHistory notes that the node reads or publishes history.
 func (s *shard) keepsHistory() {
