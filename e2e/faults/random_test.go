@@ -3,7 +3,6 @@ package faults
 import (
 	"flag"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,7 +139,7 @@ func randomStand(t *testing.T, opts stand.Options, engine string, namespaces ...
 	opts.Config = strings.Replace(configured(engine, strings.Join(namespaces, ", ")), `"ping_interval": "3s", "pong_timeout": "2s"`,
 		`"ping_interval": "25s", "pong_timeout": "20s", "presence_update_interval": "`+renewal+`",
 		"token": {"hmac_secret_key": "`+rig.TokenSecret+`"}`, 1)
-	opts.Subscribers, opts.SDKs, opts.Channels = 30, 4, 4
+	opts.Subscribers, opts.SDKs, opts.Channels = 30, 4, randomStreams
 	opts.Every, opts.AnswerLimit = 50*time.Millisecond, answerLimit
 	opts.Mixed, opts.Guests, opts.Commanders = true, 8, 10
 	return stand.New(t, opts)
@@ -295,17 +294,18 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	replica := func() *redistest.Server {
 		return redis.Servers[1-slices.Index(redis.Servers, redis.Primary())]
 	}
+	var before int
 	return s, append(nodeMishaps(s), mishap{
 		// There is no failover by command: the old primary would acknowledge writes that it
 		// then neither keeps nor delivers.
 		name: "the primary is killed, the replica takes over", on: "redis", longest: 2 * time.Second, loses: true,
-		begin: func(*testing.T, int) { dead = redis.Primary(); dead.Kill() },
+		begin: func(*testing.T, int) { dead = redis.Primary(); before = listeners(dead); dead.Kill() },
 		end: func(t *testing.T, _ int) {
 			alive = redis.Await(dead)
 			dead.Restart(false)
 			s.WentBack() // Redis acknowledges before it replicates
 			follow(t, dead, alive)
-			awaitListeners(alive, nodes)
+			awaitListeners(alive, before)
 		},
 	}, mishap{
 		name: "the replica is killed", on: "redis", longest: 2 * time.Second,
@@ -320,24 +320,30 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	})
 }
 
-// awaitListeners waits until the nodes listen to a server that has become the primary. If it is killed
-// before, and had not replicated what it acknowledged last, no node knows of that, and nobody can be told.
-// A suspended node is not waited for: it goes on only after this.
-func awaitListeners(primary *redistest.Server, nodes int) {
+// awaitListeners waits until the streams of a server that has become the primary have as many listeners as those of the one before. If it
+// is killed sooner, and had not replicated what it acknowledged last, no node knows of that, and nobody can be told. A suspended node is not
+// waited for: it goes on only after this.
+func awaitListeners(primary *redistest.Server, before int) {
 	const suspended = 5 * time.Second
-	wait.Within(suspended, func() bool {
-		listening := 0
-		for _, m := range subscriptions.FindAllStringSubmatch(primary.Do("CLIENT", "LIST", "TYPE", "pubsub"), -1) {
-			if n, err := strconv.Atoi(m[1]); err == nil && n > 2 { // control messages and Sentinels need one or two
-				listening++
-			}
-		}
-		return listening >= nodes
-	})
+	wait.Within(suspended, func() bool { return listeners(primary) >= before })
 }
 
-// subscriptions finds the number of channels of each connection in a list of them.
-var subscriptions = regexp.MustCompile(` sub=(\d+)`)
+// listeners counts the subscriptions of nodes to streams.
+func listeners(server *redistest.Server) (sum int) {
+	args := []string{"PUBSUB", "NUMSUB"}
+	for i := range randomStreams {
+		args = append(args, fmt.Sprintf("centrifugo.client.stream:%d", i))
+	}
+	for i, text := range strings.Fields(server.Do(args...)) {
+		if n, err := strconv.Atoi(text); err == nil && i%2 == 1 { // behind the name
+			sum += n
+		}
+	}
+	return sum
+}
+
+// randomStreams is how many channels are published to.
+const randomStreams = 4
 
 // clusterWorld has a Redis Cluster without replicas.
 func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
