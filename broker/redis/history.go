@@ -23,7 +23,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	}
 	var h broker.History
 	err = b.whenSettled(ctx, s, func() (err error) {
-		generation := s.standing()
+		standing := s.standing()
 		m := slab.New(256 + 2*len(ch))
 		var c script.Call
 		sub := b.subscription(s, &m, ch, hash)
@@ -31,7 +31,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 		var renewed bool
 		if h, renewed, err = b.history(ctx, s, &c, &filter, whole); err == nil {
 			b.read(s, ch, sub, h.Top, renewed)
-			sub.Renewed(b.metaTTL(&filter), generation)
+			sub.Renewed(b.metaTTL(&filter), standing)
 		}
 		return err
 	})

@@ -19,14 +19,11 @@ import (
 
 // Positions is Traits.Positions. Each shard gets the reads as pipelined chunks of up to 1,000, all shards at a time.
 func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
-	results := make([]broker.PositionResult, len(channels))
 	shards, err := b.running(ctx)
 	if err != nil {
-		for i := range results {
-			results[i].Err = err
-		}
-		return results
+		return slices.Repeat([]broker.PositionResult{{Err: err}}, len(channels))
 	}
+	results := make([]broker.PositionResult, len(channels))
 	parts := make([][]shareItem, len(shards))
 	for i, ch := range channels {
 		hash := keys.Hash(ch)
@@ -57,6 +54,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	return results
 }
 
+// reading is a read of positions from a shard.
 type reading struct {
 	*Broker
 	shard    *shard
@@ -65,6 +63,7 @@ type reading struct {
 	results  []broker.PositionResult // of channels
 }
 
+// expected is what a node knows of a stream before it reads it.
 type expected struct {
 	item  shareItem
 	sub   *seen.Stream
@@ -74,7 +73,7 @@ type expected struct {
 // byCommand reads the positions of streams that are as expected, for a third of what the script takes of Redis. It returns the others, and
 // those not subscribed, to be renewed, or behind a loss: only a script that writes shows that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
-	now, generation := time.Now(), r.shard.standing()
+	now, standing := time.Now(), r.shard.standing()
 	m := slab.New(min(128*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
@@ -83,7 +82,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 		for _, it := range chunk {
 			ch := r.channels[it.index]
 			sub := r.subscription(r.shard, &m, ch, it.hash)
-			if !sub.Lives(now, generation) {
+			if !sub.Lives(now, standing) {
 				rest = append(rest, it)
 				continue
 			}
@@ -114,7 +113,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 // byScript reads the positions of streams, and renews the lives of the positions. It makes the streams that there are not.
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
-	generation := r.shard.standing()
+	standing := r.shard.standing()
 	m := slab.New(min(256*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
@@ -131,7 +130,7 @@ func (r *reading) byScript(ctx context.Context, items []shareItem) {
 			r.results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
 			if err == nil {
 				r.read(r.shard, r.channels[it.index], subs[i], result.Position, result.Renewed)
-				subs[i].Renewed(r.metaTTL(r.filter), generation)
+				subs[i].Renewed(r.metaTTL(r.filter), standing)
 			}
 		}
 	}

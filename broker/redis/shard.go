@@ -21,7 +21,7 @@ type shard struct {
 	acked   seen.Acked
 	// keeps tells that this node has read or published history here.
 	keeps  atomic.Bool
-	losses atomic.Uint64 // of its links: with the generation, the standing of what was read
+	losses atomic.Uint64 // of messages on its links
 	// wentBack tells that, since the last comparison, there was proof that the data went back.
 	wentBack atomic.Bool
 }
@@ -29,6 +29,7 @@ type shard struct {
 // isSettled tells that what the node knows was compared with the present data.
 func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
 
+// standing changes when the server may hold other data than before, and when messages may have got lost.
 func (s *shard) standing() uint64 { return s.client.Generation() + s.losses.Load() }
 
 // keepsHistory notes that the node reads or publishes history.

@@ -20,8 +20,8 @@ type Stream struct {
 	top uint64
 	// renewal is when a read has to renew the life of the position, in Unix nanoseconds.
 	renewal int64
-	// generation of the server's data when the life was renewed (see conn.Client.Generation).
-	generation uint64
+	// standing of the shard when the life was renewed: another one asks for a renewal.
+	standing uint64
 	// doubt is the epoch to deliver in after an offset came a second time, until the stream
 	// has been compared; else nil.
 	doubt *string
@@ -118,22 +118,22 @@ func (s *Stream) Confirm(doubt *string) {
 }
 
 // Renewed notes that a read has just renewed the life of the position, for ttl. The next renewal is due after an eighth of that, or an
-// hour, and when the server may hold other data than those of the generation.
-func (s *Stream) Renewed(ttl time.Duration, generation uint64) {
+// hour, and when the shard has another standing.
+func (s *Stream) Renewed(ttl time.Duration, standing uint64) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewal, s.generation = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), generation
+	s.renewal, s.standing = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), standing
 }
 
-// Lives tells whether the life of the position need not be renewed yet, by a server with data of the generation.
-func (s *Stream) Lives(now time.Time, generation uint64) bool {
+// Lives tells whether the life of the position need not be renewed yet, while the shard has this standing.
+func (s *Stream) Lives(now time.Time, standing uint64) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.generation == generation && now.UnixNano() < s.renewal
+	return s.standing == standing && now.UnixNano() < s.renewal
 }
