@@ -5,7 +5,7 @@
 // the test.
 //
 // The binary is redis-server of the PATH, or the one that the environment variable
-// GYRO_REDIS_SERVER names (Valkey, another version). Without it, tests fail.
+// GYRO_REDIS_SERVER names (Valkey, another version). Without redis-server, tests are skipped (package need).
 package redistest
 
 import (
@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -243,11 +244,11 @@ func binary(tb testing.TB) string {
 	tb.Helper()
 	name := os.Getenv("GYRO_REDIS_SERVER")
 	if name == "" {
-		name = "redis-server"
+		return need.Program(tb, "redis-server")
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		tb.Fatalf("redistest: %v: these tests need a real Redis; install it with\n\tapt-get install -y redis-server", err)
+		tb.Fatalf("redistest: GYRO_REDIS_SERVER: %v", err)
 	}
 	return path
 }

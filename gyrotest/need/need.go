@@ -1,0 +1,92 @@
+// Package need finds the programs that tests start beside themselves. A test whose program is missing is skipped with a
+// line that says what to install; with the environment variable CI set to true it fails instead, so that nothing is
+// left out unnoticed where everything has to be there.
+package need
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// packages has the Debian package of each program that a test needs.
+var packages = map[string]string{
+	"caddy":           "caddy",
+	"chromium":        "chromium",
+	"curl":            "curl",
+	"haproxy":         "haproxy",
+	"initdb":          "postgresql",
+	"jq":              "jq",
+	"mcs":             "mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil",
+	"nginx":           "nginx-light",
+	"node":            "nodejs",
+	"npm":             "npm",
+	"openssl":         "openssl",
+	"pg_basebackup":   "postgresql",
+	"php":             "php-cli",
+	"postgres":        "postgresql",
+	"python3":         "python3 python3-venv",
+	"redis-cli":       "redis-tools",
+	"redis-sentinel":  "redis-sentinel",
+	"redis-server":    "redis-server",
+	"ruby":            "ruby",
+	"systemd-analyze": "systemd",
+}
+
+// places are the folders outside of PATH where Debian keeps programs. The last match of a pattern, which is the newest
+// version, is taken.
+var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
+
+// Program returns the path of a program, which must be one that the package knows. If the program is missing, Program
+// skips the test, or fails it if CI is true.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	path, ok := Find(name)
+	if !ok {
+		Skip(tb, name, "apt-get install "+Packages(name))
+	}
+	return path
+}
+
+// Packages returns the Debian packages of a program, separated by spaces. It panics if the package does not know the
+// program.
+func Packages(program string) string {
+	if names, ok := packages[program]; ok {
+		return names
+	}
+	panic(fmt.Sprintf("need: no package is known for %q; known are %q", program, slices.Sorted(maps.Keys(packages))))
+}
+
+// Find returns the path of a program, and whether it is there.
+func Find(program string) (string, bool) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, true
+	}
+	for _, place := range places {
+		found, _ := filepath.Glob(filepath.Join(place, program)) // the patterns are well-formed
+		if len(found) > 0 {
+			return found[len(found)-1], true
+		}
+	}
+	return "", false
+}
+
+// Skip skips a test for want of what, and says how to get it. With CI=true it fails the test.
+func Skip(tb testing.TB, what, install string) {
+	tb.Helper()
+	end := tb.Skip
+	if os.Getenv("CI") == "true" {
+		end = tb.Fatal
+	}
+	end(Line(what, install))
+}
+
+// Prefix begins each Line.
+const Prefix = "needs "
+
+// Line is the text of a test that is skipped. tools/loop gathers the lines of all tests.
+func Line(what, install string) string { return Prefix + what + ": " + install }
