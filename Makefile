@@ -143,10 +143,8 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 	GOWORK=off GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(BIN)/golangci-lint $@
 
-generate: admin-ui
-	$(GO) generate ./protocol/... ./internal/... ./server/...
-	$(GO) run ./tools/chart -f deploy/helm/values-million.yaml -out deploy/kubernetes gyro deploy/helm/gyro
-	$(GO) run ./tools/dashboard
+generate:
+	$(GO) run ./tools/generate
 
 # The page of the server API: the files of Swagger UI that the server embeds. They are committed.
 swagger-ui:
@@ -157,8 +155,8 @@ admin-ui:
 	scripts/admin-ui.sh
 
 # Generated files are committed; they have to be what generate makes.
-check-generated: generate
-	@git diff --exit-code --stat -- protocol internal server docs deploy || { echo "generated files are stale: commit what make generate wrote"; exit 1; }
+check-generated:
+	$(GO) run ./tools/generate -check -all
 
 # The tests of the Redis engine on Redis 6.2 and 8 and Valkey 8 and 9 (on Debian).
 test-redis-versions:

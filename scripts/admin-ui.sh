@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Tests and builds the admin web application of the folder admin, and writes the files that the server embeds. The versions of
-# everything that takes part are in admin/package-lock.json, so the same sources make the same files.
+# admin-ui.sh [FOLDER] tests and builds the admin web application of the folder admin, and writes the files that the server embeds
+# to FOLDER, server/admin/ui by default. The versions of everything that takes part are in admin/package-lock.json, so the same
+# sources make the same files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/lib.sh
 
 most=$((150 * 1024)) # bytes of all files, compressed
+ui=$(realpath -m "${1:-server/admin/ui}")
 cd admin
 # npm writes the inner one when it is done.
 [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
 npm run --silent test
 npm run --silent build -- --logLevel=warn
-ui=../server/admin/ui
 mkdir -p "$ui"
 rm -f "$ui"/*.gz
 for file in dist/*; do

@@ -2,11 +2,8 @@ package api
 
 import "context"
 
-// The messages, both of their encodings and the methods are generated from api.proto. To
-// change a message, change the schema.
-
-//go:generate go run github.com/gyrohq/gyro/tools/codecgen -schema api.proto -package api -elements 1048576 -out .
-//go:generate go run github.com/gyrohq/gyro/tools/codecgen -schema api.proto -reference api-reference.md.tmpl -out ../../docs
+// The messages, both of their encodings and the methods are generated from api.proto (tools/generate). To
+// change a message, change the schema and run make generate.
 
 // Request is the request of a command: a pointer to one of this package's messages.
 // Unknown members of the JSON are ignored; errors name the position and what was expected

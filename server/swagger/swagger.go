@@ -14,7 +14,6 @@ import (
 
 // The document is made of the schema of the API and of openapi.yaml, which has the examples.
 //
-//go:generate go run github.com/gyrohq/gyro/tools/codecgen -schema ../api/api.proto -openapi openapi.yaml -out .
 
 // The files of Swagger UI are compressed as browsers get them. scripts/swagger-ui.sh makes them.
 //

@@ -1,6 +1,6 @@
 // Command dashboard makes the Grafana dashboard, the alert rules of Prometheus and docs/alerts.md:
 //
-//	go run ./tools/dashboard [-prefix gyro]
+//	go run ./tools/dashboard [-prefix gyro] [-out FOLDER]
 //
 // What it shows and watches is in panels.yaml and alerts.yaml, what metrics there are in docs/metrics.md, which tests
 // compare with the code. A metric that no panel names gets a panel of its own. -prefix is
@@ -23,7 +23,8 @@ import (
 var sources embed.FS
 
 func main() {
-	root := flag.String("root", ".", "root of the repository")
+	root := flag.String("root", ".", "root of the repository, which has docs/metrics.md")
+	out := flag.String("out", ".", "folder to write to, as the root of a repository")
 	prefix := flag.String("prefix", "gyro", "what names of metrics begin with in the alert rules")
 	flag.Parse()
 	page, err := os.ReadFile(filepath.Join(*root, "docs/metrics.md"))
@@ -35,7 +36,11 @@ func main() {
 		log.Fatal(err)
 	}
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(*root, name), data, 0o644); err != nil {
+		file := filepath.Join(*out, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile(file, data, 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}

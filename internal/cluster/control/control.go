@@ -10,5 +10,3 @@ const (
 	// Deadlines is the first version whose nodes know Command.deadlines.
 	Deadlines = 3
 )
-
-//go:generate go run github.com/gyrohq/gyro/tools/codecgen -json=false -schema control.proto -package control -out .

@@ -2,8 +2,6 @@
 // language.
 package main
 
-//go:generate sh -c "cat configuration.head.md >../../../docs/configuration.md && go run . configdoc -m -l 1 >>../../../docs/configuration.md"
-
 import (
 	"context"
 	"fmt"

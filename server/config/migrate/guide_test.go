@@ -50,7 +50,7 @@ func TestGuide(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Error("docs/migration.md is stale: go generate ./server/config/migrate")
+		t.Error("docs/migration.md is stale: go test ./server/config/migrate -run TestGuide -update")
 		return
 	}
 	if err := os.WriteFile(guide, []byte(text), 0o644); err != nil {

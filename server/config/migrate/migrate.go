@@ -1,8 +1,6 @@
 // Package migrate tells what a configuration that was written for Centrifugo means to Gyro.
 package migrate
 
-//go:generate go test -run TestGuide -update .
-
 import (
 	"cmp"
 	"errors"
