@@ -1,21 +1,22 @@
-# Everything installs by itself what it needs. `make run` and `make test` are the
-# two commands to know; see CONTRIBUTING.md for the rest.
+# Everything installs by itself what it needs. `make run` and `make test` are the two commands to know; CONTRIBUTING.md
+# has a table of what check, test and ci do.
 
-MODULES     := . broker/nats broker/postgres broker/redis metrics transport/webtransport server examples/accounts e2e tools
-GOLANGCI    := v2.12.2
-MOBILE      := v0.0.0-20261011034528-197770444867
-BIN         := $(CURDIR)/.bin
-FUZZTIME    ?= 20s
-ROUNDS      ?= 20
-STEPS       ?= 6
-TIME        ?= 10m
-CLIENTS     ?= 200
-SEED        ?= $(shell date +%s)
-GO          ?= go
-# What make test makes on what the tests leave of the processors.
-BESIDE      ?= cross packages
+GO     ?= go
+BIN    := $(CURDIR)/.bin
+MOBILE := v0.0.0-20261011034528-197770444867
+# With -trimpath the build cache serves each clone of the repository, whatever its folder.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+# The folders of the modules, as in go.work.
+MODULES = $(shell $(GO) work edit -json | sed -n 's/.*"DiskPath": "\(.*\)".*/\1/p')
 
-.PHONY: run build test unit clients mobile bench-client bench-client-js published browsers cross cross-server deploy image release packages packages-systemd site site-serve reference e2e faults soak soak-clients million cluster lint generate swagger-ui admin-ui check-generated test-redis-versions bench fuzz tidy version clean
+FUZZTIME ?= 20s
+ROUNDS   ?= 20
+STEPS    ?= 6
+TIME     ?= 10m
+CLIENTS  ?= 200
+SEED     ?= $(shell date +%s)
+
+.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults soak soak-clients million cluster lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -23,28 +24,14 @@ run: build
 
 # Static, as a release has it, so that its tests share what is compiled.
 build:
-	cd server && CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/gyro ./cmd/gyro
+	cd server && CGO_ENABLED=0 $(GO) build -o $(BIN)/gyro ./cmd/gyro
 
-test: check-generated
-	scripts/beside.sh "$(BESIDE)" unit deploy e2e
+# What a change has to pass: before each commit, before it is handed in, and what is left. PART=unit,vet runs some
+# steps alone; FRESH=1 runs also the Go tests whose results Go has kept.
+check test ci:
+	@$(GO) run ./tools/loop $(if $(FRESH),-fresh) $(if $(PART),-part '$(PART)') $@
 
-# Unit, property and fixture tests of all modules, with the race detector; then without it those
-# that it distorts, which have one of these words in their names.
-DISTORTED := Alloc|Budget
-unit:
-	scripts/needs.sh
-	$(GO) test -race -p 3 -parallel 4 ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/... ./examples/accounts/...
-	$(GO) test -count=1 ./tools/... # they read docs and deploy, whose changes the test cache does not see
-	$(GO) test -run '$(DISTORTED)' $$(grep -rlE --include='*_test.go' --exclude-dir='.?*' 'func Test\w*($(DISTORTED))' * | xargs -n1 dirname | sort -u | sed 's|^|./|')
-
-# Systems that the code has files for, and 32 bits. The server has no such files, and its dependencies take
-# minutes to compile: cross-server builds it, before a release.
-LIBRARY := ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/...
-cross:
-	GOOS=linux GOARCH=386 $(GO) build $(LIBRARY)
-	GOOS=darwin GOARCH=arm64 $(GO) build $(LIBRARY)
-	GOOS=windows GOARCH=386 $(GO) build $(LIBRARY)
-
+# The server for Windows, before a release: its dependencies take minutes to compile.
 cross-server:
 	GOOS=windows GOARCH=386 $(GO) build ./server/...
 
@@ -126,23 +113,11 @@ bench-client:
 bench-client-js:
 	scripts/clients.sh --bench $(BENCH)
 
-# The public SDKs against a running server.
-e2e: build site
-	scripts/e2e.sh
+# golangci-lint of everything, whatever has changed.
+lint:
+	@$(GO) run ./tools/loop -part lint test
 
-# golangci-lint keeps the paths of what it finds. So each folder has a cache of its own, outside of it: with that of a clone that is
-# gone, it reports what it would have left out.
-lint: export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gyro-lint$(subst /,-,$(CURDIR))
-lint: $(BIN)/golangci-lint-$(GOLANGCI)
-	@for m in $(MODULES); do echo "lint $$m"; (cd $$m && $< run ./...) || exit 1; done
-	$(GO) run ./tools/pkgsize -limit 2500 -limit .=1900 -limit client=3200
-	$(GO) run ./tools/doccheck
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-
-$(BIN)/golangci-lint-$(GOLANGCI):
-	GOWORK=off GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
-	mv $(BIN)/golangci-lint $@
-
+# The generated files, which are committed. Those of the admin web application are made if its sources changed.
 generate:
 	$(GO) run ./tools/generate
 
@@ -150,20 +125,12 @@ generate:
 swagger-ui:
 	scripts/swagger-ui.sh
 
-# The admin web application: tested, and built into the files that the server embeds. They are committed.
-admin-ui:
-	scripts/admin-ui.sh
-
-# Generated files are committed; they have to be what generate makes.
-check-generated:
-	$(GO) run ./tools/generate -check -all
-
 # The tests of the Redis engine on Redis 6.2 and 8 and Valkey 8 and 9 (on Debian).
 test-redis-versions:
 	scripts/redis-versions.sh
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./... ./broker/nats/... ./broker/postgres/... ./broker/redis/... ./metrics/... ./transport/webtransport/... ./server/...
+	$(GO) test -run '^$$' -bench . -benchmem $(MODULES:%=%/...)
 
 # Every fuzz target for FUZZTIME.
 fuzz:

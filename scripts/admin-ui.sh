@@ -10,8 +10,7 @@ cd "$(dirname "$0")/.."
 most=$((150 * 1024)) # bytes of all files, compressed
 ui=$(realpath -m "${1:-server/admin/ui}")
 cd admin
-# npm writes the inner one when it is done.
-[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+modules .
 npm run --silent test
 npm run --silent build -- --logLevel=warn
 mkdir -p "$ui"

@@ -9,13 +9,12 @@ export E2E_GYRO="$PWD/.bin/gyro"
 export FIREFOX="${FIREFOX:-/usr/bin/firefox-esr}"
 [ -x "$E2E_GYRO" ] || { echo "no $E2E_GYRO: run make browsers, which builds it" >&2; exit 1; }
 export CHROMIUM="${CHROMIUM:-/usr/bin/chromium}"
-[ -x "$FIREFOX" ] || packages firefox-esr
-[ -x "$CHROMIUM" ] || packages chromium
+need firefox-esr
+need chromium
 cd clients/js
-# npm writes the inner one when it is done.
-[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+modules .
 npm run --silent build
 cd ../../e2e/js
-[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+modules .
 npm run --silent firefox
 E2E_SLEEP=1 npm run --silent sleep

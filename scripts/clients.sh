@@ -7,11 +7,10 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 cd clients/js
-# npm writes the inner one when it is done.
-[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
+modules .
 if [ "${1:-}" = --bench ]; then
   export CHROMIUM="${CHROMIUM:-/usr/bin/chromium}"
-  [ -x "$CHROMIUM" ] || packages chromium
+  need chromium
   exec npm run --silent bench -- "${@:2}"
 fi
 npm run --silent build

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-need redis-server redis-server
+need redis-server
 mkdir -p .cache
 go build -o .cache/million-stand ./e2e/cmd/million
 options=()
@@ -22,7 +22,7 @@ network() {
   [ "$(id -u)" = 0 ] || user=(-r)
   local table=/proc/sys/net/ipv4/tcp_child_ehash_entries # of networks that are made within one
   local enter='echo 4194304 >'"$table"' && exec unshare -n sh -c "ip link set lo up && exec \"\$@\"" sh "$@"'
-  need ip iproute2 || return 0
+  need ip || return 0
   ! unshare "${user[@]}" -n sh -c "$enter" sh true 2>/dev/null || exec unshare "${user[@]}" -n sh -c "$enter" sh "$@"
 }
 

@@ -9,10 +9,7 @@ if ! command -v apt-get >/dev/null; then
   echo "there is no apt-get: the packages are not tried"
   exit
 fi
-need mmdebstrap mmdebstrap
-need rpm rpm
-need strace strace
-need systemd-analyze systemd
+need mmdebstrap rpm strace systemd-analyze
 which="${1:-}"
 root="$PWD/.cache/clean-root$which.tar"
 include=passwd

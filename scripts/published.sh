@@ -5,8 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../clients/js"
 . ../../scripts/lib.sh
 
-# npm writes the inner ones when it is done.
-[ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
-[ published/node_modules/.package-lock.json -nt published/package-lock.json ] || (cd published && retry npm ci --silent --no-audit --no-fund)
+modules .
+modules published
 npm run --silent build
 npm run --silent published

@@ -6,12 +6,6 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 out=$PWD/.cache
 
-modules() (
-  cd "$1"
-  # npm writes the inner one when it is done.
-  [ node_modules/.package-lock.json -nt package-lock.json ] || retry npm ci --silent --no-audit --no-fund
-)
-
 # What the reference is made of, by their content.
 ingredients() { cat clients/js/src/*.ts clients/js/src/*/*.ts clients/js/README.md clients/js/package-lock.json site/typedoc.json site/logo.svg site/package-lock.json | sha256sum; }
 

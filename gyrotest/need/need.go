@@ -18,28 +18,37 @@ var packages = map[string]string{
 	"caddy":           "caddy",
 	"chromium":        "chromium",
 	"curl":            "curl",
+	"firefox-esr":     "firefox-esr",
 	"haproxy":         "haproxy",
 	"initdb":          "postgresql",
+	"ip":              "iproute2",
 	"jq":              "jq",
 	"mcs":             "mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil",
+	"mmdebstrap":      "mmdebstrap",
 	"nginx":           "nginx-light",
 	"node":            "nodejs",
-	"npm":             "npm",
+	"npm":             "nodejs npm",
 	"openssl":         "openssl",
 	"pg_basebackup":   "postgresql",
 	"php":             "php-cli",
 	"postgres":        "postgresql",
-	"python3":         "python3 python3-venv",
+	"python3":         "python3",
+	"python3-venv":    "python3 python3-venv",
 	"redis-cli":       "redis-tools",
 	"redis-sentinel":  "redis-sentinel",
 	"redis-server":    "redis-server",
+	"rpm":             "rpm",
 	"ruby":            "ruby",
+	"strace":          "strace",
 	"systemd-analyze": "systemd",
 }
 
 // places are the folders outside of PATH where Debian keeps programs. The last match of a pattern, which is the newest
 // version, is taken.
 var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
+
+// imports are the modules of Python by which a program is looked for that is none.
+var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
 // Program returns the path of a program, which must be one that the package knows. If the program is missing, Program
 // skips the test, or fails it if CI is true.
@@ -63,6 +72,10 @@ func Packages(program string) string {
 
 // Find returns the path of a program, and whether it is there.
 func Find(program string) (string, bool) {
+	if modules, ok := imports[program]; ok {
+		path, err := exec.LookPath("python3")
+		return path, err == nil && exec.Command(path, "-c", "import "+modules).Run() == nil
+	}
 	if path, err := exec.LookPath(program); err == nil {
 		return path, true
 	}

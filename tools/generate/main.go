@@ -57,6 +57,7 @@ var products = []product{
 	{name: "configuration.md", dir: "server/config", command: "go run ./internal/configdoc OUT/docs/configuration.md"},
 	{name: "kubernetes", dir: ".", command: "go run ./tools/chart -f deploy/helm/values-million.yaml -out OUT/deploy/kubernetes gyro deploy/helm/gyro", owns: "deploy/kubernetes/*.yaml"},
 	{name: "dashboard", dir: ".", command: "go run ./tools/dashboard -out OUT/"},
+	{name: "CONTRIBUTING.md", dir: ".", command: "go run ./tools/loop -table OUT/CONTRIBUTING.md"},
 	{
 		name: "admin-ui", dir: ".", command: "scripts/admin-ui.sh OUT/server/admin/ui", owns: "server/admin/ui/*.gz", stamp: "server/admin/ui/made",
 		inputs: []string{"admin/index.html", "admin/package-lock.json", "admin/package.json", "admin/public", "admin/src", "admin/tsconfig.json", "admin/vite.config.ts", "scripts/admin-ui.sh"},

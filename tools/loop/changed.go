@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// changedFiles returns the files that differ from the last commit, also those that git does not know; if there are none,
+// those that the last commit changed. Without git, it returns an error.
+func changedFiles(ctx context.Context, r *runner) ([]string, error) {
+	git := func(args ...string) ([]string, error) {
+		printed, err := r.command(ctx, ".", nil, append([]string{"git", "-c", "core.quotepath=off"}, args...)...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		}
+		return strings.FieldsFunc(string(printed), func(c rune) bool { return c == '\n' }), nil
+	}
+	differ, err := git("diff", "--name-only", "HEAD")
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := git("ls-files", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, err
+	}
+	if files := append(differ, unknown...); len(files) > 0 {
+		return files, nil
+	}
+	return git("show", "--name-only", "--format=", "HEAD")
+}
+
+// affected returns the packages that files belong to, or whose tests read them, and those that import one of these
+// directly. A file above all packages of a module, such as go.mod, belongs to all of the module.
+func (t *tree) affected(files []string) []string {
+	touched := make(map[string]bool)
+	for _, file := range files {
+		for name, p := range t.packages {
+			if p.has(file, t) || p.reads(file) {
+				touched[name] = true
+			}
+		}
+	}
+	return t.choose(func(p *goPackage) bool {
+		if touched[p.ImportPath] {
+			return true
+		}
+		return slices.ContainsFunc(slices.Concat(p.Imports, p.TestImports, p.XTestImports), func(name string) bool {
+			return touched[name] && t.packages[name].hasCode(files)
+		})
+	})
+}
+
+// has reports whether a file belongs to the package: it is in the package's folder, or below it and in no other package.
+func (p *goPackage) has(file string, t *tree) bool {
+	base := path.Base(file)
+	if base == "go.mod" || base == "go.sum" {
+		dir := path.Dir(file)
+		return dir == "." || strings.HasPrefix(p.folder()+"/", dir+"/")
+	}
+	for dir := path.Dir(file); ; dir = path.Dir(dir) {
+		name := module
+		if dir != "." {
+			name += "/" + dir
+		}
+		if t.packages[name] != nil {
+			// What is far below the root belongs to nobody; what embeds or reads it says so.
+			return name == p.ImportPath && (dir != "." || path.Dir(file) == ".")
+		}
+		if dir == "." {
+			return false
+		}
+	}
+}
+
+// hasCode reports whether one of the files is Go code of the package that is not a test.
+func (p *goPackage) hasCode(files []string) bool {
+	return slices.ContainsFunc(files, func(file string) bool {
+		return path.Dir(file) == path.Clean(p.folder()) && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")
+	})
+}
+
+// reads reports whether tests of the package read a file, or the folder that it is in.
+func (p *goPackage) reads(file string) bool {
+	return slices.ContainsFunc(p.Reads, func(read string) bool {
+		return file == read || strings.HasPrefix(file, read+"/")
+	})
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/need"
+)
+
+// goTest runs go test for the packages that choose returns, with these flags.
+func goTest(choose func(*tree) []string, flags ...string) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		t, err := r.tree()
+		if err != nil {
+			return err
+		}
+		packages := choose(t)
+		if len(packages) == 0 {
+			return nil
+		}
+		return r.goTest(ctx, nil, append(flags[:len(flags):len(flags)], packages...))
+	}
+}
+
+// goTestIn runs go test for packages by their names, with variables of the environment, in which $ROOT stands for the
+// folder of the repository.
+func goTestIn(env []string, args ...string) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		var own []string
+		for _, variable := range env {
+			own = append(own, strings.ReplaceAll(variable, "$ROOT", r.root))
+		}
+		return r.goTest(ctx, own, append([]string{"-count=1"}, args...))
+	}
+}
+
+// goTest runs go test and notes the results of tests. The output of a package that fails is printed when the package ends.
+func (r *runner) goTest(ctx context.Context, env, args []string) error {
+	argv := []string{"go", "test", "-json", "-vet=off"} // there is a step for vet
+	if r.fresh {
+		argv = append(argv, "-count=1")
+	}
+	cmd := r.command(ctx, ".", env, append(argv, args...)...)
+	var stderr output
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p := progress{r: r, begin: time.Now(), failing: make(map[string]*strings.Builder)}
+	readErr := p.read(stdout)
+	err = cmd.Wait()
+	if readErr != nil {
+		return readErr
+	}
+	if err != nil {
+		return fmt.Errorf("go test: %w\n%s", err, stderr.String())
+	}
+	return nil
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, ImportPath, Test, Output, FailedBuild string
+	Elapsed                                                float64
+}
+
+// progress follows one go test.
+type progress struct {
+	r     *runner
+	begin time.Time
+	told  time.Time
+	ended int
+	// failing has what packages and builds have printed so far, by name. Of a package it is dropped when it passes.
+	failing map[string]*strings.Builder
+}
+
+// pause is the time between two lines that tell how far go test is.
+const pause = 30 * time.Second
+
+func (p *progress) read(stdout io.Reader) error {
+	p.told = time.Now()
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if jsonErr := json.Unmarshal(line, &e); jsonErr != nil {
+				return fmt.Errorf("go test -json printed %q: %w", line, jsonErr)
+			}
+			p.take(e)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *progress) take(e event) {
+	name := cmp.Or(e.Package, e.ImportPath)
+	switch e.Action {
+	case "output", "build-output":
+		b := p.failing[name]
+		if b == nil {
+			b = new(strings.Builder)
+			p.failing[name] = b
+		}
+		b.WriteString(e.Output)
+		if at := strings.Index(e.Output, ": "+need.Prefix); at >= 0 {
+			p.r.mu.Lock()
+			p.r.results.skip(strings.TrimSpace(e.Output[at+2:]), e.Package+" "+e.Test)
+			p.r.mu.Unlock()
+		}
+	case "pass", "fail", "skip":
+		p.r.mu.Lock()
+		p.r.results.add(e)
+		p.r.mu.Unlock()
+		if e.Test == "" {
+			p.end(e, name)
+		}
+	}
+}
+
+// end takes the end of a package.
+func (p *progress) end(e event, name string) {
+	p.ended++
+	text := ""
+	if e.Action == "fail" {
+		if b := p.failing[e.FailedBuild]; b != nil && e.FailedBuild != name {
+			text = b.String()
+		}
+		if b := p.failing[name]; b != nil {
+			text += relevant(b.String())
+		}
+		p.r.printf("\n%s\n", strings.TrimSpace(text))
+	}
+	delete(p.failing, name)
+	if time.Since(p.told) >= pause {
+		p.told = time.Now()
+		p.r.printf("   %d packages after %s\n", p.ended, since(p.begin))
+	}
+}
+
+// relevant leaves out the lines of a package's output that say that a test begins, waits or passes.
+func relevant(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		word := strings.TrimSpace(line)
+		if !strings.HasPrefix(word, "=== ") && !strings.HasPrefix(word, "--- PASS") && !strings.HasPrefix(word, "--- SKIP") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// results are what the tests of all steps have said.
+type results struct {
+	passed, failed, skipped int
+	packages, tests         map[string]float64 // seconds
+	wants                   map[string]map[string]bool
+}
+
+func (s *results) add(e event) {
+	if s.tests == nil {
+		s.packages, s.tests = make(map[string]float64), make(map[string]float64)
+	}
+	if e.Test == "" {
+		s.packages[e.Package] = max(s.packages[e.Package], e.Elapsed)
+		return
+	}
+	switch e.Action {
+	case "pass":
+		s.passed++
+	case "fail":
+		s.failed++
+	case "skip":
+		s.skipped++
+	}
+	if !strings.Contains(e.Test, "/") {
+		name := e.Package + " " + e.Test
+		s.tests[name] = max(s.tests[name], e.Elapsed)
+	}
+}
+
+// skip notes that a test, or a step, was skipped for want of what the line says.
+func (s *results) skip(line, who string) {
+	if s.wants == nil {
+		s.wants = make(map[string]map[string]bool)
+	}
+	if s.wants[line] == nil {
+		s.wants[line] = make(map[string]bool)
+	}
+	s.wants[line][who] = true
+}
+
+// most is how many of the slowest are printed.
+const most = 10
+
+func (s *results) report(out io.Writer) {
+	if s.passed+s.failed+s.skipped > 0 {
+		fmt.Fprintln(out, "\nThe slowest packages:")
+		slowest(out, s.packages)
+		fmt.Fprintln(out, "The slowest tests:")
+		slowest(out, s.tests)
+	}
+	if len(s.wants) > 0 {
+		fmt.Fprintln(out, "\nSkipped:")
+		for _, line := range slices.Sorted(maps.Keys(s.wants)) {
+			who := slices.Sorted(maps.Keys(s.wants[line]))
+			text := who[0]
+			if len(who) > 1 {
+				text = fmt.Sprintf("%d tests, such as %s", len(who), text)
+			}
+			fmt.Fprintf(out, "  %s (%s)\n", line, text)
+		}
+	}
+	if s.passed+s.failed+s.skipped > 0 {
+		fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	}
+}
+
+func slowest(out io.Writer, seconds map[string]float64) {
+	names := slices.SortedFunc(maps.Keys(seconds), func(a, b string) int {
+		return cmp.Or(-cmp.Compare(seconds[a], seconds[b]), cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(most, len(names))] {
+		fmt.Fprintf(out, "  %6.1f s  %s\n", seconds[name], strings.TrimPrefix(name, module+"/"))
+	}
+}

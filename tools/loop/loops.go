@@ -1,0 +1,115 @@
+package main
+
+// What the end-to-end steps rely on.
+const (
+	raceServer = "go build -race -o .cache/gyro-race ./server/cmd/gyro && go build -race -o .cache/rig ./e2e/cmd/rig"
+	server     = "cd server && CGO_ENABLED=0 go build -o ../.bin/gyro ./cmd/gyro"
+	python     = "venv .cache/venv e2e/python/requirements.txt"
+	javascript = "modules e2e/js"
+	rigJS      = "../../.cache/rig npm run --silent "
+	rigPython  = ".cache/rig .cache/venv/bin/python -W ignore::ResourceWarning -m unittest discover -s e2e/python"
+	twoRedis   = "E2E_NODES=2 "
+	twoNATS    = "E2E_NODES=2 E2E_BROKER=nats "
+	twoSQL     = "E2E_NODES=2 E2E_BROKER=postgres "
+)
+
+// sizes are the rules of packages and comments that golangci-lint does not know.
+const sizes = "go run ./tools/pkgsize -limit 2500 -limit .=1900 -limit client=3200 && go run ./tools/doccheck"
+
+// cheap returns the stages that check and test begin with, for the packages that choose returns, which scope describes.
+func cheap(scope string, choose selection) [][]step {
+	return [][]step{
+		{{name: "gofmt", about: "Go files are formatted", do: []action{gofmt}}},
+		{{name: "generated", about: "generated files are what their sources make", do: []action{sh("go run ./tools/generate -check")}}},
+		{{name: "vet", about: "`go vet` of " + scope, do: []action{vet(choose)}}},
+		{{name: "lint", about: "golangci-lint of " + scope + "; the sizes of packages; pages that comments name", do: []action{installLinter, lint(choose), sh(sizes)}}},
+		{{name: "biome", about: "TypeScript and JavaScript are formatted and without findings", needs: []string{"npm"}, do: []action{sh("scripts/biome.sh")}}},
+	}
+}
+
+var loops = map[string]*loop{
+	"check": {
+		name: "check", about: "before every commit; needs Go alone",
+		stages: append(cheap("the packages that changed and those that import them", changed), []step{
+			{name: "unit", about: "unit tests of the same packages, without the race detector", do: []action{testChanged}},
+		}),
+	},
+	"test": {
+		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 4, installs: true,
+		stages: append(cheap("all packages", all), []step{
+			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl"},
+				do: []action{goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
+		}, []step{
+			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
+		}, []step{
+			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
+				do: []action{goTest(services, "-race", "-short", "-p=3", "-parallel=8")}},
+			{name: "sdk-go", about: "centrifuge-go and its own suite, on memory and on two nodes with Redis", needs: []string{"redis-server"}, do: []action{
+				goTestIn(nil, "./e2e/gosdk"), goTestIn([]string{"E2E_NODES=2"}, "-run=TestScenarios", "./e2e/gosdk"),
+			}},
+			{name: "sdk-js", about: "npm centrifuge, on memory and on two nodes with Redis", needs: []string{"npm", "redis-server"}, do: []action{
+				sh(javascript), together(shIn("e2e/js", rigJS+"test"), shIn("e2e/js", twoRedis+rigJS+"test")),
+			}},
+			{name: "sdk-python", about: "centrifuge-python, and every method of the API by cent, on memory and on two nodes with Redis",
+				needs: []string{"python3-venv", "redis-server"}, do: []action{
+					sh(python), together(sh(rigPython), sh(twoRedis+rigPython)),
+				}},
+			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "node", "curl"}, do: []action{
+				sh(python), goTestIn(nil, "-run=TestPages/README.md", "./e2e/docs"),
+			}},
+			{name: "budgets", about: "budgets of allocations and memory, which the race detector distorts", do: []action{
+				goTest(budgets, "-short", "-run="+distortedNames),
+			}},
+		}),
+	},
+	"ci": {
+		name: "ci", about: "everything else", width: 3, installs: true, thorough: true,
+		stages: [][]step{
+			{{name: "server", about: "the server, also with the race detector, and the rig of the SDKs", prepares: true, do: []action{sh(raceServer), sh(server)}}},
+			{
+				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests", wants: []string{"redis-server", "initdb"},
+					do: []action{goTest(long, "-race", "-p=2", "-parallel=8")}},
+				{name: "interop", about: "tests of the module e2e that start servers and proxies", wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
+					do: []action{goTest(interop, "-count=1", "-timeout=10m", "-p=2")}},
+				{name: "stand", about: "the stand of a million connections, with 20,000", wants: []string{"redis-server"}, do: []action{
+					goTestIn([]string{"E2E_GYRO=$ROOT/.bin/gyro"}, "-timeout=10m", "./e2e/million/..."),
+				}},
+				{name: "faults", about: "three nodes and 300 subscribers on engines that fail", wants: []string{"redis-server", "initdb"}, do: []action{
+					goTestIn(nil, "-timeout=10m", "./e2e/faults"),
+				}},
+				{name: "clients", about: "the client for JavaScript, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
+					sh("scripts/clients.sh"), goTestIn(nil, "-timeout=10m", "./e2e/soak"),
+				}},
+				{name: "sdks", about: "npm centrifuge on two nodes with NATS and PostgreSQL", needs: []string{"npm", "initdb"}, do: []action{
+					sh(javascript), together(shIn("e2e/js", twoNATS+rigJS+"test"), shIn("e2e/js", twoSQL+rigJS+"test")),
+				}},
+				{name: "chromium", about: "npm centrifuge in Chromium, on memory, Redis and NATS, with TLS and without", needs: []string{"npm", "chromium", "redis-server"}, do: []action{
+					sh(javascript),
+					together(shIn("e2e/js", rigJS+"chromium"), shIn("e2e/js", twoRedis+rigJS+"chromium"), shIn("e2e/js", twoNATS+rigJS+"chromium")),
+					together(shIn("e2e/js", "export E2E_TLS=true; "+rigJS+"chromium"), shIn("e2e/js", "export E2E_TLS=true; "+twoRedis+rigJS+"chromium"),
+						shIn("e2e/js", "export E2E_TLS=true; "+twoNATS+rigJS+"chromium")),
+				}},
+				{name: "pages", about: "gyro dev, the admin web interface and the examples in Chromium", needs: []string{"npm", "chromium", "python3-venv"}, do: []action{
+					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
+					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_GYRO=$root/.bin/gyro E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
+				}},
+				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
+					sh(python), goTestIn(nil, "-timeout=10m", "./e2e/proxies"),
+				}},
+				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
+					sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/install"),
+				}},
+				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "mcs"}, do: []action{
+					sh(python), sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/docs"),
+				}},
+				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
+					sh("scripts/site.sh"), sh(javascript), shIn("e2e/js", "npm run --silent site"),
+				}},
+				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
+				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
+				{name: "cross", about: "the library for other systems and 32 bits", do: []action{cross}},
+				{name: "generated", about: "generated files that take more than Go", needs: []string{"npm"}, do: []action{sh("go run ./tools/generate -check -all")}},
+			},
+		},
+	},
+}

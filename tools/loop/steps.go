@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// gofmt fails with the names of Go files that are not formatted, or have no valid syntax.
+func gofmt(_ context.Context, r *runner, _ *output) error {
+	var group errgroup.Group
+	group.SetLimit(4)
+	var names, bad output
+	err := filepath.WalkDir(r.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && path != r.root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "dist") {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(path) != ".go" {
+			return nil
+		}
+		group.Go(func() error {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			formatted, err := format.Source(source)
+			name, _ := filepath.Rel(r.root, path) // it is below the root
+			switch {
+			case err != nil:
+				fmt.Fprintf(&bad, "%s:%v\n", name, err)
+			case string(formatted) != string(source):
+				fmt.Fprintf(&names, "%s\n", name)
+			}
+			return nil
+		})
+		return nil
+	})
+	if err = errors.Join(err, group.Wait()); err != nil {
+		return err
+	}
+	if text := bad.String(); text != "" {
+		return errors.New(strings.TrimSpace(text))
+	}
+	if text := names.String(); text != "" {
+		return fmt.Errorf("not formatted, run gofmt -w:\n%s", strings.TrimSpace(text))
+	}
+	return nil
+}
+
+// selection returns names or patterns of packages.
+type selection func(context.Context, *runner) ([]string, error)
+
+// changed returns the packages that a change affects; without git, all.
+func changed(ctx context.Context, r *runner) ([]string, error) {
+	t, err := r.tree()
+	if err != nil {
+		return nil, err
+	}
+	files, err := changedFiles(ctx, r)
+	if err != nil {
+		r.printf("   %v: all packages count as changed\n", err)
+		return t.choose(func(*goPackage) bool { return true }), nil
+	}
+	return t.affected(files), nil
+}
+
+// vet looks at the packages that choose returns.
+func vet(choose selection) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		packages, err := choose(ctx, r)
+		if err != nil || len(packages) == 0 {
+			return err
+		}
+		cmd := r.command(ctx, ".", nil, append([]string{"go", "vet"}, packages...)...)
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
+	}
+}
+
+// all returns the patterns of all packages.
+func all(_ context.Context, r *runner) ([]string, error) {
+	t, err := r.tree()
+	if err != nil {
+		return nil, err
+	}
+	return t.patterns(), nil
+}
+
+// lint runs golangci-lint, with the rules of .golangci.yml, on the packages that choose returns, module by module.
+func lint(choose selection) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		t, err := r.tree()
+		if err != nil {
+			return err
+		}
+		names, err := choose(ctx, r)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for dir, packages := range t.byModule(names) {
+			// golangci-lint keeps the paths of what it finds: with the cache of a clone that is gone, it reports what it
+			// would have left out.
+			cmd := r.command(ctx, dir, []string{"GOLANGCI_LINT_CACHE=" + filepath.Join(r.root, ".cache/golangci-lint")},
+				append([]string{filepath.Join(r.root, ".bin", linter), "run"}, packages...)...)
+			cmd.Stdout, cmd.Stderr = out, out
+			errs = append(errs, cmd.Run())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// cross builds the library for systems that it has files for, and for 32 bits. The server has no such files, and its
+// dependencies take minutes to compile: make cross-server builds it, before a release.
+func cross(ctx context.Context, r *runner, out *output) error {
+	t, err := r.tree()
+	if err != nil {
+		return err
+	}
+	var patterns []string
+	for _, m := range t.modules {
+		if first, _, _ := strings.Cut(m, "/"); !slices.Contains([]string{"server", "e2e", "tools", "examples"}, first) {
+			patterns = append(patterns, "./"+path.Join(m, "..."))
+		}
+	}
+	for _, system := range [][]string{{"GOOS=linux", "GOARCH=386"}, {"GOOS=darwin", "GOARCH=arm64"}, {"GOOS=windows", "GOARCH=386"}} {
+		cmd := r.command(ctx, ".", system, append([]string{"go", "build"}, patterns...)...)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(system, " "), err)
+		}
+	}
+	return nil
+}
+
+// byModule returns patterns of packages by the folder of their module, relative to it.
+func (t *tree) byModule(names []string) map[string][]string {
+	found := make(map[string][]string)
+	for _, name := range names {
+		folder := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "./"), module), "/")
+		best := "."
+		for _, m := range t.modules {
+			if m != "." && strings.HasPrefix(folder+"/", m+"/") && (best == "." || len(m) > len(best)) {
+				best = m
+			}
+		}
+		relative := "./" + strings.TrimPrefix(folder, "/")
+		if best != "." {
+			relative = "." + strings.TrimPrefix(folder, best)
+		}
+		found[best] = append(found[best], path.Clean(relative))
+	}
+	for _, packages := range found {
+		slices.Sort(packages)
+		for i, p := range packages {
+			if p != "." && !strings.HasPrefix(p, "./") {
+				packages[i] = "./" + p
+			}
+		}
+	}
+	return found
+}
+
+const golangci = "v2.12.2"
+
+// linter is the file of golangci-lint below .bin.
+const linter = "golangci-lint-" + golangci
+
+// installLinter builds golangci-lint unless it is there.
+func installLinter(ctx context.Context, r *runner, out *output) error {
+	bin := filepath.Join(r.root, ".bin")
+	if _, err := os.Stat(filepath.Join(bin, linter)); err == nil {
+		return nil
+	}
+	cmd := r.command(ctx, ".", []string{"GOWORK=off", "GOBIN=" + bin}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangci)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("installing golangci-lint: %w", err)
+	}
+	return os.Rename(filepath.Join(bin, "golangci-lint"), filepath.Join(bin, linter))
+}
+
+// testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed those
+// of the documentation that need no server.
+func testChanged(ctx context.Context, r *runner, _ *output) error {
+	t, err := r.tree()
+	if err != nil {
+		return err
+	}
+	names, err := changed(ctx, r)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		p := t.packages[name]
+		return p.endToEnd() || p.service() || !p.tested()
+	})
+	if len(names) > 0 {
+		if err := r.goTest(ctx, nil, append([]string{"-short", "-parallel=8"}, names...)); err != nil {
+			return err
+		}
+	}
+	files, err := changedFiles(ctx, r)
+	if err != nil || !slices.ContainsFunc(files, func(file string) bool { return path.Ext(file) == ".md" }) {
+		return nil //nolint:nilerr // without git, the packages above were all
+	}
+	return r.goTest(ctx, nil, []string{"-skip=TestPages", "./e2e/docs"})
+}

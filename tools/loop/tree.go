@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// module is the import path of the repository's root. The path of every package is this and its folder.
+const module = "github.com/gyrohq/gyro"
+
+// tree is the Go code of the repository.
+type tree struct {
+	root     string
+	modules  []string // their folders, as in go.work
+	packages map[string]*goPackage
+}
+
+// goPackage is a package as go list prints it, and what its tests say of themselves.
+type goPackage struct {
+	ImportPath, Dir                       string
+	Imports, TestImports, XTestImports    []string
+	TestGoFiles, XTestGoFiles, EmbedFiles []string
+	// Reads are the files and folders outside of the package's folder that string literals of its tests name, from the root.
+	Reads []string
+	// Short is true if tests ask for testing.Short; Distorted if there are tests that the race detector distorts.
+	Short, Distorted bool
+}
+
+func readTree(ctx context.Context, r *runner) (*tree, error) {
+	t := &tree{root: r.root, packages: make(map[string]*goPackage)}
+	printed, err := r.command(ctx, ".", nil, "go", "work", "edit", "-json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go work edit: %w", err)
+	}
+	var work struct{ Use []struct{ DiskPath string } }
+	if err := json.Unmarshal(printed, &work); err != nil {
+		return nil, err
+	}
+	for _, use := range work.Use {
+		t.modules = append(t.modules, path.Clean(use.DiskPath))
+	}
+	argv := append([]string{"go", "list", "-e", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles"}, t.patterns()...)
+	cmd := r.command(ctx, ".", nil, argv...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if printed, err = cmd.Output(); err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(printed)); ; {
+		p := new(goPackage)
+		if err := decoder.Decode(p); errors.Is(err, io.EOF) {
+			return t, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if err := p.readTests(t.root); err != nil {
+			return nil, err
+		}
+		t.packages[p.ImportPath] = p
+	}
+}
+
+// patterns are those of all modules.
+func (t *tree) patterns() (patterns []string) {
+	for _, m := range t.modules {
+		patterns = append(patterns, "./"+path.Join(m, "..."))
+	}
+	return patterns
+}
+
+var (
+	short     = regexp.MustCompile(`\btesting\.Short\(\)`)
+	distorted = regexp.MustCompile(`(?m)^func Test\w*(` + distortedNames + `)`)
+	outside   = regexp.MustCompile(`"((?:\.\./)+[\w./-]+)`)
+)
+
+// distortedNames are words in the names of tests that measure what the race detector distorts.
+const distortedNames = "Alloc|Budget"
+
+func (p *goPackage) readTests(root string) error {
+	for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			return err
+		}
+		p.Short = p.Short || short.Match(text)
+		p.Distorted = p.Distorted || distorted.Match(text)
+		for _, m := range outside.FindAllSubmatch(text, -1) {
+			read, err := filepath.Rel(root, filepath.Join(p.Dir, string(m[1])))
+			if err == nil && !strings.HasPrefix(read, "..") {
+				p.Reads = append(p.Reads, filepath.ToSlash(read))
+			}
+		}
+	}
+	return nil
+}
+
+// tested reports whether the package has tests.
+func (p *goPackage) tested() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+
+// uses reports whether a test of the package imports one of these packages of the repository.
+func (p *goPackage) uses(folders ...string) bool {
+	return slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), func(imported string) bool {
+		return slices.Contains(folders, strings.TrimPrefix(imported, module+"/"))
+	})
+}
+
+// folder is the folder of the package, from the root of the repository.
+func (p *goPackage) folder() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+// choose returns the names of the packages for which keep is true, sorted.
+func (t *tree) choose(keep func(*goPackage) bool) (names []string) {
+	for name, p := range t.packages {
+		if keep(p) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// endToEnd reports whether the package is of the module e2e, whose tests need a built server.
+func (p *goPackage) endToEnd() bool { return strings.HasPrefix(p.folder()+"/", "e2e/") }
+
+// service reports whether the tests start a Redis or PostgreSQL.
+func (p *goPackage) service() bool {
+	return p.uses("broker/redis/redistest", "broker/postgres/postgrestest")
+}
+
+// unit are packages whose tests need nothing.
+func unit(t *tree) []string {
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() })
+}
+
+// services are packages whose tests start a service.
+func services(t *tree) []string {
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && p.service() })
+}
+
+// budgets are packages with tests that the race detector distorts.
+func budgets(t *tree) []string {
+	return t.choose(func(p *goPackage) bool { return p.Distorted && !p.endToEnd() })
+}
+
+// long are packages whose tests do more without -short.
+func long(t *tree) []string {
+	return t.choose(func(p *goPackage) bool { return p.Short && !p.endToEnd() })
+}
+
+// apart are the packages of the module e2e that are a step of their own, or none.
+var apart = []string{"docs", "faults", "gosdk", "install", "million", "packages", "proxies", "soak"}
+
+// interop are the other packages of the module e2e.
+func interop(t *tree) []string {
+	return t.choose(func(p *goPackage) bool {
+		_, rest, _ := strings.Cut(p.folder(), "/")
+		first, _, _ := strings.Cut(rest, "/")
+		return p.tested() && p.endToEnd() && !slices.Contains(apart, first)
+	})
+}
