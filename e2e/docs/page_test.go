@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 )
@@ -93,12 +94,12 @@ func newPage(t *testing.T) *page {
 	return p
 }
 
-// python is the folder of the interpreter that scripts/e2e.sh installs.
+// python is the folder of the interpreter that the step docs of make ci installs.
 func python(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(absolute(t, repository), ".cache/venv/bin")
 	if _, err := os.Stat(filepath.Join(folder, "python3")); err != nil {
-		t.Fatalf("%v: scripts/e2e.sh installs it", err)
+		t.Fatalf("%v: make ci PART=docs installs it", err)
 	}
 	return folder
 }
@@ -213,8 +214,7 @@ func (p *page) program(language, name string) *exec.Cmd {
 	case "go":
 		return p.command("sh", "go build -o program "+name+" && exec ./program")
 	case "cs":
-		if _, err := exec.LookPath("mcs"); err != nil {
-			p.Log("not run: there is no mcs here")
+		if !need.Have(p, "mcs") {
 			return nil
 		}
 		return p.command("sh", "mcs -langversion:latest -r:System.Net.Http -r:System.Web -out:program.exe *.cs && exec mono program.exe")
@@ -224,8 +224,7 @@ func (p *page) program(language, name string) *exec.Cmd {
 		if language == "java" {
 			needed = "javac" // java compiles a file only where there is a compiler
 		}
-		if _, err := exec.LookPath(needed); err != nil {
-			p.Logf("not run: there is no %s here", needed)
+		if !need.Have(p, needed) {
 			return nil
 		}
 		return p.command("sh", "exec "+interpreter+" "+name)

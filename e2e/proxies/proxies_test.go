@@ -29,7 +29,7 @@ var (
 	streams = absolute("../../examples/streams")
 	schema  = absolute("../../server/proxy/message")
 	modules = absolute("../js/node_modules")
-	python  = absolute("../../.cache/venv/bin/python3") // scripts/e2e.sh installs it
+	python  = absolute("../../.cache/venv/bin/python3") // the step backends of make ci installs it
 )
 
 func absolute(name string) string {

@@ -18,7 +18,7 @@ import aiohttp
 import centrifuge
 
 if "E2E_RIG" not in os.environ:
-    raise RuntimeError("run me by scripts/e2e.sh: E2E_RIG is not set")
+    raise RuntimeError("run me by make test PART=sdk-python: E2E_RIG is not set")
 RIG = json.loads(os.environ["E2E_RIG"])
 
 # NODES is how many nodes a server has, behind one address.

@@ -22,6 +22,7 @@ var packages = map[string]string{
 	"haproxy":         "haproxy",
 	"initdb":          "postgresql",
 	"ip":              "iproute2",
+	"javac":           "default-jdk-headless",
 	"jq":              "jq",
 	"mcs":             "mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil",
 	"mmdebstrap":      "mmdebstrap",
@@ -59,6 +60,21 @@ func Program(tb testing.TB, name string) string {
 		Skip(tb, name, "apt-get install "+Packages(name))
 	}
 	return path
+}
+
+// Have reports whether a program is there, for a test that leaves out a part without it. If the program is missing, Have
+// logs what to install, or fails the test if CI is true.
+func Have(tb testing.TB, name string) bool {
+	tb.Helper()
+	_, ok := Find(name)
+	if !ok {
+		say := tb.Log
+		if os.Getenv("CI") == "true" {
+			say = tb.Fatal
+		}
+		say(Line(name, "apt-get install "+Packages(name)))
+	}
+	return ok
 }
 
 // Packages returns the Debian packages of a program, separated by spaces. It panics if the package does not know the

@@ -9,11 +9,12 @@ import (
 // recorder notes how a test would have ended.
 type recorder struct {
 	testing.TB
-	skipped, failed string
+	skipped, failed, logged string
 }
 
 func (r *recorder) Helper()           {}
 func (r *recorder) Skip(args ...any)  { r.skipped = args[0].(string) }
+func (r *recorder) Log(args ...any)   { r.logged = args[0].(string) }
 func (r *recorder) Fatal(args ...any) { r.failed = args[0].(string) }
 
 func TestMissing(t *testing.T) {
@@ -28,10 +29,16 @@ func TestMissing(t *testing.T) {
 	if Program(&laptop, "redis-server"); laptop.skipped != line || laptop.failed != "" {
 		t.Errorf("skipped %q, failed %q", laptop.skipped, laptop.failed)
 	}
+	if laptop = (recorder{}); Have(&laptop, "redis-server") || laptop.logged != line || laptop.failed != "" {
+		t.Errorf("Have logged %q, failed %q", laptop.logged, laptop.failed)
+	}
 	t.Setenv("CI", "true")
 	var ci recorder
 	if Program(&ci, "redis-server"); ci.failed != line || ci.skipped != "" {
 		t.Errorf("with CI: skipped %q, failed %q", ci.skipped, ci.failed)
+	}
+	if ci = (recorder{}); Have(&ci, "redis-server") || ci.failed != line {
+		t.Errorf("with CI: Have failed %q", ci.failed)
 	}
 }
 

@@ -99,7 +99,7 @@ var loops = map[string]*loop{
 				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
 					sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/install"),
 				}},
-				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "mcs"}, do: []action{
+				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "javac", "mcs"}, do: []action{
 					sh(python), sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/docs"),
 				}},
 				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
