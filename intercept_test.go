@@ -67,10 +67,3 @@ func TestNoInterceptorsCostNothing(t *testing.T) {
 		t.Error("a handler was wrapped")
 	}
 }
-
-func TestInterceptorsMustNotBeNil(t *testing.T) {
-	pass := func(next HandlerFunc) HandlerFunc { return next }
-	if _, err := New(Config{Interceptors: []Interceptor{pass, nil}}); err == nil || err.Error() != "gyro: Interceptors[1] must not be nil" {
-		t.Errorf("got %v", err)
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/socket"
 )
 
@@ -23,7 +24,7 @@ func DialTexts(tb testing.TB, address string, header http.Header) *Texts {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	late := time.AfterFunc(patience, conn.Cut)
+	late := time.AfterFunc(wait.Limit, conn.Cut)
 	tb.Cleanup(func() {
 		late.Stop()
 		conn.Cut()

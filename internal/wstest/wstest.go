@@ -13,18 +13,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
 )
-
-// patience is how long a client waits before the test fails. In a synctest
-// bubble that time passes at once if nothing can happen any more.
-const patience = 20 * time.Second
 
 // Client is a client of package gyrotest with commands that are text. Methods that wait are for
 // one goroutine at a time.
@@ -51,7 +47,7 @@ func Pipe(tb testing.TB, a transport.Acceptor) *Client {
 func Open(ctx context.Context, tb testing.TB, a transport.Acceptor, e protocol.Encoding) (*Client, error) {
 	tb.Helper()
 	w := &witness{Acceptor: a}
-	c := gyrotest.Open(tb, w, &gyrotest.Options{Context: ctx, Encoding: e, Timeout: patience})
+	c := gyrotest.Open(tb, w, &gyrotest.Options{Context: ctx, Encoding: e, Timeout: wait.Limit})
 	return &Client{Client: c, tb: tb, encoding: e}, w.err
 }
 
@@ -112,7 +108,7 @@ func options(tb testing.TB, address string) *gyrotest.Options {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	o := &gyrotest.Options{Timeout: patience}
+	o := &gyrotest.Options{Timeout: wait.Limit}
 	if u.Query().Get("cf_protocol") == "protobuf" {
 		o.Encoding = protocol.Protobuf
 	}

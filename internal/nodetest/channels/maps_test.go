@@ -1,0 +1,200 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// mapHandlers let anybody do anything with maps.
+func mapHandlers(m channel.MapSubscription) gyro.Handlers {
+	return gyro.Handlers{
+		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
+		},
+		Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			m := m
+			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Map: &m, AllowDelta: true}}, nil
+		},
+		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{Map: mapOptions(m.Ephemeral)}, nil
+		},
+	}
+}
+
+func mapOptions(ephemeral bool) channel.MapOptions {
+	if ephemeral {
+		return channel.MapOptions{KeyTTL: time.Hour}
+	}
+	return channel.MapOptions{StreamSize: 40, StreamTTL: time.Hour, Delta: true}
+}
+
+// mapReader is a client that follows a map.
+type mapReader struct {
+	t                   *testing.T
+	node                *gyro.Node
+	c                   *gyrotest.Client
+	ephemeral           bool
+	has                 map[string]string
+	offset              uint64
+	epoch               string
+	recovered, restarts int
+}
+
+func (r *mapReader) apply(pubs ...*protocol.Publication) {
+	for _, p := range pubs {
+		r.offset = max(r.offset, p.Offset)
+		if r.has[p.Key] = string(p.Data); p.Removed {
+			delete(r.has, p.Key)
+		}
+	}
+}
+
+func (r *mapReader) connect() {
+	r.c = gyrotest.Open(r.t, r.node, nil)
+	r.c.Connect(nil)
+}
+
+// catchUp subscribes: with the position if there is one, or from the entries on.
+func (r *mapReader) catchUp(limit int32) {
+	req := protocol.SubscribeRequest{Channel: "m", Type: 1, Phase: 2, Limit: limit}
+	if r.epoch != "" {
+		req.Phase, req.Recover, req.Offset, req.Epoch = 1, true, r.offset, r.epoch
+	} else {
+		r.has, r.offset = map[string]string{}, 0
+	}
+	for {
+		reply, err := r.c.Try(&protocol.Command{Subscribe: new(req)})
+		var answer *protocol.Error
+		switch {
+		case errors.As(err, &answer) && answer.Code == protocol.ErrorUnrecoverablePosition.Code:
+			r.epoch = ""
+			r.restarts++
+			r.catchUp(limit)
+			return
+		case err != nil:
+			r.t.Fatal(err)
+		}
+		res := reply.Subscribe
+		r.apply(res.State...)
+		r.apply(res.Publications...)
+		req.Cursor, req.Offset, req.Epoch = res.Cursor, res.Offset, res.Epoch
+		switch {
+		case res.Phase == 0:
+			if r.offset, r.epoch = res.Offset, res.Epoch; res.Recovered {
+				r.recovered++
+			}
+			return
+		case res.Cursor == "":
+			req.Phase = 1
+		}
+	}
+}
+
+// read takes the pushes that have come, and subscribes again if one of them ends the subscription.
+func (r *mapReader) read() {
+	for _, p := range r.c.Pushes() {
+		if p.Unsubscribe != nil {
+			r.catchUp(20)
+			continue
+		}
+		r.apply(p.Pub)
+	}
+}
+
+// TestMapSubscriptions: clients that come, go and come back while a map changes have the map in the end.
+func TestMapSubscriptions(t *testing.T) {
+	for _, ephemeral := range []bool{false, true} {
+		t.Run(fmt.Sprint("ephemeral ", ephemeral), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testMapSubscriptions(t, ephemeral) })
+		})
+	}
+}
+
+func testMapSubscriptions(t *testing.T, ephemeral bool) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 1))
+	node := gyrotest.NewNode(t, gyro.Config{Handlers: mapHandlers(channel.MapSubscription{
+		Kind: channel.MapData, Ephemeral: ephemeral, MinPageSize: 1, MaxPageSize: 20,
+	})})
+	var readers []*mapReader
+	for range 8 {
+		r := &mapReader{t: t, node: node, ephemeral: ephemeral}
+		r.connect()
+		r.catchUp(3)
+		readers = append(readers, r)
+	}
+	model := map[string]string{}
+	steps := 4000
+	for step := range steps {
+		key := fmt.Sprintf("key%02d", random.IntN(30))
+		pub := &channel.Publication{Key: key, Data: fmt.Append(nil, step)}
+		if _, ok := model[key]; ok && random.IntN(3) == 0 {
+			pub.Removed, pub.Data = true, nil
+			delete(model, key)
+		} else {
+			model[key] = fmt.Sprint(step)
+		}
+		if _, err := node.Maps().Change(t.Context(), "m", pub, mapOptions(ephemeral)); err != nil {
+			t.Fatal(err)
+		}
+		r := readers[random.IntN(len(readers))]
+		switch random.IntN(12) {
+		case 0:
+			synctest.Wait()
+			r.read()
+			r.c.Vanish()
+			r.c = nil
+			r.connect()
+			r.catchUp(int32(1 + random.IntN(20)))
+		case 1:
+			synctest.Wait()
+			r.read()
+		}
+		if step%1000 == 999 && !ephemeral && random.IntN(2) == 0 {
+			if err := node.Maps().Clear(t.Context(), "m"); err != nil {
+				t.Fatal(err)
+			}
+			clear(model)
+			time.Sleep(time.Minute)
+		}
+	}
+	synctest.Wait()
+	recovered, restarts := 0, 0
+	for i, r := range readers {
+		if r.read(); !maps.Equal(r.has, model) {
+			t.Errorf("seed %d: client %d has %v, the map %v", seed, i, r.has, model)
+		}
+		recovered, restarts = recovered+r.recovered, restarts+r.restarts
+	}
+	t.Logf("recovered %d times, began anew %d times", recovered, restarts)
+}
+
+// Clients subscribe to maps themselves.
+func TestServerSubscribesToNoMap(t *testing.T) {
+	options := gyro.SubscribeOptions{Map: &channel.MapSubscription{Kind: channel.MapData}}
+	synctest.Test(t, func(t *testing.T) {
+		h := mapHandlers(channel.MapSubscription{})
+		h.Connecting = func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{}, Subscriptions: map[string]gyro.SubscribeOptions{"m": options}}, nil
+		}
+		node := gyrotest.NewNode(t, gyro.Config{Handlers: h})
+		c := gyrotest.Open(t, node, nil)
+		if _, err := c.Try(&protocol.Command{Connect: &protocol.ConnectRequest{}}); !errors.Is(err, gyro.ErrorBadRequest) {
+			t.Errorf("connect: %v", err)
+		}
+		if err := node.Subscribe(t.Context(), gyro.Target{}, "m", &options); !errors.Is(err, gyro.ErrorBadRequest) {
+			t.Errorf("subscribe: %v", err)
+		}
+	})
+}
