@@ -101,7 +101,8 @@ func (c *Client) IsSubscribed(ctx context.Context, ch string) (bool, error) {
 
 // Subscriptions returns the established subscriptions by channel; a connection that has ended has none. It waits
 // until the earlier calls of the other methods have taken effect, which takes microseconds, or milliseconds on a busy
-// node. It returns the error of ctx if ctx ends before, and protocol.DisconnectShutdown once the node has ended.
+// node. It returns the error of ctx if ctx ends before, and protocol.DisconnectShutdown once the node has ended. A
+// subscription that Subscribe has begun is established when the engines have it and the client is told.
 func (c *Client) Subscriptions(ctx context.Context) (subs map[string]SubscriptionInfo, err error) {
 	var found map[string]SubscriptionInfo
 	if err = c.inner().Call(ctx, func() { found = c.inner().Session().Subscriptions() }); err != nil {

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -154,60 +153,68 @@ func TestFeedEnds(t *testing.T) {
 
 // A feed that panics harms its client alone.
 func TestFeedPanics(t *testing.T) {
-	h, made := feeds()
-	node := nodetest.Run(t, gyro.Config{Handlers: h, Logger: slog.New(slog.DiscardHandler)})
-	c, other := nodetest.Connect(t, node, "a"), nodetest.Connect(t, node, "b")
-	c.Subscribe("news", "")
-	f := <-made
-	f.pubs <- &gyro.Publication{Data: []byte("panic")}
-	nodetest.WantDisconnect(t, c, protocol.DisconnectServerError)
-	<-f.closed
-	other.Subscribe("news", "")
-	if err := (<-made).send("1"); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, made := feeds()
+		node := nodetest.Run(t, gyro.Config{Handlers: h, Logger: slog.New(slog.DiscardHandler)})
+		c, other := nodetest.Connect(t, node, "a"), nodetest.Connect(t, node, "b")
+		c.Subscribe("news", "")
+		f := <-made
+		f.pubs <- &gyro.Publication{Data: []byte("panic")}
+		nodetest.WantDisconnect(t, c, protocol.DisconnectServerError)
+		<-f.closed
+		other.Subscribe("news", "")
+		if err := (<-made).send("1"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // However subscriptions end, their feeds are closed once, and nothing is left of them.
 func TestFeedsLeaveNothing(t *testing.T) {
-	var open, twice atomic.Int32
-	failing := errors.New("no such channel")
-	h := gyro.Handlers{Connecting: nodetest.As, Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-		if e.Channel == "refused" {
-			return gyro.SubscribeReply{}, failing
+	synctest.Test(t, func(t *testing.T) {
+		var open, twice atomic.Int32
+		failing := errors.New("no such channel")
+		h := gyro.Handlers{Connecting: nodetest.As, Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			if e.Channel == "refused" {
+				return gyro.SubscribeReply{}, failing
+			}
+			open.Add(1)
+			f := &countedFeed{testFeed: newFeed(), open: &open, twice: &twice}
+			r := gyro.SubscribeReply{Feed: f}
+			if e.Channel == "bad" {
+				r.Options.Data = json.RawMessage("{") // the node refuses it
+			}
+			return r, nil
+		}}
+		node := nodetest.Run(t, gyro.Config{Handlers: h, Logger: slog.New(slog.DiscardHandler)})
+		keep := nodetest.Connect(t, node, "keep")
+		keep.Subscribe("warm", "")
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range 50 {
+			c := nodetest.Connect(t, node, "u")
+			for range 20 {
+				c.Subscribe("a", "")
+				c.Do(`"unsubscribe":{"channel":"a"}`)
+			}
+			c.Outcome(`"subscribe":{"channel":"refused"}`)
+			c.Outcome(`"subscribe":{"channel":"bad"}`)
+			c.Subscribe("b", "")
+			c.Start(`"subscribe":{"channel":"c"}`)
+			if i%2 == 0 {
+				c.Vanish()
+			} else if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
-		open.Add(1)
-		f := &countedFeed{testFeed: newFeed(), open: &open, twice: &twice}
-		r := gyro.SubscribeReply{Feed: f}
-		if e.Channel == "bad" {
-			r.Options.Data = json.RawMessage("{") // the node refuses it
+		synctest.Wait()
+		if n, now := open.Load(), runtime.NumGoroutine(); n != 1 || now > before {
+			t.Errorf("%d feeds are open, and there are %d goroutines, %d before", n, now, before)
 		}
-		return r, nil
-	}}
-	node := nodetest.Run(t, gyro.Config{Handlers: h, Logger: slog.New(slog.DiscardHandler)})
-	keep := nodetest.Connect(t, node, "keep")
-	keep.Subscribe("warm", "")
-	before := runtime.NumGoroutine()
-	for i := range 50 {
-		c := nodetest.Connect(t, node, "u")
-		for range 20 {
-			c.Subscribe("a", "")
-			c.Do(`"unsubscribe":{"channel":"a"}`)
+		if n := twice.Load(); n > 0 {
+			t.Errorf("%d feeds were closed twice", n)
 		}
-		c.Outcome(`"subscribe":{"channel":"refused"}`)
-		c.Outcome(`"subscribe":{"channel":"bad"}`)
-		c.Subscribe("b", "")
-		c.Start(`"subscribe":{"channel":"c"}`)
-		if i%2 == 0 {
-			c.Vanish()
-		} else if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wait.Until(t, "the feeds are closed and their goroutines gone", func() bool { return open.Load() == 1 && runtime.NumGoroutine() <= before+5 })
-	if n := twice.Load(); n > 0 {
-		t.Errorf("%d feeds were closed twice", n)
-	}
+	})
 }
 
 type countedFeed struct {

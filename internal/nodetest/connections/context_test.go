@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 )
@@ -78,13 +79,12 @@ func TestValuesOfTheRequest(t *testing.T) {
 			c := wstest.Dial(t, address, nil)
 			c.Connect("")
 			c.Do(`"rpc":{}`)
-			for i := 0; request.Value() != nil; i++ {
-				if runtime.GC(); i > 100 {
-					t.Fatal("the request is kept")
-				}
-			}
+			wait.Until(t, "nothing keeps the request", func() bool {
+				runtime.GC()
+				return request.Value() == nil
+			})
 			c.Vanish()
-			<-checked
+			wait.Receive(t, "Disconnected", checked)
 		})
 	}
 }

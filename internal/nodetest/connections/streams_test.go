@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -41,8 +42,6 @@ func byToken(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) 
 		return gyro.ConnectReply{}, protocol.ErrorTokenExpired
 	case "broken":
 		return gyro.ConnectReply{}, errors.New("the database is down")
-	case "slow":
-		time.Sleep(2200 * time.Millisecond)
 	case "banned":
 		return gyro.ConnectReply{}, protocol.Disconnect{Code: 4500, Reason: "banned"}
 	case "unknown":
@@ -125,20 +124,44 @@ func TestConnectFails(t *testing.T) {
 
 // TestConnectSlow: the time to connect is not that of a write.
 func TestConnectSlow(t *testing.T) {
-	node := nodetest.Run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
-	// HTTP/2 resets streams also for a deadline that was cleared a moment ago: the timeout is longer than a write takes.
-	cfg := httpstream.Config{WriteTimeout: 2 * time.Second, ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}}
-	for _, h2 := range []bool{false, true} {
-		status, r := stream(t, nodetest.StreamServer(t, node, httpstream.UniHTTPStream, cfg, h2), `{"token":"slow"}`)
-		if line, err := bufio.NewReader(r).ReadString('\n'); status != http.StatusOK || !strings.HasPrefix(line, `{"connect":`) {
-			t.Errorf("status %d, %q, %v", status, line, err)
+	t.Parallel()
+	slow := func(writeTimeout time.Duration) (httpstream.Config, gyro.Config) {
+		connecting := func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			time.Sleep(6 * writeTimeout)
+			return byToken(ctx, e)
 		}
+		return httpstream.Config{WriteTimeout: writeTimeout, ConnectAnswers: map[uint32]httpstream.ConnectAnswer{}},
+			gyro.Config{Handlers: gyro.Handlers{Connecting: connecting}}
+	}
+	check := func(t *testing.T, client *http.Client, url string) {
+		resp, err := client.Post(url, "", strings.NewReader(`{"token":"u"}`))
+		nodetest.Must(t, err)
+		defer resp.Body.Close()
+		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); resp.StatusCode != http.StatusOK || !strings.HasPrefix(line, `{"connect":`) {
+			t.Errorf("status %d, %q, %v", resp.StatusCode, line, err)
+		}
+	}
+	t.Run("loops", func(t *testing.T) {
+		stream, node := slow(50 * time.Millisecond) // what a loop writes is in the kernel at once
+		stream.ConnectAnswers = nil                 // which net/http serves
+		s := nodetest.StreamServer(t, nodetest.Run(t, node), httpstream.UniHTTPStream, stream, false)
+		check(t, s.Client(), s.URL)
+	})
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", h2), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stream, node := slow(time.Second)
+				h := httpstream.NewHandler(httpstream.UniHTTPStream, nodetest.Run(t, node), stream)
+				check(t, inMemory(t, &http.Server{Handler: h}, h2), "http://memory")
+			})
+		})
 	}
 }
 
 // TestBidirectionalFails: the error stands in the stream, which goes on until the client leaves, and
 // malformed commands end it.
 func TestBidirectionalFails(t *testing.T) {
+	t.Parallel()
 	node := nodetest.Run(t, gyro.Config{Handlers: gyro.Handlers{Connecting: byToken}})
 	s := nodetest.StreamServer(t, node, httpstream.HTTPStream, httpstream.Config{StaleTimeout: 30 * time.Millisecond}, false)
 	for body, want := range map[string]string{

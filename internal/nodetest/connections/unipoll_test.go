@@ -244,7 +244,7 @@ func pollThrough(t *testing.T, seed uint64, node *gyro.Node, ask asker, settle f
 		if r.IntN(3) == 0 {
 			cut()
 		}
-		a := <-answer
+		a := wait.Receive(t, "an answer", answer)
 		if len(a.Subs) == 0 {
 			return // cut
 		}
@@ -289,6 +289,7 @@ func TestUniPollLosesNothing(t *testing.T) {
 
 // TestUniPollLosesNothingOnLoops: over connections that are kept.
 func TestUniPollLosesNothingOnLoops(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		here, there := onBus(t, nodetest.Granted("a", "b", "c"))
 		var servers []*httptest.Server
@@ -441,48 +442,45 @@ func testUniPollOnLoops(s *loopPolls) {
 	clients[0].next("3503")
 	count := make(map[int]int)
 	for range 3 * n {
-		count[<-s.left]++
+		count[wait.Receive(s, "the end of a request", s.left)]++
 	}
 	if count[200] != 2*n+1 || count[499] != n-1 {
 		s.Errorf("left the gate: %v", count)
 	}
 }
 
-// TestUniPollOverHTTP: a client that goes away while it waits is forgotten, whatever the timeouts of the
-// server for other requests.
+// TestUniPollOverHTTP: a poll is answered whatever the timeouts of the server for other requests.
 func TestUniPollOverHTTP(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
-		node := nodetest.Run(t, gyro.Config{Handlers: nodetest.Granted("a")})
-		s := httptest.NewUnstartedServer(httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: 3200 * time.Millisecond}))
-		s.Config.ReadTimeout, s.Config.WriteTimeout = 3*time.Second, 3*time.Second // longer than a handshake takes
-		s.EnableHTTP2 = h2
-		s.StartTLS()
-		defer s.Close()
-		body := "{}"
-		for range 2 {
-			resp, err := s.Client().Post(s.URL, "", strings.NewReader(body))
-			nodetest.Must(t, err)
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			var a polledAnswer
-			if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
-				t.Fatalf("HTTP/2 %v: %d %q, %v", h2, resp.StatusCode, text, err)
+		synctest.Test(t, func(t *testing.T) {
+			node := nodetest.Run(t, gyro.Config{Handlers: nodetest.Granted("a")})
+			poll := httpstream.NewHandler(httpstream.UniPoll, node, httpstream.Config{PollTimeout: time.Minute})
+			client := inMemory(t, &http.Server{Handler: poll, ReadTimeout: time.Second, WriteTimeout: time.Second}, h2)
+			body := "{}"
+			for range 2 {
+				resp, err := client.Post("http://memory", "", strings.NewReader(body))
+				nodetest.Must(t, err)
+				text, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				var a polledAnswer
+				if err != nil || json.Unmarshal(text, &a) != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
+					t.Fatalf("HTTP/2 %v: %d %q, %v", h2, resp.StatusCode, text, err)
+				}
+				body = `{"subs":` + string(a.Subs) + `}`
 			}
-			body = `{"subs":` + string(a.Subs) + `}`
-		}
+		})
 	}
+}
+
+// TestUniPollAbandoned: a client that goes away while it waits is forgotten.
+func TestUniPollAbandoned(t *testing.T) {
 	h, events := nodetest.Granted("a"), make(chan string, 10)
 	h.Connected = func(context.Context, *gyro.Client) { events <- "connected" }
 	h.Disconnected = func(context.Context, *gyro.Client, gyro.DisconnectEvent) { events <- "disconnected" }
 	await := func(want string) {
 		t.Helper()
-		select {
-		case got := <-events:
-			if got != want {
-				t.Fatalf("the client is %s, want %s", got, want)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("the client is not %s", want)
+		if got := wait.Receive(t, "the client is "+want, events); got != want {
+			t.Fatalf("the client is %s, want %s", got, want)
 		}
 	}
 	node := nodetest.Run(t, gyro.Config{Handlers: h})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -60,7 +61,7 @@ func TestWebSocketMiddlewareAndHeader(t *testing.T) {
 	if got := c.Do(`"rpc":{"method":"who"}`).RPC.Data; string(got) != `"by middleware"` {
 		t.Errorf("user is %s", got)
 	}
-	if got := <-header; got != "yes" {
+	if got := wait.Receive(t, "Connecting", header); got != "yes" {
 		t.Errorf("header is %q", got)
 	}
 }
@@ -91,7 +92,7 @@ func TestWebSocketClientVanishes(t *testing.T) {
 	c.Connect("")
 	c.Subscribe("ch", "")
 	c.Vanish()
-	if e := <-ended; e.Disconnect.Code != protocol.DisconnectConnectionClosed.Code {
+	if e := wait.Receive(t, "Disconnected", ended); e.Disconnect.Code != protocol.DisconnectConnectionClosed.Code {
 		t.Errorf("disconnected with %v", e.Disconnect)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -208,7 +209,7 @@ func TestPanicsInNotificationsAreContained(t *testing.T) {
 	c.Subscribe("ch", "")
 	c.Do(`"unsubscribe":{"channel":"ch"}`)
 	c.Vanish()
-	<-ended
+	wait.Receive(t, "Disconnected", ended)
 }
 
 func TestConnectEventAndReply(t *testing.T) {
@@ -244,7 +245,7 @@ func TestCredentialsOfTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Connect("")
-	if user := <-users; user != "42" {
+	if user := wait.Receive(t, "Connected", users); user != "42" {
 		t.Errorf("user is %q", user)
 	}
 	anonymous := wstest.Pipe(t, node)
@@ -424,7 +425,7 @@ func TestMeta(t *testing.T) {
 		}
 		c.Start(`"refresh":{"token":"expired"}`)
 		nodetest.WantDisconnect(t, c, protocol.DisconnectExpired)
-		if meta := <-metas; meta != `{"v":2}` {
+		if meta := wait.Receive(t, "Disconnected", metas); meta != `{"v":2}` {
 			t.Errorf("%s: meta %s at the end", tt.connect, meta)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 )
@@ -122,7 +123,7 @@ func (f *farewell) play(t *testing.T, goroutines, far bool) {
 		c.Connect("")
 	}
 	c.Last(f.text)
-	<-ended
+	wait.Receive(t, "Disconnected", ended)
 	if n := engine.published.Load() + handled.Load(); n != f.want {
 		t.Errorf("%d of %d were done", n, f.want)
 	}

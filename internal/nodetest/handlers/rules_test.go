@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -405,7 +406,7 @@ func TestHistoryMetaTTL(t *testing.T) {
 	nodetest.Must(t, second(node.History(t.Context(), "kept", nil)))
 	nodetest.Must(t, second(node.History(t.Context(), "kept", &gyro.HistoryFilter{MetaTTL: time.Minute})))
 	for i, want := range []time.Duration{time.Hour, time.Hour, time.Hour, time.Minute} {
-		if got := <-engine.ttls; got != want {
+		if got := wait.Receive(t, "a read", engine.ttls); got != want {
 			t.Errorf("read %d: %v, want %v", i, got, want)
 		}
 	}

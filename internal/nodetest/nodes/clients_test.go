@@ -127,6 +127,9 @@ func TestInfoSubscribedRefresh(t *testing.T) {
 		subscribed("a", true)
 		subscribed("b", false)
 		client.Subscribe("b", nil)
+		if p := c.Push(); p.Channel != "b" || p.Subscribe == nil {
+			t.Errorf("got %+v, want the subscription", p)
+		}
 		subscribed("b", true)
 		client.Unsubscribe("a")
 		subscribed("a", false)

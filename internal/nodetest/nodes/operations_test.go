@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -119,7 +120,7 @@ func TestPublishHandlerDecides(t *testing.T) {
 	c := nodetest.Connect(t, node, "a")
 	replies <- gyro.PublishReply{}
 	c.Do(`"publish":{"channel":"ch","data":1}`)
-	if e := <-events; e.Subscribed || e.Info.User != "a" || e.Info.ChanInfo != nil || string(e.Data) != "1" {
+	if e := wait.Receive(t, "Publish", events); e.Subscribed || e.Info.User != "a" || e.Info.ChanInfo != nil || string(e.Data) != "1" {
 		t.Errorf("event %+v", e)
 	}
 	c.Subscribe("ch", "")
@@ -127,8 +128,8 @@ func TestPublishHandlerDecides(t *testing.T) {
 	c.Do(`"publish":{"channel":"ch","data":2}`)
 	replies <- gyro.PublishReply{Data: []byte(`"three"`)}
 	c.Do(`"publish":{"channel":"ch","data":3}`)
-	<-events
-	if e := <-events; !e.Subscribed || string(e.Info.ChanInfo) != `{"role":"x"}` {
+	wait.Receive(t, "Publish", events)
+	if e := wait.Receive(t, "Publish", events); !e.Subscribed || string(e.Info.ChanInfo) != `{"role":"x"}` {
 		t.Errorf("event %+v", e)
 	}
 	nodetest.WantPub(t, c, `"three"`)
@@ -516,7 +517,7 @@ func TestSubscriptions(t *testing.T) {
 	node := nodetest.Run(t, gyro.Config{Handlers: h})
 	c := nodetest.Connect(t, node, "u")
 	c.Subscribe("mine", "")
-	me := <-clients
+	me := wait.Receive(t, "Connected", clients)
 	me.Subscribe("given", &gyro.SubscribeOptions{Source: 7})
 	c.Push()
 	subs, err := me.Subscriptions(t.Context())

@@ -117,6 +117,7 @@ func TestConnections(t *testing.T) {
 // happened are the events of a query, without times and IDs.
 func happened(t *testing.T, n *gyro.Node, q inspect.Query) string {
 	t.Helper()
+	synctest.Wait()
 	log, err := n.Flight(t.Context(), q)
 	nodetest.Must(t, err)
 	var lines []string
@@ -265,7 +266,9 @@ func TestNewEpoch(t *testing.T) {
 
 // Channels of a connect command that the application does not give are events with the user, whether the client
 // gets in without them or not. However many a command names, a bounded number is recorded.
-func TestIgnoredChannels(t *testing.T) {
+func TestIgnoredChannels(t *testing.T) { synctest.Test(t, testIgnoredChannels) }
+
+func testIgnoredChannels(t *testing.T) {
 	var calls atomic.Int32
 	node := nodetest.Run(t, gyro.Config{InlineHandlers: true, Handlers: gyro.Handlers{Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 		reply, err := nodetest.As(ctx, e)
@@ -325,9 +328,11 @@ func transportOf(t *testing.T, n *gyro.Node) string {
 
 // A recorder that is off costs nothing and answers nothing.
 func TestFlightOff(t *testing.T) {
-	node := nodetest.Run(t, gyro.Config{FlightRecorder: -1, Handlers: gyro.Handlers{Connecting: nodetest.As}})
-	nodetest.Connect(t, node, "ann")
-	if got := happened(t, node, inspect.Query{}); got != "" {
-		t.Error(got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		node := nodetest.Run(t, gyro.Config{FlightRecorder: -1, Handlers: gyro.Handlers{Connecting: nodetest.As}})
+		nodetest.Connect(t, node, "ann")
+		if got := happened(t, node, inspect.Query{}); got != "" {
+			t.Error(got)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/observe"
@@ -249,7 +250,7 @@ func TestMiddlewareIsExplained(t *testing.T) {
 			continue
 		}
 		want := fmt.Sprintf(missing, tt.typ, tt.lacks)
-		if got := <-body; status != http.StatusInternalServerError || got != "websocket: "+want+"\n" {
+		if got := wait.Receive(t, "an answer", body); status != http.StatusInternalServerError || got != "websocket: "+want+"\n" {
 			t.Errorf("%d %s\nwant %s", status, got, want)
 		}
 		nodetest.Must(t, node.Shutdown(t.Context()))
