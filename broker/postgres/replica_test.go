@@ -26,7 +26,7 @@ type replicated struct {
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
 	d := newDatabase(t)
-	standby, err := shared.server.Standby()
+	standby, err := shared.Server(t).Standby()
 	must(t, err)
 	t.Cleanup(func() { standby.Stop() })
 	name := d.dsn[strings.LastIndex(d.dsn, "/")+1:]

@@ -223,7 +223,7 @@ func TestWentBack(t *testing.T) {
 	name := d.dsn[strings.LastIndex(d.dsn, "/")+1:]
 	d.exec("DELETE FROM cf_stream WHERE channel_offset > 1", "UPDATE cf_stream_meta SET top_offset = 1", "SELECT setval('cf_stream_id_seq', 1)",
 		"SELECT cf_stream_publish('ch', '2')")
-	must(t, shared.server.Cut(t.Context(), name))
+	must(t, shared.Server(t).Cut(t.Context(), name))
 	wait.Success(t, "publish", func() error {
 		_, err := b.Publish(t.Context(), "ch", &channel.Publication{Data: []byte("3")}, keep)
 		return err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,17 +20,11 @@ import (
 )
 
 // shared is the PostgreSQL of all tests, as it is installed: commits are on the disk when they are answered.
-var shared struct {
-	once   sync.Once
-	server *postgrestest.Server
-	err    error
-}
+var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"max_connections=300"}}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
+	shared.Stop()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Println(err)
 		code = 1
@@ -49,13 +42,7 @@ type database struct {
 
 func newDatabase(tb testing.TB) *database {
 	tb.Helper()
-	shared.once.Do(func() {
-		shared.server, shared.err = postgrestest.Start(postgrestest.Options{Settings: []string{"max_connections=300"}})
-	})
-	must(tb, shared.err)
-	name, err := shared.server.Database(tb.Context())
-	must(tb, err)
-	return &database{tb, shared.server.DSN(name)}
+	return &database{tb, shared.Database(tb)}
 }
 
 func (d *database) connect() *pgx.Conn {

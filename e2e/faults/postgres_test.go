@@ -10,17 +10,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// startPostgres starts a server that keeps what it has committed.
-func startPostgres(t *testing.T) *postgrestest.Server {
-	t.Helper()
-	s, err := postgrestest.Start(postgrestest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Stop)
-	return s
-}
-
 // postgresEngine is the part of the configuration that has everything in a database.
 func postgresEngine(dsn string) string {
 	section := `{"dsn": "` + dsn + `", "use_notify": true, "pool_size": 8, "io_timeout": "` + ioTimeout.String() + `"}`
@@ -30,7 +19,7 @@ func postgresEngine(dsn string) string {
 // TestPostgres: a PostgreSQL is killed, stopped, and ends its connections.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t)
+	server := postgrestest.New(t, postgrestest.Options{})
 	database, err := server.Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +78,7 @@ func TestPostgres(t *testing.T) {
 // send.
 func TestPostgresNetwork(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t)
+	server := postgrestest.New(t, postgrestest.Options{})
 	proxy, err := rig.NewProxy(fmt.Sprint("127.0.0.1:", server.Port()))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +118,7 @@ func TestPostgresFailover(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			primary := startPostgres(t)
+			primary := postgrestest.New(t, postgrestest.Options{})
 			standby, err := primary.Standby()
 			if err != nil {
 				t.Fatal(err)

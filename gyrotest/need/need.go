@@ -4,6 +4,7 @@
 package need
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -75,6 +76,16 @@ func Have(tb testing.TB, name string) bool {
 		say(Line(name, "apt-get install "+Packages(name)))
 	}
 	return ok
+}
+
+// Path returns the path of a program for those who cannot skip a test. If the program is missing, the text of the error is
+// the Line of a test that is skipped.
+func Path(program string) (string, error) {
+	path, ok := Find(program)
+	if !ok {
+		return "", errors.New(Line(program, "apt-get install "+Packages(program)))
+	}
+	return path, nil
 }
 
 // Packages returns the Debian packages of a program, separated by spaces. It panics if the package does not know the

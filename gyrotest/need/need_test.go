@@ -40,6 +40,9 @@ func TestMissing(t *testing.T) {
 	if ci = (recorder{}); Have(&ci, "redis-server") || ci.failed != line {
 		t.Errorf("with CI: Have failed %q", ci.failed)
 	}
+	if path, err := Path("redis-server"); err == nil || err.Error() != line {
+		t.Errorf("Path returned %q, %v", path, err)
+	}
 }
 
 func TestFind(t *testing.T) {

@@ -39,14 +39,13 @@ var off = options{"enabled": false}
 // postgresPlace has a server that wants TLS, a certificate and a password.
 func postgresPlace(t *testing.T, ca *authority) place {
 	cert, key := ca.pair()
-	s := must(postgrestest.Start(postgrestest.Options{
+	s := postgrestest.New(t, postgrestest.Options{
 		Files: map[string][]byte{
 			"server.crt": []byte(cert), "server.key": []byte(key), "ca.crt": []byte(ca.pem),
 			"pg_hba.conf": []byte("local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"),
 		},
 		Settings: []string{"ssl=on", "ssl_ca_file=ca.crt"},
-	}))
-	t.Cleanup(s.Stop)
+	})
 	conn := must(pgx.Connect(t.Context(), s.Socket("postgres")))
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	for _, statement := range []string{

@@ -93,7 +93,7 @@ var clusters = map[string]struct {
 		}
 	}, `"engine":"memory","broker":"postgres"`},
 	"memory with a controller on postgres, and nats": {false, false, func(t *testing.T) func(*config.Config) {
-		url, dsn := natstest.Start(t), database(t)
+		url, dsn := natstest.Start(t), shared.Database(t)
 		return func(cfg *config.Config) {
 			cfg.Broker.Enabled, cfg.Broker.Type, cfg.Broker.NATS.URL = true, engines.TypeNATS, url
 			cfg.Controller.Enabled, cfg.Controller.Type = true, engines.TypePostgres
@@ -104,7 +104,7 @@ var clusters = map[string]struct {
 
 // onPostgres configures the broker to be on a database of its own.
 func onPostgres(t *testing.T) func(*config.Config) {
-	dsn := database(t)
+	dsn := shared.Database(t)
 	return func(cfg *config.Config) {
 		cfg.Broker.Enabled, cfg.Broker.Type = true, engines.TypePostgres
 		cfg.Broker.Postgres.DSN, cfg.Broker.Postgres.PoolSize = dsn, 4
@@ -112,27 +112,12 @@ func onPostgres(t *testing.T) func(*config.Config) {
 	}
 }
 
-// theServer is the PostgreSQL of all tests.
-var theServer *postgrestest.Server
-
-// database makes a database on it and returns its DSN.
-func database(t *testing.T) (dsn string) {
-	t.Helper()
-	name, err := theServer.Database(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return theServer.DSN(name)
-}
+// shared is the PostgreSQL of all tests.
+var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"fsync=off", "max_connections=400"}}}
 
 func TestMain(m *testing.M) {
-	var err error
-	if theServer, err = postgrestest.Start(postgrestest.Options{Settings: []string{"fsync=off"}}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	code := m.Run()
-	theServer.Stop()
+	shared.Stop()
 	os.Exit(code)
 }
 

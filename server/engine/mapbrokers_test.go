@@ -16,7 +16,7 @@ import (
 func TestMapBrokers(t *testing.T) {
 	t.Parallel()
 	standard, first, second := redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})
-	dsn := database(t)
+	dsn := shared.Database(t)
 	nodes := startNodes(t, 2, func(cfg *config.Config) {
 		onRedis(standard)(cfg)
 		cfg.Prometheus.Enabled = true

@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package postgrestest starts real PostgreSQL servers for tests, each on a free loopback port with its
-// data in a temporary folder. Without the programs of PostgreSQL (package postgresql of Debian), tests fail.
+// Package postgrestest starts real PostgreSQL servers for tests, each on a free loopback port with its data in a temporary
+// folder. They run as the user of the test, or as the user postgres if the test runs as root. Without the programs of
+// PostgreSQL, tests are skipped (package need).
 package postgrestest
 
 import (
@@ -15,17 +16,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
-
-// patience is how long a server may take to start.
-const patience = time.Minute
 
 // Options of a server. The zero value lets everybody in as user gyro, who may do everything.
 type Options struct {
@@ -45,15 +46,69 @@ type Server struct {
 	number   atomic.Int64         // of databases
 }
 
-// Start starts a server and waits until it answers. The caller calls Stop.
+// Start starts a server for a program and waits until it answers. The caller calls Stop. Without the programs of PostgreSQL,
+// the error says what to install. Tests call New, or have a Shared.
 func Start(o Options) (*Server, error) {
+	if _, err := need.Path(initdb); err != nil {
+		return nil, err
+	}
 	s := &Server{attr: new(syscall.SysProcAttr)}
-	err := s.start(o)
-	if err != nil {
+	if err := s.start(o); err != nil {
 		s.Stop()
 		return nil, err
 	}
 	return s, nil
+}
+
+// New starts a server that ends with the test.
+func New(tb testing.TB, o Options) *Server {
+	tb.Helper()
+	need.Program(tb, initdb)
+	s, err := Start(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+// Shared is a server that the tests of a package share, each with a database of its own. It starts when the first test asks
+// for it. TestMain calls Stop.
+type Shared struct {
+	Options Options
+
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Server returns the server.
+func (s *Shared) Server(tb testing.TB) *Server {
+	tb.Helper()
+	need.Program(tb, initdb)
+	s.once.Do(func() { s.server, s.err = Start(s.Options) })
+	if s.err != nil {
+		tb.Fatal(s.err)
+	}
+	return s.server
+}
+
+// Database makes a database and returns its DSN.
+func (s *Shared) Database(tb testing.TB) (dsn string) {
+	tb.Helper()
+	server := s.Server(tb)
+	name, err := server.Database(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return server.DSN(name)
+}
+
+// Stop ends the server, if a test has asked for it.
+func (s *Shared) Stop() {
+	if s.server != nil {
+		s.server.Stop()
+	}
 }
 
 func (s *Server) start(o Options) (err error) {
@@ -64,9 +119,9 @@ func (s *Server) start(o Options) (err error) {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	initdb := exec.Command(program("initdb"), "-D", data, "-U", "gyro", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-	initdb.SysProcAttr, initdb.Dir = s.attr, s.dir
-	if out, err := initdb.CombinedOutput(); err != nil {
+	cmd := exec.Command(program(initdb), "-D", data, "-U", "gyro", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+	cmd.SysProcAttr, cmd.Dir = s.attr, s.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	for name, content := range o.Files {
@@ -114,18 +169,14 @@ func (s *Server) run() error {
 		return err
 	}
 	s.cmd = cmd
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := pgx.Connect(context.Background(), s.Socket("postgres"))
-		if err == nil {
-			return conn.Close(context.Background())
-		}
-		if time.Now().After(deadline) {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // afterwards nobody writes to the log
-			s.cmd = nil
-			return errors.Join(err, errors.New(log.String()))
-		}
+	var err error
+	if !wait.Within(wait.Limit, func() bool { err = s.Do(context.Background(), "postgres", "SELECT 1"); return err == nil }) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // afterwards nobody writes to the log
+		s.cmd = nil
+		return errors.Join(err, errors.New(log.String()))
 	}
+	return nil
 }
 
 // Stop ends the server, and removes its data.
@@ -230,11 +281,14 @@ func (s *Server) Socket(database string) string {
 	return fmt.Sprintf("host=%s port=%d user=gyro database=%s", s.dir, s.port, database)
 }
 
-// program finds a program of PostgreSQL, which Debian keeps outside of the PATH.
+// initdb is the program that makes the data of a server. The others are beside it.
+const initdb = "initdb"
+
+// program returns the path of a program of PostgreSQL, in the same version as initdb, which is there.
 func program(name string) string {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is well-formed
-	if len(found) > 0 {
-		return found[len(found)-1]
+	path, _ := need.Find(initdb)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
-	return name
+	return filepath.Join(filepath.Dir(path), name)
 }

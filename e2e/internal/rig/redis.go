@@ -1,11 +1,12 @@
 package rig
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
+
+	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
 // Redis is a process of redis-server that writes no data to disk.
@@ -16,9 +17,9 @@ type Redis struct {
 
 // StartRedis starts redis-server on a free port of 127.0.0.1 and returns when it accepts.
 func StartRedis(dir string) (*Redis, error) {
-	bin, err := exec.LookPath("redis-server")
+	bin, err := need.Path("redis-server")
 	if err != nil {
-		return nil, errors.New("redis-server is missing: apt-get install redis-server")
+		return nil, err
 	}
 	port, err := FreePort()
 	if err != nil {

@@ -23,16 +23,11 @@ import (
 )
 
 // db is the PostgreSQL of all tests.
-var db *postgrestest.Server
+var db postgrestest.Shared
 
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_EC2_METADATA_DISABLED": "true"} {
 		_ = os.Setenv(name, value) // the name is valid
-	}
-	var err error
-	if db, err = postgrestest.Start(postgrestest.Options{}); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
 	}
 	code := m.Run()
 	db.Stop()
@@ -159,6 +154,7 @@ func TestNATS(t *testing.T) {
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
 	const well = "ok postgresql: broker.postgres.dsn: version "
+	db := db.Server(t)
 	name, err := db.Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -241,8 +237,22 @@ func TestSections(t *testing.T) {
 	}
 }
 
-func TestConsumers(t *testing.T) {
+// consumer has one consumer in the configuration.
+func consumer(kind string, edit func(*config.Consumer)) func(*config.Config, *Options) {
+	return func(c *config.Config, _ *Options) {
+		one := config.Consumer{Name: "c", Enabled: true, Type: kind}
+		one.PostgreSQL.NumPartitions, one.PostgreSQL.PartitionSelectLimit, one.PostgreSQL.PartitionPollInterval = 1, 10, time.Second
+		one.Kafka.MaxPollRecords, one.Kafka.ConsumerGroup = 1, "g"
+		one.RedisStream.NumWorkers, one.RedisStream.VisibilityTimeout, one.RedisStream.ConsumerGroup = 1, time.Second, "g"
+		one.AWSSQS.MaxNumberOfMessages, one.AWSSQS.MaxConcurrency, one.AWSSQS.WaitTime = 1, 1, time.Second
+		edit(&one)
+		c.Consumers = []config.Consumer{one}
+	}
+}
+
+func TestConsumerOfPostgreSQL(t *testing.T) {
 	t.Parallel()
+	db := db.Server(t)
 	name, err := db.Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -250,6 +260,22 @@ func TestConsumers(t *testing.T) {
 	if err := db.Do(t.Context(), name, "CREATE TABLE box (id bigserial, method text, payload jsonb, partition bigint)"); err != nil {
 		t.Fatal(err)
 	}
+	table := func(dsn, table string) func(*config.Config, *Options) {
+		return consumer(config.TypePostgreSQL, func(c *config.Consumer) { c.PostgreSQL.DSN, c.PostgreSQL.OutboxTableName = dsn, table })
+	}
+	for _, d := range []diagnosis{
+		{"table", table(db.DSN(name), "box"), []string{
+			"ok consumers: consumers[0](c).postgresql: it can be used", "ok postgresql: consumers[0](c).postgresql.dsn: version", "ok clocks: the clock of consumers[0](c).postgresql.dsn",
+		}, true},
+		{"no table", table(db.DSN(name), "other"), []string{"problem consumers: consumers[0](c).postgresql: outbox_table_name: ", "correct consumers[0](c).postgresql.outbox_table_name\n"}, false},
+		{"no database", table("postgres://u:hush@127.0.0.1:1/db", "box"), []string{"problem consumers: ", "correct consumers[0](c).postgresql.dsn\n"}, false},
+	} {
+		d.run(t)
+	}
+}
+
+func TestConsumers(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	if err != nil {
@@ -262,20 +288,6 @@ func TestConsumers(t *testing.T) {
 		_, _ = w.Write([]byte(`{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"no such queue"}`))
 	}))
 	t.Cleanup(aws.Close)
-	consumer := func(kind string, edit func(*config.Consumer)) func(*config.Config, *Options) {
-		return func(c *config.Config, _ *Options) {
-			one := config.Consumer{Name: "c", Enabled: true, Type: kind}
-			one.PostgreSQL.NumPartitions, one.PostgreSQL.PartitionSelectLimit, one.PostgreSQL.PartitionPollInterval = 1, 10, time.Second
-			one.Kafka.MaxPollRecords, one.Kafka.ConsumerGroup = 1, "g"
-			one.RedisStream.NumWorkers, one.RedisStream.VisibilityTimeout, one.RedisStream.ConsumerGroup = 1, time.Second, "g"
-			one.AWSSQS.MaxNumberOfMessages, one.AWSSQS.MaxConcurrency, one.AWSSQS.WaitTime = 1, 1, time.Second
-			edit(&one)
-			c.Consumers = []config.Consumer{one}
-		}
-	}
-	table := func(dsn, table string) func(*config.Config, *Options) {
-		return consumer(config.TypePostgreSQL, func(c *config.Consumer) { c.PostgreSQL.DSN, c.PostgreSQL.OutboxTableName = dsn, table })
-	}
 	topic := func(topic string) func(*config.Config, *Options) {
 		return consumer(config.TypeKafka, func(c *config.Consumer) { c.Kafka.Brokers, c.Kafka.Topics = kafka.ListenAddrs(), []string{topic} })
 	}
@@ -286,11 +298,6 @@ func TestConsumers(t *testing.T) {
 		})
 	}
 	for _, d := range []diagnosis{
-		{"table", table(db.DSN(name), "box"), []string{
-			"ok consumers: consumers[0](c).postgresql: it can be used", "ok postgresql: consumers[0](c).postgresql.dsn: version", "ok clocks: the clock of consumers[0](c).postgresql.dsn",
-		}, true},
-		{"no table", table(db.DSN(name), "other"), []string{"problem consumers: consumers[0](c).postgresql: outbox_table_name: ", "correct consumers[0](c).postgresql.outbox_table_name\n"}, false},
-		{"no database", table("postgres://u:hush@127.0.0.1:1/db", "box"), []string{"problem consumers: ", "correct consumers[0](c).postgresql.dsn\n"}, false},
 		{"topic", topic("events"), []string{"ok consumers: consumers[0](c).kafka: it can be used"}, true},
 		{"no topic", topic("other"), []string{"problem consumers: consumers[0](c).kafka: topics: other: ", "correct consumers[0](c).kafka.topics\n"}, false},
 		{"stream", stream("events"), []string{"ok consumers: consumers[0](c).redis_stream: it can be used", "ok redis: consumers[0](c).redis_stream: version "}, true},

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,19 +14,12 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
-// shared is the PostgreSQL of all tests; each has a database of its own.
-var shared struct {
-	once   sync.Once
-	server *postgrestest.Server
-	err    error
-	next   atomic.Int64
-}
+// shared is the PostgreSQL of all tests.
+var shared postgrestest.Shared
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
+	shared.Stop()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Println(err)
 		code = 1
@@ -35,32 +27,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func dsn(database string) string { return shared.server.DSN(database) }
-
 // database is a new database with the tables of the documentation.
 type database struct {
 	tb   testing.TB
-	name string
+	dsn  string
 	mu   sync.Mutex
 	conn *pgx.Conn
 }
 
 func newDatabase(tb testing.TB) *database {
 	tb.Helper()
-	shared.once.Do(func() { shared.server, shared.err = postgrestest.Start(postgrestest.Options{}) })
-	if shared.err != nil {
-		tb.Fatal(shared.err)
-	}
-	d := &database{tb: tb, name: fmt.Sprint("test", shared.next.Add(1))}
-	admin, err := pgx.Connect(tb.Context(), dsn("postgres"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer admin.Close(context.Background())
-	if _, err := admin.Exec(tb.Context(), "CREATE DATABASE "+d.name); err != nil {
-		tb.Fatal(err)
-	}
-	if d.conn, err = pgx.Connect(tb.Context(), dsn(d.name)); err != nil {
+	d := &database{tb: tb, dsn: shared.Database(tb)}
+	var err error
+	if d.conn, err = pgx.Connect(tb.Context(), d.dsn); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { d.conn.Close(context.Background()) })

@@ -13,7 +13,7 @@ import (
 
 func (d *database) source(edit func(*Config)) *Source {
 	d.tb.Helper()
-	c := Config{Name: "outbox", DSN: dsn(d.name), Table: "gyro_outbox", Partitions: 2, Limit: 100, PollInterval: 20 * time.Millisecond}
+	c := Config{Name: "outbox", DSN: d.dsn, Table: "gyro_outbox", Partitions: 2, Limit: 100, PollInterval: 20 * time.Millisecond}
 	if edit != nil {
 		edit(&c)
 	}

@@ -31,7 +31,7 @@ func ways(t *testing.T, dsn string) map[string]postgres.Config {
 
 func TestStreams(t *testing.T) {
 	t.Parallel()
-	dsn := newDatabase(t)
+	dsn := shared.Database(t)
 	for name, cfg := range ways(t, dsn) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,7 @@ func TestStreams(t *testing.T) {
 
 func TestMaps(t *testing.T) {
 	t.Parallel()
-	dsn := newDatabase(t)
+	dsn := shared.Database(t)
 	for name, cfg := range ways(t, dsn) {
 		cfg.MapExpiryInterval = unit / 6
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestMaps(t *testing.T) {
 // TestCachedMaps: PostgreSQL behind a cache of maps does what PostgreSQL does.
 func TestCachedMaps(t *testing.T) {
 	t.Parallel()
-	cfg := ways(t, newDatabase(t))["polling"]
+	cfg := ways(t, shared.Database(t))["polling"]
 	cfg.MapExpiryInterval = unit / 6
 	make := func(t testing.TB) broker.Broker { return mapcache.New(newBroker(t, cfg), mapcache.Config{}) }
 	together(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func (c *controlled) Close(ctx context.Context) error {
 // TestController: control messages of nodes with other brokers.
 func TestController(t *testing.T) {
 	t.Parallel()
-	dsn := newDatabase(t)
+	dsn := shared.Database(t)
 	for name, cfg := range ways(t, dsn) {
 		cfg.ControlNumShards = cfg.NumShards
 		t.Run(name, func(t *testing.T) {

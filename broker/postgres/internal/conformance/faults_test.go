@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,13 +28,11 @@ func TestFaults(t *testing.T) {
 }
 
 func faults(t *testing.T, notify bool) {
-	server, err := postgrestest.Start(fast)
+	server := postgrestest.New(t, fast)
+	name, err := server.Database(t.Context())
 	must(t, err)
-	t.Cleanup(server.Stop)
-	dsn := databaseOf(t, server)
-	name := dsn[strings.LastIndex(dsn, "/")+1:]
 	cfg := postgres.Config{
-		DSN: dsn, BinaryData: notify, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
+		DSN: server.DSN(name), BinaryData: notify, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
 		PollInterval: 20 * time.Millisecond, MapExpiryInterval: 100 * time.Millisecond, CleanupInterval: 300 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 // shared is the PostgreSQL of the tests without faults.
-var shared struct {
+var shared = postgrestest.Shared{Options: fast}
+
+// theStandby is that of shared.
+var theStandby struct {
 	once   sync.Once
 	server *postgrestest.Server
 	err    error
-
-	standbyOnce sync.Once
-	standby     *postgrestest.Server
 }
 
 // TestMain lets the parallel tests, which mostly wait for times to live, be many.
@@ -29,47 +29,23 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	if shared.standby != nil {
-		shared.standby.Stop()
+	if theStandby.server != nil {
+		theStandby.server.Stop()
 	}
-	if shared.server != nil {
-		shared.server.Stop()
-	}
+	shared.Stop()
 	os.Exit(code)
 }
 
 // fast has a server answer before its data are on the disk, which only outlive a crash of the machine.
 var fast = postgrestest.Options{Settings: []string{"fsync=off", "max_connections=400", "shared_buffers=64MB"}}
 
-// newDatabase returns the DSN of a new database.
-func newDatabase(tb testing.TB) string {
-	tb.Helper()
-	shared.once.Do(func() { shared.server, shared.err = postgrestest.Start(fast) })
-	if shared.err != nil {
-		tb.Fatal(shared.err)
-	}
-	return databaseOf(tb, shared.server)
-}
-
-// standby returns the DSN of a database of newDatabase at a standby.
+// standby returns the DSN of a database of shared at the standby.
 func standby(tb testing.TB, dsn string) string {
 	tb.Helper()
-	var err error
-	shared.standbyOnce.Do(func() { shared.standby, err = shared.server.Standby() })
-	must(tb, err)
-	if shared.standby == nil {
-		tb.Fatal("there is no standby")
-	}
-	return shared.standby.DSN(dsn[strings.LastIndex(dsn, "/")+1:])
-}
-
-func databaseOf(tb testing.TB, server *postgrestest.Server) string {
-	tb.Helper()
-	name, err := server.Database(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return server.DSN(name)
+	s := &theStandby
+	s.once.Do(func() { s.server, s.err = shared.Server(tb).Standby() })
+	must(tb, s.err)
+	return s.server.DSN(dsn[strings.LastIndex(dsn, "/")+1:])
 }
 
 func newBroker(tb testing.TB, cfg postgres.Config) *postgres.Broker {

@@ -57,7 +57,7 @@ func overNATS(url, prefix string) carrier {
 // onFanout returns what makes brokers on one database.
 func onFanout(t *testing.T, fanout carrier) func(t testing.TB) broker.Broker {
 	t.Helper()
-	dsn := database(t)
+	dsn := shared.Database(t)
 	return func(t testing.TB) broker.Broker {
 		t.Helper()
 		b, err := postgres.New(postgres.Config{
