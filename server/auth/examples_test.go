@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -68,48 +68,49 @@ func TestExamples(t *testing.T) {
 			`{"iss":"https://securetoken.google.com/my-project","aud":"my-project","auth_time":1999999990,"user_id":"u1","sub":"u1","iat":1999999999,"exp":2000003599,"firebase":{"identities":{},"sign_in_provider":"password"}}`, "u1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != tt.path {
-					http.NotFound(w, r)
-					return
-				}
-				fmt.Fprintf(w, tt.set, n)
-			}))
-			defer server.Close()
-			cfg := example(t, tt.name)
-			u, err := url.Parse(cfg.JWKSPublicEndpoint)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.JWKSPublicEndpoint = server.URL + u.Path
-			v, err := NewVerifier(cfg, Options{Now: clock, JWKS: newSets(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var claims jwt.MapClaims
-			if err := json.Unmarshal([]byte(tt.claims), &claims); err != nil {
-				t.Fatal(err)
-			}
-			sign := func() string {
-				token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
-				token.Header["kid"] = "K"
-				text, err := token.SignedString(key)
+			synctest.Test(t, func(t *testing.T) {
+				server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != tt.path {
+						http.NotFound(w, r)
+						return
+					}
+					fmt.Fprintf(w, tt.set, n)
+				})
+				cfg := example(t, tt.name)
+				u, err := url.Parse(cfg.JWKSPublicEndpoint)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return text
-			}
-			if got, err := v.VerifyConnect(t.Context(), sign()); err != nil || got.User != tt.user {
-				t.Errorf("user %q, error %v", got.User, err)
-			}
-			claims["aud"] = "another-application"
-			if _, err := v.VerifyConnect(t.Context(), sign()); err == nil {
-				t.Error("the token of another application was accepted")
-			}
+				cfg.JWKSPublicEndpoint = idpURL + u.Path
+				v, err := NewVerifier(cfg, Options{Now: clock, JWKS: newSets(t, server)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var claims jwt.MapClaims
+				if err := json.Unmarshal([]byte(tt.claims), &claims); err != nil {
+					t.Fatal(err)
+				}
+				sign := func() string {
+					token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
+					token.Header["kid"] = "K"
+					text, err := token.SignedString(key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return text
+				}
+				if got, err := v.VerifyConnect(t.Context(), sign()); err != nil || got.User != tt.user {
+					t.Errorf("user %q, error %v", got.User, err)
+				}
+				claims["aud"] = "another-application"
+				if _, err := v.VerifyConnect(t.Context(), sign()); err == nil {
+					t.Error("the token of another application was accepted")
+				}
+			})
 		})
 	}
 	providers := example(t, "Several providers")
-	if _, err := NewVerifier(providers, Options{JWKS: newSets(t)}); err != nil || len(providers.JWKS.Providers) != 2 {
+	if _, err := NewVerifier(providers, Options{JWKS: newSets(t, nil)}); err != nil || len(providers.JWKS.Providers) != 2 {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
@@ -66,7 +67,9 @@ func TestMetaAndLabels(t *testing.T) {
 }
 
 // The claims of a provider add to those of the section, and win.
-func TestMetaAndLabelsOfProviders(t *testing.T) {
+func TestMetaAndLabelsOfProviders(t *testing.T) { synctest.Test(t, testMetaAndLabelsOfProviders) }
+
+func testMetaAndLabelsOfProviders(t *testing.T) {
 	p := newIDP(t, "one", "two")
 	cfg := config.Token{
 		MetaFromClaim:   map[string]string{"tenant": "tenant", "sub": "who"},
@@ -74,11 +77,11 @@ func TestMetaAndLabelsOfProviders(t *testing.T) {
 	}
 	cfg.JWKS.Enabled = true
 	cfg.JWKS.Providers = []config.JWKSProvider{
-		{Name: "one", Enabled: true, Issuer: "i1", Endpoint: p.URL + "/sets/one",
+		{Name: "one", Enabled: true, Issuer: "i1", Endpoint: idpURL + "/sets/one",
 			MetaFromClaim: map[string]string{"org": "tenant"}, LabelsFromClaim: map[string]string{"org": "tenant", "plan": "plan"}},
-		{Name: "two", Enabled: true, Issuer: "i2", Endpoint: p.URL + "/sets/two"},
+		{Name: "two", Enabled: true, Issuer: "i2", Endpoint: idpURL + "/sets/two"},
 	}
-	v, err := NewVerifier(cfg, Options{JWKS: newSets(t), Now: clock})
+	v, err := NewVerifier(cfg, Options{JWKS: newSets(t, p), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,47 +11,51 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/httpmem"
 	"github.com/gyrohq/gyro/server/internal/keytest"
 )
 
 // idp serves a set with one Ed25519 key at any path below /sets, whose kid is the path.
 type idp struct {
-	*httptest.Server
 	private  map[string]ed25519.PrivateKey // by kid
+	sets     map[string]string             // by path
 	requests atomic.Int64
 }
 
+// idpURL is that of the providers of tests, which are in memory.
+const idpURL = "http://127.0.0.1"
+
 func newIDP(t testing.TB, kids ...string) *idp {
-	p := &idp{private: make(map[string]ed25519.PrivateKey)}
-	sets := make(map[string]string)
+	p := &idp{private: make(map[string]ed25519.PrivateKey), sets: make(map[string]string)}
 	for _, kid := range kids {
 		public, private, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.private[kid] = private
-		sets["/sets/"+kid] = fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","use":"sig","kid":%q,"x":%q}]}`,
+		p.sets["/sets/"+kid] = fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","use":"sig","kid":%q,"x":%q}]}`,
 			kid, base64.RawURLEncoding.EncodeToString(public))
 	}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.requests.Add(1)
-		if _, ok := sets[r.URL.Path]; !ok {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		_, _ = io.WriteString(w, sets[r.URL.Path])
-	}))
-	t.Cleanup(p.Close)
 	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.requests.Add(1)
+	if _, ok := p.sets[r.URL.Path]; !ok {
+		w.WriteHeader(http.StatusNotFound)
+	}
+	_, _ = io.WriteString(w, p.sets[r.URL.Path])
 }
 
 func (p *idp) sign(t testing.TB, kid string, claims jwt.MapClaims) string {
@@ -67,8 +71,10 @@ func (p *idp) sign(t testing.TB, kid string, claims jwt.MapClaims) string {
 	return text
 }
 
-func newSets(t testing.TB) *jwks.Cache {
+// newSets returns a cache for tests with virtual time: h answers all of its requests.
+func newSets(t testing.TB, h http.Handler) *jwks.Cache {
 	c := jwks.NewCache(slog.New(slog.DiscardHandler))
+	c.Dial = httpmem.Serve(t, h)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -85,15 +91,17 @@ func refused(t *testing.T, err error, key, text string) {
 	}
 }
 
-func TestJWKSTemplate(t *testing.T) {
+func TestJWKSTemplate(t *testing.T) { synctest.Test(t, testJWKSTemplate) }
+
+func testJWKSTemplate(t *testing.T) {
 	p := newIDP(t, "eu", "us")
 	p.private[""], p.private["de"] = p.private["eu"], p.private["eu"]
 	const section, endpoint = "client.token", "client.token.jwks_public_endpoint"
 	cfg := config.Token{
-		HMACSecretKey: secret, JWKSPublicEndpoint: p.URL + "/sets/{{realm}}",
+		HMACSecretKey: secret, JWKSPublicEndpoint: idpURL + "/sets/{{realm}}",
 		IssuerRegex: `^https://idp/(?P<realm>eu|us|gone)$`, AudienceRegex: "^(mobile|web|(?P<realm>us))$",
 	}
-	v, err := NewVerifier(cfg, Options{Now: clock, JWKS: newSets(t)})
+	v, err := NewVerifier(cfg, Options{Now: clock, JWKS: newSets(t, p)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +140,7 @@ func TestJWKSTemplate(t *testing.T) {
 	}
 	// Nothing is fetched for a signature that is not verified.
 	cfg.IssuerRegex, cfg.AudienceRegex = "", ""
-	if v, err = NewVerifier(cfg, Options{SkipSignature: true, JWKS: newSets(t)}); err != nil {
+	if v, err = NewVerifier(cfg, Options{SkipSignature: true, JWKS: newSets(t, p)}); err != nil {
 		t.Fatal(err)
 	}
 	v.Prefetch()
@@ -141,17 +149,19 @@ func TestJWKSTemplate(t *testing.T) {
 	}
 }
 
-func TestJWKSProviders(t *testing.T) {
+func TestJWKSProviders(t *testing.T) { synctest.Test(t, testJWKSProviders) }
+
+func testJWKSProviders(t *testing.T) {
 	p := newIDP(t, "a", "b", "web", "app")
 	provider := func(name, issuer, audience string) config.JWKSProvider {
-		return config.JWKSProvider{Name: name, Enabled: true, Endpoint: p.URL + "/sets/" + name, Issuer: issuer, Audience: audience}
+		return config.JWKSProvider{Name: name, Enabled: true, Endpoint: idpURL + "/sets/" + name, Issuer: issuer, Audience: audience}
 	}
 	off := provider("off", "i-off", "")
 	off.Enabled = false
 	cfg := config.Token{JWKS: config.TokenJWKS{Enabled: true, Providers: []config.JWKSProvider{
 		provider("a", "i-a", ""), provider("b", "i-b", ""), provider("web", "i-two", "web"), off, provider("app", "i-two", "app"),
 	}}}
-	sets := newSets(t)
+	sets := newSets(t, p)
 	v, err := NewVerifier(cfg, Options{Now: clock, JWKS: sets, Section: "client.subscription_token"})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +201,9 @@ func TestJWKSProviders(t *testing.T) {
 }
 
 // A key of the set that is for one algorithm verifies no other one.
-func TestJWKSAlgorithm(t *testing.T) {
+func TestJWKSAlgorithm(t *testing.T) { synctest.Test(t, testJWKSAlgorithm) }
+
+func testJWKSAlgorithm(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -201,12 +213,11 @@ func TestJWKSAlgorithm(t *testing.T) {
 		t.Fatal(err)
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","use":"sig","kid":"k","x":%q,"y":%q},{"kty":"EC","crv":"P-256","use":"sig","alg":"ES512","kid":"odd","x":%[1]q,"y":%[2]q}]}`,
 			b64(point[1:33]), b64(point[33:]))
-	}))
-	defer server.Close()
-	v, err := NewVerifier(config.Token{JWKSPublicEndpoint: server.URL}, Options{JWKS: newSets(t)})
+	})
+	v, err := NewVerifier(config.Token{JWKSPublicEndpoint: idpURL}, Options{JWKS: newSets(t, server)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +264,7 @@ func TestJWKSMistakes(t *testing.T) {
 		{one(config.JWKSProvider{Endpoint: "x", Issuer: "i"}), "jwks.providers[0](one).endpoint: not an http"},
 		{one(config.JWKSProvider{Endpoint: "https://x", Issuer: "i", TLS: config.TLS{Enabled: true, ServerCAPEM: "/nothing"}}), "jwks.providers[0](one).tls.server_ca_pem: "},
 	} {
-		_, err := NewVerifier(tt.cfg, Options{JWKS: newSets(t)})
+		_, err := NewVerifier(tt.cfg, Options{JWKS: newSets(t, nil)})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("error %v, want %q", err, tt.want)
 		}

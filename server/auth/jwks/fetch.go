@@ -35,10 +35,10 @@ const (
 )
 
 // newClient returns a client that follows no redirects: the configuration alone says whom to trust.
-func newClient(secure *tls.Config) *http.Client {
+func (c *Cache) newClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true,
+			Proxy: http.ProxyFromEnvironment, DialContext: c.Dial, TLSClientConfig: secure, ForceAttemptHTTP2: true,
 			DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -53,6 +54,9 @@ var (
 // Cache holds the sets that have been fetched. It outlives the configuration, so that a reload
 // forgets no keys. Its methods may be called from any goroutine.
 type Cache struct {
+	// Dial, if set before the first call of Endpoint, opens connections.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	log    *slog.Logger
 	ctx    context.Context // of all fetches
 	stop   context.CancelFunc
@@ -151,7 +155,7 @@ func (c *Cache) Endpoint(key string, secure config.TLS) (*Endpoint, error) {
 	if !secure.Enabled {
 		secure = config.TLS{} // the rest of the object does not matter
 	}
-	return &Endpoint{cache: c, key: key, tls: secure, client: newClient(cfg)}, nil
+	return &Endpoint{cache: c, key: key, tls: secure, client: c.newClient(cfg)}, nil
 }
 
 // Key returns the public key with an ID for signatures of an algorithm, such as ES256, in the set

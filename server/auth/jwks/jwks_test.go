@@ -18,7 +18,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +30,7 @@ import (
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/httpmem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -284,8 +284,7 @@ func TestFull(t *testing.T) {
 		want(t, e, "a", nil)
 		p.takes = time.Hour
 		for i := range maxSets {
-			go e.Key(t.Context(), fmt.Sprint(at, "slow", i), "a", "EdDSA")
-			synctest.Wait()
+			e.Prefetch(fmt.Sprint(at, "slow", i))
 		}
 		if _, err := e.Key(t.Context(), at+"more", "a", "EdDSA"); !errors.Is(err, errFull) {
 			t.Error(err)
@@ -324,9 +323,8 @@ func TestEndpoints(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var works atomic.Bool
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			serve(t, func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case r.URL.Path == "/other":
 					t.Error("a redirect was followed")
@@ -335,46 +333,49 @@ func TestEndpoints(t *testing.T) {
 				default:
 					tt.answer(w, r)
 				}
-			}))
-			defer server.Close()
-			c := NewCache(slog.New(slog.DiscardHandler))
-			defer c.Close()
-			e, err := c.Endpoint("k", config.TLS{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := server.URL + "/certs?secret=1"
-			if _, _, err := e.fetch(t.Context(), at); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("error %v, want %q", err, tt.want)
-			}
-			works.Store(true)
-			if _, err := e.Key(t.Context(), at, "a", "EdDSA"); err != nil {
-				t.Error(err)
-			}
+			}, func(t *testing.T, e *Endpoint) {
+				const at = "http://idp.example/certs?secret=1"
+				if _, _, err := e.fetch(t.Context(), at); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
+				works.Store(true)
+				if _, err := e.Key(t.Context(), at, "a", "EdDSA"); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
+}
+
+// serve runs a test with virtual time and an endpoint whose server is in memory.
+func serve(t *testing.T, answer http.HandlerFunc, test func(t *testing.T, e *Endpoint)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCache(slog.New(slog.DiscardHandler))
+		defer c.Close()
+		c.Dial = httpmem.Serve(t, answer)
+		e, err := c.Endpoint("k", config.TLS{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, e)
+	})
 }
 
 // A second attempt follows a failure at once.
 func TestAttempts(t *testing.T) {
 	n := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n++; n == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, document(member("a", edKey(1))))
-	}))
-	defer server.Close()
-	c := NewCache(nil)
-	defer c.Close()
-	e, err := c.Endpoint("k", config.TLS{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Key(t.Context(), server.URL, "a", "EdDSA"); err != nil || n != attempts {
-		t.Errorf("%v after %d requests", err, n)
-	}
+	}, func(t *testing.T, e *Endpoint) {
+		begin := time.Now()
+		if _, err := e.Key(t.Context(), "http://idp.example", "a", "EdDSA"); err != nil || n != attempts || time.Since(begin) > 0 {
+			t.Errorf("%v after %d requests and %s", err, n, time.Since(begin))
+		}
+	})
 }
 
 func TestParse(t *testing.T) {
