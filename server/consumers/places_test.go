@@ -21,7 +21,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
-	"github.com/gyrohq/gyro/server/consume/consumetest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func must[T any](v T, err error) T {
@@ -64,7 +64,7 @@ func postgresPlace(t *testing.T, ca *authority) place {
 	return place{
 		typ: "postgresql", place: "dsn", right: []options{with("secret")},
 		add: func() {
-			consumetest.Until(t, "a listener", func() (listens bool) {
+			wait.Until(t, "a listener", func() (listens bool) {
 				err := conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&listens)
 				return err == nil && listens
 			})

@@ -61,6 +61,7 @@ type Cache struct {
 	ctx    context.Context // of all fetches
 	stop   context.CancelFunc
 	places chan struct{} // one for each fetch under way
+	most   int           // sets; tests set another number
 
 	mu   sync.Mutex
 	sets map[source]*set
@@ -79,7 +80,7 @@ type source struct {
 // NewCache returns an empty cache. Faults of endpoints are written to log, wrapped by logging.Wrap;
 // nil: slog.Default(). Close it.
 func NewCache(log *slog.Logger) *Cache {
-	c := &Cache{log: logging.Wrap(log), places: make(chan struct{}, maxFetches), sets: make(map[source]*set)}
+	c := &Cache{log: logging.Wrap(log), places: make(chan struct{}, maxFetches), most: maxSets, sets: make(map[source]*set)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -110,7 +111,7 @@ func (c *Cache) set(from source) *set {
 	defer c.mu.Unlock()
 	s := c.sets[from]
 	if s == nil {
-		if len(c.sets) >= maxSets && !c.makeRoom() {
+		if len(c.sets) >= c.most && !c.makeRoom() {
 			return nil
 		}
 		s = &set{cache: c, source: from}

@@ -265,25 +265,30 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// A cache has room for maxSets. It forgets those without keys first, then those not used for
+// A cache has room for a number of sets. It forgets those without keys first, then those not used for
 // longest, and none that is being fetched.
 func TestFull(t *testing.T) {
 	bubble(t, func(t *testing.T, p *provider, e *Endpoint, _ func() string) {
+		const most = 3 * maxFetches
+		if e.cache.most != maxSets {
+			t.Errorf("%d sets, want %d", e.cache.most, maxSets)
+		}
+		e.cache.most = most
 		want(t, e, "a", nil)
 		time.Sleep(time.Second)
 		p.answer(404, "")
 		urls := 1
-		for ; urls < 2*maxSets; urls++ {
+		for ; urls < 2*most; urls++ {
 			if _, err := e.Key(t.Context(), fmt.Sprint(at, urls), "a", "EdDSA"); !errors.Is(err, ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(e.cache.sets); n != maxSets {
+		if n := len(e.cache.sets); n != most {
 			t.Errorf("%d sets", n)
 		}
 		want(t, e, "a", nil)
 		p.takes = time.Hour
-		for i := range maxSets {
+		for i := range most {
 			e.Prefetch(fmt.Sprint(at, "slow", i))
 		}
 		if _, err := e.Key(t.Context(), at+"more", "a", "EdDSA"); !errors.Is(err, errFull) {

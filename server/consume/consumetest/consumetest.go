@@ -13,13 +13,11 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/consume"
 )
-
-// Patience is how long Await waits.
-const Patience = 20 * time.Second
 
 // Node remembers publications.
 type Node struct {
@@ -74,7 +72,7 @@ func (n *Node) Await(tb testing.TB, count int) []string {
 // AwaitFor waits until the publications are as they should be, and returns them.
 func (n *Node) AwaitFor(tb testing.TB, ok func(got []string) bool) []string {
 	tb.Helper()
-	timeout := time.After(Patience)
+	timeout := time.After(wait.Limit)
 	for {
 		n.mu.Lock()
 		got, changed := n.got, n.changed
@@ -187,7 +185,7 @@ func Start(tb testing.TB, s consume.Source, c consume.Config) (stop func()) {
 			if err != nil {
 				tb.Error(err)
 			}
-		case <-time.After(Patience):
+		case <-time.After(wait.Limit):
 			tb.Error("the source does not stop")
 		}
 	})
@@ -228,17 +226,5 @@ func Relay(tb testing.TB, nodes int, source func() consume.Source, edit func(*co
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		tb.Errorf("%d messages were executed %d times: %q", messages, len(got), got)
-	}
-}
-
-// Until waits until ok returns true.
-func Until(tb testing.TB, what string, ok func() bool) {
-	tb.Helper()
-	deadline := time.Now().Add(Patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("no %s in %v", what, Patience)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 	"github.com/gyrohq/gyro/server/dial"
@@ -57,7 +58,7 @@ func (r *rig) run() {
 		r.tb.Fatal(err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(consumetest.Patience) {
+	if !s.ReadyForConnections(wait.Limit) {
 		r.tb.Fatal("server does not start")
 	}
 	if r.Server = s; r.conn != nil {
@@ -74,7 +75,7 @@ func (r *rig) run() {
 
 // stream makes the stream. The server may be removing the files of the one before, and refuses meanwhile.
 func (r *rig) stream() {
-	consumetest.Until(r.tb, "stream", func() bool {
+	wait.Until(r.tb, "stream", func() bool {
 		_, err := r.js.CreateOrUpdateStream(r.tb.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>", "dead"}})
 		if err != nil {
 			r.tb.Log(err)
@@ -110,7 +111,7 @@ func (r *rig) unacknowledged() int {
 // from its connections at once, and works on them later. One that was never sent stays away for ackWait.
 func (r *rig) acknowledged() {
 	r.tb.Helper()
-	consumetest.Until(r.tb, "acknowledgement", func() bool { return r.unacknowledged() == 0 })
+	wait.Until(r.tb, "acknowledgement", func() bool { return r.unacknowledged() == 0 })
 }
 
 func (r *rig) source(edit func(*Config)) *Source {
@@ -145,7 +146,7 @@ func TestConsume(t *testing.T) {
 	if got := node.Await(t, len(want)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "lag of 0", func() bool { return meter.LagOf("EVENTS") == 0 })
+	wait.Until(t, "lag of 0", func() bool { return meter.LagOf("EVENTS") == 0 })
 	stop()
 	r.acknowledged()
 }
@@ -231,7 +232,7 @@ func TestPoison(t *testing.T) {
 		t.Fatal(err)
 	}
 	var letter *jetstream.RawStreamMsg
-	consumetest.Until(t, "dead letter", func() bool {
+	wait.Until(t, "dead letter", func() bool {
 		r.publish("good", "2") // or nothing would tell that the message is the reason
 		letter, err = stream.GetLastMsgForSubject(t.Context(), "dead")
 		return err == nil
@@ -309,9 +310,9 @@ func TestStreamGone(t *testing.T) {
 	if err := r.js.DeleteStream(t.Context(), "EVENTS"); err != nil {
 		t.Fatal(err)
 	}
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	r.stream()
-	consumetest.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
+	wait.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
 	r.publish("a", "2")
 	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
 }
@@ -327,7 +328,7 @@ func TestConsumerGone(t *testing.T) {
 	if err := r.js.DeleteConsumer(t.Context(), "EVENTS", "gyro"); err != nil {
 		t.Fatal(err)
 	}
-	consumetest.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
+	wait.Until(t, "the consumer", func() bool { return r.unacknowledged() == 0 })
 	r.publish("a", "2")
 	node.Await(t, 2)
 	if _, failed, _ := meter.Counts(); failed == 0 {
@@ -346,8 +347,8 @@ func TestOutage(t *testing.T) {
 	r.Shutdown()
 	r.WaitForShutdown()
 	r.run()
-	consumetest.Until(t, "connection", r.conn.IsConnected)
-	consumetest.Until(t, "stream", func() bool { _, err := r.js.Stream(t.Context(), "EVENTS"); return err == nil })
+	wait.Until(t, "connection", r.conn.IsConnected)
+	wait.Until(t, "stream", func() bool { _, err := r.js.Stream(t.Context(), "EVENTS"); return err == nil })
 	r.publish("a", "2")
 	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
@@ -112,7 +113,7 @@ func TestConsume(t *testing.T) {
 			r.add(0, "ch0", fmt.Sprintf("%d-later", round))
 			total++
 			node.Await(t, total)
-			consumetest.Until(t, "lag of 0", func() bool { return meter.LagOf("events/0") == 0 })
+			wait.Until(t, "lag of 0", func() bool { return meter.LagOf("events/0") == 0 })
 			stop()
 			got := node.Got()
 			if len(got) != total {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
@@ -47,7 +48,7 @@ func TestConsume(t *testing.T) {
 			t.Errorf("got %q", g)
 		}
 	}
-	consumetest.Until(t, "deleted rows", func() bool { return d.rows() == 1 })
+	wait.Until(t, "deleted rows", func() bool { return d.rows() == 1 })
 	d.add(0, "a", "later")
 	node.Await(t, len(want)+1)
 	stop()
@@ -94,7 +95,7 @@ func TestNotification(t *testing.T) {
 	d.exec("DELETE FROM gyro_outbox")
 	node := consumetest.NewNode()
 	consumetest.Start(t, d.source(func(c *Config) { c.PollInterval, c.Channel = time.Hour, "Odd \"name" }), consumetest.Config(node, ordered))
-	consumetest.Until(t, "a listener", func() bool {
+	wait.Until(t, "a listener", func() bool {
 		return d.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'") == 1
 	})
 	d.add(1, "a", "1")
@@ -121,7 +122,7 @@ func TestRetry(t *testing.T) {
 	if got := node.Await(t, 4); !slices.Equal(got, []string{`good "4"`, `bad "1"`, `bad "2"`, `good "3"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
+	wait.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
 }
 
 // TestPoison: a row that fails for too long goes to the dead letters with the transaction that
@@ -140,7 +141,7 @@ func TestPoison(t *testing.T) {
 		c.Ordered, c.RetryTime, c.DeadLetter = true, time.Millisecond, s.KeepDeadLetter
 	}))
 	node.Await(t, 1)
-	consumetest.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
+	wait.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
 	if n := d.count(`SELECT count(*) FROM gyro_outbox_failed WHERE method = 'publish' AND payload->>'channel' = 'bad' AND reason LIKE '%100%'
 		OR payload->>'channel' = 'unknown:1' AND reason LIKE '%102%'`); n != 2 {
 		t.Errorf("%d dead letters", n)
@@ -159,7 +160,7 @@ func TestNodes(t *testing.T) {
 		}
 		d.exec(`INSERT INTO gyro_outbox (method, payload, partition)
 			SELECT 'publish', jsonb_build_object('channel', 'ch' || i % 2, 'data', i), i % 2 FROM generate_series(1, 500) AS i ORDER BY i`)
-		consumetest.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
+		wait.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
 		last := map[string]int{}
 		got := node.Await(t, 500)
 		for _, g := range got {
@@ -210,7 +211,7 @@ func TestLockLost(t *testing.T) {
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
+	wait.Until(t, "deleted rows", func() bool { return d.rows() == 0 })
 	if processed, failed, _ := meter.Counts(); processed < 2 || failed == 0 {
 		t.Errorf("processed %d, failed %d", processed, failed)
 	}
@@ -224,7 +225,7 @@ func TestTableMissing(t *testing.T) {
 	d.exec("ALTER TABLE gyro_outbox RENAME TO elsewhere")
 	node, meter := consumetest.NewNode(), new(consumetest.Meter)
 	consumetest.Start(t, d.source(nil), consumetest.Config(node, func(c *consume.Config) { c.Ordered, c.Meter = true, meter }))
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	d.exec("ALTER TABLE elsewhere RENAME TO gyro_outbox")
 	d.add(0, "a", "1")
 	node.Await(t, 1)

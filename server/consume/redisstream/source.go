@@ -53,6 +53,7 @@ const (
 type Source struct {
 	cfg      Config
 	consumer string
+	interval time.Duration // of claims; tests set another one
 	redis    rueidis.Client
 	mu       sync.Mutex
 	last     map[string]string // ID of the last entry that was read, by stream
@@ -67,7 +68,9 @@ func New(c Config) (*Source, error) {
 	case c.VisibilityTimeout < time.Second:
 		return nil, fmt.Errorf("visibility_timeout: %v is less than 1s", c.VisibilityTimeout)
 	}
-	return &Source{cfg: c, consumer: rand.Text(), last: make(map[string]string)}, nil
+	return &Source{
+		cfg: c, consumer: rand.Text(), interval: min(claimInterval, c.VisibilityTimeout), last: make(map[string]string),
+	}, nil
 }
 
 // Connect implements consume.Source.
@@ -224,8 +227,7 @@ func (s *Source) process(work context.Context, p *consume.Processor, stream stri
 func (s *Source) claim(ctx, work context.Context, p *consume.Processor, stream string) {
 	var outage consume.Outage
 	what := "claiming entries of stream " + stream
-	interval := min(claimInterval, s.cfg.VisibilityTimeout)
-	for consume.Sleep(ctx, interval) {
+	for consume.Sleep(ctx, s.interval) {
 		s.measure(work, p, stream)
 		start := "0-0"
 		for ctx.Err() == nil {

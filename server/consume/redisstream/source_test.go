@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
@@ -22,8 +23,8 @@ func TestMain(m *testing.M) {
 
 func config(s *redistest.Server, edit func(*Config)) Config {
 	c := Config{
-		Redis:   redis.Shard{Addresses: []string{s.Addr()}, IOTimeout: 2 * time.Second},
-		Streams: []string{"events"}, Group: "gyro", VisibilityTimeout: time.Second, Workers: 1, Payload: "payload", Method: "method",
+		Redis:   redis.Shard{Addresses: []string{s.Addr()}, IOTimeout: wait.Limit},
+		Streams: []string{"events"}, Group: "gyro", VisibilityTimeout: time.Hour, Workers: 1, Payload: "payload", Method: "method",
 	}
 	if edit != nil {
 		edit(&c)
@@ -37,7 +38,15 @@ func source(tb testing.TB, c Config) *Source {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.interval = 50 * time.Millisecond
 	return s
+}
+
+// expire has the visibility timeouts of all entries pass that are pending now: Redis keeps their time.
+func expire(s *redistest.Server) {
+	s.Do("EVAL", `for _, e in ipairs(redis.call('XPENDING', 'events', 'gyro', '-', '+', 1000)) do
+		redis.call('XCLAIM', 'events', 'gyro', e[2], 0, e[1], 'IDLE', 3600000, 'JUSTID')
+	end`, "0")
 }
 
 func add(s *redistest.Server, ch, data string) string {
@@ -67,7 +76,7 @@ func TestConsume(t *testing.T) {
 	if got := node.Await(t, len(want)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "processed messages", func() bool { n, _, _ := meter.Counts(); return n == 101 })
+	wait.Until(t, "processed messages", func() bool { n, _, _ := meter.Counts(); return n == 101 })
 	stop()
 	if n := pending(server); n != "0" {
 		t.Errorf("%s entries are pending", n)
@@ -135,12 +144,13 @@ func TestRetry(t *testing.T) {
 	if n := pending(server); n == "0" {
 		t.Error("the entry that failed is acknowledged")
 	}
-	consumetest.Until(t, "lag", func() bool { return meter.LagOf("events") == 1 })
+	wait.Until(t, "lag", func() bool { return meter.LagOf("events") == 1 })
 	node.SetFails(nil)
+	expire(server)
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`good "2"`, `bad "1"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
+	wait.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
 }
 
 // TestPoison: an entry that fails for too long goes to the stream of dead letters.
@@ -154,10 +164,13 @@ func TestPoison(t *testing.T) {
 		c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter
 	}))
 	id := add(server, "bad", "1")
-	consumetest.Until(t, "pending entry", func() bool { return pending(server) == "1" })
+	wait.Until(t, "pending entry", func() bool { return pending(server) == "1" })
 	add(server, "good", "2") // or nothing would tell that the entry is the reason
-	consumetest.Until(t, "dead letter", func() bool { return server.Do("XLEN", "dead") == "1" })
-	consumetest.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
+	wait.Until(t, "dead letter", func() bool {
+		expire(server)
+		return server.Do("XLEN", "dead") == "1"
+	})
+	wait.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
 	letter := server.Do("XRANGE", "dead", "-", "+")
 	for _, want := range []string{"events " + id, "publish: 100", `{"channel":"bad","data":"1"}`} {
 		if !strings.Contains(letter, want) {
@@ -173,6 +186,7 @@ func TestDeadConsumer(t *testing.T) {
 	server.Do("XGROUP", "CREATE", "events", "gyro", "$", "MKSTREAM")
 	add(server, "a", "1")
 	server.Do("XREADGROUP", "GROUP", "gyro", "dead", "STREAMS", "events", ">")
+	expire(server)
 	node := consumetest.NewNode()
 	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, nil))
 	node.Await(t, 1)
@@ -186,12 +200,13 @@ func TestDuplicate(t *testing.T) {
 	server.Do("ACL", "SETUSER", "default", "-xack")
 	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
 	add(server, "a", "1")
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	server.Do("ACL", "SETUSER", "default", "+xack")
+	expire(server)
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
+	wait.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
 }
 
 // TestTrimmed: entries that the stream does not keep any more are passed over, those that wait to be tried
@@ -203,8 +218,9 @@ func TestTrimmed(t *testing.T) {
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
 	stop := consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
 	add(server, "bad", "1")
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	stop()
+	expire(server)
 	add(server, "a", "2")
 	server.Do("XTRIM", "events", "MAXLEN", "0")
 	add(server, "a", "3")
@@ -213,7 +229,7 @@ func TestTrimmed(t *testing.T) {
 	if got := node.Await(t, 1); !slices.Equal(got, []string{`a "3"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "end of the entry that was trimmed", func() bool { return pending(server) == "0" })
+	wait.Until(t, "end of the entry that was trimmed", func() bool { return pending(server) == "0" })
 }
 
 // TestStreamGone: the source goes on with a stream that was deleted.
@@ -225,7 +241,7 @@ func TestStreamGone(t *testing.T) {
 	add(server, "a", "1")
 	node.Await(t, 1)
 	server.Do("DEL", "events")
-	consumetest.Until(t, "the group", func() bool { return server.Do("EXISTS", "events") == "1" })
+	wait.Until(t, "the group", func() bool { return server.Do("EXISTS", "events") == "1" })
 	add(server, "a", "2")
 	node.Await(t, 2)
 }
@@ -238,7 +254,7 @@ func TestGroupGone(t *testing.T) {
 	consumetest.Start(t, source(t, config(server, nil)), consumetest.Config(node, nil))
 	add(server, "a", "1")
 	node.Await(t, 1)
-	consumetest.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
+	wait.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
 	server.Do("EVAL", `redis.call('XGROUP','DESTROY','events','gyro') return redis.call('XADD','events','*','method','publish','payload','{"channel":"a","data":"2"}')`, "0")
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "2"`}) {
 		t.Errorf("got %q", got)
@@ -254,7 +270,7 @@ func TestOutage(t *testing.T) {
 	add(server, "a", "1")
 	node.Await(t, 1)
 	server.Kill()
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	server.Restart(false)
 	add(server, "a", "2")
 	node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, `a "2"`) })
@@ -314,7 +330,7 @@ func TestFailover(t *testing.T) {
 	s := redistest.NewSentinel(t, redistest.Options{Password: "secret"})
 	node := consumetest.NewNode()
 	consumetest.Start(t, source(t, config(s.Servers[0], func(c *Config) {
-		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", IOTimeout: 2 * time.Second}
+		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", IOTimeout: wait.Limit}
 	})), consumetest.Config(node, nil))
 	add(s.Primary(), "a", "1")
 	node.Await(t, 1)

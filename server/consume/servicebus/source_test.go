@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
@@ -42,7 +43,7 @@ func (f *fake) source(edit func(*Config)) *Source {
 
 func (f *fake) awaitEmpty(name string) {
 	f.tb.Helper()
-	consumetest.Until(f.tb, "completion", func() bool { return len(f.left(name)) == 0 })
+	wait.Until(f.tb, "completion", func() bool { return len(f.left(name)) == 0 })
 }
 
 // TestConsume: messages are executed in their order and completed; another source goes on where the
@@ -132,7 +133,7 @@ func TestSessions(t *testing.T) {
 			}
 		}
 		stop := consumetest.Start(t, f.source(func(c *Config) { c.Sessions, c.Receivers, c.MaxMessages = true, 2, size }), consumetest.Config(node, nil))
-		consumetest.Until(t, "completion", func() bool { return len(f.left("events")) == 4 })
+		wait.Until(t, "completion", func() bool { return len(f.left("events")) == 4 })
 		if got := node.Got(); len(got) != 11 {
 			t.Errorf("got %q", got)
 		}
@@ -164,9 +165,9 @@ func TestLockOfSession(t *testing.T) {
 	node.Fails = func(string, []byte) bool { return true }
 	f.publish("s", "a", "1")
 	consumetest.Start(t, f.source(func(c *Config) { c.Sessions = true }), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-	consumetest.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
+	wait.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
 	f.do(func() { f.refuse["renew"], f.renewals = true, 0 })
-	consumetest.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
+	wait.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
 	f.do(func() { f.refuse["renew"] = false })
 	node.SetFails(nil)
 	node.Await(t, 1)
@@ -179,7 +180,7 @@ func TestNoSession(t *testing.T) {
 	f := newFake(t)
 	node, meter := consumetest.NewNode(), new(consumetest.Meter)
 	consumetest.Start(t, f.source(func(c *Config) { c.Sessions = true }), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-	consumetest.Until(t, "requests for a session", func() bool { return look(f, func() int { return f.accepts }) > 2 })
+	wait.Until(t, "requests for a session", func() bool { return look(f, func() int { return f.accepts }) > 2 })
 	if _, failed, _ := meter.Counts(); failed > 0 {
 		t.Errorf("failed %d times", failed)
 	}
@@ -198,7 +199,7 @@ func TestPoison(t *testing.T) {
 		f.publish(session, "bad", "1")
 		s := f.source(func(c *Config) { c.DeadLetter, c.Sessions = "dead", session != "" })
 		consumetest.Start(t, s, consumetest.Config(node, func(c *consume.Config) { c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter }))
-		consumetest.Until(t, "dead letter", func() bool {
+		wait.Until(t, "dead letter", func() bool {
 			if session == "" {
 				f.publish("", "good", "2") // or nothing would tell that the message is the reason
 			}
@@ -221,7 +222,7 @@ func TestLockLost(t *testing.T) {
 	f.publish("", "a", "1")
 	node, meter := consumetest.NewNode(), new(consumetest.Meter)
 	consumetest.Start(t, f.source(nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	f.do(func() { f.refuse["settle"] = false })
 	f.unlock()
 	node.Await(t, 2)
@@ -242,7 +243,7 @@ func TestOutage(t *testing.T) {
 		consumetest.Start(t, f.source(func(c *Config) { c.Sessions = sessions }), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
 		for round := range 2 {
 			_, before, _ := meter.Counts()
-			consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > before })
+			wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > before })
 			f.restart()
 			f.publish(session, "a", fmt.Sprint(round))
 			node.Await(t, 1+round)
@@ -327,7 +328,7 @@ func TestSecurity(t *testing.T) {
 		}
 		node, meter := consumetest.NewNode(), new(consumetest.Meter)
 		consumetest.Start(t, s, consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-		consumetest.Until(t, "refusal", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+		wait.Until(t, "refusal", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 		f.do(func() { f.refuse["token"] = false })
 		node.Await(t, 1)
 		token := look(f, func() string { return f.tokens[0] })

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/server/consume/consumetest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // fake is a server that speaks the JSON protocol of SQS, and AssumeRole of STS.
@@ -103,7 +103,7 @@ func (f *fake) expire() {
 func (f *fake) awaitGone() {
 	f.tb.Helper()
 	f.CloseClientConnections()
-	consumetest.Until(f.tb, "end of requests", func() bool {
+	wait.Until(f.tb, "end of requests", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.requests == 0

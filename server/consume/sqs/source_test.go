@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/consume/consumetest"
 )
@@ -56,7 +57,7 @@ func TestConsume(t *testing.T) {
 		if got := node.Await(t, len(want)); !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
-		consumetest.Until(t, "lag", func() bool { return meter.LagOf("events") >= 0 })
+		wait.Until(t, "lag", func() bool { return meter.LagOf("events") >= 0 })
 		stop()
 		f.awaitGone()
 		if left := f.left(q); len(left) > 0 {
@@ -101,7 +102,7 @@ func TestSNS(t *testing.T) {
 	node, meter := consumetest.NewNode(), new(consumetest.Meter)
 	s := f.source(q, func(c *Config) { c.SNSEnvelope, c.DeadLetter = true, dead })
 	stop := consumetest.Start(t, s, consumetest.Config(node, func(c *consume.Config) { c.Meter, c.DeadLetter = meter, s.KeepDeadLetter }))
-	consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
+	wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
 	stop()
 	if got := node.Got(); !slices.Equal(got, []string{"a 1", "a 2"}) {
 		t.Errorf("got %q", got)
@@ -127,7 +128,7 @@ func TestRetry(t *testing.T) {
 	f.publish(q, "", "bad", "1")
 	f.publish(q, "", "good", "2")
 	consumetest.Start(t, f.source(q, nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-	consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 1 })
+	wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 1 })
 	if _, failed, _ := meter.Counts(); failed != 1+retries {
 		t.Errorf("failed %d times", failed)
 	}
@@ -136,7 +137,7 @@ func TestRetry(t *testing.T) {
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`good "2"`, `bad "1"`}) {
 		t.Errorf("got %q", got)
 	}
-	consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
+	wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
 }
 
 // TestGroups: messages of a group are executed in their order. When one fails, those behind it wait, and
@@ -156,7 +157,7 @@ func TestGroups(t *testing.T) {
 			}
 		}
 		consumetest.Start(t, f.source(q, func(c *Config) { c.Concurrency = concurrency }), consumetest.Config(node, nil))
-		consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 2 })
+		wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 2 })
 		if got := node.Got(); len(got) != 7 || slices.Contains(got, `ch2 "bad-2"`) {
 			t.Errorf("got %q", got)
 		}
@@ -198,14 +199,14 @@ func TestPoison(t *testing.T) {
 		f.add(q, group, `{"channel":"bad","data":"1"}`, attributes)
 		s := f.source(q, func(c *Config) { c.DeadLetter = dead })
 		consumetest.Start(t, s, consumetest.Config(node, func(c *consume.Config) { c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter }))
-		consumetest.Until(t, "dead letter", func() bool {
+		wait.Until(t, "dead letter", func() bool {
 			if group == "" {
 				f.publish(q, "", "good", "2") // or nothing would tell that the message is the reason
 			}
 			f.expire()
 			return len(f.left(dead)) > 0
 		})
-		consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
+		wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
 		letter := f.left(dead)[0]
 		if letter.body != `{"channel":"bad","data":"1"}` || !strings.HasPrefix(letter.attributes["gyro-message"].StringValue, "events/0000") ||
 			!strings.HasPrefix(letter.attributes["gyro-reason"].StringValue, "publish: 100") || len(letter.attributes) != 10 {
@@ -224,11 +225,11 @@ func TestDeleteFails(t *testing.T) {
 		f.publish(q, "", "a", "1")
 		node, meter := consumetest.NewNode(), new(consumetest.Meter)
 		consumetest.Start(t, f.source(q, nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-		consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed == 1 })
+		wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed == 1 })
 		f.refuses(what, "")
 		f.expire()
 		node.Await(t, 2)
-		consumetest.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
+		wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
 	}
 }
 
@@ -242,7 +243,7 @@ func TestOutage(t *testing.T) {
 	f.publish(q, "", "a", "1")
 	node, meter := consumetest.NewNode(), new(consumetest.Meter)
 	consumetest.Start(t, f.source(q, nil), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-	consumetest.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
+	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	f.refuses("ReceiveMessage", "")
 	node.Await(t, 1)
 	if meter.LagOf("events") != -1 {
