@@ -14,11 +14,9 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
-
-// patience bounds every wait of a test; none takes anywhere near as long.
-const patience = 20 * time.Second
 
 // setup has the handlers of a node that permits everything but the channel "closed", and streams in all channels.
 func setup() gyro.Config {
@@ -32,10 +30,10 @@ func setup() gyro.Config {
 			}
 			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true, Positioned: true}}, nil
 		},
-		RPC: func(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+		RPC: func(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 			if e.Method == "leave" {
 				c.Disconnect(protocol.DisconnectForceReconnect)
-				<-ctx.Done() // the reply comes too late
+				<-c.Context().Done() // the reply comes too late
 			}
 			return e.Data, nil
 		},
@@ -78,13 +76,8 @@ func follows(t *testing.T, url string, s Subscribe) (lines, <-chan error) {
 func await(t *testing.T, out lines, kind string) line {
 	t.Helper()
 	for {
-		select {
-		case l := <-out:
-			if l.Type == kind {
-				return l
-			}
-		case <-time.After(patience):
-			t.Fatalf("no line of type %s", kind)
+		if l := wait.Receive(t, "a line of type "+kind, out); l.Type == kind {
+			return l
 		}
 	}
 }
@@ -105,13 +98,8 @@ func publish(t *testing.T, n *gyro.Node, data string) {
 
 func endsWith(t *testing.T, ended <-chan error, want string) {
 	t.Helper()
-	select {
-	case err := <-ended:
-		if err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	case <-time.After(patience):
-		t.Fatal("the command does not end")
+	if err := wait.Receive(t, "the end of the command", ended); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
@@ -268,7 +256,7 @@ func followMap(t *testing.T, delta bool, options channel.MapOptions) {
 				s.take(l)
 			case err := <-ended:
 				t.Fatalf("the command has ended: %v", err)
-			case <-time.After(patience):
+			case <-time.After(wait.Limit):
 				t.Fatalf("%s does not come: %v", last, s.has)
 			}
 		}
