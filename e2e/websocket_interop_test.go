@@ -11,6 +11,7 @@ import (
 
 	wsclient "github.com/coder/websocket"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket"
@@ -77,7 +78,7 @@ func TestWebSocketInterop(t *testing.T) {
 					interop(t, s.URL, opts, kind)
 					select {
 					case <-a.closed:
-					case <-time.After(10 * time.Second):
+					case <-time.After(wait.Limit):
 						t.Error("the connection did not end")
 					}
 				})

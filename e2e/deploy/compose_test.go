@@ -25,7 +25,7 @@ import (
 const folder = "../../deploy/compose"
 
 // patience bounds every wait.
-const patience = 20 * time.Second
+const patience = wait.Limit
 
 // stand is the services of compose.yaml.
 type stand struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func address(addr string) string { return redisWithMaps(`"address": ["` + addr + `"]`) }
@@ -185,7 +186,7 @@ func TestStart(t *testing.T) {
 			node := launch(t, config(test.engine))
 			select {
 			case <-node.Exited():
-			case <-time.After(20 * time.Second):
+			case <-time.After(wait.Limit):
 				t.Fatalf("the node goes on:\n%s", node.Log())
 			}
 			log := node.Log()

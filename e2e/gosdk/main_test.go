@@ -17,10 +17,11 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// patience bounds every wait for an event; nothing sleeps for that long.
-const patience = 15 * time.Second
+// patience bounds every wait for an event; only a fault takes as long.
+const patience = wait.Limit
 
 // servers are what all scenarios run against.
 var servers *rig.Rig

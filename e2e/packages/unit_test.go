@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -23,7 +22,7 @@ import (
 
 const (
 	// patience bounds every wait.
-	patience = 20 * time.Second
+	patience = wait.Limit
 	// exposure is the highest score that systemd-analyze may give the unit, of 10; what is left of it are the network, which
 	// a server needs, and /proc/sys, which tells the length of the queue of connections.
 	exposure = 1.1

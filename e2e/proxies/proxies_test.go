@@ -19,10 +19,11 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // patience bounds every wait; nothing sleeps for that long.
-const patience = 30 * time.Second
+const patience = wait.Limit
 
 var (
 	example = absolute("../../examples/proxies")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -79,7 +80,7 @@ func run(text string) int {
 	cancel()
 	c.work.Wait()
 	http.DefaultClient.CloseIdleConnections()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > idle+2; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); runtime.NumGoroutine() > idle+2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<16)
 			fmt.Fprintf(os.Stderr, "%d goroutines are left of closed clients\n%s\n", runtime.NumGoroutine()-idle, stacks[:runtime.Stack(stacks, true)])

@@ -91,7 +91,7 @@ type Stand struct {
 }
 
 // patience bounds how long the cluster may take to recover after a fault has ended.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Use makes failures those of tb from now on, which may be a subtest of the test that New got.
 func (s *Stand) Use(tb testing.TB) { s.tb = tb }
