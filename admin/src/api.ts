@@ -6,35 +6,47 @@ import type { Figures } from './figures';
 const tokenKey = 'gyro-admin-token';
 
 export class ApiError extends Error {
-  constructor(message: string, readonly code = 0) { super(message); }
+  constructor(
+    message: string,
+    readonly code = 0,
+  ) {
+    super(message);
+  }
 }
 
 // Rejected is the error of requests without a valid session.
 export class Rejected extends Error {
-  constructor() { super('The session has ended'); }
+  constructor() {
+    super('The session has ended');
+  }
 }
 
 let token = sessionStorage.getItem(tokenKey) ?? '';
 let ended: () => void = () => {};
 
-export function onSessionEnd(f: () => void) { ended = f; }
+export function onSessionEnd(f: () => void) {
+  ended = f;
+}
 
 export function logOut() {
   token = '';
   sessionStorage.removeItem(tokenKey);
 }
 
-function url(name: string) { return new URL(`admin/${name}`, location.href.replace(/[?#].*$/, '')); }
+function url(name: string) {
+  return new URL(`admin/${name}`, location.href.replace(/[?#].*$/, ''));
+}
 
 // patience is how long an answer may take that does not go on; surveys of the server take 10 s at most.
 const patience = 20_000;
 
 async function send(name: string, init: RequestInit = {}, goesOn = false): Promise<Response> {
-  const headers: Record<string, string> = { ...init.headers as Record<string, string> };
+  const headers: Record<string, string> = { ...(init.headers as Record<string, string>) };
   if (token) headers['Authorization'] = `token ${token}`;
   let answer: Response;
   try {
-    const late = AbortSignal.timeout(patience), signal = goesOn ? init.signal ?? null : init.signal ? AbortSignal.any([init.signal, late]) : late;
+    const late = AbortSignal.timeout(patience),
+      signal = goesOn ? (init.signal ?? null) : init.signal ? AbortSignal.any([init.signal, late]) : late;
     answer = await fetch(url(name), { ...init, headers, signal, credentials: 'omit', cache: 'no-store' });
   } catch (error) {
     if (init.signal?.aborted) throw error;
@@ -49,7 +61,11 @@ async function send(name: string, init: RequestInit = {}, goesOn = false): Promi
   return answer;
 }
 
-export interface Init { authenticated: boolean; insecure: boolean; edition: string }
+export interface Init {
+  authenticated: boolean;
+  insecure: boolean;
+  edition: string;
+}
 
 export async function init(): Promise<Init> {
   const answer: Init = await (await send('init')).json();
@@ -74,7 +90,9 @@ export async function logIn(password: string) {
 }
 
 // get asks an endpoint of the admin interface.
-export async function get<T>(name: string): Promise<T> { return (await send(name)).json(); }
+export async function get<T>(name: string): Promise<T> {
+  return (await send(name)).json();
+}
 
 // post asks an endpoint that takes JSON.
 export async function post<T>(name: string, body: unknown): Promise<T> {
@@ -104,26 +122,81 @@ export async function stream(name: string, body: unknown, signal: AbortSignal, l
 }
 
 export interface About {
-  version: string; node: string; uid: string; endpoints: string[]; methods: string[]; namespaces: Record<string, string>;
+  version: string;
+  node: string;
+  uid: string;
+  endpoints: string[];
+  methods: string[];
+  namespaces: Record<string, string>;
 }
 export interface NodeInfo {
-  uid: string; name: string; version: string; num_clients: number; num_users: number; num_channels: number; num_subs: number;
-  uptime?: number; process?: { cpu?: number; rss?: number };
+  uid: string;
+  name: string;
+  version: string;
+  num_clients: number;
+  num_users: number;
+  num_channels: number;
+  num_subs: number;
+  uptime?: number;
+  process?: { cpu?: number; rss?: number };
 }
-export interface Part { part: string; delay_ms: number; error?: string; reconnects: number }
+export interface Part {
+  part: string;
+  delay_ms: number;
+  error?: string;
+  reconnects: number;
+}
 // Vitals is what a node tells of itself, or why it does not.
-export interface Vitals { uid: string; name: string; error?: string; parts?: Part[]; figures?: Figures }
-export interface Report { time: number; nodes: Vitals[] }
-export interface ClientInfo { user: string; client: string; conn_info?: unknown; chan_info?: unknown }
+export interface Vitals {
+  uid: string;
+  name: string;
+  error?: string;
+  parts?: Part[];
+  figures?: Figures;
+}
+export interface Report {
+  time: number;
+  nodes: Vitals[];
+}
+export interface ClientInfo {
+  user: string;
+  client: string;
+  conn_info?: unknown;
+  chan_info?: unknown;
+}
 export interface Publication {
-  data?: unknown; b64data?: string; info?: ClientInfo; offset?: number; tags?: Record<string, string>;
+  data?: unknown;
+  b64data?: string;
+  info?: ClientInfo;
+  offset?: number;
+  tags?: Record<string, string>;
 }
 export interface Connection {
-  app_name: string; app_version: string; transport: string; protocol: string; user: string; connected_at_ms: number;
-  ping_pong_latency_ms: number; labels?: Record<string, string>; node: string; addr?: string; queue: number; commands: number;
+  app_name: string;
+  app_version: string;
+  transport: string;
+  protocol: string;
+  user: string;
+  connected_at_ms: number;
+  ping_pong_latency_ms: number;
+  labels?: Record<string, string>;
+  node: string;
+  addr?: string;
+  queue: number;
+  commands: number;
   state?: { channels?: Record<string, { source?: number; server_side?: boolean; offset?: number; epoch?: string }>; meta?: unknown };
 }
 export interface FlightEvent {
-  time_ms: number; kind: string; node: string; client?: string; user?: string; addr?: string; channel?: string; what?: string;
-  code?: number; reason?: string; key?: string; count?: number;
+  time_ms: number;
+  kind: string;
+  node: string;
+  client?: string;
+  user?: string;
+  addr?: string;
+  channel?: string;
+  what?: string;
+  code?: number;
+  reason?: string;
+  key?: string;
+  count?: number;
 }

@@ -8,10 +8,21 @@ import { bytes, short } from './format';
 const powers = Array.from({ length: 46 }, (_, i) => 2 ** i);
 
 // Chart draws a series. The legend has the latest values as text, for those who do not see the lines.
-export function Chart({ title, series, turn, unit = short, hint }: {
-  title: string; series: Series; turn: number; unit?: (value: number) => string; hint?: string;
+export function Chart({
+  title,
+  series,
+  turn,
+  unit = short,
+  hint,
+}: {
+  title: string;
+  series: Series;
+  turn: number;
+  unit?: (value: number) => string;
+  hint?: string;
 }) {
-  const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null);
+  const box = useRef<HTMLDivElement>(null),
+    plot = useRef<uPlot | null>(null);
   const [hover, setHover] = useState<number | null>(null);
   const [theme, setTheme] = useState(0);
   useEffect(() => {
@@ -19,39 +30,97 @@ export function Chart({ title, series, turn, unit = short, hint }: {
     const media = matchMedia('(prefers-color-scheme: dark)');
     media.addEventListener('change', again);
     addEventListener('themechange', again);
-    return () => { media.removeEventListener('change', again); removeEventListener('themechange', again); };
+    return () => {
+      media.removeEventListener('change', again);
+      removeEventListener('themechange', again);
+    };
   }, []);
   useEffect(() => {
-    const css = getComputedStyle(document.documentElement), color = (name: string) => css.getPropertyValue(name).trim();
+    const css = getComputedStyle(document.documentElement),
+      color = (name: string) => css.getPropertyValue(name).trim();
     const axis: uPlot.Axis = { stroke: color('--faint'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui' };
-    const chart = new uPlot({
-      width: box.current!.clientWidth || 300, height: 150, legend: { show: false }, padding: [8, 4, 0, 0],
-      cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-      scales: {
-        x: { range: () => { const last = series.times.at(-1) ?? Date.now() / 1000; return [Math.min(series.times[0] ?? last, last - 60), last]; } },
-        y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] },
+    const chart = new uPlot(
+      {
+        width: box.current!.clientWidth || 300,
+        height: 150,
+        legend: { show: false },
+        padding: [8, 4, 0, 0],
+        cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
+        scales: {
+          x: {
+            range: () => {
+              const last = series.times.at(-1) ?? Date.now() / 1000;
+              return [Math.min(series.times[0] ?? last, last - 60), last];
+            },
+          },
+          y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] },
+        },
+        axes: [
+          {
+            ...axis,
+            space: 70,
+            size: 28,
+            values: (_u, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString('en-GB')),
+            incrs: [10, 15, 30, 60, 120, 300],
+          },
+          {
+            ...axis,
+            size: unit === bytes ? 62 : 50,
+            space: 32,
+            ...(unit === bytes && { incrs: powers }),
+            values: (_u, ticks) => ticks.map(t => (t === 0 ? '0' : unit(t))),
+          },
+        ],
+        series: [
+          {},
+          ...series.names.map((_, i) => ({
+            stroke: color(`--series-${i + 1}`),
+            width: 1.75,
+            spanGaps: true,
+            points: { show: () => series.times.length < 3 },
+            ...(series.names.length === 1 && { fill: color('--series-fill') }),
+          })),
+        ],
+        hooks: { setCursor: [u => setHover(u.cursor.idx ?? null)] },
       },
-      axes: [{ ...axis, space: 70, size: 28, values: (_u, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString('en-GB')), incrs: [10, 15, 30, 60, 120, 300] }, { ...axis, size: unit === bytes ? 62 : 50, space: 32, ...(unit === bytes && { incrs: powers }), values: (_u, ticks) => ticks.map(t => t === 0 ? '0' : unit(t)) }],
-      series: [{}, ...series.names.map((_, i) => ({ stroke: color(`--series-${i + 1}`), width: 1.75, spanGaps: true, points: { show: () => series.times.length < 3 },
-        ...(series.names.length === 1 && { fill: color('--series-fill') }) }))],
-      hooks: { setCursor: [u => setHover(u.cursor.idx ?? null)] },
-    }, data(series), box.current!);
+      data(series),
+      box.current!,
+    );
     plot.current = chart;
-    const resize = new ResizeObserver(() => { if (box.current) chart.setSize({ width: box.current.clientWidth, height: 150 }); });
+    const resize = new ResizeObserver(() => {
+      if (box.current) chart.setSize({ width: box.current.clientWidth, height: 150 });
+    });
     resize.observe(box.current!);
-    return () => { resize.disconnect(); chart.destroy(); };
+    return () => {
+      resize.disconnect();
+      chart.destroy();
+    };
   }, [theme]);
   useEffect(() => plot.current?.setData(data(series)), [turn]);
   const at = hover ?? series.times.length - 1;
-  return <figure class="chart">
-    <figcaption><span class="chart-title" title={hint}>{title}</span>
-      <span class="legend">{series.names.map((name, i) => {
-        const value = series.lines[i]![at];
-        return <span><i class={`dot series-${i + 1}`} />{name} <b>{value == null ? '–' : value === 0 ? '0' : unit(value)}</b></span>;
-      })}</span>
-    </figcaption>
-    <div ref={box} class="plot" aria-hidden="true" />
-  </figure>;
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="chart-title" title={hint}>
+          {title}
+        </span>
+        <span class="legend">
+          {series.names.map((name, i) => {
+            const value = series.lines[i]![at];
+            return (
+              <span>
+                <i class={`dot series-${i + 1}`} />
+                {name} <b>{value == null ? '–' : value === 0 ? '0' : unit(value)}</b>
+              </span>
+            );
+          })}
+        </span>
+      </figcaption>
+      <div ref={box} class="plot" aria-hidden="true" />
+    </figure>
+  );
 }
 
-function data(s: Series): uPlot.AlignedData { return [s.times.slice(), ...s.lines.map(l => l.slice())] as uPlot.AlignedData; }
+function data(s: Series): uPlot.AlignedData {
+  return [s.times.slice(), ...s.lines.map(l => l.slice())] as uPlot.AlignedData;
+}

@@ -1,8 +1,19 @@
 // From the metrics of the server, which only grow, to rates and latencies. Nothing here touches the page.
 
-export interface Sample { labels?: Record<string, string>; value: number; count?: number; buckets?: [number, number][] }
-export interface Family { type: string; samples: Sample[] | null }
-export interface Figures { time: number; families: Record<string, Family> }
+export interface Sample {
+  labels?: Record<string, string>;
+  value: number;
+  count?: number;
+  buckets?: [number, number][];
+}
+export interface Family {
+  type: string;
+  samples: Sample[] | null;
+}
+export interface Figures {
+  time: number;
+  families: Record<string, Family>;
+}
 
 type Filter = Record<string, string>;
 
@@ -31,7 +42,8 @@ export function observed(spans: Span[], name: string): number | null {
 function grown(spans: Span[], of: (f: Figures) => number): number | null {
   let total: number | null = null;
   for (const [before, now] of spans) {
-    const seconds = (now.time - before.time) / 1000, more = of(now) - of(before);
+    const seconds = (now.time - before.time) / 1000,
+      more = of(now) - of(before);
     if (seconds > 0 && more >= 0) total = (total ?? 0) + more / seconds; // less than before: the server began anew
   }
   return total;
@@ -41,7 +53,8 @@ function grown(spans: Span[], of: (f: Figures) => number): number | null {
 // does; null if there was nothing.
 export function quantile(spans: Span[], name: string, q: number, filter: Filter = {}): number | null {
   const counts = new Map<number, number>();
-  let total = 0, sums = 0;
+  let total = 0,
+    sums = 0;
   const add = (f: Figures, sign: number) => {
     for (const s of matching(f, name, filter)) {
       total += sign * (s.count ?? 0);
@@ -56,9 +69,10 @@ export function quantile(spans: Span[], name: string, q: number, filter: Filter 
   if (!(total > 0)) return null;
   if (counts.size === 0) return sums / total; // a native histogram: the mean
   const rank = q * total;
-  let lower = 0, below = 0;
+  let lower = 0,
+    below = 0;
   for (const [bound, count] of [...counts].sort((a, b) => a[0] - b[0])) {
-    if (count >= rank) return count > below ? lower + (bound - lower) * (rank - below) / (count - below) : bound;
+    if (count >= rank) return count > below ? lower + ((bound - lower) * (rank - below)) / (count - below) : bound;
     lower = bound;
     below = count;
   }
@@ -70,7 +84,12 @@ export class Series {
   readonly times: number[] = [];
   readonly lines: (number | null)[][];
 
-  constructor(readonly names: string[], private readonly limit: number) { this.lines = names.map(() => []); }
+  constructor(
+    readonly names: string[],
+    private readonly limit: number,
+  ) {
+    this.lines = names.map(() => []);
+  }
 
   add(time: number, values: (number | null)[]) {
     this.times.push(time);

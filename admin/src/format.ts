@@ -6,7 +6,11 @@ export function count(n: number): string {
 
 // short is count for axes: 12.5k.
 export function short(n: number): string {
-  for (const [size, unit] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']] as const) {
+  for (const [size, unit] of [
+    [1e9, 'G'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ] as const) {
     if (Math.abs(n) >= size) return `${Number((n / size).toFixed(1))}${unit}`;
   }
   return String(Number(n.toFixed(n < 10 ? 2 : 1)));
@@ -14,10 +18,19 @@ export function short(n: number): string {
 
 export function duration(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));
-  const parts: [number, string][] = [[Math.floor(s / 86400), 'd'], [Math.floor(s / 3600) % 24, 'h'], [Math.floor(s / 60) % 60, 'min'], [s % 60, 's']];
+  const parts: [number, string][] = [
+    [Math.floor(s / 86400), 'd'],
+    [Math.floor(s / 3600) % 24, 'h'],
+    [Math.floor(s / 60) % 60, 'min'],
+    [s % 60, 's'],
+  ];
   const first = parts.findIndex(([n]) => n > 0);
   if (first < 0) return '0 s';
-  return parts.slice(first, first + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(' ');
+  return parts
+    .slice(first, first + 2)
+    .filter(([n]) => n > 0)
+    .map(([n, unit]) => `${n} ${unit}`)
+    .join(' ');
 }
 
 export function millis(ms: number): string {
@@ -39,7 +52,9 @@ export function clock(ms: number): string {
   return t.toLocaleTimeString('en-GB') + '.' + String(t.getMilliseconds()).padStart(3, '0');
 }
 
-export function dateTime(ms: number): string { return new Date(ms).toLocaleString('sv-SE'); }
+export function dateTime(ms: number): string {
+  return new Date(ms).toLocaleString('sv-SE');
+}
 
 export function json(value: unknown, indent = 2): string {
   return value === undefined ? '' : JSON.stringify(value, null, indent);

@@ -18,7 +18,14 @@ import { Trace } from './views/trace';
 import { Users } from './views/users';
 import { Warnings } from './views/warnings';
 
-interface View { id: string; name: string; key: string; icon: IconName; on?: (about: About) => boolean; also?: string }
+interface View {
+  id: string;
+  name: string;
+  key: string;
+  icon: IconName;
+  on?: (about: About) => boolean;
+  also?: string;
+}
 
 const views: View[] = [
   { id: 'overview', name: 'Overview', key: 'o', icon: 'overview' },
@@ -66,20 +73,34 @@ function App() {
     start();
   }, []);
 
-  return <>
-    {phase === 'login' && <Login notice={notice} onDone={enter} />}
-    {phase === 'in' && about && <Shell about={about} insecure={insecure} onOut={() => { logOut(); leave(''); }} onChange={enter} />}
-    <Toasts />
-  </>;
+  return (
+    <>
+      {phase === 'login' && <Login notice={notice} onDone={enter} />}
+      {phase === 'in' && about && (
+        <Shell
+          about={about}
+          insecure={insecure}
+          onOut={() => {
+            logOut();
+            leave('');
+          }}
+          onChange={enter}
+        />
+      )}
+      <Toasts />
+    </>
+  );
 }
 
 function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: boolean; onOut: () => void; onChange: () => Promise<void> }) {
   const route = useRoute();
-  const [help, setHelp] = useState(false), [open, setOpen] = useState(false);
-  const main = useRef<HTMLElement>(null), first = useRef(true);
+  const [help, setHelp] = useState(false),
+    [open, setOpen] = useState(false);
+  const main = useRef<HTMLElement>(null),
+    first = useRef(true);
   const shown = views.filter(v => !v.on || v.on(about));
   const current = views.find(v => v.id === route.view || v.also === route.view);
-  const title = route.id ? `${route.id} – ${current?.name ?? ''}` : current?.name ?? '';
+  const title = route.id ? `${route.id} – ${current?.name ?? ''}` : (current?.name ?? '');
 
   useEffect(() => {
     document.title = `${title} – Gyro admin`;
@@ -90,64 +111,153 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
   useShortcuts(shown, () => setHelp(true));
   const broken = useBroken(about, onChange);
 
-  return <div class="shell">
-    <a class="skip" href="#main" onClick={e => { e.preventDefault(); main.current?.querySelector<HTMLElement>('h1')?.focus(); }}>Skip to the content</a>
-    <header class="top">
-      <button class="plain-button menu" aria-label="Menu" aria-expanded={open} aria-controls="nav" onClick={() => setOpen(!open)}><Icon name={open ? 'close' : 'menu'} /></button>
-      <a class="brand" href={link('overview')}><img src="./icon.svg" alt="" width="26" height="26" />Gyro</a>
-      <span class="where" title={about.uid}>{about.node} <span class="faint">{about.version}</span></span>
-      <span class="grow" />
-      <Theme />
-      <button class="plain-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}><Icon name="keys" /></button>
-      {!insecure && <button class="plain-button" aria-label="Log out" title="Log out" onClick={onOut}><Icon name="out" /></button>}
-    </header>
-    <nav id="nav" class={open ? 'open' : ''} aria-label="Views">
-      <ul>{shown.map(v => <li><a href={link(v.id)} aria-current={v === current ? 'page' : undefined}><Icon name={v.icon} /><span>{v.name}</span><kbd aria-hidden="true">g {v.key}</kbd></a></li>)}</ul>
-    </nav>
-    <main id="main" ref={main}>
-      {insecure && <Notice tone="warn">admin.insecure is on: whoever reaches this address is an operator.</Notice>}
-      {broken && <Notice tone="bad">{broken} What is shown may be old; it goes on by itself.</Notice>}
-      <Content view={route.view} id={route.id} tab={route.tab} about={about} />
-    </main>
-    {help && <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
-      <dl class="keys">
-        {shown.map(v => <div><dt><kbd>g</kbd> <kbd>{v.key}</kbd></dt><dd>{v.name}</dd></div>)}
-        <div><dt><kbd>/</kbd></dt><dd>Search in this view</dd></div>
-        <div><dt><kbd>d</kbd></dt><dd>Dark or light</dd></div>
-        <div><dt><kbd>?</kbd></dt><dd>This list</dd></div>
-        <div><dt><kbd>Esc</kbd></dt><dd>Close a dialog</dd></div>
-      </dl>
-      <div class="buttons"><button class="primary" onClick={() => setHelp(false)}>Close</button></div>
-    </Dialog>}
-  </div>;
+  return (
+    <div class="shell">
+      <a
+        class="skip"
+        href="#main"
+        onClick={e => {
+          e.preventDefault();
+          main.current?.querySelector<HTMLElement>('h1')?.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <header class="top">
+        <button class="plain-button menu" aria-label="Menu" aria-expanded={open} aria-controls="nav" onClick={() => setOpen(!open)}>
+          <Icon name={open ? 'close' : 'menu'} />
+        </button>
+        <a class="brand" href={link('overview')}>
+          <img src="./icon.svg" alt="" width="26" height="26" />
+          Gyro
+        </a>
+        <span class="where" title={about.uid}>
+          {about.node} <span class="faint">{about.version}</span>
+        </span>
+        <span class="grow" />
+        <Theme />
+        <button class="plain-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}>
+          <Icon name="keys" />
+        </button>
+        {!insecure && (
+          <button class="plain-button" aria-label="Log out" title="Log out" onClick={onOut}>
+            <Icon name="out" />
+          </button>
+        )}
+      </header>
+      <nav id="nav" class={open ? 'open' : ''} aria-label="Views">
+        <ul>
+          {shown.map(v => (
+            <li>
+              <a href={link(v.id)} aria-current={v === current ? 'page' : undefined}>
+                <Icon name={v.icon} />
+                <span>{v.name}</span>
+                <kbd aria-hidden="true">g {v.key}</kbd>
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <main id="main" ref={main}>
+        {insecure && <Notice tone="warn">admin.insecure is on: whoever reaches this address is an operator.</Notice>}
+        {broken && <Notice tone="bad">{broken} What is shown may be old; it goes on by itself.</Notice>}
+        <Content view={route.view} id={route.id} tab={route.tab} about={about} />
+      </main>
+      {help && (
+        <Dialog title="Keyboard shortcuts" onClose={() => setHelp(false)}>
+          <dl class="keys">
+            {shown.map(v => (
+              <div>
+                <dt>
+                  <kbd>g</kbd> <kbd>{v.key}</kbd>
+                </dt>
+                <dd>{v.name}</dd>
+              </div>
+            ))}
+            <div>
+              <dt>
+                <kbd>/</kbd>
+              </dt>
+              <dd>Search in this view</dd>
+            </div>
+            <div>
+              <dt>
+                <kbd>d</kbd>
+              </dt>
+              <dd>Dark or light</dd>
+            </div>
+            <div>
+              <dt>
+                <kbd>?</kbd>
+              </dt>
+              <dd>This list</dd>
+            </div>
+            <div>
+              <dt>
+                <kbd>Esc</kbd>
+              </dt>
+              <dd>Close a dialog</dd>
+            </div>
+          </dl>
+          <div class="buttons">
+            <button class="primary" onClick={() => setHelp(false)}>
+              Close
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
 }
 
 // useBroken says what is wrong while the server does not tell how the nodes are. If the node that answered is
 // gone, it asks anew what the server can do.
 function useBroken(about: About, changed: () => Promise<void>): string {
   const [error, setError] = useState(live.live().error);
-  useEffect(() => live.watch(now => {
-    setError(now.error);
-    if (!now.error && now.loaded && !now.nodes.some(n => n.uid === about.uid && !n.gone)) changed().catch(() => {}); // asked again in a moment
-  }), [about.uid]);
+  useEffect(
+    () =>
+      live.watch(now => {
+        setError(now.error);
+        if (!now.error && now.loaded && !now.nodes.some(n => n.uid === about.uid && !n.gone)) changed().catch(() => {}); // asked again in a moment
+      }),
+    [about.uid],
+  );
   return error && `${error.replace(/\.?$/, '.')}`;
 }
 
 function Content({ view, id, tab, about }: { view: string; id: string; tab: string; about: About }) {
   switch (view) {
-    case 'overview': return <Overview about={about} />;
-    case 'channels': return <Channels />;
-    case 'channel': return <Channel key={id} name={id} tab={tab} about={about} />;
-    case 'users': return <Users key={id} user={id} open={tab === 'is'} about={about} />;
-    case 'explain': return <Explain key={`${id} ${tab}`} user={id} channel={tab} />;
-    case 'trace': return <Trace id={id} kind={tab} />;
-    case 'refusals': return <Refusals />;
-    case 'events': return <Events kind={tab} id={id} />;
-    case 'warnings': return <Warnings about={about} />;
-    case 'actions': return <ApiConsole about={about} />;
-    case 'config': return <Configuration />;
+    case 'overview':
+      return <Overview about={about} />;
+    case 'channels':
+      return <Channels />;
+    case 'channel':
+      return <Channel key={id} name={id} tab={tab} about={about} />;
+    case 'users':
+      return <Users key={id} user={id} open={tab === 'is'} about={about} />;
+    case 'explain':
+      return <Explain key={`${id} ${tab}`} user={id} channel={tab} />;
+    case 'trace':
+      return <Trace id={id} kind={tab} />;
+    case 'refusals':
+      return <Refusals />;
+    case 'events':
+      return <Events kind={tab} id={id} />;
+    case 'warnings':
+      return <Warnings about={about} />;
+    case 'actions':
+      return <ApiConsole about={about} />;
+    case 'config':
+      return <Configuration />;
   }
-  return <><h1 tabIndex={-1}>There is no such view</h1><p><a href={link('overview')}>Overview</a></p></>;
+  return (
+    <>
+      <h1 tabIndex={-1}>There is no such view</h1>
+      <p>
+        <a href={link('overview')}>Overview</a>
+      </p>
+    </>
+  );
 }
 
 // Theme is that of the system unless the operator has chosen one.
@@ -155,7 +265,8 @@ function Theme() {
   const [chosen, choose] = useStored('gyro-admin-theme', '');
   const [system, setSystem] = useState(matchMedia('(prefers-color-scheme: dark)').matches);
   useEffect(() => {
-    const media = matchMedia('(prefers-color-scheme: dark)'), changed = () => setSystem(media.matches);
+    const media = matchMedia('(prefers-color-scheme: dark)'),
+      changed = () => setSystem(media.matches);
     media.addEventListener('change', changed);
     return () => media.removeEventListener('change', changed);
   }, []);
@@ -164,8 +275,17 @@ function Theme() {
     document.documentElement.dataset['theme'] = dark ? 'dark' : 'light';
     dispatchEvent(new Event('themechange'));
   }, [dark]);
-  return <button class="plain-button" id="theme" aria-label={dark ? 'Light colours' : 'Dark colours'} title={`${dark ? 'Light' : 'Dark'} colours (d)`}
-    onClick={() => choose(dark ? 'light' : 'dark')}><Icon name={dark ? 'sun' : 'moon'} /></button>;
+  return (
+    <button
+      class="plain-button"
+      id="theme"
+      aria-label={dark ? 'Light colours' : 'Dark colours'}
+      title={`${dark ? 'Light' : 'Dark'} colours (d)`}
+      onClick={() => choose(dark ? 'light' : 'dark')}
+    >
+      <Icon name={dark ? 'sun' : 'moon'} />
+    </button>
+  );
 }
 
 // useShortcuts listens to keys unless the focus is where one types, or in a dialog.
@@ -178,16 +298,30 @@ function useShortcuts(shown: View[], help: () => void) {
       if (Date.now() - leading < 1500) {
         leading = 0;
         const view = shown.find(v => v.key === e.key);
-        if (view) { e.preventDefault(); go(view.id); }
+        if (view) {
+          e.preventDefault();
+          go(view.id);
+        }
         return;
       }
       switch (e.key) {
-        case 'g': leading = Date.now(); break;
-        case '?': e.preventDefault(); help(); break;
-        case 'd': document.getElementById('theme')?.click(); break;
+        case 'g':
+          leading = Date.now();
+          break;
+        case '?':
+          e.preventDefault();
+          help();
+          break;
+        case 'd':
+          document.getElementById('theme')?.click();
+          break;
         case '/': {
           const field = document.querySelector<HTMLInputElement>('[data-search]');
-          if (field) { e.preventDefault(); field.focus(); field.select(); } else say('Nothing to search in this view');
+          if (field) {
+            e.preventDefault();
+            field.focus();
+            field.select();
+          } else say('Nothing to search in this view');
         }
       }
     };

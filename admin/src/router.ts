@@ -1,12 +1,23 @@
 import { useEffect, useState } from 'preact/hooks';
 
 // Route is the part of the address behind "#/": a view, what it shows, and how.
-export interface Route { view: string; id: string; tab: string }
+export interface Route {
+  view: string;
+  id: string;
+  tab: string;
+}
 
 export function parse(hash: string): Route {
-  const [view = '', id = '', tab = ''] = hash.replace(/^#\/?/, '').split('/').map(part => {
-    try { return decodeURIComponent(part); } catch { return part; }
-  });
+  const [view = '', id = '', tab = ''] = hash
+    .replace(/^#\/?/, '')
+    .split('/')
+    .map(part => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
   return { view: view || 'overview', id, tab };
 }
 
@@ -16,7 +27,9 @@ export function link(view: string, id = '', tab = ''): string {
   return '#/' + parts.map(encodeURIComponent).join('/');
 }
 
-export function go(view: string, id = '', tab = '') { location.hash = link(view, id, tab); }
+export function go(view: string, id = '', tab = '') {
+  location.hash = link(view, id, tab);
+}
 
 export function useRoute(): Route {
   const [route, set] = useState(parse(location.hash));

@@ -19,7 +19,8 @@ async function size(contents) {
 const use = "globalThis.client = new Client('wss://example.com', { codec: globalThis.codec });";
 const core = await size(`import { Client } from "./src/index.ts"; ${use}`);
 // What an entry adds to the core.
-const more = async (name, what) => (await size(`import { Client } from "./src/index.ts"; import * as more from "./src/${name}.ts"; globalThis.more = [${what}]; ${use}`)) - core;
+const more = async (name, what) =>
+  (await size(`import { Client } from "./src/index.ts"; import * as more from "./src/${name}.ts"; globalThis.more = [${what}]; ${use}`)) - core;
 const rows = [
   ["core", core, 9 * 1024],
   ["+ protobuf", await more("protobuf", "more.protobuf"), 5 * 1024],

@@ -20,5 +20,9 @@ await build({
   sourcemap: "inline",
 });
 const files = entryPoints.map(file => file.replace(/^test/, ".test").replace(/ts$/, "js"));
-const { status } = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-timeout=120000", `--test-reporter=${process.env.REPORTER ?? "dot"}`, ...files], { stdio: "inherit" });
+const { status } = spawnSync(
+  process.execPath,
+  ["--enable-source-maps", "--test", "--test-timeout=120000", `--test-reporter=${process.env.REPORTER ?? "dot"}`, ...files],
+  { stdio: "inherit" },
+);
 process.exit(status ?? 1);

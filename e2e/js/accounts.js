@@ -20,9 +20,18 @@ class Proxy {
     proxy.server = createServer(client => {
       if (proxy.#down) return client.destroy();
       const node = connect(port, host);
-      for (const [from, to] of [[client, node], [node, client]]) {
+      for (const [from, to] of [
+        [client, node],
+        [node, client],
+      ]) {
         proxy.#sockets.add(from);
-        from.on('error', () => {}).on('close', () => { proxy.#sockets.delete(from); to.destroy(); }).pipe(to);
+        from
+          .on('error', () => {})
+          .on('close', () => {
+            proxy.#sockets.delete(from);
+            to.destroy();
+          })
+          .pipe(to);
       }
     }).listen(0, '127.0.0.1');
     await once(proxy.server, 'listening');
@@ -75,13 +84,18 @@ class User {
 try {
   const proxy = await Proxy.to(a);
   const ann = await User.at(proxy.address);
-  const bob = await User.at(b), eve = await User.at(b);
+  const bob = await User.at(b),
+    eve = await User.at(b);
 
   // Who is not logged in has no connection.
   const stranger = new WebSocket(`ws://${b}/ws`);
   const [refusal] = await once(stranger, 'error');
   assert.match(refusal.message, /401/);
-  for (const [name, password] of [['ann', 'wrong'], ['nobody', 'correct horse'], ['', '']]) {
+  for (const [name, password] of [
+    ['ann', 'wrong'],
+    ['nobody', 'correct horse'],
+    ['', ''],
+  ]) {
     await ann.login(name, password);
     await ann.shows('#problem', 'wrong name or password');
   }
@@ -104,7 +118,11 @@ try {
   await bob.say('one');
   await bob.say('two');
   await bob.shows('#log', 'ann: Hello <b>Bob</b>\nbob: Hello Ann\nbob: one\nbob: two');
-  await ann.page.evaluate(() => { room.on('subscribed', ctx => { globalThis.recovered = ctx.recovered; }); });
+  await ann.page.evaluate(() => {
+    room.on('subscribed', ctx => {
+      globalThis.recovered = ctx.recovered;
+    });
+  });
   proxy.down = false;
   await ann.shows('#log', 'ann: Hello <b>Bob</b>\nbob: Hello Ann\nbob: one\nbob: two');
   assert.equal(await ann.page.evaluate(() => globalThis.recovered), true);

@@ -16,10 +16,12 @@ import { Program } from './program.js';
 const patience = 15_000;
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots');
 const axe = path.resolve(import.meta.dirname, 'node_modules/axe-core/axe.min.js');
-const password = 'correct horse battery', hmac = 'secret-of-tokens-that-nobody-may-see';
+const password = 'correct horse battery',
+  hmac = 'secret-of-tokens-that-nobody-may-see';
 
 let folder, ports, browser, base, anna, fay, gus;
-const clients = [], programs = [];
+const clients = [],
+  programs = [];
 
 // token is what a backend makes for a user.
 function token(user, claims = {}) {
@@ -34,7 +36,9 @@ async function connect(user, ...channels) {
   clients.push(client);
   for (const name of channels) {
     const subscription = client.newSubscription(name);
-    const subscribed = new Promise(resolve => { subscription.on('subscribed', resolve); });
+    const subscribed = new Promise(resolve => {
+      subscription.on('subscribed', resolve);
+    });
     subscription.subscribe();
     client.connect();
     await subscribed;
@@ -42,37 +46,54 @@ async function connect(user, ...channels) {
   return client;
 }
 
-before(async () => {
-  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
-  await mkdir(screenshots, { recursive: true });
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-admin-'));
-  ports = [await freePort(), await freePort(), await freePort()];
-  base = `http://localhost:${ports[0]}`;
-  browser = chromium.launch(chrome);
-  const redis = { redis: { address: `redis://127.0.0.1:${ports[2]}` } }, open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
-  programs.push(await Program.start('Ready to accept connections', 'redis-server', ['--port', String(ports[2]), '--bind', '127.0.0.1', '--save', '', '--dir', folder], { cwd: folder }));
-  await Promise.all(['oslo-1', 'oslo-2'].map((name, i) => node(name, ports[i], {
-    engine: { type: 'redis', ...redis }, map_broker: { type: 'redis', ...redis }, user_status: { enabled: true, storage_type: 'redis', ...redis },
-    client: { token: { hmac_secret_key: hmac }, channel_limit: 20_000 }, websocket: { message_size_limit: 1 << 20 },
-    http_api: { key: 'key-of-backends-that-nobody-may-see' },
-    admin: { enabled: true, password, secret: 'secret-of-sessions-that-nobody-may-see' },
-    channel: { namespaces: [
-      { name: 'chat', history_size: 100, history_ttl: '10m', presence: true, join_leave: true, force_push_join_leave: true, ...open },
-      { name: 'board', subscription_type: 'map', map: { mode: 'recoverable', key_ttl: '10m' }, ...open },
-      { name: 'plain', ...open },
-    ] },
-  })));
-  browser = await browser;
-  anna = await connect('anna', 'chat:index', 'plain:news');
-  await connect('ben', 'chat:index');
-  [fay, gus] = await Promise.all([connect('fay', 'plain:other'), connect('gus', 'plain:other', 'plain:news')]);
-  await Promise.all(['carl', 'dora'].map(user => connect(user, 'chat:lobby')));
-  await Promise.all(Array.from({ length: 60 }, (_, i) => anna.publish('chat:index', { text: `Message ${i + 1}`, from: 'anna' })));
-  await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password: 'guessed' }) }); // a warning
-  const answer = await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password }) });
-  operator = { Authorization: `token ${(await answer.json()).token}` };
-  await api('map_publish', { channel: 'board:phone', key: 'lamp', data: { on: true } });
-}, { timeout: 60_000 });
+before(
+  async () => {
+    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    await mkdir(screenshots, { recursive: true });
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-admin-'));
+    ports = [await freePort(), await freePort(), await freePort()];
+    base = `http://localhost:${ports[0]}`;
+    browser = chromium.launch(chrome);
+    const redis = { redis: { address: `redis://127.0.0.1:${ports[2]}` } },
+      open = { allow_subscribe_for_client: true, allow_publish_for_subscriber: true };
+    programs.push(
+      await Program.start('Ready to accept connections', 'redis-server', ['--port', String(ports[2]), '--bind', '127.0.0.1', '--save', '', '--dir', folder], {
+        cwd: folder,
+      }),
+    );
+    await Promise.all(
+      ['oslo-1', 'oslo-2'].map((name, i) =>
+        node(name, ports[i], {
+          engine: { type: 'redis', ...redis },
+          map_broker: { type: 'redis', ...redis },
+          user_status: { enabled: true, storage_type: 'redis', ...redis },
+          client: { token: { hmac_secret_key: hmac }, channel_limit: 20_000 },
+          websocket: { message_size_limit: 1 << 20 },
+          http_api: { key: 'key-of-backends-that-nobody-may-see' },
+          admin: { enabled: true, password, secret: 'secret-of-sessions-that-nobody-may-see' },
+          channel: {
+            namespaces: [
+              { name: 'chat', history_size: 100, history_ttl: '10m', presence: true, join_leave: true, force_push_join_leave: true, ...open },
+              { name: 'board', subscription_type: 'map', map: { mode: 'recoverable', key_ttl: '10m' }, ...open },
+              { name: 'plain', ...open },
+            ],
+          },
+        }),
+      ),
+    );
+    browser = await browser;
+    anna = await connect('anna', 'chat:index', 'plain:news');
+    await connect('ben', 'chat:index');
+    [fay, gus] = await Promise.all([connect('fay', 'plain:other'), connect('gus', 'plain:other', 'plain:news')]);
+    await Promise.all(['carl', 'dora'].map(user => connect(user, 'chat:lobby')));
+    await Promise.all(Array.from({ length: 60 }, (_, i) => anna.publish('chat:index', { text: `Message ${i + 1}`, from: 'anna' })));
+    await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password: 'guessed' }) }); // a warning
+    const answer = await fetch(`${base}/admin/auth`, { method: 'POST', body: new URLSearchParams({ password }) });
+    operator = { Authorization: `token ${(await answer.json()).token}` };
+    await api('map_publish', { channel: 'board:phone', key: 'lamp', data: { on: true } });
+  },
+  { timeout: 60_000 },
+);
 
 // node starts a node of the cluster.
 async function node(name, port, config) {
@@ -104,10 +125,12 @@ async function tab(options = {}, session = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(patience);
-  const complaints = page.complaints = [];
+  const complaints = (page.complaints = []);
   page.on('console', message => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
   page.on('pageerror', error => complaints.push(String(error.stack)));
-  page.on('request', request => { if (new URL(request.url()).origin !== base) complaints.push(`a request to ${request.url()}`); });
+  page.on('request', request => {
+    if (new URL(request.url()).origin !== base) complaints.push(`a request to ${request.url()}`);
+  });
   await page.goto(session.at ?? base);
   if (session.stay !== 'out') {
     await page.getByLabel('Password').fill(password);
@@ -127,15 +150,34 @@ const axeSource = await readFile(axe, 'utf8');
 // accessible fails for what axe calls serious or critical. It runs where the policy
 // of the page does not reach.
 async function accessible(page, name, rules) {
-  if (!await page.evaluate(() => 'axe' in globalThis)) await page.evaluate(axeSource);
-  const { violations } = await page.evaluate(rules => globalThis.axe.run(document, {
-    resultTypes: ['violations'], preload: false, iframes: false, ...(rules && { runOnly: rules }),
-  }), rules);
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(
+    rules =>
+      globalThis.axe.run(document, {
+        resultTypes: ['violations'],
+        preload: false,
+        iframes: false,
+        ...(rules && { runOnly: rules }),
+      }),
+    rules,
+  );
   const serious = violations.filter(v => ['serious', 'critical'].includes(v.impact));
-  assert.deepEqual(serious.map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.html.slice(0, 160)).slice(0, 4).join('\n')}`), [], name);
+  assert.deepEqual(
+    serious.map(
+      v =>
+        `${v.id}: ${v.help}: ${v.nodes
+          .map(n => n.html.slice(0, 160))
+          .slice(0, 4)
+          .join('\n')}`,
+    ),
+    [],
+    name,
+  );
 }
 
-async function shoot(page, name) { await page.screenshot({ path: path.join(screenshots, `admin-${name}.png`), fullPage: true }); }
+async function shoot(page, name) {
+  await page.screenshot({ path: path.join(screenshots, `admin-${name}.png`), fullPage: true });
+}
 
 // fits tells that a page does not scroll sideways.
 async function fits(page, name) {
@@ -149,381 +191,468 @@ const confirm = async (page, verb) => {
 };
 
 describe('the views', { concurrency: 3 }, () => {
-test('the login: a wrong password, the right one, the end of the session', { timeout: 60_000 }, async () => {
-  const page = await tab({}, { stay: 'out' });
-  await page.getByLabel('Password').waitFor();
-  await accessible(page, 'login');
-  await shoot(page, 'login');
-  await page.getByLabel('Password').fill('wrong');
-  await page.keyboard.press('Enter');
-  await page.getByRole('alert').filter({ hasText: 'The password is wrong' }).waitFor();
-  assert.deepEqual(page.complaints.splice(0).filter(text => !/status of 400/.test(text)), []);
-  await page.getByLabel('Password').fill(password);
-  await page.keyboard.press('Enter');
-  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  await page.reload(); // the session goes on
-  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  assert.deepEqual(await page.context().cookies(), []);
-  await page.evaluate(() => { sessionStorage.setItem('gyro-admin-token', 'forged'); });
-  await page.reload();
-  await page.getByLabel('Password').waitFor();
-  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
-  await page.context().close();
-});
-
-test('the overview, and all of channels', { timeout: 60_000 }, async t => {
-  const page = await tab();
-  await t.test('overview: nodes, delivery, charts', async () => {
-    await page.locator('.tile', { hasText: 'Clients' }).getByText(/^([4-9]|1\d)$/).waitFor();
-    await page.getByText('all 2 nodes deliver').waitFor();
-    const parts = page.getByRole('region', { name: 'Parts of the nodes' });
-    for (const name of ['oslo-1', 'oslo-2']) {
-      await page.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: new RegExp(`^${name}.* delivering `) }).waitFor();
-      await parts.getByRole('row', { name: new RegExp(`^${name} redis.* delivering `) }).first().waitFor();
-    }
-    await page.locator('.chart', { hasText: 'CPU' }).locator('.legend b').getByText('%').waitFor();
-    const published = page.locator('.chart', { hasText: 'Publications per second' }).locator('.legend b').first();
-    const publishing = setInterval(() => anna.publish('plain:news', { n: 1 }), 40);
-    await page.waitForFunction(() => [...document.querySelectorAll('.chart')].some(c => /Publications/.test(c.textContent) && Number(c.querySelector('.legend b').textContent) > 5), undefined, { timeout: patience });
-    clearInterval(publishing);
-    assert.ok(await published.textContent());
-    await accessible(page, 'overview');
-    await shoot(page, 'overview');
-    // One node alone: all clients are on the first.
-    await page.getByLabel('Charts of', { exact: true }).selectOption('oslo-2');
-    await page.getByRole('heading', { name: 'Charts of node oslo-2' }).waitFor();
-    await page.locator('.chart', { hasText: 'Connections' }).locator('.legend b').getByText('0', { exact: true }).waitFor();
-    assert.equal(await parts.getByText('oslo-1').count(), 0);
-    await page.getByRole('button', { name: 'Charts of node oslo-1' }).click();
-    await page.locator('.chart', { hasText: 'Connections' }).locator('.legend b').getByText(/^([4-9]|1\d)$/).waitFor();
-    await shoot(page, 'overview-node');
-  });
-  await t.test('channels: found by a pattern', async () => {
-    await at(page, 'channels', 'Channels');
-    const list = page.getByRole('region', { name: 'Channels', exact: true });
-    await list.getByRole('link', { name: 'plain:news' }).waitFor();
-    await page.keyboard.press('/');
-    await page.keyboard.type('chat:*');
+  test('the login: a wrong password, the right one, the end of the session', { timeout: 60_000 }, async () => {
+    const page = await tab({}, { stay: 'out' });
+    await page.getByLabel('Password').waitFor();
+    await accessible(page, 'login');
+    await shoot(page, 'login');
+    await page.getByLabel('Password').fill('wrong');
     await page.keyboard.press('Enter');
-    await list.getByRole('link', { name: 'plain:news' }).waitFor({ state: 'detached' });
-    assert.deepEqual(await list.locator('tbody td:first-child').allTextContents(), ['chat:index', 'chat:lobby']);
-    await accessible(page, 'channels');
-    await shoot(page, 'channels');
-    await list.getByRole('link', { name: 'chat:index' }).click();
-    await page.getByRole('heading', { level: 1, name: 'chat:index' }).waitFor();
-  });
-  await t.test('live: what is published, by whom', async () => {
-    await page.getByText('watching').waitFor();
-    await anna.publish('chat:index', { text: 'Live from Anna' });
-    await page.locator('.lines li', { hasText: 'Live from Anna' }).getByText('anna', { exact: true }).waitFor();
-    const eve = await connect('eve', 'chat:index');
-    await page.locator('.lines li', { hasText: 'join' }).getByText('eve').waitFor();
-    eve.disconnect();
-    await page.locator('.lines li', { hasText: 'leave' }).getByText('eve').waitFor();
-    await accessible(page, 'live');
-    await shoot(page, 'live');
-  });
-  await t.test('history: page by page, the newest first', async () => {
-    await page.getByRole('tab', { name: 'History' }).click();
-    const list = page.getByRole('region', { name: 'Publications' });
-    await list.getByText('Live from Anna').waitFor();
-    await list.getByText('"Message 12"').waitFor();
-    await page.getByRole('button', { name: 'Older' }).click();
-    await list.getByText('"Message 1"').waitFor();
-    await accessible(page, 'history');
-    await shoot(page, 'history');
-  });
-  await t.test('presence: who is there; a connection is unsubscribed', async () => {
-    await at(page, 'channel/chat%3Alobby/presence', 'chat:lobby');
-    await page.getByText('2 connections of 2 users').waitFor();
-    await accessible(page, 'presence');
-    await shoot(page, 'presence');
-    await page.getByRole('row', { name: /carl/ }).getByRole('button', { name: 'Unsubscribe' }).click();
-    await page.getByRole('dialog').getByText('carl').waitFor();
-    await accessible(page, 'dialog');
-    await shoot(page, 'dialog');
-    await confirm(page, 'Unsubscribe');
-    await page.getByText('1 connections of 1 users').waitFor();
-  });
-  await t.test('publish: with a confirmation, and its subscribers get it', async () => {
-    await at(page, 'channel/chat%3Aindex/live', 'chat:index');
-    const got = new Promise(resolve => { clients[1].getSubscription('chat:index').on('publication', resolve); });
-    await page.getByLabel('Data (JSON)').fill('{"text": ');
-    await page.getByText('This is not JSON').waitFor();
-    assert.ok(await page.getByRole('button', { name: 'Publish…' }).isDisabled());
-    await page.getByLabel('Data (JSON)').fill('{"text": "From the operator"}');
-    await page.getByRole('button', { name: 'Publish…' }).click();
-    await confirm(page, 'Publish');
-    assert.deepEqual((await got).data, { text: 'From the operator' });
-    await page.getByText('Published at offset 62').waitFor();
-    await page.locator('.lines li', { hasText: 'From the operator' }).getByText('backend').waitFor();
-    await accessible(page, 'publish');
-    await shoot(page, 'publish');
-  });
-  await t.test('a map: keys are set, seen and removed', async () => {
-    await at(page, 'channel/board%3Amain/live', 'board:main');
-    for (const [key, value] of [['lamp', '{"on": true}'], ['door', '{"open": false}']]) {
-      await page.getByLabel('Key', { exact: true }).fill(key);
-      await page.getByLabel('Value (JSON)').fill(value);
-      await page.getByRole('button', { name: 'Set…' }).click();
-      await confirm(page, 'Set');
-    }
-    await page.getByRole('tab', { name: 'State' }).click();
-    const keys = page.getByRole('region', { name: 'Keys' });
-    await keys.getByRole('row', { name: /lamp/ }).getByText('{"on":true}').waitFor();
-    await keys.getByRole('row', { name: /door/ }).waitFor();
-    await page.getByText('2 keys').waitFor();
-    await accessible(page, 'map');
-    await shoot(page, 'map');
-    await keys.getByRole('row', { name: /door/ }).getByRole('button', { name: 'Remove' }).click();
-    await confirm(page, 'Remove');
-    await keys.getByRole('row', { name: /door/ }).waitFor({ state: 'detached' });
-    await page.getByRole('tab', { name: 'Changes' }).click();
-    await page.getByRole('region', { name: 'Changes' }).getByText('removed').waitFor();
-    await shoot(page, 'map-changes');
-  });
-  await t.test('a map, live: its keys, then the changes', async () => {
-    await at(page, 'channel/board%3Alive/live', 'board:live');
-    await page.getByText('The map is empty.').waitFor();
-    for (const [key, data] of [['lamp', { on: true }], ['door', { open: false }], ['fan', 1]]) await api('map_publish', { channel: 'board:live', key, data });
-    const keys = page.getByRole('region', { name: 'Keys now' }).last();
-    await keys.getByRole('row', { name: /^fan/ }).waitFor();
-    assert.deepEqual(await keys.locator('tbody td:first-child').allTextContents(), ['door', 'fan', 'lamp']);
-    await api('map_remove', { channel: 'board:live', key: 'fan' });
-    await page.locator('.lines li', { hasText: 'removed' }).getByText('fan').waitFor();
-    await keys.getByRole('row', { name: /^fan/ }).waitFor({ state: 'detached' });
-    await page.reload(); // what is there comes first
-    await page.locator('.lines li', { hasText: '2 keys' }).waitFor();
-    await api('map_publish', { channel: 'board:live', key: 'lamp', data: { on: false } });
-    await keys.getByRole('row', { name: /^lamp/ }).getByText('{"on":false}').waitFor();
-    await accessible(page, 'map, live');
-    await shoot(page, 'map-live');
-  });
-  await t.test('options of a channel, and what needs its name typed', async () => {
-    await at(page, 'channel/chat%3Aindex/options', 'chat:index');
-    const options = page.getByRole('region', { name: 'Options of the channel' });
-    await options.getByRole('row', { name: /^history_ttl/ }).getByText('10m0s').waitFor();
-    await page.getByText('The backend is asked nothing about this channel').waitFor();
-    await shoot(page, 'options');
-    await page.getByRole('tab', { name: 'Actions' }).click();
-    await page.getByRole('button', { name: 'Remove the history…' }).click();
-    const remove = page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true });
-    assert.ok(await remove.isDisabled());
-    await page.getByLabel('Type chat:index to confirm').fill('chat:index');
-    await remove.click();
-    await page.getByRole('dialog').waitFor({ state: 'detached' });
-    await shoot(page, 'actions');
-    await page.getByRole('tab', { name: 'History' }).click();
-    await page.getByText('The history is empty').waitFor();
-  });
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-});
-
-test('users, and what operators are told', { timeout: 60_000 }, async t => {
-  const page = await tab();
-  await t.test('a user is disconnected', async () => {
-    await at(page, 'users', 'Users');
-    await page.getByLabel('User ID').fill('fay');
+    await page.getByRole('alert').filter({ hasText: 'The password is wrong' }).waitFor();
+    assert.deepEqual(
+      page.complaints.splice(0).filter(text => !/status of 400/.test(text)),
+      [],
+    );
+    await page.getByLabel('Password').fill(password);
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { level: 1, name: 'fay' }).waitFor();
-    const gone = new Promise(resolve => { fay.on('disconnected', resolve); });
-    await accessible(page, 'user');
-    await shoot(page, 'user');
-    await page.getByRole('button', { name: 'Disconnect…' }).last().click();
-    await confirm(page, 'Disconnect');
-    assert.equal((await gone).code, 3503);
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+    await page.reload(); // the session goes on
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+    assert.deepEqual(await page.context().cookies(), []);
+    await page.evaluate(() => {
+      sessionStorage.setItem('gyro-admin-token', 'forged');
+    });
+    await page.reload();
+    await page.getByLabel('Password').waitFor();
+    assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+    await page.context().close();
   });
-  const { methods, endpoints } = await page.evaluate(async () => (await fetch('admin/about', { headers: { Authorization: `token ${sessionStorage.getItem('gyro-admin-token')}` } })).json());
-  await t.test('the views are those of what the server can do', async () => {
-    const optional = { Explain: methods.includes('explain'), 'Flight recorder': methods.includes('flight'), Trace: endpoints.includes('trace'), Refusals: endpoints.includes('refusals') };
-    for (const [name, there] of Object.entries(optional)) assert.equal(await page.getByRole('navigation').getByRole('link', { name }).count(), there ? 1 : 0, name);
-  });
-  if (methods.includes('connections')) {
-    await t.test('the connections of a user, with their subscriptions', async () => {
-      await at(page, 'users/gus/is', 'gus');
-      const connection = page.locator('.connection');
-      await connection.getByText('websocket').waitFor();
-      await connection.getByRole('link', { name: 'plain:other' }).waitFor();
-      await connection.getByText('e2e').waitFor();
-      await connection.getByText('oslo-1').waitFor();
-      await page.locator('.facts', { hasText: 'Last connected' }).getByText(/ago|away/).first().waitFor();
-      await accessible(page, 'connections');
-      await shoot(page, 'connections');
-      const gone = new Promise(resolve => { gus.getSubscription('plain:news').on('unsubscribed', resolve); });
-      await connection.getByRole('button', { name: 'Unsubscribe from plain:news' }).click();
+
+  test('the overview, and all of channels', { timeout: 60_000 }, async t => {
+    const page = await tab();
+    await t.test('overview: nodes, delivery, charts', async () => {
+      await page
+        .locator('.tile', { hasText: 'Clients' })
+        .getByText(/^([4-9]|1\d)$/)
+        .waitFor();
+      await page.getByText('all 2 nodes deliver').waitFor();
+      const parts = page.getByRole('region', { name: 'Parts of the nodes' });
+      for (const name of ['oslo-1', 'oslo-2']) {
+        await page
+          .getByRole('region', { name: 'Nodes', exact: true })
+          .getByRole('row', { name: new RegExp(`^${name}.* delivering `) })
+          .waitFor();
+        await parts
+          .getByRole('row', { name: new RegExp(`^${name} redis.* delivering `) })
+          .first()
+          .waitFor();
+      }
+      await page.locator('.chart', { hasText: 'CPU' }).locator('.legend b').getByText('%').waitFor();
+      const published = page.locator('.chart', { hasText: 'Publications per second' }).locator('.legend b').first();
+      const publishing = setInterval(() => anna.publish('plain:news', { n: 1 }), 40);
+      await page.waitForFunction(
+        () => [...document.querySelectorAll('.chart')].some(c => /Publications/.test(c.textContent) && Number(c.querySelector('.legend b').textContent) > 5),
+        undefined,
+        { timeout: patience },
+      );
+      clearInterval(publishing);
+      assert.ok(await published.textContent());
+      await accessible(page, 'overview');
+      await shoot(page, 'overview');
+      // One node alone: all clients are on the first.
+      await page.getByLabel('Charts of', { exact: true }).selectOption('oslo-2');
+      await page.getByRole('heading', { name: 'Charts of node oslo-2' }).waitFor();
+      await page.locator('.chart', { hasText: 'Connections' }).locator('.legend b').getByText('0', { exact: true }).waitFor();
+      assert.equal(await parts.getByText('oslo-1').count(), 0);
+      await page.getByRole('button', { name: 'Charts of node oslo-1' }).click();
+      await page
+        .locator('.chart', { hasText: 'Connections' })
+        .locator('.legend b')
+        .getByText(/^([4-9]|1\d)$/)
+        .waitFor();
+      await shoot(page, 'overview-node');
+    });
+    await t.test('channels: found by a pattern', async () => {
+      await at(page, 'channels', 'Channels');
+      const list = page.getByRole('region', { name: 'Channels', exact: true });
+      await list.getByRole('link', { name: 'plain:news' }).waitFor();
+      await page.keyboard.press('/');
+      await page.keyboard.type('chat:*');
+      await page.keyboard.press('Enter');
+      await list.getByRole('link', { name: 'plain:news' }).waitFor({ state: 'detached' });
+      assert.deepEqual(await list.locator('tbody td:first-child').allTextContents(), ['chat:index', 'chat:lobby']);
+      await accessible(page, 'channels');
+      await shoot(page, 'channels');
+      await list.getByRole('link', { name: 'chat:index' }).click();
+      await page.getByRole('heading', { level: 1, name: 'chat:index' }).waitFor();
+    });
+    await t.test('live: what is published, by whom', async () => {
+      await page.getByText('watching').waitFor();
+      await anna.publish('chat:index', { text: 'Live from Anna' });
+      await page.locator('.lines li', { hasText: 'Live from Anna' }).getByText('anna', { exact: true }).waitFor();
+      const eve = await connect('eve', 'chat:index');
+      await page.locator('.lines li', { hasText: 'join' }).getByText('eve').waitFor();
+      eve.disconnect();
+      await page.locator('.lines li', { hasText: 'leave' }).getByText('eve').waitFor();
+      await accessible(page, 'live');
+      await shoot(page, 'live');
+    });
+    await t.test('history: page by page, the newest first', async () => {
+      await page.getByRole('tab', { name: 'History' }).click();
+      const list = page.getByRole('region', { name: 'Publications' });
+      await list.getByText('Live from Anna').waitFor();
+      await list.getByText('"Message 12"').waitFor();
+      await page.getByRole('button', { name: 'Older' }).click();
+      await list.getByText('"Message 1"').waitFor();
+      await accessible(page, 'history');
+      await shoot(page, 'history');
+    });
+    await t.test('presence: who is there; a connection is unsubscribed', async () => {
+      await at(page, 'channel/chat%3Alobby/presence', 'chat:lobby');
+      await page.getByText('2 connections of 2 users').waitFor();
+      await accessible(page, 'presence');
+      await shoot(page, 'presence');
+      await page.getByRole('row', { name: /carl/ }).getByRole('button', { name: 'Unsubscribe' }).click();
+      await page.getByRole('dialog').getByText('carl').waitFor();
+      await accessible(page, 'dialog');
+      await shoot(page, 'dialog');
       await confirm(page, 'Unsubscribe');
-      await gone;
-      await connection.getByRole('link', { name: 'plain:news' }).waitFor({ state: 'detached' });
-      await at(page, 'channel/chat%3Aindex/clients', 'chat:index');
-      await page.getByRole('region', { name: 'Connections' }).getByRole('link', { name: 'anna' }).waitFor();
+      await page.getByText('1 connections of 1 users').waitFor();
     });
-  }
-  if (methods.includes('flight')) {
-    await t.test('the flight recorder: what happened to a user', async () => {
-      await at(page, 'events/gus/user', 'Flight recorder');
-      const events = page.getByRole('region', { name: 'Events' });
-      await events.getByRole('row', { name: /^\d.* connected / }).first().waitFor();
-      await events.getByRole('row', { name: /unsubscribed .*plain:news/ }).first().waitFor();
-      await accessible(page, 'events');
-      await shoot(page, 'events');
+    await t.test('publish: with a confirmation, and its subscribers get it', async () => {
+      await at(page, 'channel/chat%3Aindex/live', 'chat:index');
+      const got = new Promise(resolve => {
+        clients[1].getSubscription('chat:index').on('publication', resolve);
+      });
+      await page.getByLabel('Data (JSON)').fill('{"text": ');
+      await page.getByText('This is not JSON').waitFor();
+      assert.ok(await page.getByRole('button', { name: 'Publish…' }).isDisabled());
+      await page.getByLabel('Data (JSON)').fill('{"text": "From the operator"}');
+      await page.getByRole('button', { name: 'Publish…' }).click();
+      await confirm(page, 'Publish');
+      assert.deepEqual((await got).data, { text: 'From the operator' });
+      await page.getByText('Published at offset 62').waitFor();
+      await page.locator('.lines li', { hasText: 'From the operator' }).getByText('backend').waitFor();
+      await accessible(page, 'publish');
+      await shoot(page, 'publish');
     });
-  }
-  if (methods.includes('explain')) {
-    await t.test('explain: why a user does not get messages', async () => {
-      await at(page, 'explain', 'Explain');
-      await page.getByLabel('User ID').fill('nobody');
-      await page.getByLabel('Channel').fill('chat:index');
-      await page.keyboard.press('Enter');
-      await page.getByRole('heading', { level: 1, name: 'Why does nobody not get messages?' }).waitFor();
-      await page.getByRole('region', { name: 'Findings', exact: true }).last().getByText('problem').first().waitFor();
-      await page.getByRole('region', { name: 'Checks' }).locator('tbody tr').first().waitFor();
-      await accessible(page, 'explain');
-      await shoot(page, 'explain');
-      await at(page, 'explain/anna/chat%3Aindex', 'Why does anna not get messages?');
-      await page.getByText('offset').first().waitFor();
-      await shoot(page, 'explain-anna');
+    await t.test('a map: keys are set, seen and removed', async () => {
+      await at(page, 'channel/board%3Amain/live', 'board:main');
+      for (const [key, value] of [
+        ['lamp', '{"on": true}'],
+        ['door', '{"open": false}'],
+      ]) {
+        await page.getByLabel('Key', { exact: true }).fill(key);
+        await page.getByLabel('Value (JSON)').fill(value);
+        await page.getByRole('button', { name: 'Set…' }).click();
+        await confirm(page, 'Set');
+      }
+      await page.getByRole('tab', { name: 'State' }).click();
+      const keys = page.getByRole('region', { name: 'Keys' });
+      await keys.getByRole('row', { name: /lamp/ }).getByText('{"on":true}').waitFor();
+      await keys.getByRole('row', { name: /door/ }).waitFor();
+      await page.getByText('2 keys').waitFor();
+      await accessible(page, 'map');
+      await shoot(page, 'map');
+      await keys.getByRole('row', { name: /door/ }).getByRole('button', { name: 'Remove' }).click();
+      await confirm(page, 'Remove');
+      await keys.getByRole('row', { name: /door/ }).waitFor({ state: 'detached' });
+      await page.getByRole('tab', { name: 'Changes' }).click();
+      await page.getByRole('region', { name: 'Changes' }).getByText('removed').waitFor();
+      await shoot(page, 'map-changes');
     });
-  }
-  if (endpoints.includes('trace')) {
-    await t.test('a trace: the messages of a user', async () => {
-      await at(page, 'trace', 'Trace');
-      await page.getByLabel('User ID or channel').fill('gus');
-      await page.keyboard.press('Enter');
-      await page.locator('.lines li', { hasText: 'started' }).waitFor();
-      await gus.publish('plain:other', { text: 'Traced' });
-      await page.locator('.lines li', { hasText: 'Traced' }).first().waitFor();
-      await accessible(page, 'trace');
-      await shoot(page, 'trace');
+    await t.test('a map, live: its keys, then the changes', async () => {
+      await at(page, 'channel/board%3Alive/live', 'board:live');
+      await page.getByText('The map is empty.').waitFor();
+      for (const [key, data] of [
+        ['lamp', { on: true }],
+        ['door', { open: false }],
+        ['fan', 1],
+      ])
+        await api('map_publish', { channel: 'board:live', key, data });
+      const keys = page.getByRole('region', { name: 'Keys now' }).last();
+      await keys.getByRole('row', { name: /^fan/ }).waitFor();
+      assert.deepEqual(await keys.locator('tbody td:first-child').allTextContents(), ['door', 'fan', 'lamp']);
+      await api('map_remove', { channel: 'board:live', key: 'fan' });
+      await page.locator('.lines li', { hasText: 'removed' }).getByText('fan').waitFor();
+      await keys.getByRole('row', { name: /^fan/ }).waitFor({ state: 'detached' });
+      await page.reload(); // what is there comes first
+      await page.locator('.lines li', { hasText: '2 keys' }).waitFor();
+      await api('map_publish', { channel: 'board:live', key: 'lamp', data: { on: false } });
+      await keys.getByRole('row', { name: /^lamp/ }).getByText('{"on":false}').waitFor();
+      await accessible(page, 'map, live');
+      await shoot(page, 'map-live');
     });
-  }
-  if (endpoints.includes('refusals')) {
-    await t.test('refusals, and the key that would allow it', async () => {
-      await assert.rejects(anna.publish('nowhere:x', {}));
-      await at(page, 'refusals', 'Refusals');
-      await page.getByRole('region', { name: 'Refusals' }).getByRole('row', { name: /publish refused/ }).first().waitFor();
-      await accessible(page, 'refusals');
-      await shoot(page, 'refusals');
+    await t.test('options of a channel, and what needs its name typed', async () => {
+      await at(page, 'channel/chat%3Aindex/options', 'chat:index');
+      const options = page.getByRole('region', { name: 'Options of the channel' });
+      await options
+        .getByRole('row', { name: /^history_ttl/ })
+        .getByText('10m0s')
+        .waitFor();
+      await page.getByText('The backend is asked nothing about this channel').waitFor();
+      await shoot(page, 'options');
+      await page.getByRole('tab', { name: 'Actions' }).click();
+      await page.getByRole('button', { name: 'Remove the history…' }).click();
+      const remove = page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true });
+      assert.ok(await remove.isDisabled());
+      await page.getByLabel('Type chat:index to confirm').fill('chat:index');
+      await remove.click();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+      await shoot(page, 'actions');
+      await page.getByRole('tab', { name: 'History' }).click();
+      await page.getByText('The history is empty').waitFor();
     });
-  }
-  await t.test('warnings: lines of the log', async () => {
-    await at(page, 'warnings', 'Warnings');
-    await page.locator('.lines li', { hasText: 'admin request refused' }).filter({ hasText: 'the password is wrong' }).first().waitFor();
-    await accessible(page, 'warnings');
-    await shoot(page, 'warnings');
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
   });
-  await t.test('the API console runs a method', async () => {
-    await at(page, 'actions', 'API console');
-    await page.getByRole('button', { name: 'Run', exact: true }).click();
-    await page.locator('pre', { hasText: '"name": "oslo-1"' }).waitFor();
-    await accessible(page, 'console');
-    await shoot(page, 'console');
+
+  test('users, and what operators are told', { timeout: 60_000 }, async t => {
+    const page = await tab();
+    await t.test('a user is disconnected', async () => {
+      await at(page, 'users', 'Users');
+      await page.getByLabel('User ID').fill('fay');
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { level: 1, name: 'fay' }).waitFor();
+      const gone = new Promise(resolve => {
+        fay.on('disconnected', resolve);
+      });
+      await accessible(page, 'user');
+      await shoot(page, 'user');
+      await page.getByRole('button', { name: 'Disconnect…' }).last().click();
+      await confirm(page, 'Disconnect');
+      assert.equal((await gone).code, 3503);
+    });
+    const { methods, endpoints } = await page.evaluate(async () =>
+      (await fetch('admin/about', { headers: { Authorization: `token ${sessionStorage.getItem('gyro-admin-token')}` } })).json(),
+    );
+    await t.test('the views are those of what the server can do', async () => {
+      const optional = {
+        Explain: methods.includes('explain'),
+        'Flight recorder': methods.includes('flight'),
+        Trace: endpoints.includes('trace'),
+        Refusals: endpoints.includes('refusals'),
+      };
+      for (const [name, there] of Object.entries(optional))
+        assert.equal(await page.getByRole('navigation').getByRole('link', { name }).count(), there ? 1 : 0, name);
+    });
+    if (methods.includes('connections')) {
+      await t.test('the connections of a user, with their subscriptions', async () => {
+        await at(page, 'users/gus/is', 'gus');
+        const connection = page.locator('.connection');
+        await connection.getByText('websocket').waitFor();
+        await connection.getByRole('link', { name: 'plain:other' }).waitFor();
+        await connection.getByText('e2e').waitFor();
+        await connection.getByText('oslo-1').waitFor();
+        await page
+          .locator('.facts', { hasText: 'Last connected' })
+          .getByText(/ago|away/)
+          .first()
+          .waitFor();
+        await accessible(page, 'connections');
+        await shoot(page, 'connections');
+        const gone = new Promise(resolve => {
+          gus.getSubscription('plain:news').on('unsubscribed', resolve);
+        });
+        await connection.getByRole('button', { name: 'Unsubscribe from plain:news' }).click();
+        await confirm(page, 'Unsubscribe');
+        await gone;
+        await connection.getByRole('link', { name: 'plain:news' }).waitFor({ state: 'detached' });
+        await at(page, 'channel/chat%3Aindex/clients', 'chat:index');
+        await page.getByRole('region', { name: 'Connections' }).getByRole('link', { name: 'anna' }).waitFor();
+      });
+    }
+    if (methods.includes('flight')) {
+      await t.test('the flight recorder: what happened to a user', async () => {
+        await at(page, 'events/gus/user', 'Flight recorder');
+        const events = page.getByRole('region', { name: 'Events' });
+        await events
+          .getByRole('row', { name: /^\d.* connected / })
+          .first()
+          .waitFor();
+        await events
+          .getByRole('row', { name: /unsubscribed .*plain:news/ })
+          .first()
+          .waitFor();
+        await accessible(page, 'events');
+        await shoot(page, 'events');
+      });
+    }
+    if (methods.includes('explain')) {
+      await t.test('explain: why a user does not get messages', async () => {
+        await at(page, 'explain', 'Explain');
+        await page.getByLabel('User ID').fill('nobody');
+        await page.getByLabel('Channel').fill('chat:index');
+        await page.keyboard.press('Enter');
+        await page.getByRole('heading', { level: 1, name: 'Why does nobody not get messages?' }).waitFor();
+        await page.getByRole('region', { name: 'Findings', exact: true }).last().getByText('problem').first().waitFor();
+        await page.getByRole('region', { name: 'Checks' }).locator('tbody tr').first().waitFor();
+        await accessible(page, 'explain');
+        await shoot(page, 'explain');
+        await at(page, 'explain/anna/chat%3Aindex', 'Why does anna not get messages?');
+        await page.getByText('offset').first().waitFor();
+        await shoot(page, 'explain-anna');
+      });
+    }
+    if (endpoints.includes('trace')) {
+      await t.test('a trace: the messages of a user', async () => {
+        await at(page, 'trace', 'Trace');
+        await page.getByLabel('User ID or channel').fill('gus');
+        await page.keyboard.press('Enter');
+        await page.locator('.lines li', { hasText: 'started' }).waitFor();
+        await gus.publish('plain:other', { text: 'Traced' });
+        await page.locator('.lines li', { hasText: 'Traced' }).first().waitFor();
+        await accessible(page, 'trace');
+        await shoot(page, 'trace');
+      });
+    }
+    if (endpoints.includes('refusals')) {
+      await t.test('refusals, and the key that would allow it', async () => {
+        await assert.rejects(anna.publish('nowhere:x', {}));
+        await at(page, 'refusals', 'Refusals');
+        await page
+          .getByRole('region', { name: 'Refusals' })
+          .getByRole('row', { name: /publish refused/ })
+          .first()
+          .waitFor();
+        await accessible(page, 'refusals');
+        await shoot(page, 'refusals');
+      });
+    }
+    await t.test('warnings: lines of the log', async () => {
+      await at(page, 'warnings', 'Warnings');
+      await page.locator('.lines li', { hasText: 'admin request refused' }).filter({ hasText: 'the password is wrong' }).first().waitFor();
+      await accessible(page, 'warnings');
+      await shoot(page, 'warnings');
+    });
+    await t.test('the API console runs a method', async () => {
+      await at(page, 'actions', 'API console');
+      await page.getByRole('button', { name: 'Run', exact: true }).click();
+      await page.locator('pre', { hasText: '"name": "oslo-1"' }).waitFor();
+      await accessible(page, 'console');
+      await shoot(page, 'console');
+    });
+    await t.test('the configuration, without secrets', async () => {
+      await at(page, 'config', 'Configuration');
+      const keys = page.getByRole('region', { name: 'Keys' });
+      await keys
+        .getByRole('row', { name: /^node\.name/ })
+        .getByText('oslo-1')
+        .waitFor();
+      await keys
+        .getByRole('row', { name: /^admin\.password/ })
+        .getByText('(hidden)')
+        .waitFor();
+      await accessible(page, 'configuration');
+      await shoot(page, 'config');
+      await page.getByLabel('Also defaults').check();
+      await page.keyboard.press('Escape');
+      await page.getByLabel('Search keys').fill('ping_interval');
+      await keys
+        .getByRole('row', { name: /^client\.ping_interval/ })
+        .getByText('25s')
+        .first()
+        .waitFor();
+      const all = await page.content();
+      for (const secret of [password, 'nobody-may-see']) assert.ok(!all.includes(secret), secret);
+    });
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
   });
-  await t.test('the configuration, without secrets', async () => {
-    await at(page, 'config', 'Configuration');
-    const keys = page.getByRole('region', { name: 'Keys' });
-    await keys.getByRole('row', { name: /^node\.name/ }).getByText('oslo-1').waitFor();
-    await keys.getByRole('row', { name: /^admin\.password/ }).getByText('(hidden)').waitFor();
-    await accessible(page, 'configuration');
-    await shoot(page, 'config');
-    await page.getByLabel('Also defaults').check();
+
+  test('keys alone lead everywhere, and no dialog keeps the focus', { timeout: 60_000 }, async () => {
+    const page = await tab();
+    await page.locator('body').press('g');
+    await page.keyboard.press('c');
+    await page.getByRole('heading', { level: 1, name: 'Channels' }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Channels', 'the heading has the focus');
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
+    await shoot(page, 'keys');
     await page.keyboard.press('Escape');
-    await page.getByLabel('Search keys').fill('ping_interval');
-    await keys.getByRole('row', { name: /^client\.ping_interval/ }).getByText('25s').first().waitFor();
-    const all = await page.content();
-    for (const secret of [password, 'nobody-may-see']) assert.ok(!all.includes(secret), secret);
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    // Tab leaves the page's last control after a bounded number of steps: there is no trap.
+    const seen = new Set();
+    for (let i = 0; i < 80; i++) {
+      await page.keyboard.press('Tab');
+      const focused = await page.evaluate(() => (document.activeElement === document.body ? 'body' : document.activeElement.outerHTML.slice(0, 120)));
+      if (focused === 'body' || (seen.has(focused) && i > 10 && /skip/.test(focused))) break;
+      seen.add(focused);
+      assert.ok(i < 79, `80 steps: ${[...seen].join('\n')}`);
+    }
+    await at(page, 'channel/chat%3Aindex/live', 'chat:index');
+    await page.getByRole('tab', { name: 'Live' }).focus();
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('tab', { name: 'History', selected: true }).waitFor();
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
   });
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-});
 
-test('keys alone lead everywhere, and no dialog keeps the focus', { timeout: 60_000 }, async () => {
-  const page = await tab();
-  await page.locator('body').press('g');
-  await page.keyboard.press('c');
-  await page.getByRole('heading', { level: 1, name: 'Channels' }).waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Channels', 'the heading has the focus');
-  await page.keyboard.press('?');
-  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
-  await shoot(page, 'keys');
-  await page.keyboard.press('Escape');
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
-  // Tab leaves the page's last control after a bounded number of steps: there is no trap.
-  const seen = new Set();
-  for (let i = 0; i < 80; i++) {
-    await page.keyboard.press('Tab');
-    const focused = await page.evaluate(() => document.activeElement === document.body ? 'body' : document.activeElement.outerHTML.slice(0, 120));
-    if (focused === 'body' || seen.has(focused) && i > 10 && /skip/.test(focused)) break;
-    seen.add(focused);
-    assert.ok(i < 79, `80 steps: ${[...seen].join('\n')}`);
-  }
-  await at(page, 'channel/chat%3Aindex/live', 'chat:index');
-  await page.getByRole('tab', { name: 'Live' }).focus();
-  await page.keyboard.press('ArrowRight');
-  await page.getByRole('tab', { name: 'History', selected: true }).waitFor();
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-});
+  test('dark colours, as the system has them and by the switch', { timeout: 60_000 }, async () => {
+    const colours = ['color-contrast', 'link-in-text-block']; // all else is as in light
+    const page = await tab({ colorScheme: 'dark' });
+    const theme = want => page.waitForFunction(want => document.documentElement.dataset.theme === want, want, { timeout: patience });
+    await theme('dark');
+    await page.locator('.legend b', { hasText: /^\d/ }).nth(3).waitFor();
+    await accessible(page, 'overview, dark', colours);
+    await shoot(page, 'overview-dark');
+    for (const [address, heading] of [
+      ['channel/chat%3Aindex/live', 'chat:index'],
+      ['config', 'Configuration'],
+      ['warnings', 'Warnings'],
+      ['actions', 'API console'],
+    ]) {
+      await at(page, address, heading);
+      await page.locator('.lines li, tbody tr, textarea').first().waitFor();
+      await accessible(page, `${heading}, dark`, colours);
+      await shoot(page, `${address.split(/[/%]/)[0]}-dark`);
+    }
+    await page.locator('h1').press('d');
+    await theme('light');
+    await page.reload();
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await theme('light'); // the choice is kept
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
+  });
 
-test('dark colours, as the system has them and by the switch', { timeout: 60_000 }, async () => {
-  const colours = ['color-contrast', 'link-in-text-block']; // all else is as in light
-  const page = await tab({ colorScheme: 'dark' });
-  const theme = want => page.waitForFunction(want => document.documentElement.dataset.theme === want, want, { timeout: patience });
-  await theme('dark');
-  await page.locator('.legend b', { hasText: /^\d/ }).nth(3).waitFor();
-  await accessible(page, 'overview, dark', colours);
-  await shoot(page, 'overview-dark');
-  for (const [address, heading] of [['channel/chat%3Aindex/live', 'chat:index'], ['config', 'Configuration'], ['warnings', 'Warnings'], ['actions', 'API console']]) {
-    await at(page, address, heading);
-    await page.locator('.lines li, tbody tr, textarea').first().waitFor();
-    await accessible(page, `${heading}, dark`, colours);
-    await shoot(page, `${address.split(/[/%]/)[0]}-dark`);
-  }
-  await page.locator('h1').press('d');
-  await theme('light');
-  await page.reload();
-  await page.getByRole('heading', { level: 1 }).waitFor();
-  await theme('light'); // the choice is kept
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-});
-
-test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: 60_000 }, async () => {
-  const page = await tab({ viewport: { width: 375, height: 740 }, hasTouch: true, isMobile: true });
-  await page.locator('.tile dd', { hasText: /\d/ }).first().waitFor();
-  await fits(page, 'overview');
-  await accessible(page, 'overview, narrow');
-  await shoot(page, 'overview-phone');
-  await page.getByRole('button', { name: 'Menu' }).click();
-  await page.getByRole('link', { name: 'Channels' }).waitFor();
-  await page.screenshot({ path: path.join(screenshots, 'admin-menu-phone.png') });
-  await page.getByRole('link', { name: 'Channels' }).click();
-  await page.getByRole('heading', { level: 1, name: 'Channels' }).waitFor();
-  await page.getByRole('link', { name: 'chat:index' }).waitFor();
-  await fits(page, 'channels');
-  await shoot(page, 'channels-phone');
-  for (const [address, heading] of [['channel/chat%3Aindex/live', 'chat:index'], ['channel/board%3Aphone/live', 'board:phone'], ['config', 'Configuration'], ['warnings', 'Warnings'],
-    ['actions', 'API console'], ['users/anna/is', 'anna']]) {
-    await at(page, address, heading);
-    await page.locator('.lines li, tbody tr, textarea, fieldset').first().waitFor();
-    await fits(page, heading);
-    await accessible(page, `${heading}, narrow`);
-    await shoot(page, `${heading.replace(/\W+/g, '-').toLowerCase()}-phone`);
-  }
-  assert.deepEqual(page.complaints, []);
-  await page.context().close();
-});
+  test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: 60_000 }, async () => {
+    const page = await tab({ viewport: { width: 375, height: 740 }, hasTouch: true, isMobile: true });
+    await page.locator('.tile dd', { hasText: /\d/ }).first().waitFor();
+    await fits(page, 'overview');
+    await accessible(page, 'overview, narrow');
+    await shoot(page, 'overview-phone');
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await page.getByRole('link', { name: 'Channels' }).waitFor();
+    await page.screenshot({ path: path.join(screenshots, 'admin-menu-phone.png') });
+    await page.getByRole('link', { name: 'Channels' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Channels' }).waitFor();
+    await page.getByRole('link', { name: 'chat:index' }).waitFor();
+    await fits(page, 'channels');
+    await shoot(page, 'channels-phone');
+    for (const [address, heading] of [
+      ['channel/chat%3Aindex/live', 'chat:index'],
+      ['channel/board%3Aphone/live', 'board:phone'],
+      ['config', 'Configuration'],
+      ['warnings', 'Warnings'],
+      ['actions', 'API console'],
+      ['users/anna/is', 'anna'],
+    ]) {
+      await at(page, address, heading);
+      await page.locator('.lines li, tbody tr, textarea, fieldset').first().waitFor();
+      await fits(page, heading);
+      await accessible(page, `${heading}, narrow`);
+      await shoot(page, `${heading.replace(/\W+/g, '-').toLowerCase()}-phone`);
+    }
+    assert.deepEqual(page.complaints, []);
+    await page.context().close();
+  });
 });
 
 test('nodes that do not answer, are gone, and come back with another password', { timeout: 60_000 }, async () => {
-  const first = await tab(), second = await tab({}, { at: `http://localhost:${ports[1]}` });
+  const first = await tab(),
+    second = await tab({}, { at: `http://localhost:${ports[1]}` });
   const row = first.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: /^oslo-2/ });
   await row.getByText('delivering').waitFor();
   const other = programs.find(p => p.process.spawnargs.includes('oslo-2.json'));
   other.process.kill('SIGSTOP');
   await row.getByText('no answer').waitFor();
   await first.getByText('1 of 2 nodes does not answer').waitFor();
-  await first.getByRole('region', { name: 'Parts of the nodes' }).getByRole('row', { name: /^oslo-2/ }).getByText('it does not answer').waitFor();
+  await first
+    .getByRole('region', { name: 'Parts of the nodes' })
+    .getByRole('row', { name: /^oslo-2/ })
+    .getByText('it does not answer')
+    .waitFor();
   await accessible(first, 'a node that does not answer');
   await shoot(first, 'overview-silent');
   other.process.kill('SIGCONT');
@@ -539,7 +668,10 @@ test('nodes that do not answer, are gone, and come back with another password', 
   await node('oslo-2', ports[1], config);
   await second.getByRole('status').filter({ hasText: 'The session has ended' }).waitFor();
   await shoot(second, 'session-ended');
-  await row.getByText(/^delivering/).first().waitFor();
+  await row
+    .getByText(/^delivering/)
+    .first()
+    .waitFor();
   await first.getByRole('button', { name: 'Forget node oslo-2' }).click();
   await first.getByText('all 2 nodes deliver').waitFor();
   await Promise.all([first, second].map(page => page.context().close()));
@@ -548,22 +680,27 @@ test('nodes that do not answer, are gone, and come back with another password', 
 test('10,000 channels, and a user with 1,000 connections', { timeout: 60_000 }, async t => {
   const channels = Array.from({ length: 10_000 }, (_, i) => `plain:n${String(i).padStart(5, '0')}`);
   const sockets = [];
-  const open = claims => new Promise((resolve, reject) => {
-    const socket = new WebSocket(`ws://127.0.0.1:${ports[0]}/connection/websocket`);
-    sockets.push(socket);
-    socket.on('error', reject);
-    socket.on('close', (code, reason) => reject(new Error(`closed with ${code} ${reason}`)));
-    socket.on('open', () => socket.send(JSON.stringify({ id: 1, connect: { token: token('many', claims) } })));
-    socket.once('message', text => { JSON.parse(String(text).split('\n')[0]).connect ? resolve() : reject(new Error(String(text))); });
-  });
+  const open = claims =>
+    new Promise((resolve, reject) => {
+      const socket = new WebSocket(`ws://127.0.0.1:${ports[0]}/connection/websocket`);
+      sockets.push(socket);
+      socket.on('error', reject);
+      socket.on('close', (code, reason) => reject(new Error(`closed with ${code} ${reason}`)));
+      socket.on('open', () => socket.send(JSON.stringify({ id: 1, connect: { token: token('many', claims) } })));
+      socket.once('message', text => {
+        JSON.parse(String(text).split('\n')[0]).connect ? resolve() : reject(new Error(String(text)));
+      });
+    });
   for (let i = 0; i < channels.length; i += 2500) await open({ channels: channels.slice(i, i + 2500) });
   while (sockets.length < 1000) await Promise.all(Array.from({ length: Math.min(100, 1000 - sockets.length) }, () => open({})));
   const page = await tab();
   await page.evaluate(() => {
     globalThis.longest = 0;
-    new PerformanceObserver(list => { for (const e of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, e.duration); }).observe({ type: 'longtask' });
+    new PerformanceObserver(list => {
+      for (const e of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, e.duration);
+    }).observe({ type: 'longtask' });
   });
-  const count = (selector) => page.locator(selector).count();
+  const count = selector => page.locator(selector).count();
   await at(page, 'channels', 'Channels');
   await page.getByText(/^10,0\d\d channels/).waitFor();
   assert.equal(await count('tbody tr'), 100);

@@ -26,9 +26,15 @@ class User {
     return user;
   }
 
-  get cards() { return this.page.locator('.card'); }
-  here(names) { return this.page.locator('#here').filter({ hasText: names }).waitFor(); }
-  sees(text) { return this.cards.filter({ hasText: text }).waitFor(); }
+  get cards() {
+    return this.page.locator('.card');
+  }
+  here(names) {
+    return this.page.locator('#here').filter({ hasText: names }).waitFor();
+  }
+  sees(text) {
+    return this.cards.filter({ hasText: text }).waitFor();
+  }
 
   // at returns where a card is, in pixels.
   async at(text) {
@@ -42,27 +48,37 @@ class User {
   }
 }
 
-before(async () => {
-  assert.ok(process.env.E2E_BOARD, 'run me by scripts/e2e.sh: E2E_BOARD is not set');
-  browser = await chromium.launch(chrome);
-}, { timeout: 60_000 });
+before(
+  async () => {
+    assert.ok(process.env.E2E_BOARD, 'run me by scripts/e2e.sh: E2E_BOARD is not set');
+    browser = await chromium.launch(chrome);
+  },
+  { timeout: 60_000 },
+);
 
 after(() => browser?.close());
 
-beforeEach(async () => {
-  [users, complaints] = [[], []];
-  const address = `127.0.0.1:${await freePort()}`;
-  board = await Program.start('board at', process.env.E2E_BOARD, ['-address', address, '-sdk', sdk], {});
-  url = `http://${address}`;
-}, { timeout: patience });
+beforeEach(
+  async () => {
+    [users, complaints] = [[], []];
+    const address = `127.0.0.1:${await freePort()}`;
+    board = await Program.start('board at', process.env.E2E_BOARD, ['-address', address, '-sdk', sdk], {});
+    url = `http://${address}`;
+  },
+  { timeout: patience },
+);
 
-afterEach(async () => {
-  await Promise.all(users.map(user => user.context.close()));
-  await board?.stop();
-}, { timeout: patience });
+afterEach(
+  async () => {
+    await Promise.all(users.map(user => user.context.close()));
+    await board?.stop();
+  },
+  { timeout: patience },
+);
 
 test('two users work on a board', { timeout: 60_000 }, async () => {
-  const ann = await User.open('ann'), bob = await User.open('bob');
+  const ann = await User.open('ann'),
+    bob = await User.open('bob');
   for (const user of [ann, bob]) await user.here(/^ann, bob$/);
 
   await ann.page.getByRole('button', { name: 'New card' }).click();
@@ -95,9 +111,15 @@ test('two users work on a board', { timeout: 60_000 }, async () => {
 });
 
 test('a lost connection misses nothing', { timeout: 60_000 }, async () => {
-  const ann = await User.open('ann'), bob = await User.open('bob');
-  for (const [text, place] of [['one', 0], ['two', 0.99]]) {
-    await ann.page.evaluate(n => { Math.random = () => n; }, place); // so that no card covers another one
+  const ann = await User.open('ann'),
+    bob = await User.open('bob');
+  for (const [text, place] of [
+    ['one', 0],
+    ['two', 0.99],
+  ]) {
+    await ann.page.evaluate(n => {
+      Math.random = () => n;
+    }, place); // so that no card covers another one
     await ann.page.getByRole('button', { name: 'New card' }).click();
     await ann.cards.filter({ hasText: /^×$/ }).waitFor();
     await ann.write(ann.cards.filter({ hasText: /^×$/ }), text);

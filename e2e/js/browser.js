@@ -53,10 +53,12 @@ export class Page {
   }
 
   async #load() {
-    this.server = http.createServer(async (request, answer) => {
-      const file = files[request.url];
-      answer.setHeader('Content-Type', file ? 'text/javascript' : 'text/html').end(file ? await readFile(path.join(import.meta.dirname, file)) : html);
-    }).listen(0, '127.0.0.1');
+    this.server = http
+      .createServer(async (request, answer) => {
+        const file = files[request.url];
+        answer.setHeader('Content-Type', file ? 'text/javascript' : 'text/html').end(file ? await readFile(path.join(import.meta.dirname, file)) : html);
+      })
+      .listen(0, '127.0.0.1');
     await once(this.server, 'listening');
     const connection = once(new WebSocketServer({ server: this.server }), 'connection', { signal: AbortSignal.timeout(30_000) });
     connection.catch(() => {}); // it is waited for below
@@ -91,18 +93,27 @@ export class Page {
     this.server.closeAllConnections();
   }
 
-  create(encoding, endpoint, options) { return this.#object(0)[encoding](endpoint, options); }
+  create(encoding, endpoint, options) {
+    return this.#object(0)[encoding](endpoint, options);
+  }
 
-  read(inner, property) { return inner[property](); }
+  read(inner, property) {
+    return inner[property]();
+  }
 
   #object(number) {
-    return new Proxy({}, {
-      get: (_, name) => (...args) => {
-        if (number > 0 && name !== 'newSubscription') return this.link.call(0, number, name, args);
-        const made = ++this.#made;
-        this.link.call(0, number, name, args, made);
-        return this.#object(made);
+    return new Proxy(
+      {},
+      {
+        get:
+          (_, name) =>
+          (...args) => {
+            if (number > 0 && name !== 'newSubscription') return this.link.call(0, number, name, args);
+            const made = ++this.#made;
+            this.link.call(0, number, name, args, made);
+            return this.#object(made);
+          },
       },
-    });
+    );
   }
 }

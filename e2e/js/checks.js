@@ -6,7 +6,11 @@ import { patience } from './harness.js';
 export const rounds = 15;
 
 export const pick = (object, ...keys) => Object.fromEntries(keys.map(k => [k, object[k]]));
-export const rejectsWith = (promise, code) => assert.rejects(promise, e => { assert.equal(e.code, code, JSON.stringify(e)); return true; });
+export const rejectsWith = (promise, code) =>
+  assert.rejects(promise, e => {
+    assert.equal(e.code, code, JSON.stringify(e));
+    return true;
+  });
 export const recovery = e => pick(e, 'wasRecovering', 'recovered');
 export const recovered = { wasRecovering: true, recovered: true };
 
@@ -21,13 +25,17 @@ export function counter() {
   let hits = 0;
   const waiting = [];
   return {
-    hit() { hits++; waiting.forEach(check => check()); },
-    reach: n => new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${hits} of ${n} calls within ${patience} ms`)), patience);
-      const check = () => hits >= n && (clearTimeout(timer), resolve());
-      waiting.push(check);
-      check();
-    }),
+    hit() {
+      hits++;
+      waiting.forEach(check => check());
+    },
+    reach: n =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(() => reject(new Error(`${hits} of ${n} calls within ${patience} ms`)), patience);
+        const check = () => hits >= n && (clearTimeout(timer), resolve());
+        waiting.push(check);
+        check();
+      }),
   };
 }
 

@@ -6,12 +6,19 @@ import { rig } from './harness.js';
 import { suite } from './scenarios.js';
 
 let opened;
-before(() => { opened = Page.open(); return opened; }, { timeout: 60_000 });
+before(
+  () => {
+    opened = Page.open();
+    return opened;
+  },
+  { timeout: 60_000 },
+);
 after(async () => (await opened).close());
 
 // place returns the page, and opens another one if it is lost.
 async function place() {
-  const last = opened, page = await last;
+  const last = opened,
+    page = await last;
   if (page.isLost && opened === last) {
     console.error('Chromium has lost its connections: its scenarios begin again');
     opened = page.close().then(() => Page.open());
@@ -19,7 +26,20 @@ async function place() {
   return opened;
 }
 
-suite(rig.webtransport ? [['webtransport', 'json'], ['webtransport', 'protobuf']] : [
-  ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
-  ['sockjs-websocket', 'json'], ['sockjs-xhr-streaming', 'json'], ['sockjs-xhr-polling', 'json'], ['sockjs-eventsource', 'json'],
-], place);
+suite(
+  rig.webtransport
+    ? [
+        ['webtransport', 'json'],
+        ['webtransport', 'protobuf'],
+      ]
+    : [
+        ['http_stream', 'json'],
+        ['http_stream', 'protobuf'],
+        ['sse', 'json'],
+        ['sockjs-websocket', 'json'],
+        ['sockjs-xhr-streaming', 'json'],
+        ['sockjs-xhr-polling', 'json'],
+        ['sockjs-eventsource', 'json'],
+      ],
+  place,
+);

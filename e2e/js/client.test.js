@@ -21,7 +21,7 @@ before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-client-'));
   ({ server, port } = await chatServer(folder));
   const proof = await certificate(folder);
-  quic = { ...await chatServer(folder, proof), hash: proof.hash };
+  quic = { ...(await chatServer(folder, proof)), hash: proof.hash };
   files = createServer(async (request, response) => {
     const name = path.normalize(request.url);
     const script = name.endsWith('.js');
@@ -62,7 +62,7 @@ const present = async channel => (await api('presence_stats', { channel })).num_
 
 // until waits for what nothing announces.
 async function until(what) {
-  while (!await what()) await new Promise(resolve => setTimeout(resolve, 10));
+  while (!(await what())) await new Promise(resolve => setTimeout(resolve, 10));
 }
 
 // crash ends the process of a page.
@@ -74,34 +74,46 @@ async function crash(page) {
 }
 
 // start makes a client in the page, whose publications are in window.got, and returns the transport that it uses.
-const start = (page, channel, names, encoding, to = port) => page.evaluate(async ({ channel, names, encoding, port, quic }) => {
-  const { Client, websocket } = await import('/index.js');
-  const { fallback, httpStream, sse, webtransport } = await import('/http.js');
-  const { protobuf } = await import('/protobuf.js');
-  const all = {
-    websocket: () => websocket(`ws://127.0.0.1:${port}/connection/websocket`),
-    nowhere: () => websocket(`ws://127.0.0.1:${port}/nowhere`),
-    http_stream: () => httpStream(`http://127.0.0.1:${port}/connection/http_stream`),
-    sse: () => sse(`http://127.0.0.1:${port}/connection/sse`),
-    webtransport: () => webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
-      serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
-    }),
-  };
-  const client = window.client = new Client(fallback(names.map(name => all[name]())), encoding === 'protobuf' ? { codec: protobuf() } : {});
-  window.got = [];
-  window.states = [];
-  client.on('connecting', ({ code }) => window.states.push(code));
-  const connected = new Promise(resolve => client.on('connected', resolve));
-  const chat = window.chat = client.subscription(channel);
-  chat.on('publication', ({ data }) => window.got.push(data.n));
-  chat.subscribe();
-  client.connect();
-  await chat.ready();
-  return (await connected).transport;
-}, { channel, names, encoding, port: to, quic: { port: quic.port, hash: quic.hash } });
+const start = (page, channel, names, encoding, to = port) =>
+  page.evaluate(
+    async ({ channel, names, encoding, port, quic }) => {
+      const { Client, websocket } = await import('/index.js');
+      const { fallback, httpStream, sse, webtransport } = await import('/http.js');
+      const { protobuf } = await import('/protobuf.js');
+      const all = {
+        websocket: () => websocket(`ws://127.0.0.1:${port}/connection/websocket`),
+        nowhere: () => websocket(`ws://127.0.0.1:${port}/nowhere`),
+        http_stream: () => httpStream(`http://127.0.0.1:${port}/connection/http_stream`),
+        sse: () => sse(`http://127.0.0.1:${port}/connection/sse`),
+        webtransport: () =>
+          webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
+            serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
+          }),
+      };
+      const client = (window.client = new Client(fallback(names.map(name => all[name]())), encoding === 'protobuf' ? { codec: protobuf() } : {}));
+      window.got = [];
+      window.states = [];
+      client.on('connecting', ({ code }) => window.states.push(code));
+      const connected = new Promise(resolve => client.on('connected', resolve));
+      const chat = (window.chat = client.subscription(channel));
+      chat.on('publication', ({ data }) => window.got.push(data.n));
+      chat.subscribe();
+      client.connect();
+      await chat.ready();
+      return (await connected).transport;
+    },
+    { channel, names, encoding, port: to, quic: { port: quic.port, hash: quic.hash } },
+  );
 
-for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
-  ['webtransport', 'json'], ['webtransport', 'protobuf']]) {
+for (const [name, encoding] of [
+  ['websocket', 'json'],
+  ['websocket', 'protobuf'],
+  ['http_stream', 'json'],
+  ['http_stream', 'protobuf'],
+  ['sse', 'json'],
+  ['webtransport', 'json'],
+  ['webtransport', 'protobuf'],
+]) {
   test(`${name}, ${encoding}: a network that goes away and comes back`, patience, async () => {
     const page = await visit();
     const to = name === 'webtransport' ? quic.apiPort : port;
@@ -116,7 +128,10 @@ for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf']
     await page.waitForFunction(() => window.chat.state === 'subscribed');
     await publish(channel, 3, to);
     await page.waitForFunction(() => window.got.length === 3);
-    assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [[1, 2, 3], [0, 1]]);
+    assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [
+      [1, 2, 3],
+      [0, 1],
+    ]);
     await page.close();
   });
 }
@@ -134,28 +149,37 @@ test('what worked is remembered over a reload', patience, async () => {
 });
 
 // box makes an outbox in the page whose entries are in IndexedDB, with a client that is connected if it shall be.
-const box = (page, connected) => page.evaluate(async ({ connected, port }) => {
-  const { Client } = await import('/index.js');
-  const { outbox } = await import('/outbox.js');
-  const { indexedDBStore } = await import('/indexeddb.js');
-  const client = new Client(`ws://127.0.0.1:${port}/connection/websocket`);
-  window.box = outbox(client, { store: indexedDBStore() });
-  window.outcomes = [];
-  window.restored = [];
-  window.box.on('restored', ({ entries }) => window.restored.push(...entries.map(({ data }) => data.n)));
-  window.box.on('outcome', ({ entry }) => window.outcomes.push(entry.data.n));
-  if (!connected) return;
-  client.connect();
-  await client.ready();
-}, { connected, port });
-const keep = (page, channel, ...numbers) => page.evaluate(async ({ channel, numbers }) => {
-  await Promise.all(numbers.map(n => window.box.publish(channel, { n }).accepted));
-}, { channel, numbers });
+const box = (page, connected) =>
+  page.evaluate(
+    async ({ connected, port }) => {
+      const { Client } = await import('/index.js');
+      const { outbox } = await import('/outbox.js');
+      const { indexedDBStore } = await import('/indexeddb.js');
+      const client = new Client(`ws://127.0.0.1:${port}/connection/websocket`);
+      window.box = outbox(client, { store: indexedDBStore() });
+      window.outcomes = [];
+      window.restored = [];
+      window.box.on('restored', ({ entries }) => window.restored.push(...entries.map(({ data }) => data.n)));
+      window.box.on('outcome', ({ entry }) => window.outcomes.push(entry.data.n));
+      if (!connected) return;
+      client.connect();
+      await client.ready();
+    },
+    { connected, port },
+  );
+const keep = (page, channel, ...numbers) =>
+  page.evaluate(
+    async ({ channel, numbers }) => {
+      await Promise.all(numbers.map(n => window.box.publish(channel, { n }).accepted));
+    },
+    { channel, numbers },
+  );
 
 test('IndexedDB: what a tab kept is sent by itself, or when it crashed by another one, once', patience, async () => {
   const context = await browser.newContext();
   const [channel, other] = ['chat:outbox', 'chat:outbox2'];
-  const first = await visit(context), second = await visit(context);
+  const first = await visit(context),
+    second = await visit(context);
   await box(first, false);
   await box(second, true);
   await keep(first, channel, 1, 2, 3);
@@ -186,18 +210,24 @@ test('IndexedDB: what a tab kept is sent by itself, or when it crashed by anothe
 });
 
 // share makes a client in the page whose connection is that of a SharedWorker.
-const share = (page, ...channels) => page.evaluate(async ({ channels }) => {
-  const { shared } = await import('/shared.js');
-  const client = window.client = shared(() => new SharedWorker('/worker.js', { type: 'module' }), 'ws://127.0.0.1:1');
-  window.got = [];
-  client.connect();
-  await Promise.all(channels.map(channel => {
-    const one = client.subscription(channel);
-    one.on('publication', ({ data }) => window.got.push(data.n));
-    one.subscribe();
-    return one.ready();
-  }));
-}, { channels });
+const share = (page, ...channels) =>
+  page.evaluate(
+    async ({ channels }) => {
+      const { shared } = await import('/shared.js');
+      const client = (window.client = shared(() => new SharedWorker('/worker.js', { type: 'module' }), 'ws://127.0.0.1:1'));
+      window.got = [];
+      client.connect();
+      await Promise.all(
+        channels.map(channel => {
+          const one = client.subscription(channel);
+          one.on('publication', ({ data }) => window.got.push(data.n));
+          one.subscribe();
+          return one.ready();
+        }),
+      );
+    },
+    { channels },
+  );
 
 test('SharedWorker: tabs have one connection, which those that close or crash leave', patience, async () => {
   const context = await browser.newContext();
@@ -209,18 +239,19 @@ test('SharedWorker: tabs have one connection, which those that close or crash le
   for (const page of pages) await page.waitForFunction(() => window.got.length === 1);
   await pages[0].close();
   await crash(pages[1]);
-  await until(async () => await present('chat:tab0') === 0 && await present('chat:tab1') === 0);
+  await until(async () => (await present('chat:tab0')) === 0 && (await present('chat:tab1')) === 0);
   assert.equal(await present('chat:tab2'), 1);
   await publish('chat:tabs', 2);
   await pages[2].waitForFunction(() => window.got.length === 2);
   await pages[2].evaluate(() => window.client.close());
-  await until(async () => await present('chat:tabs') === 0);
+  await until(async () => (await present('chat:tabs')) === 0);
   await context.close();
 });
 
 test('SharedWorker: one that ends with the tab that made it is made again by another tab, which misses nothing', patience, async () => {
   const context = await browser.newContext();
-  const maker = await visit(context), other = await visit(context);
+  const maker = await visit(context),
+    other = await visit(context);
   await share(maker, 'chat:made');
   await share(other, 'chat:made');
   await publish('chat:made', 1);
@@ -238,12 +269,14 @@ test('SharedWorker: one that ends with the tab that made it is made again by ano
 test('sleep: a dead connection is noticed when the machine wakes, and nothing was missed', { ...patience, skip: !process.env.E2E_SLEEP }, async t => {
   const page = await visit();
   const sockets = [];
-  const proxy = net.createServer(socket => {
-    const to = net.connect(port, '127.0.0.1');
-    sockets.push(socket, to);
-    for (const one of [socket, to]) one.on('error', () => {});
-    socket.pipe(to).pipe(socket);
-  }).listen(0, '127.0.0.1');
+  const proxy = net
+    .createServer(socket => {
+      const to = net.connect(port, '127.0.0.1');
+      sockets.push(socket, to);
+      for (const one of [socket, to]) one.on('error', () => {});
+      socket.pipe(to).pipe(socket);
+    })
+    .listen(0, '127.0.0.1');
   t.after(() => {
     proxy.close();
     for (const socket of sockets) socket.destroy();
@@ -263,6 +296,9 @@ test('sleep: a dead connection is noticed when the machine wakes, and nothing wa
   await page.waitForFunction(() => window.got.length === 2, undefined, { timeout: 20_000 }); // by the pings of the server it takes 35 s
   await publish('chat:sleep', 3);
   await page.waitForFunction(() => window.got.length === 3);
-  assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [[1, 2, 3], [0, 2]]);
+  assert.deepEqual(await page.evaluate(() => [window.got, window.states]), [
+    [1, 2, 3],
+    [0, 2],
+  ]);
   await page.close();
 });

@@ -22,10 +22,13 @@ const run = promisify(execFile);
 
 let browser, folder, programs, contexts, complaints;
 
-before(async () => {
-  for (const name of ['E2E_GYRO', 'E2E_BOT']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
-  browser = await chromium.launch(chrome);
-}, { timeout: 60_000 });
+before(
+  async () => {
+    for (const name of ['E2E_GYRO', 'E2E_BOT']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    browser = await chromium.launch(chrome);
+  },
+  { timeout: 60_000 },
+);
 
 after(() => browser?.close());
 
@@ -34,15 +37,18 @@ beforeEach(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-example-'));
 });
 
-afterEach(async t => {
-  if (!t.passed) {
-    for (const page of contexts.flatMap(context => context.pages())) console.log(page.url(), await page.innerText('body'));
-    console.log(complaints, ...programs.map(program => program.printed));
-  }
-  await Promise.all(contexts.map(context => context.close()));
-  await Promise.all(programs.map(program => program.stop()));
-  await rm(folder, { recursive: true, force: true });
-}, { timeout: patience });
+afterEach(
+  async t => {
+    if (!t.passed) {
+      for (const page of contexts.flatMap(context => context.pages())) console.log(page.url(), await page.innerText('body'));
+      console.log(complaints, ...programs.map(program => program.printed));
+    }
+    await Promise.all(contexts.map(context => context.close()));
+    await Promise.all(programs.map(program => program.stop()));
+    await rm(folder, { recursive: true, force: true });
+  },
+  { timeout: patience },
+);
 
 async function start(...args) {
   const program = await Program.start(...args);
@@ -51,8 +57,7 @@ async function start(...args) {
 }
 
 // gyro starts the server of an example.
-const gyro = (port, env = {}) =>
-  start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder, env });
+const gyro = (port, env = {}) => start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder, env });
 
 // copy takes an example to the folder, with what npm install would make there: packages in the versions that it names.
 async function copy(name) {
@@ -72,7 +77,10 @@ async function install(name, wanted) {
   }
   for (const where of [import.meta.dirname, sdk]) {
     const from = path.join(where, 'node_modules', name);
-    const version = await readFile(path.join(from, 'package.json'), 'utf8').then(text => JSON.parse(text).version, () => undefined);
+    const version = await readFile(path.join(from, 'package.json'), 'utf8').then(
+      text => JSON.parse(text).version,
+      () => undefined,
+    );
     if (version && (version === wanted || !wanted)) return symlink(from, place);
   }
   assert.fail(`${name} ${wanted} is not what these tests have`);
@@ -93,7 +101,10 @@ async function open(name, options = {}) {
   const context = await browser.newContext(options);
   contexts.push(context);
   context.setDefaultTimeout(patience);
-  context.on('console', message => message.type() === 'error' && !/WebSocket|Failed to load resource/.test(message.text()) && complaints.push(`${name}: ${message.text()}`));
+  context.on(
+    'console',
+    message => message.type() === 'error' && !/WebSocket|Failed to load resource/.test(message.text()) && complaints.push(`${name}: ${message.text()}`),
+  );
   context.on('weberror', e => complaints.push(`${name}: ${e.error().stack}`));
   return context.newPage();
 }
@@ -133,8 +144,19 @@ async function buildPhone(url, port) {
   const bin = path.join(folder, 'node_modules/.bin');
   await Promise.all([
     run(path.join(bin, 'tsc'), [], { cwd: phone }),
-    run(path.join(bin, 'esbuild'), ['main.tsx', '--bundle', '--outfile=phone.js', '--define:process.env.NODE_ENV="production"', '--define:global=globalThis',
-      '--alias:react-native=react-native-web', '--alias:@react-native-community/netinfo=./netinfo.ts'], { cwd: phone }),
+    run(
+      path.join(bin, 'esbuild'),
+      [
+        'main.tsx',
+        '--bundle',
+        '--outfile=phone.js',
+        '--define:process.env.NODE_ENV="production"',
+        '--define:global=globalThis',
+        '--alias:react-native=react-native-web',
+        '--alias:@react-native-community/netinfo=./netinfo.ts',
+      ],
+      { cwd: phone },
+    ),
   ]);
 }
 
@@ -142,7 +164,9 @@ async function buildPhone(url, port) {
 async function phone({ url }) {
   const page = await open('carl', { viewport: { width: 390, height: 700 } });
   await page.goto(`${url}/style.css`); // anything of the backend
-  await page.evaluate(() => { document.body.innerHTML = '<style>body, #root { height: 100vh; margin: 0; display: flex }</style><div id=root></div>'; });
+  await page.evaluate(() => {
+    document.body.innerHTML = '<style>body, #root { height: 100vh; margin: 0; display: flex }</style><div id=root></div>';
+  });
   await page.addScriptTag({ path: path.join(folder, 'phone/phone.js') });
   return page;
 }
@@ -187,13 +211,19 @@ test('a room: a page in React, a phone, and a bot', { timeout: 60_000 }, async (
   await carl.getByText(/^carl rolled \d \+ \d = \d+$/).waitFor();
   await ann.getByText(/^botcarl rolled/).waitFor();
   const said = (await ann.getByRole('listitem').allTextContents()).sort();
-  assert.deepEqual(said.map(text => text.replace(/rolled .*/, 'rolled')), ['annAnybody <b>here</b>?', 'annHello?', 'botcarl rolled', 'carl/roll 2d6', 'carlI have lost you']);
+  assert.deepEqual(
+    said.map(text => text.replace(/rolled .*/, 'rolled')),
+    ['annAnybody <b>here</b>?', 'annHello?', 'botcarl rolled', 'carl/roll 2d6', 'carlI have lost you'],
+  );
 
   // A phone hears of its network at once, and has missed nothing afterwards.
   await carl.context().setOffline(true);
   await sees(carl, 'connecting');
   await says(ann, 'Where is Carl?');
-  await ann.getByRole('listitem').filter({ hasText: /^annWhere is Carl\?$/ }).waitFor();
+  await ann
+    .getByRole('listitem')
+    .filter({ hasText: /^annWhere is Carl\?$/ })
+    .waitFor();
   await carl.context().setOffline(false);
   await sees(carl, 'Where is Carl?');
   assert.deepEqual(complaints, []);
@@ -212,7 +242,8 @@ test('a page without a build', { timeout: 60_000 }, async () => {
   const url = `http://127.0.0.1:${files.address().port}`;
   try {
     const server = await gyro(port, { GYRO_CLIENT_ALLOWED_ORIGINS: url });
-    const pub = (...args) => run(process.env.E2E_GYRO, ['pub', '-c', 'config.json', ...args], { cwd: folder, env: { ...process.env, GYROCLI_API: `http://127.0.0.1:${port}/api` } });
+    const pub = (...args) =>
+      run(process.env.E2E_GYRO, ['pub', '-c', 'config.json', ...args], { cwd: folder, env: { ...process.env, GYROCLI_API: `http://127.0.0.1:${port}/api` } });
     const [page] = await Promise.all([
       open('visitor'),
       pub('--key', 'GY101', 'departures:today', '{"time": "12:30", "to": "Oslo", "gate": "A4"}'),
@@ -246,13 +277,18 @@ test('a worker counts each order once', { timeout: 60_000 }, async () => {
   await copy('worker');
   const port = await freePort();
   const server = env => gyro(port, { GYRO_CLIENT_RECOVERY_MAX_PUBLICATION_LIMIT: '20', GYRO_CHANNEL_NAMESPACES_ORDERS_HISTORY_SIZE: '100', ...env });
-  const worker = () => start('connected', process.execPath, ['worker.mjs'], { cwd: folder, env: { REALTIME_WEBSOCKET: `ws://127.0.0.1:${port}/connection/websocket` } });
+  const worker = () =>
+    start('connected', process.execPath, ['worker.mjs'], { cwd: folder, env: { REALTIME_WEBSOCKET: `ws://127.0.0.1:${port}/connection/websocket` } });
   const book = async () => JSON.parse(await readFile(path.join(folder, 'book.json'), 'utf8'));
   let last = 0;
   const order = async many => {
-    const commands = Array.from({ length: many }, () => ({ publish: { channel: 'orders:all', data: { product: ['tea', 'cake'][++last % 2], quantity: last } } }));
+    const commands = Array.from({ length: many }, () => ({
+      publish: { channel: 'orders:all', data: { product: ['tea', 'cake'][++last % 2], quantity: last } },
+    }));
     const response = await fetch(`http://127.0.0.1:${port}/api/batch`, {
-      method: 'POST', headers: { 'X-API-Key': 'a-key-for-this-example-alone' }, body: JSON.stringify({ commands }),
+      method: 'POST',
+      headers: { 'X-API-Key': 'a-key-for-this-example-alone' },
+      body: JSON.stringify({ commands }),
     });
     const { replies } = await response.json();
     assert.equal(replies.filter(({ error }) => error).length, 0);

@@ -14,9 +14,16 @@ import { call, certificate, chatServer } from './local.js';
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
 const patience = { timeout: 120_000 };
 const preferences = {
-  'app.normandy.enabled': false, 'app.update.enabled': false, 'browser.aboutwelcome.enabled': false, 'browser.shell.checkDefaultBrowser': false,
-  'browser.startup.homepage_override.mstone': 'ignore', 'datareporting.policy.dataSubmissionEnabled': false, 'network.captive-portal-service.enabled': false,
-  'network.connectivity-service.enabled': false, 'network.proxy.type': 0, 'toolkit.telemetry.enabled': false,
+  'app.normandy.enabled': false,
+  'app.update.enabled': false,
+  'browser.aboutwelcome.enabled': false,
+  'browser.shell.checkDefaultBrowser': false,
+  'browser.startup.homepage_override.mstone': 'ignore',
+  'datareporting.policy.dataSubmissionEnabled': false,
+  'network.captive-portal-service.enabled': false,
+  'network.connectivity-service.enabled': false,
+  'network.proxy.type': 0,
+  'toolkit.telemetry.enabled': false,
 };
 let folder, server, quic, proxy, files, firefox, port;
 const sockets = new Set();
@@ -27,15 +34,17 @@ before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-firefox-'));
   ({ server, port } = await chatServer(folder));
   const proof = await certificate(folder);
-  quic = { ...await chatServer(folder, proof), hash: proof.hash };
-  proxy = net.createServer(socket => {
-    const to = net.connect(port, '127.0.0.1');
-    for (const one of [socket, to]) {
-      sockets.add(one);
-      one.on('error', () => {}).on('close', () => (sockets.delete(one), socket.destroy(), to.destroy()));
-    }
-    socket.pipe(to).pipe(socket);
-  }).listen(0, '127.0.0.1');
+  quic = { ...(await chatServer(folder, proof)), hash: proof.hash };
+  proxy = net
+    .createServer(socket => {
+      const to = net.connect(port, '127.0.0.1');
+      for (const one of [socket, to]) {
+        sockets.add(one);
+        one.on('error', () => {}).on('close', () => (sockets.delete(one), socket.destroy(), to.destroy()));
+      }
+      socket.pipe(to).pipe(socket);
+    })
+    .listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   files = createServer(serve).listen(0, '127.0.0.1');
   await once(files, 'listening');
@@ -77,7 +86,7 @@ async function serve(request, response) {
     let body = '';
     for await (const chunk of request) body += chunk;
     const [what, ...args] = JSON.parse(body);
-    response.end(JSON.stringify(await actions[what](...args) ?? null));
+    response.end(JSON.stringify((await actions[what](...args)) ?? null));
   } else if (name === '/worker.js') response.end(`import { share } from '/shared.js'; share('${to.replace('http', 'ws')}/connection/websocket');`);
   else if (name === '/scenarios.js') response.end(`(${scenarios})('${to}', ${JSON.stringify({ port: quic.port, hash: quic.hash })});`);
   else if (name.endsWith('.js')) response.end(await readFile(path.join(dist, name)));
@@ -88,7 +97,7 @@ async function serve(request, response) {
 async function scenarios(to, quic) {
   const act = async (...what) => (await fetch('/act', { method: 'POST', body: JSON.stringify(what) })).json();
   const until = async what => {
-    while (!await what()) await new Promise(resolve => setTimeout(resolve, 10));
+    while (!(await what())) await new Promise(resolve => setTimeout(resolve, 10));
   };
   const equal = (got, want) => {
     if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${JSON.stringify(got)}, not ${JSON.stringify(want)}`);
@@ -102,13 +111,15 @@ async function scenarios(to, quic) {
     nowhere: () => websocket(`${ws}/nowhere`),
     http_stream: () => httpStream(`${to}/connection/http_stream`),
     sse: () => sse(`${to}/connection/sse`),
-    webtransport: () => webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
-      serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
-    }),
+    webtransport: () =>
+      webtransport(`https://127.0.0.1:${quic.port}/connection/webtransport`, {
+        serverCertificateHashes: [{ algorithm: 'sha-256', value: Uint8Array.from(atob(quic.hash), byte => byte.charCodeAt(0)) }],
+      }),
   };
   const start = async (channel, names, encoding) => {
     const client = new Client(fallback(names.map(name => transports[name]())), encoding === 'protobuf' ? { codec: protobuf() } : {});
-    const states = [], got = [];
+    const states = [],
+      got = [];
     client.on('connecting', ({ code }) => states.push(code));
     const chat = client.subscription(channel);
     chat.on('publication', ({ data }) => got.push(data.n));
@@ -122,12 +133,19 @@ async function scenarios(to, quic) {
   const frame = async () => {
     const one = document.body.appendChild(document.createElement('iframe'));
     one.src = '/frame.html';
-    await new Promise(resolve => one.onload = resolve);
+    await new Promise(resolve => (one.onload = resolve));
     return { run: text => one.contentWindow.eval(`(async () => {${text}})()`), remove: () => one.remove(), window: one.contentWindow };
   };
   const all = {};
-  for (const [name, encoding] of [['websocket', 'json'], ['websocket', 'protobuf'], ['http_stream', 'json'], ['http_stream', 'protobuf'], ['sse', 'json'],
-    ['webtransport', 'json'], ['webtransport', 'protobuf']]) {
+  for (const [name, encoding] of [
+    ['websocket', 'json'],
+    ['websocket', 'protobuf'],
+    ['http_stream', 'json'],
+    ['http_stream', 'protobuf'],
+    ['sse', 'json'],
+    ['webtransport', 'json'],
+    ['webtransport', 'protobuf'],
+  ]) {
     const [publish, cut] = name === 'webtransport' ? ['publishQUIC', 'cutQUIC'] : ['publish', 'cut'];
     all[`${name}, ${encoding}`] = async () => {
       const channel = `chat:${name}-${encoding}`;
@@ -145,7 +163,13 @@ async function scenarios(to, quic) {
       dispatchEvent(new Event('online'));
       await chat.ready();
       await until(() => got.length === 3);
-      equal([got, states], [[1, 2, 3], [0, name === 'webtransport' ? 4000 : 1, 1]]);
+      equal(
+        [got, states],
+        [
+          [1, 2, 3],
+          [0, name === 'webtransport' ? 4000 : 1, 1],
+        ],
+      );
       client.close();
     };
   }
@@ -192,26 +216,51 @@ async function scenarios(to, quic) {
     await act('publish', 'chat:tabs', 1);
     await until(() => first.window.got.length === 1 && second.window.got.length === 1);
     first.remove();
-    await until(async () => await act('present', 'chat:first') === 0);
+    await until(async () => (await act('present', 'chat:first')) === 0);
     await act('publish', 'chat:tabs', 2);
     await until(() => second.window.got.length === 2);
     second.remove();
-    await until(async () => await act('present', 'chat:tabs') === 0);
+    await until(async () => (await act('present', 'chat:tabs')) === 0);
   };
   const wanted = new URLSearchParams(location.search).getAll('scenario');
-  for (const name of wanted) await act('result', name, await all[name]().then(() => 'passed', error => `${error}\n${error.stack}`));
+  for (const name of wanted)
+    await act(
+      'result',
+      name,
+      await all[name]().then(
+        () => 'passed',
+        error => `${error}\n${error.stack}`,
+      ),
+    );
 }
 
-const names = ['websocket, json', 'websocket, protobuf', 'http_stream, json', 'http_stream, protobuf', 'sse, json', 'webtransport, json', 'webtransport, protobuf', 'fallback', 'outbox', 'SharedWorker'];
+const names = [
+  'websocket, json',
+  'websocket, protobuf',
+  'http_stream, json',
+  'http_stream, protobuf',
+  'sse, json',
+  'webtransport, json',
+  'webtransport, protobuf',
+  'fallback',
+  'outbox',
+  'SharedWorker',
+];
 const outcomes = new Map(names.map(name => [name, new Promise(resolve => results.set(name, resolve))]));
 
 test('Firefox starts', patience, async () => {
   const profile = path.join(folder, 'profile');
   await mkdir(profile);
-  await writeFile(path.join(profile, 'user.js'), Object.entries(preferences).map(([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});\n`).join(''));
+  await writeFile(
+    path.join(profile, 'user.js'),
+    Object.entries(preferences)
+      .map(([name, value]) => `user_pref(${JSON.stringify(name)}, ${JSON.stringify(value)});\n`)
+      .join(''),
+  );
   const address = `http://127.0.0.1:${files.address().port}/?${new URLSearchParams(names.map(name => ['scenario', name]))}`;
   firefox = spawn(process.env.FIREFOX, ['--headless', '--no-remote', '--profile', profile, address], {
-    env: { ...process.env, HOME: folder, MOZ_CRASHREPORTER_DISABLE: '1' }, stdio: 'ignore',
+    env: { ...process.env, HOME: folder, MOZ_CRASHREPORTER_DISABLE: '1' },
+    stdio: 'ignore',
   });
   await once(firefox, 'spawn');
 });

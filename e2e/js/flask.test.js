@@ -36,9 +36,15 @@ class User {
     return user;
   }
 
-  rooms() { return this.page.locator('li a').allTextContents(); }
-  state(text) { return this.page.locator('#state', { hasText: text }).waitFor(); }
-  said() { return this.page.locator('#messages li').allTextContents(); }
+  rooms() {
+    return this.page.locator('li a').allTextContents();
+  }
+  state(text) {
+    return this.page.locator('#state', { hasText: text }).waitFor();
+  }
+  said() {
+    return this.page.locator('#messages li').allTextContents();
+  }
 
   async enter(room) {
     await this.page.goto(`${flask.url}/room/${room}`);
@@ -51,72 +57,97 @@ class User {
   }
 
   // Each waits until the page shows exactly that.
-  company(names) { return this.page.locator('#here').filter({ hasText: new RegExp(`^${names}$`) }).waitFor(); }
-  sees(n, text) { return this.page.locator(`#messages li:nth-child(${n})`, { hasText: text }).waitFor(); }
+  company(names) {
+    return this.page
+      .locator('#here')
+      .filter({ hasText: new RegExp(`^${names}$`) })
+      .waitFor();
+  }
+  sees(n, text) {
+    return this.page.locator(`#messages li:nth-child(${n})`, { hasText: text }).waitFor();
+  }
 
   // post asks Flask for something as this user's page could.
   post(url, body) {
-    return this.page.evaluate(async ([url, body]) => {
-      const response = await fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
-      return [response.status, await response.text()];
-    }, [url, body]);
+    return this.page.evaluate(
+      async ([url, body]) => {
+        const response = await fetch(url, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
+        return [response.status, await response.text()];
+      },
+      [url, body],
+    );
   }
 
   // subscribe tries a channel over the page's connection, without a token of Flask or with one for another channel.
   subscribe(channel, tokenPath) {
-    return this.page.evaluate(async ([channel, tokenPath]) => {
-      const token = tokenPath && (await (await fetch(tokenPath)).json()).token;
-      const outcome = new Promise(resolve => {
-        client.on('disconnected', ctx => resolve(`disconnected ${ctx.code}`));
-        if (channel === sub.channel) client.removeSubscription(sub);
-        const other = client.newSubscription(channel, { token });
-        other.on('subscribed', () => resolve('subscribed'));
-        other.on('unsubscribed', ctx => resolve(`unsubscribed ${ctx.code}`));
-        other.subscribe();
-      });
-      return outcome;
-    }, [channel, tokenPath]);
+    return this.page.evaluate(
+      async ([channel, tokenPath]) => {
+        const token = tokenPath && (await (await fetch(tokenPath)).json()).token;
+        const outcome = new Promise(resolve => {
+          client.on('disconnected', ctx => resolve(`disconnected ${ctx.code}`));
+          if (channel === sub.channel) client.removeSubscription(sub);
+          const other = client.newSubscription(channel, { token });
+          other.on('subscribed', () => resolve('subscribed'));
+          other.on('unsubscribed', ctx => resolve(`unsubscribed ${ctx.code}`));
+          other.subscribe();
+        });
+        return outcome;
+      },
+      [channel, tokenPath],
+    );
   }
 }
 
-before(async () => {
-  for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
-  browser = await chromium.launch(chrome);
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-flask-'));
-  await cp(example, folder, { recursive: true });
-  // What npm install centrifuge would make.
-  await rm(path.join(folder, 'node_modules'), { recursive: true, force: true });
-  await symlink(path.join(import.meta.dirname, 'node_modules'), path.join(folder, 'node_modules'));
-}, { timeout: 60_000 });
+before(
+  async () => {
+    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    browser = await chromium.launch(chrome);
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-flask-'));
+    await cp(example, folder, { recursive: true });
+    // What npm install centrifuge would make.
+    await rm(path.join(folder, 'node_modules'), { recursive: true, force: true });
+    await symlink(path.join(import.meta.dirname, 'node_modules'), path.join(folder, 'node_modules'));
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await browser?.close();
   await rm(folder, { recursive: true, force: true });
 });
 
-beforeEach(async () => {
-  users = [];
-  complaints = [];
-  gyro = flask = undefined;
-  const [realtime, web] = [await freePort(), await freePort()];
-  const url = `http://localhost:${web}`;
-  gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(realtime)],
-    { cwd: folder, env: { GYRO_CLIENT_ALLOWED_ORIGINS: url } });
-  flask = await Program.start('Running on', process.env.E2E_PYTHON, ['-m', 'flask', 'run', '--port', String(web)], {
-    cwd: folder,
-    env: { REALTIME_WEBSOCKET: `ws://localhost:${realtime}/connection/websocket`, REALTIME_API: `http://localhost:${realtime}/api` },
-  });
-  flask.url = url;
-}, { timeout: patience });
+beforeEach(
+  async () => {
+    users = [];
+    complaints = [];
+    gyro = flask = undefined;
+    const [realtime, web] = [await freePort(), await freePort()];
+    const url = `http://localhost:${web}`;
+    gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(realtime)], {
+      cwd: folder,
+      env: { GYRO_CLIENT_ALLOWED_ORIGINS: url },
+    });
+    flask = await Program.start('Running on', process.env.E2E_PYTHON, ['-m', 'flask', 'run', '--port', String(web)], {
+      cwd: folder,
+      env: { REALTIME_WEBSOCKET: `ws://localhost:${realtime}/connection/websocket`, REALTIME_API: `http://localhost:${realtime}/api` },
+    });
+    flask.url = url;
+  },
+  { timeout: patience },
+);
 
-afterEach(async () => {
-  await Promise.all(users.map(user => user.context.close()));
-  await flask?.stop();
-  await gyro?.stop();
-}, { timeout: patience });
+afterEach(
+  async () => {
+    await Promise.all(users.map(user => user.context.close()));
+    await flask?.stop();
+    await gyro?.stop();
+  },
+  { timeout: patience },
+);
 
 test('members of a room see each other and what is said, also after a reload', { timeout: 60_000 }, async () => {
-  const ann = await User.login('ann'), bob = await User.login('bob');
+  const ann = await User.login('ann'),
+    bob = await User.login('bob');
   assert.deepEqual(await ann.rooms(), ['kitchen']);
   assert.deepEqual(await bob.rooms(), ['garage', 'kitchen']);
   await ann.enter('kitchen');
@@ -143,11 +174,16 @@ test('members of a room see each other and what is said, also after a reload', {
 });
 
 test('a room is closed to everybody else', { timeout: 60_000 }, async () => {
-  const ann = await User.login('ann'), bob = await User.login('bob');
+  const ann = await User.login('ann'),
+    bob = await User.login('bob');
   // Flask gives no token, so the SDK gives up.
   await ann.page.goto(`${flask.url}/room/garage`);
   await ann.state('This room is not open to you.');
-  assert.deepEqual(complaints.splice(0).map(line => /^ann: .*403/.test(line)), [true], 'the browser tells of the 403');
+  assert.deepEqual(
+    complaints.splice(0).map(line => /^ann: .*403/.test(line)),
+    [true],
+    'the browser tells of the 403',
+  );
   // Nor does Gyro let anybody in without one, nor with one of another room.
   assert.equal(await ann.subscribe('room:garage'), 'unsubscribed 103');
   assert.equal(await ann.subscribe('room:cellar', '/room/kitchen/token'), 'disconnected 3500');
@@ -163,7 +199,7 @@ test('a room is closed to everybody else', { timeout: 60_000 }, async () => {
 test('what is not a message is refused, and a backend that cannot publish says so', { timeout: 60_000 }, async () => {
   const ann = await User.login('ann');
   await ann.enter('kitchen');
-  const post = (body) => ann.post('/room/kitchen/messages', body);
+  const post = body => ann.post('/room/kitchen/messages', body);
   for (const body of ['{}', '[]', '{"text":1}', '{"text":"  "}', JSON.stringify({ text: 'x'.repeat(1001) })]) {
     assert.deepEqual((await post(body))[0], 400, body);
   }
@@ -176,7 +212,12 @@ test('what is not a message is refused, and a backend that cannot publish says s
 });
 
 test('without a session there is nothing to see', { timeout: 60_000 }, async () => {
-  for (const [where, status, location] of [['/', 302, '/login'], ['/room/kitchen', 302, '/login'], ['/token', 401], ['/room/kitchen/token', 401]]) {
+  for (const [where, status, location] of [
+    ['/', 302, '/login'],
+    ['/room/kitchen', 302, '/login'],
+    ['/token', 401],
+    ['/room/kitchen/token', 401],
+  ]) {
     const response = await fetch(flask.url + where, { redirect: 'manual' });
     assert.deepEqual([response.status, response.headers.get('Location') ?? undefined], [status, location], where);
   }

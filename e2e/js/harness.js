@@ -33,7 +33,9 @@ export const inSeconds = s => Math.ceil(Date.now() / 1000) + s;
 // api calls a method of the server API, which has to succeed, by the node at base.
 export async function api(method, params, base = rig.http) {
   const response = await fetch(`${base}/api/${method}`, {
-    method: 'POST', headers: { 'X-API-Key': rig.apiKey }, body: JSON.stringify(params),
+    method: 'POST',
+    headers: { 'X-API-Key': rig.apiKey },
+    body: JSON.stringify(params),
   });
   const answer = await response.json();
   assert.equal(answer.error, undefined, `${method}: ${JSON.stringify(answer)}`);
@@ -84,7 +86,9 @@ export class Inbox {
   }
 
   // count returns how many events of a kind nobody has taken.
-  count(event) { return this.#queues.get(event).length; }
+  count(event) {
+    return this.#queues.get(event).length;
+  }
 
   // none asserts that no such event has come so far. It proves something only after
   // an event that the server sends later on the same connection.
@@ -93,15 +97,29 @@ export class Inbox {
   }
 }
 
-const clientEvents = ['connecting', 'connected', 'disconnected', 'error', 'message',
-  'subscribed', 'subscribing', 'unsubscribed', 'publication', 'join', 'leave'];
+const clientEvents = [
+  'connecting',
+  'connected',
+  'disconnected',
+  'error',
+  'message',
+  'subscribed',
+  'subscribing',
+  'unsubscribed',
+  'publication',
+  'join',
+  'leave',
+];
 const subscriptionEvents = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave', 'error'];
 
 // inNode makes clients in this process. browser.js makes them in pages.
 export const inNode = {
   create(encoding, endpoint, options, frames) {
     class Recorder extends WebSocket {
-      send(data, ...rest) { frames.push(data); return super.send(data, ...rest); }
+      send(data, ...rest) {
+        frames.push(data);
+        return super.send(data, ...rest);
+      }
     }
     const Client = encoding === 'json' ? JSONClient : ProtobufClient;
     return new Client(endpoint, { websocket: Recorder, eventsource: EventSource, sockjs: SockJS, ...options });
@@ -135,9 +153,12 @@ export class SDK {
   async url(server) {
     if (this.place !== inNode && this.kind !== 'webtransport') return (await this.proxy(server)).url;
     switch (this.kind) {
-      case 'websocket': return { main: rig.ws, brisk: rig.brisk, library: rig.library }[server];
-      case 'webtransport': return { main: rig.webtransport, brisk: rig.briskWebTransport, library: rig.libraryQUIC }[server];
-      default: return { main: rig.streams, brisk: rig.briskStreams, library: `http://${new URL(rig.library).host}` }[server];
+      case 'websocket':
+        return { main: rig.ws, brisk: rig.brisk, library: rig.library }[server];
+      case 'webtransport':
+        return { main: rig.webtransport, brisk: rig.briskWebTransport, library: rig.libraryQUIC }[server];
+      default:
+        return { main: rig.streams, brisk: rig.briskStreams, library: `http://${new URL(rig.library).host}` }[server];
     }
   }
 
@@ -146,7 +167,10 @@ export class SDK {
     const what = { websocket: '', webtransport: '&for=webtransport' }[this.kind] ?? '&for=streams';
     const { id, url } = await (await control(`/proxies?to=${to}${what}`)).json();
     const act = action => () => control(`/proxies/${id}/${action}`);
-    const down = async () => { await act('down')(); this.poke(); };
+    const down = async () => {
+      await act('down')();
+      this.poke();
+    };
     return { url, cut: act('cut'), down, up: act('up'), mute: act('mute') };
   }
 
@@ -156,8 +180,12 @@ export class SDK {
     if (this.kind === 'sockjs') this.#clients.forEach(c => c.rpc('poke', {}).catch(() => {}));
   }
 
-  encode(value) { return this.encoding === 'json' ? value : new TextEncoder().encode(JSON.stringify(value)); }
-  decode(data) { return this.encoding === 'json' || data == null ? data : JSON.parse(new TextDecoder().decode(data)); }
+  encode(value) {
+    return this.encoding === 'json' ? value : new TextEncoder().encode(JSON.stringify(value));
+  }
+  decode(data) {
+    return this.encoding === 'json' || data == null ? data : JSON.parse(new TextDecoder().decode(data));
+  }
 
   // client makes a client that has not connected yet. Without a token in options its
   // user gets one.
@@ -166,15 +194,30 @@ export class SDK {
     if (!options.token && !options.getToken) options = { ...options, token: token({ sub: user }) };
     const frames = []; // that were sent over a WebSocket in this process
     const endpoint = this.kind === 'websocket' ? url : [{ transport: this.kind, endpoint: `${url}/connection/${this.kind}` }];
-    const inner = this.place.create(this.encoding, endpoint, {
-      emulationEndpoint: `${url}/emulation`, sockjsOptions: this.sockjsOptions,
-      minReconnectDelay: 5, maxReconnectDelay: 50, timeout: patience, ...options,
-    }, frames);
+    const inner = this.place.create(
+      this.encoding,
+      endpoint,
+      {
+        emulationEndpoint: `${url}/emulation`,
+        sockjsOptions: this.sockjsOptions,
+        minReconnectDelay: 5,
+        maxReconnectDelay: 50,
+        timeout: patience,
+        ...options,
+      },
+      frames,
+    );
     const inbox = new Inbox(inner, clientEvents);
     const client = { inner, user, frames, next: e => inbox.next(e), none: e => inbox.none(e), count: e => inbox.count(e) };
     client.read = property => this.place.read(inner, property);
-    client.dial = async () => { inner.connect(); await inbox.next('connecting'); };
-    client.open = async () => { await client.dial(); return inbox.next('connected'); };
+    client.dial = async () => {
+      inner.connect();
+      await inbox.next('connecting');
+    };
+    client.open = async () => {
+      await client.dial();
+      return inbox.next('connected');
+    };
     client.subscription = (channel, opts) => this.#subscription(inner, channel, opts);
     client.subscribe = async (channel, opts) => {
       const sub = this.#subscription(inner, channel, opts);
@@ -208,14 +251,20 @@ export class SDK {
     const inner = client.inner[`newMap${kind}Subscription`](channel, { minResubscribeDelay: 5, maxResubscribeDelay: 50, ...options });
     const inbox = new Inbox(inner, ['subscribed', 'unsubscribed', 'sync', 'update', 'error']);
     const has = new Map();
-    const value = e => kind ? e.info?.user ?? '' : this.decode(e.data);
-    inner.on('sync', ({ entries }) => { has.clear(); entries.forEach(e => has.set(e.key, value(e))); });
-    inner.on('update', u => u.removed ? has.delete(u.key) : has.set(u.key, value(u)));
+    const value = e => (kind ? (e.info?.user ?? '') : this.decode(e.data));
+    inner.on('sync', ({ entries }) => {
+      has.clear();
+      entries.forEach(e => has.set(e.key, value(e)));
+    });
+    inner.on('update', u => (u.removed ? has.delete(u.key) : has.set(u.key, value(u))));
     inner.subscribe();
     await inbox.next('subscribed');
     return {
-      inner, channel, next: e => inbox.next(e), none: e => inbox.none(e),
-      entries: () => Object.fromEntries([...has].sort(([a], [b]) => a < b ? -1 : 1)),
+      inner,
+      channel,
+      next: e => inbox.next(e),
+      none: e => inbox.none(e),
+      entries: () => Object.fromEntries([...has].sort(([a], [b]) => (a < b ? -1 : 1))),
       // until waits for updates until the entries are as wanted.
       async until(wanted) {
         while (JSON.stringify(this.entries()) !== JSON.stringify(wanted)) await inbox.next('update');
@@ -266,7 +315,9 @@ class Publisher {
     return Promise.race([enough, this.running]); // running ends early only by failing
   }
 
-  stop() { this.#stopped = true; }
+  stop() {
+    this.#stopped = true;
+  }
 
   // finish ends publishing and returns how many there were. The last one begins after
   // the call, so that nothing of before can come after it.

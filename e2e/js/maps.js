@@ -11,11 +11,11 @@ export const mapScenarios = {
   async 'map: entries in pages, then changes'(sdk) {
     const channel = unique('board:');
     const want = {};
-    for (let i = 10; i < 35; i++) await mapPublish(channel, `k${i}`, want[`k${i}`] = { n: i });
+    for (let i = 10; i < 35; i++) await mapPublish(channel, `k${i}`, (want[`k${i}`] = { n: i }));
     const c = await sdk.connect();
     const sub = await sdk.map(c, channel, { pageSize: 4 });
     assert.deepEqual(sub.entries(), want);
-    await mapPublish(channel, 'k10', want.k10 = { n: 100 });
+    await mapPublish(channel, 'k10', (want.k10 = { n: 100 }));
     await api('map_remove', { channel, key: 'k11' });
     delete want.k11;
     await sub.until(want);
@@ -37,13 +37,14 @@ export const mapScenarios = {
   },
 
   async 'map: recovery'(sdk) {
-    const channel = unique('board:'), proxy = await sdk.proxy();
+    const channel = unique('board:'),
+      proxy = await sdk.proxy();
     const c = await sdk.connect({}, proxy.url);
     const sub = await sdk.map(c, channel);
     const want = {};
     for (let round = 0; round < rounds; round++) {
       await proxy.down();
-      for (let i = 0; i < 5; i++) await mapPublish(channel, `k${i}`, want[`k${i}`] = { n: 10 * round + i });
+      for (let i = 0; i < 5; i++) await mapPublish(channel, `k${i}`, (want[`k${i}`] = { n: 10 * round + i }));
       await proxy.up();
       const ctx = await sub.next('subscribed');
       assert.deepEqual(recovery(ctx), recovered);
@@ -52,7 +53,8 @@ export const mapScenarios = {
   },
 
   async 'map: too far behind, from the entries on'(sdk) {
-    const channel = unique('document:'), proxy = await sdk.proxy();
+    const channel = unique('document:'),
+      proxy = await sdk.proxy();
     await mapPublish(channel, 'old', { n: 0 });
     const c = await sdk.connect({}, proxy.url);
     const sub = await sdk.map(c, channel);
@@ -60,7 +62,7 @@ export const mapScenarios = {
     await proxy.down();
     await api('map_remove', { channel, key: 'old' });
     const want = {};
-    for (let i = 10; i < 30; i++) await mapPublish(channel, `k${i}`, want[`k${i}`] = { n: i });
+    for (let i = 10; i < 30; i++) await mapPublish(channel, `k${i}`, (want[`k${i}`] = { n: i }));
     await proxy.up();
     await sub.next('subscribed');
     assert.deepEqual(sub.entries(), want);
@@ -84,7 +86,7 @@ export const mapScenarios = {
     const want = { a: { text, n: 0 } };
     assert.deepEqual(sub.entries(), want);
     for (let n = 1; n < 10; n++) {
-      await mapPublish(channel, n % 3 ? 'a' : 'b', want[n % 3 ? 'a' : 'b'] = { text, n });
+      await mapPublish(channel, n % 3 ? 'a' : 'b', (want[n % 3 ? 'a' : 'b'] = { text, n }));
     }
     await sub.until(Object.fromEntries(Object.entries(want).sort()));
     await api('map_remove', { channel, key: 'b' });
@@ -110,11 +112,10 @@ export const mapScenarios = {
 
   async 'map: clients and users of a channel'(sdk) {
     const channel = unique('met:');
-    const alice = await sdk.connect(), bob = sdk.client();
+    const alice = await sdk.connect(),
+      bob = sdk.client();
     const { client } = await bob.open();
-    const [clients, users] = await Promise.all([
-      sdk.map(alice, `clients:${channel}`, {}, 'Clients'), sdk.map(alice, `users:${channel}`, {}, 'Users'),
-    ]);
+    const [clients, users] = await Promise.all([sdk.map(alice, `clients:${channel}`, {}, 'Clients'), sdk.map(alice, `users:${channel}`, {}, 'Users')]);
     const sub = await bob.subscribe(channel);
     await clients.until({ [client]: bob.user });
     await users.until({ [bob.user]: '' });
@@ -145,7 +146,10 @@ export const mapScenarios = {
     await all([['b', value(0)]]);
     for (let n = 1; n <= 5; n++) {
       await mapPublish(channel, 'a', value(n));
-      await all([['a', value(n)], ['b', value(0)]]);
+      await all([
+        ['a', value(n)],
+        ['b', value(0)],
+      ]);
     }
     await api('map_remove', { channel, key: 'b' });
     await all([['a', value(5)]]);
@@ -154,9 +158,15 @@ export const mapScenarios = {
     await proxy.down();
     await c.next('connecting');
     await mapPublish(channel, 'c', value(6));
-    await until(subs[1], [['a', value(5)], ['c', value(6)]]);
+    await until(subs[1], [
+      ['a', value(5)],
+      ['c', value(6)],
+    ]);
     await proxy.up();
-    await until(subs[0], [['a', value(5)], ['c', value(6)]]);
+    await until(subs[0], [
+      ['a', value(5)],
+      ['c', value(6)],
+    ]);
     await assert.rejects(api('publish', { channel: `whole:${channel}`, data: 1 }), /"code":108/);
   },
 
@@ -168,6 +178,9 @@ export const mapScenarios = {
     assert.equal((await mapPublish(channel, 'x', 3, { version: 5 })).suppressed, undefined);
     assert.equal((await mapPublish(channel, 'x', 4, { version: 5 })).suppress_reason, 'version');
     const { entries } = await api('map_read_state', { channel, limit: -1 });
-    assert.deepEqual(entries.map(e => [e.key, e.data]), [['x', 3]]);
+    assert.deepEqual(
+      entries.map(e => [e.key, e.data]),
+      [['x', 3]],
+    );
   },
 };

@@ -13,7 +13,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 
-const count = 1000, restarts = 3, cuts = 20;
+const count = 1000,
+  restarts = 3,
+  cuts = 20;
 
 const dir = await mkdtemp(path.join(tmpdir(), 'gyro-oneway-'));
 const processes = [];
@@ -29,7 +31,7 @@ function run(command, args, options = {}) {
 
 // answers waits until a request succeeds.
 async function answers(url) {
-  for (const deadline = Date.now() + 20_000; ;) {
+  for (const deadline = Date.now() + 20_000; ; ) {
     const response = await fetch(url).catch(() => null);
     await response?.arrayBuffer();
     if (response?.ok) return;
@@ -55,16 +57,21 @@ class Proxy {
   #pairs = new Set();
 
   async listen() {
-    this.listener = net.createServer(client => {
-      const upstream = net.connect(port, '127.0.0.1');
-      const pair = [client, upstream];
-      this.#pairs.add(pair);
-      for (const end of pair) {
-        end.on('error', () => {});
-        end.on('close', () => { this.#pairs.delete(pair); pair.forEach(e => e.destroy()); });
-      }
-      client.pipe(upstream).pipe(client);
-    }).listen(0, '127.0.0.1');
+    this.listener = net
+      .createServer(client => {
+        const upstream = net.connect(port, '127.0.0.1');
+        const pair = [client, upstream];
+        this.#pairs.add(pair);
+        for (const end of pair) {
+          end.on('error', () => {});
+          end.on('close', () => {
+            this.#pairs.delete(pair);
+            pair.forEach(e => e.destroy());
+          });
+        }
+        client.pipe(upstream).pipe(client);
+      })
+      .listen(0, '127.0.0.1');
     await once(this.listener, 'listening');
     this.url = `http://127.0.0.1:${this.listener.address().port}`;
   }
@@ -73,7 +80,7 @@ class Proxy {
   // sockets with destroy: resetAndDestroy now and then leaves two open, and then this process does not end.
   async cut(failures) {
     const before = await failures();
-    for (const deadline = Date.now() + 20_000; await failures() === before; await sleep(10)) {
+    for (const deadline = Date.now() + 20_000; (await failures()) === before; await sleep(10)) {
       assert.ok(Date.now() < deadline, 'the client does not notice that it is cut off');
       this.#destroy();
     }
@@ -91,9 +98,10 @@ class Proxy {
 
 // publish publishes a number once, however often it has to try.
 async function publish(channel, n) {
-  for (const deadline = Date.now() + 20_000; ;) {
+  for (const deadline = Date.now() + 20_000; ; ) {
     const response = await fetch(`http://127.0.0.1:${port}/api/publish`, {
-      method: 'POST', headers: { 'X-API-Key': 'key' },
+      method: 'POST',
+      headers: { 'X-API-Key': 'key' },
       body: JSON.stringify({ channel, data: n, idempotency_key: `${channel} ${n}` }),
     }).catch(() => null);
     const answer = response?.ok ? await response.json().catch(() => null) : null;
@@ -106,7 +114,8 @@ async function publish(channel, n) {
 // publishAll publishes the numbers from 1 to count. Meanwhile it restarts the server and cuts
 // connections.
 async function publishAll(channel, failures) {
-  let restarting = Promise.resolve(), done = 0;
+  let restarting = Promise.resolve(),
+    done = 0;
   for (let n = 1; n <= count; n++) {
     if (n % Math.floor(count / (restarts + 1)) === 0 && done < restarts) {
       await restarting;
@@ -123,29 +132,40 @@ async function publishAll(channel, failures) {
 
 const numbers = Array.from({ length: count }, (_, i) => i + 1);
 
-before(async () => {
-  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
-  redis = await freePort();
-  run('redis-server', ['--port', String(redis), '--bind', '127.0.0.1', '--save', '', '--dir', dir], { stdio: 'ignore' });
-  await writeFile(path.join(dir, 'config.json'), JSON.stringify({
-    http_server: { address: '127.0.0.1' },
-    log: { level: 'error' },
-    health: { enabled: true },
-    engine: { type: 'redis', redis: { address: `127.0.0.1:${redis}` } },
-    http_api: { key: 'key' },
-    client: { allow_anonymous_connect_without_token: true },
-    channel: { without_namespace: {
-      history_size: 2000, history_ttl: '300s', force_recovery: true,
-      allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true,
-    } },
-    uni_sse: { enabled: true, retry_min: '20ms', retry_max: '100ms' },
-    uni_poll: { enabled: true, timeout: '2s' },
-  }));
-  port = await freePort();
-  await startServer();
-  proxy = new Proxy();
-  await proxy.listen();
-}, { timeout: 60_000 });
+before(
+  async () => {
+    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    redis = await freePort();
+    run('redis-server', ['--port', String(redis), '--bind', '127.0.0.1', '--save', '', '--dir', dir], { stdio: 'ignore' });
+    await writeFile(
+      path.join(dir, 'config.json'),
+      JSON.stringify({
+        http_server: { address: '127.0.0.1' },
+        log: { level: 'error' },
+        health: { enabled: true },
+        engine: { type: 'redis', redis: { address: `127.0.0.1:${redis}` } },
+        http_api: { key: 'key' },
+        client: { allow_anonymous_connect_without_token: true },
+        channel: {
+          without_namespace: {
+            history_size: 2000,
+            history_ttl: '300s',
+            force_recovery: true,
+            allow_subscribe_for_client: true,
+            allow_subscribe_for_anonymous: true,
+          },
+        },
+        uni_sse: { enabled: true, retry_min: '20ms', retry_max: '100ms' },
+        uni_poll: { enabled: true, timeout: '2s' },
+      }),
+    );
+    port = await freePort();
+    await startServer();
+    proxy = new Proxy();
+    await proxy.listen();
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await browser?.close();
@@ -160,8 +180,10 @@ after(async () => {
 function same(seen, numbers) {
   const at = numbers.findIndex((n, i) => seen[i] !== n);
   const place = at < 0 ? numbers.length : at;
-  assert.ok(at < 0 && seen.length === numbers.length,
-    `${seen.length} numbers of ${numbers.length}; at place ${place}: ${seen.slice(Math.max(place - 3, 0), place + 5)}`);
+  assert.ok(
+    at < 0 && seen.length === numbers.length,
+    `${seen.length} numbers of ${numbers.length}; at place ${place}: ${seen.slice(Math.max(place - 3, 0), place + 5)}`,
+  );
 }
 
 test('an EventSource in a browser loses nothing', { timeout: 180_000 }, async () => {
@@ -169,40 +191,58 @@ test('an EventSource in a browser loses nothing', { timeout: 180_000 }, async ()
   const page = await browser.newPage();
   await page.route('**/page', route => route.fulfill({ contentType: 'text/html', body: '<!doctype html>' }));
   await page.goto(`${proxy.url}/page`);
-  await page.evaluate(() => new Promise(connected => {
-    window.seen = [];
-    window.failures = 0;
-    const request = JSON.stringify({ subs: { events: {}, 'other channel': {} } });
-    const source = new EventSource(`/connection/uni_sse?cf_connect=${encodeURIComponent(request)}`);
-    source.onerror = () => window.failures++;
-    source.onmessage = event => {
-      const push = JSON.parse(event.data);
-      if (push.connect) {
-        connected();
-        (push.connect.subs.events.publications ?? []).forEach(p => window.seen.push(p.data));
-      }
-      if (push.pub && push.channel === 'events') window.seen.push(push.pub.data);
-    };
-  }));
+  await page.evaluate(
+    () =>
+      new Promise(connected => {
+        window.seen = [];
+        window.failures = 0;
+        const request = JSON.stringify({ subs: { events: {}, 'other channel': {} } });
+        const source = new EventSource(`/connection/uni_sse?cf_connect=${encodeURIComponent(request)}`);
+        source.onerror = () => window.failures++;
+        source.onmessage = event => {
+          const push = JSON.parse(event.data);
+          if (push.connect) {
+            connected();
+            (push.connect.subs.events.publications ?? []).forEach(p => window.seen.push(p.data));
+          }
+          if (push.pub && push.channel === 'events') window.seen.push(push.pub.data);
+        };
+      }),
+  );
   const failures = () => page.evaluate(() => window.failures);
   await publishAll('events', failures);
   await page.waitForFunction(last => window.seen.at(-1) === last, count, { timeout: 30_000 });
   same(await page.evaluate(() => window.seen), numbers);
-  assert.ok(await failures() >= cuts + restarts, `${await failures()} failures`);
+  assert.ok((await failures()) >= cuts + restarts, `${await failures()} failures`);
 });
 
 test('a loop of curl loses nothing', { timeout: 180_000 }, async () => {
-  const loop = run('bash', ['-c', `
+  const loop = run(
+    'bash',
+    [
+      '-c',
+      `
     subs='{"polled":{},"other channel":{}}'
     while :; do
       answer=$(curl -s --fail --max-time 10 "$0/connection/uni_poll" -d "{\\"subs\\":$subs}") || { echo failed; sleep 0.05; continue; }
       jq -r '.pushes[] | select(.channel == "polled" and .pub) | .pub.data' <<<"$answer"
       [ "$subs" = '{"polled":{},"other channel":{}}' ] && echo ready
       subs=$(jq -c .subs <<<"$answer")
-    done`, proxy.url], { stdio: ['ignore', 'pipe', 'inherit'] });
+    done`,
+      proxy.url,
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   const seen = [];
-  let failed = 0, ready, last;
-  const isReady = new Promise(resolve => { ready = resolve; }), isLast = new Promise(resolve => { last = resolve; });
+  let failed = 0,
+    ready,
+    last;
+  const isReady = new Promise(resolve => {
+      ready = resolve;
+    }),
+    isLast = new Promise(resolve => {
+      last = resolve;
+    });
   createInterface({ input: loop.stdout }).on('line', line => {
     if (line === 'ready') ready();
     else if (line === 'failed') failed++;

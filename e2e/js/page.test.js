@@ -32,7 +32,9 @@ class Dev {
     dev.waiting = [];
     dev.process = spawn(process.env.E2E_GYRO, ['dev', '-p', String(port), ...flags], { stdio: ['ignore', 'pipe', 'inherit'] });
     dev.exited = once(dev.process, 'exit');
-    dev.exited.then(([code, signal]) => dev.waiting.forEach(({ reject }) => reject(new Error(`gyro dev ended with ${code ?? signal} after printing:\n${dev.printed}`))));
+    dev.exited.then(([code, signal]) =>
+      dev.waiting.forEach(({ reject }) => reject(new Error(`gyro dev ended with ${code ?? signal} after printing:\n${dev.printed}`))),
+    );
     // Reading goes on to the end: a closed pipe would kill what prints into it.
     dev.process.stdout.setEncoding('utf8').on('data', chunk => {
       dev.printed += chunk;
@@ -41,8 +43,13 @@ class Dev {
     await dev.prints('Ctrl-C to stop.');
     const after = label => dev.printed.match(new RegExp(`${label}\\s+(\\S+)`))?.[1];
     Object.assign(dev, {
-      curl: dev.printed.match(/^\s*(curl .*)$/m)?.[1], watch: dev.printed.match(/^\s*(curl .*uni_http_stream.*)$/m)?.[1], page: after('Demo page'), key: after('API key'),
-      secret: after('HMAC secret'), token: after('Token'), websocket: after('WebSocket'),
+      curl: dev.printed.match(/^\s*(curl .*)$/m)?.[1],
+      watch: dev.printed.match(/^\s*(curl .*uni_http_stream.*)$/m)?.[1],
+      page: after('Demo page'),
+      key: after('API key'),
+      secret: after('HMAC secret'),
+      token: after('Token'),
+      websocket: after('WebSocket'),
     });
     for (const name of ['curl', 'watch', 'page', 'key', 'secret', 'token', 'websocket']) assert.ok(dev[name], `${name} is printed:\n${dev.printed}`);
     return dev;
@@ -76,12 +83,19 @@ class Dev {
     try {
       const frames = on(socket, 'message', { signal: AbortSignal.timeout(patience) });
       await once(socket, 'open');
-      for (const command of [{ id: 1, connect: { token } }, { id: 2, subscribe: { channel: 'chat:index' } }, { id: 3, presence: { channel: 'chat:index' } }]) {
+      for (const command of [
+        { id: 1, connect: { token } },
+        { id: 2, subscribe: { channel: 'chat:index' } },
+        { id: 3, presence: { channel: 'chat:index' } },
+      ]) {
         socket.send(JSON.stringify(command));
       }
       let client;
       for await (const [frame] of frames) {
-        for (const reply of String(frame).trim().split('\n').map(line => JSON.parse(line))) {
+        for (const reply of String(frame)
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line))) {
           assert.equal(reply.error, undefined, JSON.stringify(reply));
           client ??= reply.connect?.client;
           if (reply.presence) return reply.presence.presence[client].user;
@@ -102,7 +116,7 @@ class Tab {
     const tab = new Tab();
     tab.page = await browser.newPage();
     tab.used = []; // transports, in the order of their connections
-    const use = url => tab.used.push(...new URL(url).pathname.match(/(?<=^\/connection\/)\w+$/) ?? []);
+    const use = url => tab.used.push(...(new URL(url).pathname.match(/(?<=^\/connection\/)\w+$/) ?? []));
     tab.page.on('request', request => use(request.url()));
     tab.page.on('websocket', socket => use(socket.url()));
     if (spoil) await tab.page.routeWebSocket(/\/connection\/websocket$/, spoil);
@@ -119,14 +133,30 @@ class Tab {
     assert.equal(this.used.at(-1), transport);
   }
 
-  radio(transport) { return this.page.getByRole('group', { name: 'Transport' }).getByRole('radio', { name: transports[transport] }); }
+  radio(transport) {
+    return this.page.getByRole('group', { name: 'Transport' }).getByRole('radio', { name: transports[transport] });
+  }
 
-  connected() { return this.page.locator('body[data-state=connected]').waitFor(); }
-  async name() { return (await this.page.locator('#state').textContent()).match(/^Connected as (\w+-\w+)$/)[1]; }
-  sees(text) { return this.page.locator('.message .text', { hasText: text }).first().waitFor(); }
-  messages() { return this.page.locator('.message').evaluateAll(items => items.map(item => `${item.querySelector('.author').textContent}: ${item.querySelector('.text').textContent}`)); }
-  notes() { return this.page.locator('.divider').allTextContents(); }
-  cut() { return this.click('#cut'); }
+  connected() {
+    return this.page.locator('body[data-state=connected]').waitFor();
+  }
+  async name() {
+    return (await this.page.locator('#state').textContent()).match(/^Connected as (\w+-\w+)$/)[1];
+  }
+  sees(text) {
+    return this.page.locator('.message .text', { hasText: text }).first().waitFor();
+  }
+  messages() {
+    return this.page
+      .locator('.message')
+      .evaluateAll(items => items.map(item => `${item.querySelector('.author').textContent}: ${item.querySelector('.text').textContent}`));
+  }
+  notes() {
+    return this.page.locator('.divider').allTextContents();
+  }
+  cut() {
+    return this.click('#cut');
+  }
 
   async reconnect() {
     await this.click('#reconnect');
@@ -154,38 +184,48 @@ class Tab {
   }
 }
 
-before(async () => {
-  browser = await chromium.launchPersistentContext(profile, {
-    ...chrome,
-    viewport: { width: 1100, height: 800 },
-    reducedMotion: 'reduce',
-    permissions: ['clipboard-read', 'clipboard-write'],
-  });
-  browser.setDefaultTimeout(patience);
-  browser.on('console', message => message.type() === 'error' && complaints.push(message.text()));
-  browser.on('weberror', e => complaints.push(String(e.error().stack)));
-}, { timeout: 60_000 });
+before(
+  async () => {
+    browser = await chromium.launchPersistentContext(profile, {
+      ...chrome,
+      viewport: { width: 1100, height: 800 },
+      reducedMotion: 'reduce',
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    browser.setDefaultTimeout(patience);
+    browser.on('console', message => message.type() === 'error' && complaints.push(message.text()));
+    browser.on('weberror', e => complaints.push(String(e.error().stack)));
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await browser?.close();
   await rm(profile, { recursive: true, force: true });
 });
 
-beforeEach(async () => {
-  complaints = [];
-  dev = await Dev.start(await freePort());
-}, { timeout: patience });
+beforeEach(
+  async () => {
+    complaints = [];
+    dev = await Dev.start(await freePort());
+  },
+  { timeout: patience },
+);
 
-afterEach(async () => {
-  // Another test's server would answer these with complaints; one tab keeps the browser.
-  const pages = browser.pages();
-  await browser.newPage();
-  await Promise.all(pages.map(page => page.close()));
-  await dev.stop();
-}, { timeout: patience });
+afterEach(
+  async () => {
+    // Another test's server would answer these with complaints; one tab keeps the browser.
+    const pages = browser.pages();
+    await browser.newPage();
+    await Promise.all(pages.map(page => page.close()));
+    await dev.stop();
+  },
+  { timeout: patience },
+);
 
 test('two tabs chat, see each other, and show what curl publishes', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open(), bob = await Tab.open();
+  const alice = await Tab.open(),
+    bob = await Tab.open();
   for (const tab of [alice, bob]) await tab.company(alice, bob);
 
   await alice.say('Hello, is anybody here?');
@@ -194,9 +234,7 @@ test('two tabs chat, see each other, and show what curl publishes', { timeout: 6
   for (const tab of [alice, bob]) await tab.sees('Yes: <b>me</b> & you');
   await dev.publish();
   for (const tab of [alice, bob]) await tab.sees('Hello from the backend');
-  assert.deepEqual(await alice.messages(), [
-    'You: Hello, is anybody here?', `${bob.user}: Yes: <b>me</b> & you`, 'backend: Hello from the backend',
-  ]);
+  assert.deepEqual(await alice.messages(), ['You: Hello, is anybody here?', `${bob.user}: Yes: <b>me</b> & you`, 'backend: Hello from the backend']);
   assert.deepEqual(await alice.page.locator('.message.mine .text').allTextContents(), ['Hello, is anybody here?']);
   assert.deepEqual(await bob.page.locator('.message.mine .text').allTextContents(), ['Yes: <b>me</b> & you']);
 
@@ -205,8 +243,9 @@ test('two tabs chat, see each other, and show what curl publishes', { timeout: 6
   assert.deepEqual(complaints, []);
 });
 
-test('a reload keeps the name and shows the history, with one\'s own messages marked', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open(), bob = await Tab.open();
+test("a reload keeps the name and shows the history, with one's own messages marked", { timeout: 60_000 }, async () => {
+  const alice = await Tab.open(),
+    bob = await Tab.open();
   await alice.say('first');
   await bob.sees('first');
   await bob.say('second');
@@ -229,7 +268,8 @@ test('a reload keeps the name and shows the history, with one\'s own messages ma
 });
 
 test('a connection that was cut catches up', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open(), bob = await Tab.open();
+  const alice = await Tab.open(),
+    bob = await Tab.open();
   const said = [];
   for (let i = 0; i < 3; i++) {
     await alice.cut();
@@ -245,7 +285,10 @@ test('a connection that was cut catches up', { timeout: 60_000 }, async () => {
     assert.equal((await alice.messages()).length, 2 * i, 'nothing comes while it is cut');
     await alice.reconnect();
     await alice.sees(away[1]);
-    assert.deepEqual(await alice.page.locator('.recovered .text').allTextContents(), said.map(line => line.split(': ')[1]));
+    assert.deepEqual(
+      await alice.page.locator('.recovered .text').allTextContents(),
+      said.map(line => line.split(': ')[1]),
+    );
   }
   await alice.company(alice, bob);
   assert.deepEqual(await alice.messages(), said, 'each once, in order');
@@ -272,17 +315,24 @@ test('what the page publishes by the server while it is cut is there afterwards'
 for (const [transport, label] of Object.entries(transports)) {
   test(`over ${label}, tabs chat, reload, are cut, and outlive a restart of the server`, { timeout: 60_000 }, async () => {
     const url = `${dev.page}?transport=${transport}`;
-    const alice = await Tab.open({ url }), bob = await Tab.open({ url });
+    const alice = await Tab.open({ url }),
+      bob = await Tab.open({ url });
     for (const tab of [alice, bob]) await tab.company(alice, bob);
     const said = Array.from({ length: 5 }, (_, i) => `${i} ü😀`);
     for (const text of said) await alice.say(text);
     await bob.sees(said.at(-1));
-    assert.deepEqual(await bob.messages(), said.map(text => `${alice.user}: ${text}`));
+    assert.deepEqual(
+      await bob.messages(),
+      said.map(text => `${alice.user}: ${text}`),
+    );
 
     await alice.page.reload();
     await alice.over(transport);
     assert.equal(await alice.name(), alice.user);
-    assert.deepEqual(await alice.messages(), said.map(text => `You: ${text}`));
+    assert.deepEqual(
+      await alice.messages(),
+      said.map(text => `You: ${text}`),
+    );
 
     await alice.cut();
     await bob.company(bob);
@@ -310,25 +360,35 @@ for (const [transport, label] of Object.entries(transports)) {
 }
 
 test('switching transports loses no message, whoever sends it meanwhile', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open(), bob = await Tab.open();
+  const alice = await Tab.open(),
+    bob = await Tab.open();
   const said = [];
-  const publish = async texts => { for (const text of texts) await dev.publish(text); };
+  const publish = async texts => {
+    for (const text of texts) await dev.publish(text);
+  };
   const order = ['http_stream', 'sse', 'websocket', 'sse', 'http_stream', 'websocket'];
   for (const [i, transport] of order.entries()) {
-    const texts = [`${i} before`, `${i} amid`], others = Array.from({ length: 5 }, (_, k) => `${i} backend ${k}`);
+    const texts = [`${i} before`, `${i} amid`],
+      others = Array.from({ length: 5 }, (_, k) => `${i} backend ${k}`);
     said.push(...texts, ...others);
     const publishing = publish(others);
     // In one go: when the switch comes, the first message has no answer yet.
-    await alice.page.evaluate(([transport, before, amid]) => {
-      const say = text => {
-        document.getElementById('text').value = text;
-        document.getElementById('send').requestSubmit();
-      };
-      say(before);
-      document.querySelector(`[name=transport][value=${transport}]`).click();
-      say(amid);
-    }, [transport, ...texts]);
-    await alice.page.locator('.divider', { hasText: `Now over ${transports[transport]}, ` }).nth(order.slice(0, i).filter(t => t === transport).length).waitFor();
+    await alice.page.evaluate(
+      ([transport, before, amid]) => {
+        const say = text => {
+          document.getElementById('text').value = text;
+          document.getElementById('send').requestSubmit();
+        };
+        say(before);
+        document.querySelector(`[name=transport][value=${transport}]`).click();
+        say(amid);
+      },
+      [transport, ...texts],
+    );
+    await alice.page
+      .locator('.divider', { hasText: `Now over ${transports[transport]}, ` })
+      .nth(order.slice(0, i).filter(t => t === transport).length)
+      .waitFor();
     await alice.over(transport);
     await publishing;
   }
@@ -346,7 +406,9 @@ test('switching transports loses no message, whoever sends it meanwhile', { time
 test('messages that are still on their way keep their order, and are answered before the transport changes', { timeout: 60_000 }, async () => {
   const alice = await Tab.open({ url: `${dev.page}?transport=http_stream` });
   let release;
-  const released = new Promise(resolve => { release = resolve; });
+  const released = new Promise(resolve => {
+    release = resolve;
+  });
   await alice.page.route('**/emulation', async route => {
     if (route.request().postData().includes('slowly')) await released;
     await route.continue();
@@ -366,14 +428,17 @@ test('messages that are still on their way keep their order, and are answered be
 test('where a transport is blocked, the page takes the next one', { timeout: 60_000 }, async () => {
   // A proxy that knows nothing of WebSocket, and may refuse other paths.
   const refused = new Set();
-  const proxy = http.createServer((request, answer) => {
-    if (refused.has(request.url)) return answer.writeHead(403).end();
-    const onward = http.request({ host: '127.0.0.1', port: dev.port, path: request.url, method: request.method, headers: request.headers }, response => {
-      response.pipe(answer.writeHead(response.statusCode, response.headers));
-    });
-    request.pipe(onward).on('error', () => answer.destroy());
-    answer.on('close', () => onward.destroy());
-  }).on('upgrade', (_, socket) => socket.destroy()).listen(0, '127.0.0.1');
+  const proxy = http
+    .createServer((request, answer) => {
+      if (refused.has(request.url)) return answer.writeHead(403).end();
+      const onward = http.request({ host: '127.0.0.1', port: dev.port, path: request.url, method: request.method, headers: request.headers }, response => {
+        response.pipe(answer.writeHead(response.statusCode, response.headers));
+      });
+      request.pipe(onward).on('error', () => answer.destroy());
+      answer.on('close', () => onward.destroy());
+    })
+    .on('upgrade', (_, socket) => socket.destroy())
+    .listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   try {
     const alice = await Tab.open({ url: `http://localhost:${proxy.address().port}/` });
@@ -391,8 +456,10 @@ test('where a transport is blocked, the page takes the next one', { timeout: 60_
     await alice.over('sse');
     assert.deepEqual(alice.used, ['websocket', 'http_stream', 'http_stream', 'websocket', 'http_stream', 'sse']);
     assert.deepEqual(await alice.notes(), [
-      'WebSocket does not get through, so this is HTTP stream', 'Back again, nothing was missed',
-      'WebSocket does not get through, so this is SSE', 'Now over SSE, nothing was missed',
+      'WebSocket does not get through, so this is HTTP stream',
+      'Back again, nothing was missed',
+      'WebSocket does not get through, so this is SSE',
+      'Now over SSE, nothing was missed',
     ]);
   } finally {
     proxy.close();
@@ -407,24 +474,33 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
   const holds = [
     { reply: '"subscribe":{', push: '"pub":{', cause: () => dev.publish('amid subscribing') },
     { reply: '"history":{', push: '"pub":{', cause: () => dev.publish('amid reading') },
-    { reply: '"presence":{', push: '"join":{', cause: async () => { bob = await Tab.open(); } },
+    {
+      reply: '"presence":{',
+      push: '"join":{',
+      cause: async () => {
+        bob = await Tab.open();
+      },
+    },
   ];
   const causes = [];
-  const alice = await Tab.open({ spoil: route => {
-    const server = route.connectToServer();
-    let held = [], hold;
-    server.onMessage(frame => {
-      held.push(frame.trimEnd());
-      if (!hold && frame.includes(holds[0]?.reply)) {
-        hold = holds.shift();
-        causes.push(hold.cause());
-      }
-      if (hold && !held.slice(1).some(f => f.includes(hold.push))) return;
-      hold = undefined;
-      route.send(held.join('\n'));
-      held = [];
-    });
-  } });
+  const alice = await Tab.open({
+    spoil: route => {
+      const server = route.connectToServer();
+      let held = [],
+        hold;
+      server.onMessage(frame => {
+        held.push(frame.trimEnd());
+        if (!hold && frame.includes(holds[0]?.reply)) {
+          hold = holds.shift();
+          causes.push(hold.cause());
+        }
+        if (hold && !held.slice(1).some(f => f.includes(hold.push))) return;
+        hold = undefined;
+        route.send(held.join('\n'));
+        held = [];
+      });
+    },
+  });
   await Promise.all(causes);
   assert.equal(holds.length, 0, 'the replies were held');
   await alice.company(alice, bob);
@@ -464,9 +540,15 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
 
   // What the SDK's example prints comes from what the curl line publishes.
   assert.equal(await code('curl'), dev.curl);
-  const sdk = spawn(process.execPath, ['--input-type=module', '-e',
-    `globalThis.WebSocket = (await import('ws')).default;\n${await code('sdk')}subscription.on('subscribed', () => console.log('subscribed'));`,
-  ], { cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'inherit'] });
+  const sdk = spawn(
+    process.execPath,
+    [
+      '--input-type=module',
+      '-e',
+      `globalThis.WebSocket = (await import('ws')).default;\n${await code('sdk')}subscription.on('subscribed', () => console.log('subscribed'));`,
+    ],
+    { cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   try {
     let printed = '';
     for await (const chunk of sdk.stdout.setEncoding('utf8')) {
@@ -474,7 +556,7 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
       if (printed === 'subscribed\n') await dev.publish();
       if (printed.includes('Hello')) break;
     }
-    assert.equal(printed, 'subscribed\n{ text: \'Hello from the backend\' }\n');
+    assert.equal(printed, "subscribed\n{ text: 'Hello from the backend' }\n");
   } finally {
     sdk.kill();
   }
@@ -484,7 +566,10 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
   const source = (await Promise.all(files.map(file => file.text()))).join('\n');
   assert.equal(await code('client'), source);
   await alice.page.getByRole('tab', { name: 'This page' }).click();
-  await alice.page.locator('.code', { has: alice.page.locator('#client') }).getByRole('button', { name: 'Copy' }).click();
+  await alice.page
+    .locator('.code', { has: alice.page.locator('#client') })
+    .getByRole('button', { name: 'Copy' })
+    .click();
   await alice.page.getByRole('button', { name: 'Copied' }).waitFor();
   assert.equal(await alice.page.evaluate(() => navigator.clipboard.readText()), source);
   assert.deepEqual(complaints, []);
@@ -502,8 +587,13 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
       for (const tab of ['Python', 'Node', 'SDK', 'This page', 'curl']) {
         await alice.page.getByRole('tab', { name: tab }).click();
         assert.equal(await alice.page.evaluate(() => document.documentElement.scrollWidth), width, `${tab} at ${width}`);
-        assert.deepEqual(await alice.page.locator('.bar, [role=tablist], .chat > header, #transports').evaluateAll(rows =>
-          rows.filter(row => row.scrollWidth > row.clientWidth).map(row => row.textContent.trim())), [], `cut off, at ${width}`);
+        assert.deepEqual(
+          await alice.page
+            .locator('.bar, [role=tablist], .chat > header, #transports')
+            .evaluateAll(rows => rows.filter(row => row.scrollWidth > row.clientWidth).map(row => row.textContent.trim())),
+          [],
+          `cut off, at ${width}`,
+        );
       }
       await alice.page.evaluate(() => scrollTo(0, 0));
       await alice.page.screenshot({ path: path.join(screenshots, `demo-${scheme}-${width}.png`), fullPage: true });
@@ -519,7 +609,11 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
     await alice.page.keyboard.press('Tab');
     const [key, name, outline] = await alice.page.evaluate(() => {
       const e = document.activeElement;
-      const label = e.ariaLabel ?? document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ?? e.labels?.[0]?.textContent ?? (e.tagName === 'PRE' ? e.textContent : e.textContent);
+      const label =
+        e.ariaLabel ??
+        document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ??
+        e.labels?.[0]?.textContent ??
+        (e.tagName === 'PRE' ? e.textContent : e.textContent);
       return [e.id || e.name || e.className || e.tagName, label.trim(), getComputedStyle(e).outlineStyle];
     });
     if (key === 'BODY') break;
@@ -531,17 +625,24 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
 
   // So does the transport, which keeps the focus while the page reconnects.
   await alice.radio('websocket').focus();
-  for (const [key, transport] of [['ArrowRight', 'http_stream'], ['ArrowRight', 'sse'], ['ArrowLeft', 'http_stream']]) {
+  for (const [key, transport] of [
+    ['ArrowRight', 'http_stream'],
+    ['ArrowRight', 'sse'],
+    ['ArrowLeft', 'http_stream'],
+  ]) {
     await alice.page.keyboard.press(key);
     await alice.over(transport);
-    assert.deepEqual(await alice.page.evaluate(() => [document.activeElement.value, getComputedStyle(document.activeElement).outlineStyle]), [transport, 'solid']);
+    assert.deepEqual(await alice.page.evaluate(() => [document.activeElement.value, getComputedStyle(document.activeElement).outlineStyle]), [
+      transport,
+      'solid',
+    ]);
   }
 
   // Tabs follow the arrow keys; cutting and coming back keep the focus.
   await alice.page.locator('#tab-node').focus();
   await alice.page.keyboard.press('ArrowLeft');
   assert.ok(await alice.page.locator('#python').isVisible());
-  assert.ok(!await alice.page.locator('#node').isVisible());
+  assert.ok(!(await alice.page.locator('#node').isVisible()));
   assert.equal(await alice.page.evaluate(() => document.activeElement.id), 'tab-python');
   await alice.page.locator('#cut').focus();
   await alice.page.keyboard.press('Enter');
@@ -553,7 +654,8 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
 });
 
 test('texts have contrast', { timeout: 60_000 }, async () => {
-  const alice = await Tab.open(), bob = await Tab.open();
+  const alice = await Tab.open(),
+    bob = await Tab.open();
   await bob.say('Hello');
   await alice.say('Hello yourself');
   await alice.cut();
@@ -563,8 +665,11 @@ test('texts have contrast', { timeout: 60_000 }, async () => {
     await alice.page.emulateMedia({ colorScheme });
     const poor = await alice.page.evaluate(() => {
       const parse = text => text.match(/[\d.]+/g).map(Number);
-      const luminance = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const luminance = ([r, g, b]) =>
+        [r, g, b]
+          .map(v => v / 255)
+          .map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+          .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
       const background = e => {
         const colour = parse(getComputedStyle(e).backgroundColor);
         return colour.length === 4 && colour[3] === 0 ? background(e.parentElement) : colour;
@@ -587,14 +692,23 @@ test('texts have contrast', { timeout: 60_000 }, async () => {
 
 test('pages of other ports connect, and not those of other sites', { timeout: 60_000 }, async () => {
   const tab = await Tab.open();
-  const other = http.createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end('<!doctype html><link rel=icon href=data:,>')).listen(0, '127.0.0.1');
+  const other = http
+    .createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end('<!doctype html><link rel=icon href=data:,>'))
+    .listen(0, '127.0.0.1');
   await once(other, 'listening');
   await tab.page.goto(`http://127.0.0.1:${other.address().port}/`);
-  assert.equal(await tab.page.evaluate(url => new Promise(resolve => {
-    const socket = new WebSocket(url);
-    socket.onopen = () => resolve('open');
-    socket.onerror = () => resolve('refused');
-  }), dev.websocket), 'open');
+  assert.equal(
+    await tab.page.evaluate(
+      url =>
+        new Promise(resolve => {
+          const socket = new WebSocket(url);
+          socket.onopen = () => resolve('open');
+          socket.onerror = () => resolve('refused');
+        }),
+      dev.websocket,
+    ),
+    'open',
+  );
   other.close();
   other.closeAllConnections();
 

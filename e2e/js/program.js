@@ -24,7 +24,9 @@ export class Program {
   }
 
   // count is how often the program has printed a text so far.
-  count(text) { return this.printed.split(text).length - 1; }
+  count(text) {
+    return this.printed.split(text).length - 1;
+  }
 
   // prints waits until the program has printed a text, so many times since its start.
   async prints(text, times = 1) {

@@ -17,21 +17,29 @@ const example = path.resolve(import.meta.dirname, '../../examples/proxies');
 const schema = path.resolve(import.meta.dirname, '../../server/proxy/message');
 let folder;
 
-before(async () => {
-  for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-proxies-'));
-  await cp(example, folder, { recursive: true });
-  // What npm install express would make.
-  await symlink(path.join(import.meta.dirname, 'node_modules'), path.join(folder, 'node_modules'));
-  await promisify(execFile)(process.env.E2E_PYTHON,
-    ['-m', 'grpc_tools.protoc', '-I', schema, '--python_out=.', '--grpc_python_out=.', 'proxy.proto'], { cwd: folder });
-}, { timeout: 60_000 });
+before(
+  async () => {
+    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-proxies-'));
+    await cp(example, folder, { recursive: true });
+    // What npm install express would make.
+    await symlink(path.join(import.meta.dirname, 'node_modules'), path.join(folder, 'node_modules'));
+    await promisify(execFile)(process.env.E2E_PYTHON, ['-m', 'grpc_tools.protoc', '-I', schema, '--python_out=.', '--grpc_python_out=.', 'proxy.proto'], {
+      cwd: folder,
+    });
+  },
+  { timeout: 60_000 },
+);
 
 after(() => rm(folder, { recursive: true, force: true }));
 
 // Backends by name: how they start, and where Gyro asks about an event. They print each question.
 const http = { config: 'config.json', at: (port, event) => `http://localhost:${port}/${event}`, asked: event => `POST /${event}` };
-const grpc = { config: 'config-grpc.json', at: port => `grpc://localhost:${port}`, asked: event => `/${event.replace(/(^|_)(.)/g, (_, __, c) => c.toUpperCase())}` };
+const grpc = {
+  config: 'config-grpc.json',
+  at: port => `grpc://localhost:${port}`,
+  asked: event => `/${event.replace(/(^|_)(.)/g, (_, __, c) => c.toUpperCase())}`,
+};
 const backends = {
   'HTTP, Flask': { ...http, command: port => [process.env.E2E_PYTHON, ['-m', 'flask', 'run', '--port', String(port)]] },
   'HTTP, Express': { ...http, command: () => [process.execPath, ['server.mjs']] },
@@ -50,27 +58,34 @@ const encodings = {
 
 // start runs a backend, and Gyro with all its proxies at the backend. Sessions last two seconds.
 async function start(t, { config, at, asked, command }, { Client, encode, decode }) {
-  const port = await freePort(), realtime = await freePort();
+  const port = await freePort(),
+    realtime = await freePort();
   const [program, args] = command(port);
   const backend = await Program.start('Running on', program, args, {
-    cwd: folder, env: { PORT: String(port), SESSION_SECONDS: '2', GYRO_API: `http://localhost:${realtime}/api` },
+    cwd: folder,
+    env: { PORT: String(port), SESSION_SECONDS: '2', GYRO_API: `http://localhost:${realtime}/api` },
   });
   t.after(() => backend.stop());
   const gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', config, '-a', '127.0.0.1', '-p', String(realtime)], {
     cwd: folder,
     env: {
-      GYRO_CLIENT_PROXY_CONNECT_ENDPOINT: at(port, 'connect'), GYRO_CLIENT_PROXY_REFRESH_ENDPOINT: at(port, 'refresh'),
-      GYRO_CHANNEL_PROXY_SUBSCRIBE_ENDPOINT: at(port, 'subscribe'), GYRO_CHANNEL_PROXY_SUB_REFRESH_ENDPOINT: at(port, 'sub_refresh'),
-      GYRO_CHANNEL_PROXY_PUBLISH_ENDPOINT: at(port, 'publish'), GYRO_RPC_PROXY_ENDPOINT: at(port, 'rpc'),
+      GYRO_CLIENT_PROXY_CONNECT_ENDPOINT: at(port, 'connect'),
+      GYRO_CLIENT_PROXY_REFRESH_ENDPOINT: at(port, 'refresh'),
+      GYRO_CHANNEL_PROXY_SUBSCRIBE_ENDPOINT: at(port, 'subscribe'),
+      GYRO_CHANNEL_PROXY_SUB_REFRESH_ENDPOINT: at(port, 'sub_refresh'),
+      GYRO_CHANNEL_PROXY_PUBLISH_ENDPOINT: at(port, 'publish'),
+      GYRO_RPC_PROXY_ENDPOINT: at(port, 'rpc'),
       GYRO_CHANNEL_PROXY_CACHE_EMPTY_ENDPOINT: at(port, 'cache_empty'),
-      GYRO_CLIENT_PRESENCE_UPDATE_INTERVAL: '1s', GYRO_CLIENT_EXPIRED_SUB_CLOSE_DELAY: '1s',
+      GYRO_CLIENT_PRESENCE_UPDATE_INTERVAL: '1s',
+      GYRO_CLIENT_EXPIRED_SUB_CLOSE_DELAY: '1s',
     },
   });
   t.after(() => gyro.stop());
   // client is a client of a user, which lives as long as the test t.
   const client = (t, user) => {
     const client = new Client(`ws://localhost:${realtime}/connection/websocket`, {
-      headers: { Authorization: `Bearer ${user}-secret` }, websocket: WebSocket,
+      headers: { Authorization: `Bearer ${user}-secret` },
+      websocket: WebSocket,
     });
     t.after(() => client.disconnect());
     client.connect();
@@ -101,7 +116,8 @@ const events = {
 
   async subscribe(t, { client, decode }) {
     const ann = client(t, 'ann');
-    const staff = ann.newSubscription('chat:staff'), lunch = ann.newSubscription('chat:lunch');
+    const staff = ann.newSubscription('chat:staff'),
+      lunch = ann.newSubscription('chat:lunch');
     staff.subscribe();
     const { code, reason } = await happens(staff, 'unsubscribed');
     assert.deepEqual([code, reason], [403, 'staff only']);
@@ -127,8 +143,10 @@ const events = {
   },
 
   async cache_empty(t, { client, decode }) {
-    const menu = client(t, 'ann').newSubscription('menu:today'), unknown = client(t, 'ann').newSubscription('menu:never');
-    const publication = happens(menu, 'publication'), subscribed = happens(menu, 'subscribed');
+    const menu = client(t, 'ann').newSubscription('menu:today'),
+      unknown = client(t, 'ann').newSubscription('menu:never');
+    const publication = happens(menu, 'publication'),
+      subscribed = happens(menu, 'subscribed');
     menu.subscribe();
     assert.equal((await subscribed).recovered, true);
     assert.deepEqual(decode((await publication).data), { soup: 'Tomato' });
@@ -147,7 +165,8 @@ const events = {
   },
 
   async refresh(t, { client, asks, encode }) {
-    const ann = client(t, 'ann'), bob = client(t, 'bob');
+    const ann = client(t, 'ann'),
+      bob = client(t, 'bob');
     await Promise.all([ann.ready(), bob.ready()]);
     const ended = all('connecting', ann, bob);
     await asks('refresh', 4);
@@ -160,9 +179,15 @@ const events = {
 };
 
 test('a backend decides about every event', { concurrency: true, timeout: 120_000 }, async t => {
-  const rows = Object.entries(backends).flatMap(([carrier, backend]) => Object.entries(encodings).map(([name, encoding]) => [`${carrier}, ${name}`, backend, encoding]));
-  await Promise.all(rows.map(([name, backend, encoding]) => t.test(name, async t => {
-    const server = await start(t, backend, encoding);
-    for (const [event, decided] of Object.entries(events)) await t.test(event, t => decided(t, server));
-  })));
+  const rows = Object.entries(backends).flatMap(([carrier, backend]) =>
+    Object.entries(encodings).map(([name, encoding]) => [`${carrier}, ${name}`, backend, encoding]),
+  );
+  await Promise.all(
+    rows.map(([name, backend, encoding]) =>
+      t.test(name, async t => {
+        const server = await start(t, backend, encoding);
+        for (const [event, decided] of Object.entries(events)) await t.test(event, t => decided(t, server));
+      }),
+    ),
+  );
 });

@@ -23,7 +23,9 @@ export class Link {
   }
 
   // tell is call without a result.
-  tell(index, ...args) { this.#send({ index, args }); }
+  tell(index, ...args) {
+    this.#send({ index, args });
+  }
 
   #send(message) {
     const text = JSON.stringify(message, (_, value) => {

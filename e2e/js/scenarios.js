@@ -35,7 +35,10 @@ const scenarios = {
     let asked = 0;
     await sdk.connect({
       token: token({ sub: 'x', exp: inSeconds(-60) }),
-      getToken: async () => { asked++; return token({ sub: 'x', exp: inSeconds(3600) }); },
+      getToken: async () => {
+        asked++;
+        return token({ sub: 'x', exp: inSeconds(3600) });
+      },
     });
     assert.equal(asked, 1);
   },
@@ -65,7 +68,8 @@ const scenarios = {
   async 'large and odd messages'(sdk) {
     const channel = unique('room:');
     const sub = await (await sdk.connect()).subscribe(channel);
-    const odd = '</script> %41 "\u2028" \0 ❤', large = 'x'.repeat(60_000);
+    const odd = '</script> %41 "\u2028" \0 ❤',
+      large = 'x'.repeat(60_000);
     for (let n = 0; n < 10; n++) {
       await sub.inner.publish(sdk.encode({ n, odd }));
       await api('publish', { channel, data: { n, large } });
@@ -82,13 +86,15 @@ const scenarios = {
     const a = await alice.subscribe(channel);
     for (let i = 0; i < 2; i++) await (await sdk.connect({ token: token({ sub: 'bob' }) })).subscribe(channel);
     const { clients } = await a.inner.presence();
-    const users = Object.values(clients).map(info => info.user).sort();
+    const users = Object.values(clients)
+      .map(info => info.user)
+      .sort();
     assert.deepEqual(users, ['alice', 'bob', 'bob']);
     for (const [id, info] of Object.entries(clients)) {
       assert.equal(info.client, id);
       if (info.user === 'alice') assert.deepEqual(sdk.decode(info.connInfo), { name: 'Alice' });
     }
-    assert.deepEqual({ ...await a.inner.presenceStats() }, { numClients: 3, numUsers: 2 });
+    assert.deepEqual({ ...(await a.inner.presenceStats()) }, { numClients: 3, numUsers: 2 });
   },
 
   async 'join and leave'(sdk) {
@@ -230,7 +236,12 @@ const scenarios = {
 
   async 'connection token refresh'(sdk) {
     const asked = counter();
-    const c = await sdk.connect({ getToken: async () => { asked.hit(); return token({ sub: 'x', exp: inSeconds(2) }); } });
+    const c = await sdk.connect({
+      getToken: async () => {
+        asked.hit();
+        return token({ sub: 'x', exp: inSeconds(2) });
+      },
+    });
     await asked.reach(3); // the initial one and two refreshes
     await rejectsWith(c.inner.rpc('x', sdk.encode({})), 108); // still answered
     c.none('connecting');
@@ -241,7 +252,10 @@ const scenarios = {
     const asked = counter();
     const c = await sdk.connect();
     const sub = await c.subscribe(channel, {
-      getToken: async () => { asked.hit(); return token({ sub: c.user, channel, exp: inSeconds(2) }); },
+      getToken: async () => {
+        asked.hit();
+        return token({ sub: c.user, channel, exp: inSeconds(2) });
+      },
     });
     await asked.reach(3);
     await publish(channel, 1);
@@ -275,7 +289,8 @@ const scenarios = {
   },
 
   async 'server-side subscriptions of a token'(sdk) {
-    const plain = unique('stream:'), rich = unique('closed:'); // a token needs no permission
+    const plain = unique('stream:'),
+      rich = unique('closed:'); // a token needs no permission
     const proxy = await sdk.proxy();
     const c = sdk.client({ token: token({ sub: 'x', subs: { [plain]: {}, [rich]: { data: { welcome: true } } } }) }, proxy.url);
     await c.open();
@@ -298,14 +313,21 @@ const scenarios = {
         if (e.channel === plain) assert.deepEqual(recovery(e), recovered);
       }
     }
-    await exactly({ next: e => c.next(e), none: e => c.none(e), number: async () => sdk.decode((await c.next('publication')).data).n }, await publisher.finish());
+    await exactly(
+      { next: e => c.next(e), none: e => c.none(e), number: async () => sdk.decode((await c.next('publication')).data).n },
+      await publisher.finish(),
+    );
   },
 
   async 'server-side subscriptions of the API'(sdk) {
     const channel = unique('room:');
     const c = await sdk.connect();
     await api('subscribe', {
-      user: c.user, channel, data: { by: 'api' }, info: { seat: 1 }, override: { force_push_join_leave: { value: true } },
+      user: c.user,
+      channel,
+      data: { by: 'api' },
+      info: { seat: 1 },
+      override: { force_push_join_leave: { value: true } },
     });
     const e = await c.next('subscribed');
     assert.equal(e.channel, channel);
@@ -323,10 +345,7 @@ const scenarios = {
 
   async 'delta'(sdk) {
     const channel = unique('delta:');
-    const subs = [
-      await (await sdk.connect()).subscribe(channel, { delta: 'fossil' }),
-      await (await sdk.connect()).subscribe(channel),
-    ];
+    const subs = [await (await sdk.connect()).subscribe(channel, { delta: 'fossil' }), await (await sdk.connect()).subscribe(channel)];
     const text = 'the same text again and again, '.repeat(20) + 'ünïcode 🚀';
     for (let n = 1; n <= 20; n++) {
       await api('publish', { channel, data: { n, text, odd: n % 3 === 0 } });
@@ -347,7 +366,8 @@ const scenarios = {
     // How many windows of a batch there are depends on how fast the machine is.
     const upTo = async (sub, last) => {
       const got = [];
-      do got.push(await sub.number()); while (got.at(-1) !== last);
+      do got.push(await sub.number());
+      while (got.at(-1) !== last);
       return got;
     };
     await api('batch', { commands: [1, 2, 3].map(n => ({ publish: { channel, data: { n } } })) });
@@ -366,10 +386,19 @@ const scenarios = {
   async 'tags filter'(sdk) {
     const channel = unique('tagged:');
     const c = await sdk.connect();
-    const tagsFilter = { op: 'and', nodes: [
-      { key: 'ticker', cmp: 'in', vals: ['BTC', 'ETH'] },
-      { op: 'or', nodes: [{ key: 'price', cmp: 'gte', val: '100' }, { key: 'urgent', cmp: 'ex' }] },
-    ] };
+    const tagsFilter = {
+      op: 'and',
+      nodes: [
+        { key: 'ticker', cmp: 'in', vals: ['BTC', 'ETH'] },
+        {
+          op: 'or',
+          nodes: [
+            { key: 'price', cmp: 'gte', val: '100' },
+            { key: 'urgent', cmp: 'ex' },
+          ],
+        },
+      ],
+    };
     const sub = await c.subscribe(channel, { tagsFilter });
     for (const [n, tags] of [
       { ticker: 'BTC', price: '99.5' }, // 0: too cheap
@@ -378,7 +407,8 @@ const scenarios = {
       { ticker: 'ETH', urgent: 'yes' }, // 3
       {}, // 4: no tags
       { ticker: 'ETH', price: '1000', extra: 'x' }, // 5
-    ].entries()) await api('publish', { channel, data: { n }, tags });
+    ].entries())
+      await api('publish', { channel, data: { n }, tags });
     for (const n of [1, 3, 5]) assert.equal(await sub.number(), n);
     assert.equal((await c.subscription(unique('room:'), { tagsFilter }).next('unsubscribed')).code, 107);
   },
@@ -437,10 +467,16 @@ const scenarios = {
   // would have closed by then.
   async 'pings keep a connection'(sdk) {
     const asked = counter();
-    const c = await sdk.connect({
-      maxServerPingDelay: patience,
-      getToken: async () => { asked.hit(); return token({ sub: 'x', exp: inSeconds(6) }); },
-    }, await sdk.url('brisk'));
+    const c = await sdk.connect(
+      {
+        maxServerPingDelay: patience,
+        getToken: async () => {
+          asked.hit();
+          return token({ sub: 'x', exp: inSeconds(6) });
+        },
+      },
+      await sdk.url('brisk'),
+    );
     await asked.reach(2);
     c.none('connecting');
   },
@@ -485,9 +521,24 @@ const scenarios = {
 };
 
 // kept are the scenarios that need no history.
-const kept = ['connect with a token', 'refused tokens', 'presence', 'join and leave', 'many subscriptions in one go', 'large and odd messages',
-  'numbers instead of names, batches of the newest, debounced publishing', 'connection token refresh', 'subscription token refresh', 'server-side subscriptions of the API', 'tags filter',
-  'private channel', 'user-limited channel', 'terminal disconnect', 'pings keep a connection', 'silent network is noticed by both sides'];
+const kept = [
+  'connect with a token',
+  'refused tokens',
+  'presence',
+  'join and leave',
+  'many subscriptions in one go',
+  'large and odd messages',
+  'numbers instead of names, batches of the newest, debounced publishing',
+  'connection token refresh',
+  'subscription token refresh',
+  'server-side subscriptions of the API',
+  'tags filter',
+  'private channel',
+  'user-limited channel',
+  'terminal disconnect',
+  'pings keep a connection',
+  'silent network is noticed by both sides',
+];
 
 // applies tells which scenarios there are for a transport.
 function applies(name, transport) {
@@ -520,20 +571,26 @@ export function suite(ways, place, { maps = false } = {}) {
     }
   });
   // WebSocket clients share the way to the nodes with the API, so nobody knows on which node they are.
-  test('centrifuge-js: a node is killed', { skip: rig.apis.length === 1 || rig.history === 'false' },
-    async () => killNode(ways.filter(([transport]) => transport !== 'websocket'), await place()));
+  test('centrifuge-js: a node is killed', { skip: rig.apis.length === 1 || rig.history === 'false' }, async () =>
+    killNode(
+      ways.filter(([transport]) => transport !== 'websocket'),
+      await place(),
+    ),
+  );
 }
 
 // killNode kills the first node of two. Of the two clients of each way one loses it and comes back on the
 // other; the other one notices nothing. Nobody misses anything.
 async function killNode(ways, place) {
   const channel = unique('stream:');
-  const sdks = [], clients = [];
+  const sdks = [],
+    clients = [];
   try {
     for (const way of ways) {
       const sdk = await SDK.open(...way, place);
       sdks.push(sdk);
-      for (let i = 0; i < 2; i++) { // one after the other, so that they are on different nodes
+      for (let i = 0; i < 2; i++) {
+        // one after the other, so that they are on different nodes
         const c = await sdk.connect();
         clients.push({ sdk, c, sub: await c.subscribe(channel) });
       }

@@ -21,13 +21,20 @@ const patience = 20_000;
 const command = promisify(execFile);
 let folder, redis, redisPort;
 
-before(async () => {
-  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-shared-poll-'));
-  redisPort = await freePort();
-  redis = await Program.start('Ready to accept connections', 'redis-server',
-    ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder], {});
-}, { timeout: 60_000 });
+before(
+  async () => {
+    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-shared-poll-'));
+    redisPort = await freePort();
+    redis = await Program.start(
+      'Ready to accept connections',
+      'redis-server',
+      ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder],
+      {},
+    );
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await redis?.stop();
@@ -59,15 +66,23 @@ class Backend {
     }).listen(0, '127.0.0.1');
     await once(server, 'listening');
     backend.url = `http://127.0.0.1:${server.address().port}`;
-    t.after(() => { server.close(); server.closeAllConnections(); });
+    t.after(() => {
+      server.close();
+      server.closeAllConnections();
+    });
     return backend;
   }
 
-  set(key, data, version) { this.values.set(key, { data, version }); }
+  set(key, data, version) {
+    this.values.set(key, { data, version });
+  }
 }
 
 const namespace = (name, mode, more = {}) => ({
-  name, subscription_type: 'shared_poll', allow_subscribe_for_anonymous: true, allow_subscribe_for_client: true,
+  name,
+  subscription_type: 'shared_poll',
+  allow_subscribe_for_anonymous: true,
+  allow_subscribe_for_client: true,
   shared_poll: { mode, refresh_interval: '100ms', track_expired_extra_delay: '1s', ...more },
 });
 
@@ -78,25 +93,29 @@ const changed = backend => `changed-${process.pid}-${backend.url}`;
 async function nodes(t, backend, count) {
   const list = [];
   for (let i = 0; i < count; i++) {
-    const port = await freePort(), file = path.join(folder, `config-${port}.json`);
-    await writeFile(file, JSON.stringify({
-      client: { allow_anonymous_connect_without_token: true, presence_update_interval: '1s' },
-      http_api: { key: 'key' },
-      engine: count > 1 ? { type: 'redis', redis: { address: `redis://127.0.0.1:${redisPort}`, prefix: `p${process.pid}-${backend.url}` } } : {},
-      shared_poll: {
-        hmac_secret_key: secret,
-        notification: { enabled: true, type: 'redis', channel: changed(backend), redis: { address: `redis://127.0.0.1:${redisPort}` } },
-      },
-      channel: {
-        proxy: { shared_poll_refresh: { endpoint: backend.url, timeout: '2s' } },
-        namespaces: [
-          namespace('plain', 'versionless'),
-          namespace('seldom', 'versionless', { refresh_interval: '1h', notification: { batch_max_size: 3, batch_max_delay: '50ms' } }),
-          namespace('slow', 'versioned', { refresh_interval: '1m', publish_enabled: true }),
-          { ...namespace('versioned', 'versioned', { publish_enabled: true, keep_latest_data: true }), allowed_delta_types: ['fossil'] },
-        ],
-      },
-    }));
+    const port = await freePort(),
+      file = path.join(folder, `config-${port}.json`);
+    await writeFile(
+      file,
+      JSON.stringify({
+        client: { allow_anonymous_connect_without_token: true, presence_update_interval: '1s' },
+        http_api: { key: 'key' },
+        engine: count > 1 ? { type: 'redis', redis: { address: `redis://127.0.0.1:${redisPort}`, prefix: `p${process.pid}-${backend.url}` } } : {},
+        shared_poll: {
+          hmac_secret_key: secret,
+          notification: { enabled: true, type: 'redis', channel: changed(backend), redis: { address: `redis://127.0.0.1:${redisPort}` } },
+        },
+        channel: {
+          proxy: { shared_poll_refresh: { endpoint: backend.url, timeout: '2s' } },
+          namespaces: [
+            namespace('plain', 'versionless'),
+            namespace('seldom', 'versionless', { refresh_interval: '1h', notification: { batch_max_size: 3, batch_max_delay: '50ms' } }),
+            namespace('slow', 'versioned', { refresh_interval: '1m', publish_enabled: true }),
+            { ...namespace('versioned', 'versioned', { publish_enabled: true, keep_latest_data: true }), allowed_delta_types: ['fossil'] },
+          ],
+        },
+      }),
+    );
     const gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', file, '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
     t.after(() => gyro.stop());
     list.push(port);
@@ -128,10 +147,15 @@ class World {
     const client = new this.Client(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket, minReconnectDelay: 5, maxReconnectDelay: 50 });
     this.t.after(() => client.disconnect());
     const sub = client.newSharedPollSubscription(channel, {
-      minResubscribeDelay: 5, maxResubscribeDelay: 50,
-      getSignature: async ({ keys }) => ({ keys, signature: sign(channel, keys) }), ...options,
+      minResubscribeDelay: 5,
+      maxResubscribeDelay: 50,
+      getSignature: async ({ keys }) => ({ keys, signature: sign(channel, keys) }),
+      ...options,
     });
-    const has = {}, versions = {}, resets = [], errors = [];
+    const has = {},
+      versions = {},
+      resets = [],
+      errors = [];
     sub.on('update', u => {
       if (u.removed) delete has[u.key];
       else has[u.key] = this.decode(u.data);
@@ -159,7 +183,9 @@ class World {
 
   async api(method, params) {
     const response = await fetch(`http://127.0.0.1:${this.ports[0]}/api/${method}`, {
-      method: 'POST', headers: { 'X-API-Key': 'key' }, body: JSON.stringify(params),
+      method: 'POST',
+      headers: { 'X-API-Key': 'key' },
+      body: JSON.stringify(params),
     });
     return response.json();
   }
@@ -170,7 +196,11 @@ async function until(look, want) {
   const end = Date.now() + patience;
   for (;;) {
     const got = look();
-    try { return assert.deepEqual(got, want); } catch (e) { if (Date.now() > end) throw e; }
+    try {
+      return assert.deepEqual(got, want);
+    } catch (e) {
+      if (Date.now() > end) throw e;
+    }
     await new Promise(resolve => setTimeout(resolve, 10));
   }
 }
@@ -182,7 +212,8 @@ const scenarios = {
     const { backend } = world;
     backend.set('BTC', { p: 1 });
     backend.set('ETH', { p: 5 });
-    const a = await world.track('plain:x', ['BTC', 'ETH', 'unknown']), b = await world.track('plain:x', ['BTC']);
+    const a = await world.track('plain:x', ['BTC', 'ETH', 'unknown']),
+      b = await world.track('plain:x', ['BTC']);
     await until(() => a.has, { BTC: { p: 1 }, ETH: { p: 5 } });
     await until(() => b.has, { BTC: { p: 1 } });
     for (let p = 2; p < 6; p++) {
@@ -214,7 +245,11 @@ const scenarios = {
     backend.set('a', 'first', 5);
     const list = [await world.track('slow:x', ['a', 'b']), await world.track('slow:x', ['a'])];
     for (const { has } of list) await until(() => has, { a: 'first' });
-    for (const [version, data] of [[7, 'seventh'], [6, 'sixth'], [8, 'eighth']]) {
+    for (const [version, data] of [
+      [7, 'seventh'],
+      [6, 'sixth'],
+      [8, 'eighth'],
+    ]) {
       assert.deepEqual(await world.publish('slow:x', 'a', data, version), { result: {} });
     }
     for (const { has, versions } of list) {
@@ -228,7 +263,8 @@ const scenarios = {
   async 'keys that have changed'(world) {
     const { backend } = world;
     for (const key of ['a', 'b', 'c']) backend.set(key, 1);
-    const all = await world.track('seldom:x', ['a', 'b', 'c']), one = await world.track('seldom:x', ['a']);
+    const all = await world.track('seldom:x', ['a', 'b', 'c']),
+      one = await world.track('seldom:x', ['a']);
     await until(() => [all.has, one.has], [{ a: 1, b: 1, c: 1 }, { a: 1 }]);
     for (const key of ['a', 'b']) backend.set(key, 2);
     assert.equal(await world.notify('seldom:x', ['a', 'unknown']), world.ports.length);
@@ -273,7 +309,8 @@ const scenarios = {
     const { backend } = world;
     const text = 'the quick brown fox jumps over the lazy dog '.repeat(10);
     backend.set('a', { text, n: 0 }, 1);
-    const a = await world.track('versioned:x', ['a'], { delta: 'fossil' }), b = await world.track('versioned:x', ['a']);
+    const a = await world.track('versioned:x', ['a'], { delta: 'fossil' }),
+      b = await world.track('versioned:x', ['a']);
     for (let n = 1; n < 5; n++) {
       backend.set('a', { text, n }, n + 1);
       for (const { has } of [a, b]) await until(() => has, { a: { text, n } });
@@ -296,7 +333,10 @@ const scenarios = {
     await until(() => old.errors.at(-1)?.error.code, 109);
     let signed = 0;
     const brief = await world.track('plain:x', ['a'], {
-      getSignature: async ({ keys }) => { signed++; return { keys, signature: sign('plain:x', keys, Math.floor(Date.now() / 1000) + 1) }; },
+      getSignature: async ({ keys }) => {
+        signed++;
+        return { keys, signature: sign('plain:x', keys, Math.floor(Date.now() / 1000) + 1) };
+      },
     });
     await until(() => signed >= 3, true);
     backend.set('a', 2);

@@ -21,19 +21,22 @@ const phone = { width: 360, height: 740 };
 let server, browser, origin, names;
 const complaints = [];
 
-before(async () => {
-  names = (await readdir(site)).filter(name => name.endsWith('.html') && name !== '404.html');
-  assert.ok(names.length > 30, 'make site builds the site');
-  await mkdir(screenshots, { recursive: true });
-  server = createServer(async (request, answer) => {
-    const name = new URL(request.url, 'http://site').pathname.replace(/\/$/, '/index.html');
-    const content = await readFile(path.join(site, path.normalize(name))).catch(() => undefined);
-    answer.writeHead(content ? 200 : 404, { 'Content-Type': types[path.extname(name)] ?? 'text/plain' }).end(content);
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  origin = `http://127.0.0.1:${server.address().port}`;
-  browser = await chromium.launch(chrome);
-}, { timeout: 60_000 });
+before(
+  async () => {
+    names = (await readdir(site)).filter(name => name.endsWith('.html') && name !== '404.html');
+    assert.ok(names.length > 30, 'make site builds the site');
+    await mkdir(screenshots, { recursive: true });
+    server = createServer(async (request, answer) => {
+      const name = new URL(request.url, 'http://site').pathname.replace(/\/$/, '/index.html');
+      const content = await readFile(path.join(site, path.normalize(name))).catch(() => undefined);
+      answer.writeHead(content ? 200 : 404, { 'Content-Type': types[path.extname(name)] ?? 'text/plain' }).end(content);
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    origin = `http://127.0.0.1:${server.address().port}`;
+    browser = await chromium.launch(chrome);
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await browser?.close();
@@ -65,8 +68,15 @@ const picture = (page, name, options) => page.screenshot({ path: path.join(scree
 async function violations(page) {
   await page.evaluate(axe.source);
   const { violations: found } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  return found.filter(one => ['serious', 'critical'].includes(one.impact))
-    .map(one => `${page.url()}: ${one.id}: ${one.nodes.slice(0, 3).map(node => `${node.target} ${node.failureSummary}`).join('; ')}`);
+  return found
+    .filter(one => ['serious', 'critical'].includes(one.impact))
+    .map(
+      one =>
+        `${page.url()}: ${one.id}: ${one.nodes
+          .slice(0, 3)
+          .map(node => `${node.target} ${node.failureSummary}`)
+          .join('; ')}`,
+    );
 }
 
 test('every page fits a phone, and says what it is', { timeout: 120_000 }, async () => {
@@ -123,9 +133,12 @@ test('code has no words that are for the tests, and diagrams are drawn', { timeo
   await visit(page, 'start.html');
   const languages = await page.locator('.vp-doc span.lang').allTextContents();
   assert.ok(languages.includes('json') && languages.includes('sh'), `${languages}`);
-  assert.deepEqual(languages.filter(text => !/^[a-z]+$/.test(text)), []);
+  assert.deepEqual(
+    languages.filter(text => !/^[a-z]+$/.test(text)),
+    [],
+  );
   await visit(page, 'scaling.html');
-  assert.ok(await page.locator('.diagram svg text', { hasText: 'Redis' }).count() > 0);
+  assert.ok((await page.locator('.diagram svg text', { hasText: 'Redis' }).count()) > 0);
   assert.equal(await page.locator('.language-mermaid').count(), 0);
   await page.close();
 });
@@ -135,7 +148,11 @@ test('the search finds text, and asks nobody', { timeout: 60_000 }, async () => 
   await visit(page, '');
   await page.keyboard.press('Control+k');
   const box = page.locator('.VPLocalSearchBox');
-  for (const [text, heading] of [['hmac_previous_secret_key', 'Tokens'], ['slow consumer', ''], ['allowed_origins', 'Origins']]) {
+  for (const [text, heading] of [
+    ['hmac_previous_secret_key', 'Tokens'],
+    ['slow consumer', ''],
+    ['allowed_origins', 'Origins'],
+  ]) {
     await box.locator('input').fill(text);
     await box.locator('.result', { hasText: heading }).first().waitFor();
   }
@@ -145,14 +162,17 @@ test('the search finds text, and asks nobody', { timeout: 60_000 }, async () => 
   await page.close();
 });
 
-for (const [colorScheme, looked] of [['light', ['index.html', 'start.html', 'concepts.html', 'comparison.html']], ['dark', ['concepts.html', 'scaling.html']]]) {
+for (const [colorScheme, looked] of [
+  ['light', ['index.html', 'start.html', 'concepts.html', 'comparison.html']],
+  ['dark', ['concepts.html', 'scaling.html']],
+]) {
   test(`nothing serious for axe, ${colorScheme}`, { timeout: 120_000 }, async () => {
     const page = await open({ viewport: desktop, colorScheme });
     const found = [];
     for (const name of looked) {
       await visit(page, name);
       await picture(page, `${name.replace('.html', '')}-${colorScheme}`);
-      found.push(...await violations(page));
+      found.push(...(await violations(page)));
     }
     assert.deepEqual(found, []);
     await page.close();

@@ -19,9 +19,11 @@ before(async () => {
   for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-streams-'));
   await cp(path.join(root, 'examples/streams'), folder, { recursive: true });
-  await promisify(execFile)(process.env.E2E_PYTHON, [
-    '-m', 'grpc_tools.protoc', '-I', path.join(root, 'server/proxy/message'), '--python_out=.', '--grpc_python_out=.', 'proxy.proto',
-  ], { cwd: folder });
+  await promisify(execFile)(
+    process.env.E2E_PYTHON,
+    ['-m', 'grpc_tools.protoc', '-I', path.join(root, 'server/proxy/message'), '--python_out=.', '--grpc_python_out=.', 'proxy.proto'],
+    { cwd: folder },
+  );
 });
 
 after(() => rm(folder, { recursive: true, force: true }));
@@ -30,11 +32,18 @@ const serve = port => Program.start('Running on', process.env.E2E_PYTHON, ['back
 
 // start runs the backend and Gyro. backend.current can be stopped, and restarted by backend.restart.
 async function start(t) {
-  const port = await freePort(), realtime = await freePort();
-  const backend = { current: await serve(port), restart: async () => { backend.current = await serve(port); } };
+  const port = await freePort(),
+    realtime = await freePort();
+  const backend = {
+    current: await serve(port),
+    restart: async () => {
+      backend.current = await serve(port);
+    },
+  };
   t.after(() => backend.current.stop());
   const gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(realtime)], {
-    cwd: folder, env: { GYRO_CHANNEL_PROXY_SUBSCRIBE_STREAM_ENDPOINT: `grpc://localhost:${port}` },
+    cwd: folder,
+    env: { GYRO_CHANNEL_PROXY_SUBSCRIBE_STREAM_ENDPOINT: `grpc://localhost:${port}` },
   });
   t.after(() => gyro.stop());
   const connect = Client => {
@@ -58,7 +67,8 @@ for (const [name, Client, pack, unpack] of [
 ]) {
   test(`streams of a backend, ${name}`, { timeout: 60_000 }, async t => {
     const { backend, connect } = await start(t);
-    const client = connect(Client), other = connect(Client);
+    const client = connect(Client),
+      other = connect(Client);
 
     const unknown = client.newSubscription('countdown:x');
     unknown.subscribe();
@@ -69,11 +79,15 @@ for (const [name, Client, pack, unpack] of [
     countdown.on('publication', ({ data, offset }) => seen.push([unpack(data), offset]));
     countdown.subscribe();
     assert.equal((await happens(countdown, 'unsubscribed')).code, 2000);
-    assert.deepEqual(seen, [3, 2, 1].map(n => [{ 'launch in': n }, undefined]));
+    assert.deepEqual(
+      seen,
+      [3, 2, 1].map(n => [{ 'launch in': n }, undefined]),
+    );
     await assert.rejects(client.publish('countdown:3', pack('a')), { code: 108 });
 
     // Each client has a stream of its own.
-    const echo = client.newSubscription('echo:a'), others = other.newSubscription('echo:a');
+    const echo = client.newSubscription('echo:a'),
+      others = other.newSubscription('echo:a');
     others.on('publication', ({ data }) => assert.fail(`not for me: ${data}`));
     echo.subscribe();
     others.subscribe();

@@ -17,19 +17,25 @@ const key = 'my-api-key';
 
 let folder, port, gyro, browser, client;
 
-before(async () => {
-  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-swagger-'));
-  port = await freePort();
-  await writeFile(path.join(folder, 'config.json'), JSON.stringify({
-    client: { allow_anonymous_connect_without_token: true },
-    http_api: { key },
-    swagger: { enabled: true },
-    channel: { namespaces: [{ name: 'chat', history_size: 10, history_ttl: '1m', allow_subscribe_for_anonymous: true, allow_subscribe_for_client: true }] },
-  }));
-  gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
-  browser = await chromium.launch(chrome);
-}, { timeout: 60_000 });
+before(
+  async () => {
+    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-swagger-'));
+    port = await freePort();
+    await writeFile(
+      path.join(folder, 'config.json'),
+      JSON.stringify({
+        client: { allow_anonymous_connect_without_token: true },
+        http_api: { key },
+        swagger: { enabled: true },
+        channel: { namespaces: [{ name: 'chat', history_size: 10, history_ttl: '1m', allow_subscribe_for_anonymous: true, allow_subscribe_for_client: true }] },
+      }),
+    );
+    gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
+    browser = await chromium.launch(chrome);
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   client?.disconnect();
@@ -41,8 +47,12 @@ after(async () => {
 test('the page shows the methods, and sends a publication with a key', { timeout: 60_000 }, async () => {
   client = new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket });
   const subscription = client.newSubscription('chat:index');
-  const subscribed = new Promise(resolve => { subscription.on('subscribed', resolve); });
-  const published = new Promise(resolve => { subscription.on('publication', resolve); });
+  const subscribed = new Promise(resolve => {
+    subscription.on('subscribed', resolve);
+  });
+  const published = new Promise(resolve => {
+    subscription.on('publication', resolve);
+  });
   subscription.subscribe();
   client.connect();
   await subscribed;
@@ -96,5 +106,8 @@ test('the page shows the methods, and sends a publication with a key', { timeout
 
   // The key is not kept.
   assert.deepEqual(await page.evaluate(() => ({ ...localStorage, ...sessionStorage })), {});
-  assert.deepEqual(complaints.filter(text => !/status of (401|404)/.test(text)), []);
+  assert.deepEqual(
+    complaints.filter(text => !/status of (401|404)/.test(text)),
+    [],
+  );
 });

@@ -13,7 +13,10 @@ try {
   browser.setDefaultTimeout(20_000);
   const page = await browser.newPage();
   page.on('console', message => console.error(`${message.type()}: ${message.text()}`));
-  page.on('pageerror', error => { console.error(String(error.stack)); process.exitCode = 1; });
+  page.on('pageerror', error => {
+    console.error(String(error.stack));
+    process.exitCode = 1;
+  });
   await page.goto(url);
   if (say) {
     await page.locator('input').first().fill(say);

@@ -32,14 +32,17 @@ class Server {
     assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
     const server = new Server();
     server.internal = await freePort();
-    await writeFile(path.join(folder, 'config.json'), JSON.stringify({
-      http_server: http3(port, server.internal, proof),
-      webtransport: { enabled: true },
-      init: { enabled: true },
-      client: { token: { hmac_secret_key: secret }, allowed_origins: [pages.origin] },
-      http_api: { key: apiKey },
-      channel: { without_namespace: { allow_subscribe_for_client: true, allow_publish_for_subscriber: true } },
-    }));
+    await writeFile(
+      path.join(folder, 'config.json'),
+      JSON.stringify({
+        http_server: http3(port, server.internal, proof),
+        webtransport: { enabled: true },
+        init: { enabled: true },
+        client: { token: { hmac_secret_key: secret }, allowed_origins: [pages.origin] },
+        http_api: { key: apiKey },
+        channel: { without_namespace: { allow_subscribe_for_client: true, allow_publish_for_subscriber: true } },
+      }),
+    );
     server.process = spawn(process.env.E2E_GYRO, ['-c', path.join(folder, 'config.json')], { stdio: ['ignore', 'pipe', 'pipe'] });
     server.exited = once(server.process, 'exit');
     await new Promise((resolve, reject) => {
@@ -62,7 +65,9 @@ class Server {
 
   async api(method, params) {
     const response = await fetch(`http://127.0.0.1:${this.internal}/api/${method}`, {
-      method: 'POST', headers: { 'X-API-Key': apiKey }, body: JSON.stringify(params),
+      method: 'POST',
+      headers: { 'X-API-Key': apiKey },
+      body: JSON.stringify(params),
     });
     const answer = await response.json();
     assert.equal(answer.error, undefined, JSON.stringify(answer));
@@ -77,29 +82,42 @@ class Client {
     client.user = user;
     client.page = await browser.newPage();
     await client.page.goto(`${pages.origin}/${encoding}`);
-    await client.page.evaluate(({ endpoint, token, json }) => {
-      const events = [];
-      const encode = value => json ? value : new TextEncoder().encode(JSON.stringify(value));
-      const decode = data => json ? data : JSON.parse(new TextDecoder().decode(data));
-      const sdk = new Centrifuge([{ transport: 'webtransport', endpoint }], { token, minReconnectDelay: 5, maxReconnectDelay: 50 });
-      for (const name of ['connecting', 'connected', 'disconnected', 'error']) {
-        sdk.on(name, ({ code, reason, transport, error }) => events.push([name, code ?? error?.message, transport ?? reason]));
-      }
-      globalThis.subscribe = channel => new Promise(resolve => {
-        const sub = sdk.newSubscription(channel);
-        sub.on('publication', ({ data }) => events.push(['publication', decode(data)]));
-        sub.on('subscribed', ({ recovered, wasRecovering }) => { events.push(['subscribed', wasRecovering, recovered]); resolve(); });
-        sub.subscribe();
-      });
-      globalThis.publish = (channel, value) => sdk.publish(channel, encode(value)).then(() => true, error => error.message);
-      Object.assign(globalThis, { sdk, events });
-      sdk.connect();
-      return sdk.ready();
-    }, { endpoint: `https://127.0.0.1:${port}/connection/webtransport`, token: token(user), json: encoding === 'json' });
+    await client.page.evaluate(
+      ({ endpoint, token, json }) => {
+        const events = [];
+        const encode = value => (json ? value : new TextEncoder().encode(JSON.stringify(value)));
+        const decode = data => (json ? data : JSON.parse(new TextDecoder().decode(data)));
+        const sdk = new Centrifuge([{ transport: 'webtransport', endpoint }], { token, minReconnectDelay: 5, maxReconnectDelay: 50 });
+        for (const name of ['connecting', 'connected', 'disconnected', 'error']) {
+          sdk.on(name, ({ code, reason, transport, error }) => events.push([name, code ?? error?.message, transport ?? reason]));
+        }
+        globalThis.subscribe = channel =>
+          new Promise(resolve => {
+            const sub = sdk.newSubscription(channel);
+            sub.on('publication', ({ data }) => events.push(['publication', decode(data)]));
+            sub.on('subscribed', ({ recovered, wasRecovering }) => {
+              events.push(['subscribed', wasRecovering, recovered]);
+              resolve();
+            });
+            sub.subscribe();
+          });
+        globalThis.publish = (channel, value) =>
+          sdk.publish(channel, encode(value)).then(
+            () => true,
+            error => error.message,
+          );
+        Object.assign(globalThis, { sdk, events });
+        sdk.connect();
+        return sdk.ready();
+      },
+      { endpoint: `https://127.0.0.1:${port}/connection/webtransport`, token: token(user), json: encoding === 'json' },
+    );
     return client;
   }
 
-  call(name, ...args) { return this.page.evaluate(({ name, args }) => globalThis[name](...args), { name, args }); }
+  call(name, ...args) {
+    return this.page.evaluate(({ name, args }) => globalThis[name](...args), { name, args });
+  }
 
   // sees waits until the events from the given one on are these.
   async sees(from, ...want) {
@@ -110,27 +128,40 @@ class Client {
     }
   }
 
-  count() { return this.page.evaluate(() => events.length); }
+  count() {
+    return this.page.evaluate(() => events.length);
+  }
 }
 
-before(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'gyro-webtransport-'));
-  proof = await certificate(folder);
-  const scripts = { '/json': await readFile(library('json')), '/protobuf': await readFile(library('protobuf')) };
-  pages = http.createServer((request, answer) => {
-    answer.setHeader('Content-Type', 'text/html').end(`<!doctype html><meta charset=utf-8><link rel=icon href=data:,><script>${scripts[request.url] ?? ''}</script>`);
-  }).listen(0, '127.0.0.1');
-  await once(pages, 'listening');
-  pages.origin = `http://127.0.0.1:${pages.address().port}`;
-  port = await freePort();
-  server = await Server.start();
-  browser = await chromium.launchPersistentContext(path.join(folder, 'profile'), {
-    ...chrome,
-    args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${proof.spki}`,
-      '--webtransport-developer-mode', `--origin-to-force-quic-on=127.0.0.1:${port}`],
-  });
-  browser.setDefaultTimeout(patience);
-}, { timeout: 60_000 });
+before(
+  async () => {
+    folder = await mkdtemp(path.join(tmpdir(), 'gyro-webtransport-'));
+    proof = await certificate(folder);
+    const scripts = { '/json': await readFile(library('json')), '/protobuf': await readFile(library('protobuf')) };
+    pages = http
+      .createServer((request, answer) => {
+        answer
+          .setHeader('Content-Type', 'text/html')
+          .end(`<!doctype html><meta charset=utf-8><link rel=icon href=data:,><script>${scripts[request.url] ?? ''}</script>`);
+      })
+      .listen(0, '127.0.0.1');
+    await once(pages, 'listening');
+    pages.origin = `http://127.0.0.1:${pages.address().port}`;
+    port = await freePort();
+    server = await Server.start();
+    browser = await chromium.launchPersistentContext(path.join(folder, 'profile'), {
+      ...chrome,
+      args: [
+        ...chrome.args.filter(arg => arg !== '--disable-quic'),
+        `--ignore-certificate-errors-spki-list=${proof.spki}`,
+        '--webtransport-developer-mode',
+        `--origin-to-force-quic-on=127.0.0.1:${port}`,
+      ],
+    });
+    browser.setDefaultTimeout(patience);
+  },
+  { timeout: 60_000 },
+);
 
 after(async () => {
   await browser?.close();
@@ -159,7 +190,7 @@ for (const encoding of ['json', 'protobuf']) {
     for (const client of [alice, bob]) await client.sees(3, ['publication', long], ['publication', { n: 1 }]);
 
     // A message beyond the limit ends the connection for good, and nobody else's.
-    assert.equal(typeof await alice.call('publish', channel, long + long), 'string');
+    assert.equal(typeof (await alice.call('publish', channel, long + long)), 'string');
     await alice.sees(5, ['disconnected', 3501, 'message size limit exceeded']);
     assert.equal(await bob.call('publish', channel, 'still here'), true);
     await server.api('disconnect', { user: bob.user });

@@ -61,7 +61,15 @@ function Room() {
         )}
       />
       <View style={styles.form}>
-        <TextInput style={styles.input} accessibilityLabel="Message" placeholder="Message" value={text} onChangeText={write} onSubmitEditing={submit} submitBehavior="submit" />
+        <TextInput
+          style={styles.input}
+          accessibilityLabel="Message"
+          placeholder="Message"
+          value={text}
+          onChangeText={write}
+          onSubmitEditing={submit}
+          submitBehavior="submit"
+        />
         <Pressable style={styles.send} accessibilityRole="button" onPress={submit}>
           <Text style={styles.text}>Send</Text>
         </Pressable>

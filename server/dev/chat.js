@@ -10,7 +10,11 @@ const make = (tag, props = {}, ...children) => {
 
 // Each tab keeps its name over reloads. A second tab is another user.
 let user = '';
-try { user = sessionStorage.getItem('gyro.user') ?? ''; } catch { /* the browser keeps nothing */ }
+try {
+  user = sessionStorage.getItem('gyro.user') ?? '';
+} catch {
+  /* the browser keeps nothing */
+}
 
 // In an application, the backend makes the token for the user who has logged in.
 async function getToken() {
@@ -21,13 +25,18 @@ async function getToken() {
   }
   const { user: name, token } = await answer.json();
   user = name;
-  try { sessionStorage.setItem('gyro.user', user); } catch { /* see above */ }
+  try {
+    sessionStorage.setItem('gyro.user', user);
+  } catch {
+    /* see above */
+  }
   return token;
 }
 
 const people = new Map(); // by client
 let last; // author of the last message, for groups
-const log = $('log'), list = $('messages');
+const log = $('log'),
+  list = $('messages');
 let atEnd = true; // of the log
 let state, away; // away: the timer of a cut connection
 const unsent = []; // messages that wait for the connection
@@ -42,10 +51,15 @@ let over; // the transport of the last connection
 const client = new Client(location.origin, chosen.value, document.body.dataset.channel, getToken, {
   state(name, reason) {
     state = document.body.dataset.state = name;
-    $('state').replaceChildren(...{
-      connecting: ['Connecting…'], connected: [make('span', {}, make('span', { className: 'wide' }, 'Connected as '), user)], cut: ['Offline'],
-      lost: ['Connection lost, trying again…'], refused: [`Refused: ${reason}`],
-    }[name]);
+    $('state').replaceChildren(
+      ...{
+        connecting: ['Connecting…'],
+        connected: [make('span', {}, make('span', { className: 'wide' }, 'Connected as '), user)],
+        cut: ['Offline'],
+        lost: ['Connection lost, trying again…'],
+        refused: [`Refused: ${reason}`],
+      }[name],
+    );
     $('cut').disabled = name !== 'connected';
     $('banner').hidden = name !== 'cut';
     radioOf(client.transport).checked = true;
@@ -77,7 +91,7 @@ const client = new Client(location.origin, chosen.value, document.body.dataset.c
 });
 
 // Publications by the server API have no info.
-const nameOf = info => info ? info.user || 'anonymous' : 'backend';
+const nameOf = info => (info ? info.user || 'anonymous' : 'backend');
 
 function publication({ data, info }, recovered, now) {
   const text = typeof data?.text === 'string' ? data.text : JSON.stringify(data);
@@ -97,8 +111,14 @@ function publication({ data, info }, recovered, now) {
   add(item);
 }
 
-function note(text) { last = null; add(make('li', { className: 'note' }, text)); }
-function divider(text) { last = null; add(make('li', { className: 'divider' }, make('span', {}, text))); }
+function note(text) {
+  last = null;
+  add(make('li', { className: 'note' }, text));
+}
+function divider(text) {
+  last = null;
+  add(make('li', { className: 'divider' }, make('span', {}, text)));
+}
 
 // add keeps to the end of the list, unless somebody reads further up.
 function add(item) {
@@ -108,8 +128,12 @@ function add(item) {
   if (list.children.length > 500) list.firstElementChild.remove();
   if (follow) log.scrollTop = log.scrollHeight;
 }
-log.onscroll = () => { atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80; };
-new ResizeObserver(() => { if (atEnd) log.scrollTop = log.scrollHeight; }).observe(log);
+log.onscroll = () => {
+  atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+};
+new ResizeObserver(() => {
+  if (atEnd) log.scrollTop = log.scrollHeight;
+}).observe(log);
 
 // hue is a colour for a name: always the same one.
 function hue(name) {
@@ -121,11 +145,21 @@ function hue(name) {
 function showPeople() {
   const names = [...new Set([...people.values()].map(nameOf))].sort((a, b) => (b === user) - (a === user) || a.localeCompare(b));
   $('count').textContent = `${names.length} here`;
-  $('people').replaceChildren(...names.map(name => {
-    const dot = make('i', { ariaHidden: 'true' }, name.split('-').map(part => part[0]).join('').slice(0, 2));
-    dot.style.setProperty('--hue', hue(name));
-    return make('li', {}, dot, make('span', {}, name), name === user ? make('em', {}, 'you') : '');
-  }));
+  $('people').replaceChildren(
+    ...names.map(name => {
+      const dot = make(
+        'i',
+        { ariaHidden: 'true' },
+        name
+          .split('-')
+          .map(part => part[0])
+          .join('')
+          .slice(0, 2),
+      );
+      dot.style.setProperty('--hue', hue(name));
+      return make('li', {}, dot, make('span', {}, name), name === user ? make('em', {}, 'you') : '');
+    }),
+  );
 }
 
 $('send').onsubmit = event => {
@@ -192,22 +226,26 @@ for (const button of document.querySelectorAll('.copy')) {
     try {
       await navigator.clipboard.writeText(code.textContent);
       button.textContent = 'Copied';
-    } catch { // not allowed: select the code, to be copied by keyboard
+    } catch {
+      // not allowed: select the code, to be copied by keyboard
       getSelection().selectAllChildren(code);
       button.textContent = 'Selected';
     }
-    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+    setTimeout(() => {
+      button.textContent = 'Copy';
+    }, 1500);
   };
 }
 
 // Tabs follow the arrow keys.
 for (const list of document.querySelectorAll('[role=tablist]')) {
   const tabs = [...list.querySelectorAll('[role=tab]')];
-  const select = tab => tabs.forEach(other => {
-    other.ariaSelected = String(other === tab);
-    other.tabIndex = other === tab ? 0 : -1;
-    document.getElementById(other.getAttribute('aria-controls')).hidden = other !== tab;
-  });
+  const select = tab =>
+    tabs.forEach(other => {
+      other.ariaSelected = String(other === tab);
+      other.tabIndex = other === tab ? 0 : -1;
+      document.getElementById(other.getAttribute('aria-controls')).hidden = other !== tab;
+    });
   tabs.forEach((tab, i) => {
     tab.onclick = () => select(tab);
     tab.onkeydown = event => {
@@ -221,9 +259,11 @@ for (const list of document.querySelectorAll('[role=tablist]')) {
 }
 
 // Colours for the code. Its text stays the same.
-const token = /((?<!:)\/\/.*|(?<=^|\s)#\s.*)|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\b(async|await|catch|class|const|else|export|for|from|function|if|import|let|new|of|print|return|this|throw|try|typeof|curl)\b/gm;
+const token =
+  /((?<!:)\/\/.*|(?<=^|\s)#\s.*)|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)|\b(async|await|catch|class|const|else|export|for|from|function|if|import|let|new|of|print|return|this|throw|try|typeof|curl)\b/gm;
 for (const code of document.querySelectorAll('pre code')) {
-  const text = code.textContent, parts = [];
+  const text = code.textContent,
+    parts = [];
   let end = 0;
   for (const match of text.matchAll(token)) {
     parts.push(text.slice(end, match.index), make('span', { className: match[1] ? 'c' : match[2] ? 's' : 'k' }, match[0]));

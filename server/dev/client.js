@@ -5,12 +5,16 @@ import { transports } from './transports.js';
 const names = Object.keys(transports);
 
 export class Client {
-  #connection; #token; #timer; #attempt = 0; #lastID = 0;
-  #turn = 0;            // counts connections: what earlier ones still say is ignored
-  #works;               // the transport has brought a message since it was chosen
+  #connection;
+  #token;
+  #timer;
+  #attempt = 0;
+  #lastID = 0;
+  #turn = 0; // counts connections: what earlier ones still say is ignored
+  #works; // the transport has brought a message since it was chosen
   #waiting = new Map(); // commands without a reply so far
-  #position;            // of the last message shown: recovery begins behind it
-  #early;               // pushes that came while the page was being loaded
+  #position; // of the last message shown: recovery begins behind it
+  #early; // pushes that came while the page was being loaded
 
   // getToken asks a backend for a token; on has a function for each kind of event.
   constructor(server, transport, channel, getToken, on) {
@@ -19,7 +23,10 @@ export class Client {
 
   async connect() {
     this.#stop();
-    const turn = this.#turn, current = handle => what => { if (turn === this.#turn) handle(what); };
+    const turn = this.#turn,
+      current = handle => what => {
+        if (turn === this.#turn) handle(what);
+      };
     this.on.state('connecting');
     this.#timer = setTimeout(() => this.#closed({}), 10_000); // a proxy may hold everything back
     try {
@@ -29,8 +36,11 @@ export class Client {
     }
     if (turn !== this.#turn) return;
     try {
-      this.#connection = transports[this.transport](this.server,
-        current(line => this.#receive(JSON.parse(line))), current(why => this.#closed(why)));
+      this.#connection = transports[this.transport](
+        this.server,
+        current(line => this.#receive(JSON.parse(line))),
+        current(why => this.#closed(why)),
+      );
       await this.#begin();
     } catch (error) {
       if (error.code === 109) this.#token = null; // expired: get another
@@ -48,8 +58,10 @@ export class Client {
     const sub = await this.#call('subscribe', { channel: this.channel, ...(back && { recover: true, ...back }) });
     if (back?.epoch !== sub.epoch) this.#position = { epoch: sub.epoch, offset: 0 }; // a new stream
 
-    let missed = sub.publications ?? [], top = sub.offset ?? 0;
-    if (!sub.recovered) { // a new page, or one that was away for too long: read the history
+    let missed = sub.publications ?? [],
+      top = sub.offset ?? 0;
+    if (!sub.recovered) {
+      // a new page, or one that was away for too long: read the history
       const history = await this.#call('history', { channel: this.channel, limit: 100 });
       missed = history.publications;
       top = history.offset ?? 0;
@@ -72,10 +84,12 @@ export class Client {
     this.#connection.send(JSON.stringify({ id, [method]: params }));
     const command = { method };
     this.#waiting.set(id, command);
-    return command.answer = new Promise((resolve, reject) => Object.assign(command, { resolve, reject }));
+    return (command.answer = new Promise((resolve, reject) => Object.assign(command, { resolve, reject })));
   }
 
-  publish(data) { return this.#call('publish', { channel: this.channel, data }); }
+  publish(data) {
+    return this.#call('publish', { channel: this.channel, data });
+  }
 
   #receive(message) {
     this.#works = true;
@@ -83,7 +97,8 @@ export class Client {
       const { method, resolve, reject } = this.#waiting.get(message.id);
       this.#waiting.delete(message.id);
       message.error ? reject(message.error) : resolve(message[method] ?? {});
-    } else if (!message.push) this.#connection.send('{}'); // a ping is answered by a pong
+    } else if (!message.push)
+      this.#connection.send('{}'); // a ping is answered by a pong
     else if (message.push.disconnect) this.#closed(message.push.disconnect);
     else if (this.#early) this.#early.push(message.push);
     else this.#show(message.push);
@@ -124,8 +139,10 @@ export class Client {
   }
 
   #closed({ code = 0, reason }) {
-    if (code === 3500) this.#token = null; // the server has another secret now
-    else if (code >= 3500 && code < 4000 || code >= 4500) { // for good
+    if (code === 3500)
+      this.#token = null; // the server has another secret now
+    else if ((code >= 3500 && code < 4000) || code >= 4500) {
+      // for good
       this.#stop();
       return this.on.state('refused', reason);
     }

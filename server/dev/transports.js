@@ -5,8 +5,14 @@ export const transports = { websocket, http_stream, sse };
 // A WebSocket carries both directions. Its Close frame says why the server ended it.
 function websocket(server, receive, ended) {
   const socket = new WebSocket(server.replace(/^http/, 'ws') + '/connection/websocket');
-  const opened = new Promise(resolve => { socket.onopen = resolve; });
-  socket.onmessage = event => event.data.trim().split('\n').forEach(line => receive(line));
+  const opened = new Promise(resolve => {
+    socket.onopen = resolve;
+  });
+  socket.onmessage = event =>
+    event.data
+      .trim()
+      .split('\n')
+      .forEach(line => receive(line));
   socket.onclose = ended;
   return { send: command => opened.then(() => socket.send(command)), close: () => socket.close() };
 }
@@ -18,13 +24,21 @@ function http_stream(server, receive, ended) {
     const answer = await fetch(server + '/connection/http_stream', { method: 'POST', body: first, signal: stop.signal });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let part, rest = ''; !(part = await reader.read()).done;) {
+    for (let part, rest = ''; !(part = await reader.read()).done; ) {
       const lines = (rest + part.value).split('\n');
       rest = lines.pop();
       lines.forEach(line => receive(line));
     }
   };
-  return stream(server, ended, first => read(first).catch(() => {}).then(() => ended({})), () => stop.abort());
+  return stream(
+    server,
+    ended,
+    first =>
+      read(first)
+        .catch(() => {})
+        .then(() => ended({})),
+    () => stop.abort(),
+  );
 }
 
 // SSE is the same in the browser's own format: a message in each event.

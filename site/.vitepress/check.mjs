@@ -30,7 +30,8 @@ function check(folder) {
     }
   }
   for (const name of files) {
-    if (name.endsWith('.css') && /@import|url\(["']?(https?:)?\/\//.test(readFileSync(path.join(folder, name), 'utf8'))) wrong.push(`${name} loads something from elsewhere`);
+    if (name.endsWith('.css') && /@import|url\(["']?(https?:)?\/\//.test(readFileSync(path.join(folder, name), 'utf8')))
+      wrong.push(`${name} loads something from elsewhere`);
   }
   if (pages.size === 0) wrong.push('there are no pages');
   if (wrong.length > 0) throw new Error(`the site has wrong links:\n${[...new Set(wrong)].join('\n')}`);

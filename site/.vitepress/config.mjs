@@ -16,7 +16,7 @@ const icon = `data:image/svg+xml,${encodeURIComponent(logo)}`;
 const vue = {
   name: 'vue',
   enforce: 'pre',
-  resolveId: (source, _, { ssr }) => ssr && /^vue($|\/)/.test(source) ? { id: source, external: true } : undefined,
+  resolveId: (source, _, { ssr }) => (ssr && /^vue($|\/)/.test(source) ? { id: source, external: true } : undefined),
 };
 
 export default defineConfig({

@@ -7,12 +7,7 @@ const contents = 'docs/README.md';
 // pages returns the files of the site with the names that they have on it.
 export function pages(root) {
   const docs = readdirSync(path.join(root, 'docs')).filter(name => name.endsWith('.md') && name !== 'README.md');
-  return [
-    ['README.md', 'start.md'],
-    ['CONTRIBUTING.md', 'contributing.md'],
-    [contents, 'index.md'],
-    ...docs.map(name => [`docs/${name}`, name.toLowerCase()]),
-  ];
+  return [['README.md', 'start.md'], ['CONTRIBUTING.md', 'contributing.md'], [contents, 'index.md'], ...docs.map(name => [`docs/${name}`, name.toLowerCase()])];
 }
 
 // references are what the site has for files of the repository without being pages of it: scripts/site.sh puts them there. Links to them have to leave the application that

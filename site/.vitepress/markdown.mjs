@@ -5,7 +5,11 @@ import { renderMermaidSVG } from 'beautiful-mermaid';
 import { leave, pages, references } from './contents.mjs';
 
 // slug is the name of a heading in links, as GitHub makes it.
-export const slug = heading => heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-');
+export const slug = heading =>
+  heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-');
 
 // plain shows code without the words behind the language of its fence, which are for the tests; leaves comments
 // out; draws diagrams; and leads links to pages of the site, or to the repository.
@@ -17,7 +21,11 @@ export function plain(md, { root, repository }) {
     const [file, anchor] = target.split('#');
     const found = path.posix.join(path.posix.dirname(source), file);
     const hash = anchor ? `#${anchor}` : '';
-    if (names.has(found)) return `/${names.get(found).replace(/index\.md$/, '').replace(/\.md$/, '.html')}${hash}`;
+    if (names.has(found))
+      return `/${names
+        .get(found)
+        .replace(/index\.md$/, '')
+        .replace(/\.md$/, '.html')}${hash}`;
     if (references.has(found)) return references.get(found);
     const kind = statSync(path.join(root, found)).isDirectory() ? 'tree' : 'blob';
     return `${repository}/${kind}/main/${found}${hash}`;
@@ -39,8 +47,7 @@ export function plain(md, { root, repository }) {
   });
 
   const fence = md.renderer.rules.fence;
-  md.renderer.rules.fence = (tokens, index, ...rest) =>
-    tokens[index].info === 'mermaid' ? diagram(tokens[index].content) : fence(tokens, index, ...rest);
+  md.renderer.rules.fence = (tokens, index, ...rest) => (tokens[index].info === 'mermaid' ? diagram(tokens[index].content) : fence(tokens, index, ...rest));
 }
 
 // diagram draws a diagram of Mermaid. The theme has its colours and font, as the style of the drawing names a

@@ -14,7 +14,9 @@ const flags = [
 
 /** Starts Chromium with a page; profile is a folder for what it stores. */
 export async function open(url, profile) {
-  const browser = spawn(chrome.executablePath, [...chrome.args, ...flags, `--user-data-dir=${profile}`, "about:blank"], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+  const browser = spawn(chrome.executablePath, [...chrome.args, ...flags, `--user-data-dir=${profile}`, "about:blank"], {
+    stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
+  });
   const [, , , input, output] = browser.stdio;
   const waiting = new Map();
   const ended = new Promise(resolve => browser.on("close", resolve));

@@ -14,8 +14,14 @@ export function encode(encoding, replies) {
 
 /** The answer to what a client sends first. */
 export function answer(encoding, frame) {
-  const commands = encoding === "json" ? String(frame).split("\n").map(line => JSON.parse(line)) : [];
-  if (encoding !== "json") for (const reader = protobufjs.Reader.create(frame); reader.pos < reader.len; ) commands.push(Command.toObject(Command.decodeDelimited(reader)));
+  const commands =
+    encoding === "json"
+      ? String(frame)
+          .split("\n")
+          .map(line => JSON.parse(line))
+      : [];
+  if (encoding !== "json")
+    for (const reader = protobufjs.Reader.create(frame); reader.pos < reader.len; ) commands.push(Command.toObject(Command.decodeDelimited(reader)));
   const replies = [];
   let subscribed = false;
   for (const { id, connect, subscribe } of commands) {

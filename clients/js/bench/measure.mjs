@@ -25,18 +25,27 @@ const theirs = (Centrifuge, use) => (url, WebSocket, heard) => {
 // By what the application gets: their client hands out bytes with Protobuf, ours those or what they say.
 export const kinds = {
   JSON: { encoding: "json", ours: ours(() => ({})), theirs: theirs(TheirJSON, data => data) },
-  "Protobuf, payloads are bytes": { encoding: "protobuf", ours: ours(() => ({ codec: protobuf({ binary: true }) })), theirs: theirs(TheirProtobuf, data => data) },
-  "Protobuf, payloads are JSON": { encoding: "protobuf", ours: ours(() => ({ codec: protobuf() })), theirs: theirs(TheirProtobuf, data => JSON.parse(decoder.decode(data))) },
+  "Protobuf, payloads are bytes": {
+    encoding: "protobuf",
+    ours: ours(() => ({ codec: protobuf({ binary: true }) })),
+    theirs: theirs(TheirProtobuf, data => data),
+  },
+  "Protobuf, payloads are JSON": {
+    encoding: "protobuf",
+    ours: ours(() => ({ codec: protobuf() })),
+    theirs: theirs(TheirProtobuf, data => JSON.parse(decoder.decode(data))),
+  },
 };
 
 /** A turn of the event loop, in which promises are done, without the delay of timers. */
 const { port1, port2 } = new MessageChannel();
 let resume;
 port1.onmessage = () => resume();
-const turn = () => new Promise(resolve => {
-  resume = resolve;
-  port2.postMessage(0);
-});
+const turn = () =>
+  new Promise(resolve => {
+    resume = resolve;
+    port2.postMessage(0);
+  });
 
 /** A WebSocket without a network, whose server is answer: both clients take it for one. */
 function loopback(answer) {

@@ -38,7 +38,10 @@ const cell = all => {
 /** A child whose first message says that it is ready. */
 async function child(file, args, options = {}) {
   const process = fork(path.join(here, file), args, options);
-  const [first] = await Promise.race([once(process, "message"), once(process, "exit").then(([code]) => Promise.reject(new Error(`${file} ended with ${code}`)))]);
+  const [first] = await Promise.race([
+    once(process, "message"),
+    once(process, "exit").then(([code]) => Promise.reject(new Error(`${file} ended with ${code}`))),
+  ]);
   return [process, first];
 }
 
@@ -96,12 +99,23 @@ ${"".padEnd(50)}${"@gyrohq/client".padStart(18)}${"CPU".padStart(8)}${"npm centr
   console.log(`
 decoding: frames of ${perFrame} publications from memory to the listener of the application. CPU is that of the process in Node.js, of the page's thread in Chromium.`);
   if (!waited.length) return;
-  console.log(`WebSocket: the same frames from a server in a process of its own, which had more to send at all times: it waited for the client ${Math.round(median(waited) * 100)}% of its time.`);
+  console.log(
+    `WebSocket: the same frames from a server in a process of its own, which had more to send at all times: it waited for the client ${Math.round(median(waited) * 100)}% of its time.`,
+  );
 }
 
 try {
   spawnSync(process.execPath, ["size.mjs"], { cwd: path.dirname(here), stdio: "inherit" });
-  await build({ entryPoints: [path.join(here, "measure.mjs")], outfile: bundle, bundle: true, minify: true, format: "esm", target: "es2022", mainFields: ["module", "main"], logLevel: "warning" });
+  await build({
+    entryPoints: [path.join(here, "measure.mjs")],
+    outfile: bundle,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    mainFields: ["module", "main"],
+    logLevel: "warning",
+  });
   const { kinds } = await import(bundle);
   const [server, { port }] = await child("server.mjs", [bundle, many, perFrame]);
   server.on("message", message => waited.push(message.waited));

@@ -11,11 +11,13 @@ const frames = { json: publications("json", many, perFrame), protobuf: publicati
 
 /** Frames behind their lengths. */
 function packed(encoding) {
-  return Buffer.concat(frames[encoding].flatMap(frame => {
-    const length = Buffer.alloc(4);
-    length.writeUInt32LE(frame.length);
-    return [length, frame];
-  }));
+  return Buffer.concat(
+    frames[encoding].flatMap(frame => {
+      const length = Buffer.alloc(4);
+      length.writeUInt32LE(frame.length);
+      return [length, frame];
+    }),
+  );
 }
 
 const page = "<!doctype html><meta charset=utf-8><title>bench</title><link rel=icon href=data:,><script type=module src=/bench.js></script>";

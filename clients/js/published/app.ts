@@ -34,7 +34,12 @@ export const binary = (address: string): Client => new Client(address, { codec: 
 
 function Chat(): ReactElement {
   const { publications } = useChannel<Message>("chat:1");
-  return createElement("p", null, useConnectionState(), publications.map(({ data }) => data.text));
+  return createElement(
+    "p",
+    null,
+    useConnectionState(),
+    publications.map(({ data }) => data.text),
+  );
 }
 
 export const page = (client: Client): ReactElement => createElement(ClientProvider, { client }, createElement(Chat));

@@ -28,7 +28,10 @@ function whole(name, files) {
   if (files.length < 2) throw new Error(`${name}: no file for the worker`);
   done(name);
 }
-const files = of => readdirSync(of, { recursive: true }).filter(one => one.endsWith(".js")).map(one => path.join(of, one));
+const files = of =>
+  readdirSync(of, { recursive: true })
+    .filter(one => one.endsWith(".js"))
+    .map(one => path.join(of, one));
 
 const [{ filename, files: packed }] = JSON.parse(run("npm", "pack", "..", "--json", "--pack-destination", folder));
 const tarball = path.join(folder, filename);

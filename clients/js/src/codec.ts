@@ -41,7 +41,12 @@ export const json: Codec = {
   decode: frame => {
     const text = typeof frame === "string" ? frame : decoder.decode(frame);
     // Most frames have one message.
-    return text.includes("\n") ? text.trim().split("\n").map(line => JSON.parse(line)) : [JSON.parse(text)];
+    return text.includes("\n")
+      ? text
+          .trim()
+          .split("\n")
+          .map(line => JSON.parse(line))
+      : [JSON.parse(text)];
   },
   value: payload => payload,
   payload: value => value,

@@ -21,8 +21,7 @@ export function applyDelta(base: Uint8Array, patch: Uint8Array, most: number): U
     let value = 0;
     for (const begin = at; ; at++) {
       const c = patch[at] ?? 0;
-      const digit =
-        c >= 48 && c <= 57 ? c - 48 : c >= 65 && c <= 90 ? c - 55 : c === 95 ? 36 : c >= 97 && c <= 122 ? c - 60 : c === 126 ? 63 : -1;
+      const digit = c >= 48 && c <= 57 ? c - 48 : c >= 65 && c <= 90 ? c - 55 : c === 95 ? 36 : c >= 97 && c <= 122 ? c - 60 : c === 126 ? 63 : -1;
       if (digit < 0) {
         if (at === begin) throw bad("no number");
         return value;

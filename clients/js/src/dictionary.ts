@@ -37,7 +37,9 @@ export function dictionary(codec: Codec = json, options: DictionaryOptions = {})
     const one = (held = { id, content: inflate(packed, new Uint8Array(), mostSize).slice() });
     // Pages that come from http have no crypto.subtle.
     globalThis.crypto?.subtle?.digest("SHA-256", one.content as Uint8Array<ArrayBuffer>).then(sum => {
-      const name = btoa(String.fromCharCode(...new Uint8Array(sum, 0, 12))).replace(/\+/g, "-").replace(/\//g, "_");
+      const name = btoa(String.fromCharCode(...new Uint8Array(sum, 0, 12)))
+        .replace(/\+/g, "-")
+        .replace(/\//g, "_");
       if (held === one && name !== id) wrong = true;
     });
   };

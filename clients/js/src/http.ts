@@ -170,7 +170,10 @@ export function httpStream(url: string, options: HTTPOptions = {}): Transport {
 /** Options of server-sent events. */
 export interface SSEOptions extends HTTPOptions {
   /** The constructor to use, where the platform has none. */
-  EventSource?: new (url: string, options?: { withCredentials?: boolean }) => EventSource;
+  EventSource?: new (
+    url: string,
+    options?: { withCredentials?: boolean },
+  ) => EventSource;
 }
 
 /** Server-sent events; commands are posted beside them. JSON only. */
@@ -232,7 +235,10 @@ export function webtransport(url: string, options: { serverCertificateHashes?: {
         }
         fail(listener, abort);
       };
-      session.closed.then(() => fail(listener, abort), () => fail(listener, abort));
+      session.closed.then(
+        () => fail(listener, abort),
+        () => fail(listener, abort),
+      );
       void run();
       return {
         send: frame => {

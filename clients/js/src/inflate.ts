@@ -33,10 +33,7 @@ const distanceBases = bases(distanceBits, 1);
 lengthBits.push(0);
 
 const order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
-const fixed = [
-  code(Array.from({ length: 288 }, (_, i) => (i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8))),
-  code(Array.from({ length: 30 }, () => 5)),
-] as const;
+const fixed = [code(Array.from({ length: 288 }, (_, i) => (i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8))), code(Array.from({ length: 30 }, () => 5))] as const;
 
 /**
  * Inflates data, whose copies may go back into the dictionary.

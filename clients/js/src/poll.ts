@@ -8,8 +8,7 @@ import { backoff, later } from "./time.js";
 import { ask, type Callback, type CallbackContext } from "./token.js";
 
 /** Options of a shared poll subscription. */
-export interface PollOptions<T = unknown>
-  extends Omit<SubscriptionOptions<T>, "since" | "getState" | "positioned" | "recoverable" | "joinLeave" | "filter"> {
+export interface PollOptions<T = unknown> extends Omit<SubscriptionOptions<T>, "since" | "getState" | "positioned" | "recoverable" | "joinLeave" | "filter"> {
   /** Returns the signature by which the user may track these keys. */
   getSignature?: Callback<string, CallbackContext & { keys: string[] }>;
 }

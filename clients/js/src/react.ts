@@ -1,6 +1,17 @@
 // Hooks for React 18 and later. They render on a server too, where nothing connects. A channel that several components use has one
 // subscription, which ends a moment after the last of them is gone: so components may come and go, as in StrictMode.
-import { createContext, createElement, type ReactElement, type ReactNode, useCallback, useContext, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import {
+  createContext,
+  createElement,
+  type ReactElement,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useEffect,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
 import type { Client } from "./client.js";
 import { GyroError } from "./errors.js";
 import { map, type MapOptions, type MapSubscription } from "./map.js";

@@ -33,7 +33,10 @@ export interface Transport {
 
 /** A constructor of WebSockets: that of browsers, or that of the package ws. */
 export interface WebSocketConstructor {
-  new (url: string, protocols?: string | string[]): {
+  new (
+    url: string,
+    protocols?: string | string[],
+  ): {
     binaryType: string;
     onopen: ((event: any) => void) | null;
     onmessage: ((event: any) => void) | null;

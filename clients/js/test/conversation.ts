@@ -12,7 +12,8 @@ const settle = async () => {
 
 /** Whether each key that want has is equal in got; null stands for absent, empty, zero and false. */
 function covers(want: any, got: any): boolean {
-  if (want === null) return got === undefined || got === null || got === "" || got === 0 || got === false || (typeof got === "object" && Object.keys(got).length === 0);
+  if (want === null)
+    return got === undefined || got === null || got === "" || got === 0 || got === false || (typeof got === "object" && Object.keys(got).length === 0);
   if (Array.isArray(want)) return Array.isArray(got) && want.length === got.length && want.every((one, i) => covers(one, got[i]));
   if (typeof want !== "object") return want === got;
   return typeof got === "object" && got !== null && Object.entries(want).every(([key, value]) => covers(value, got[key]));
@@ -76,7 +77,12 @@ class Conversation {
         this.out.push(`dial ${name}`.trim());
         this.listener = listener;
         return {
-          send: (frame: Frame) => this.out.push(...String(frame).split("\n").map(line => `C ${line}`)),
+          send: (frame: Frame) =>
+            this.out.push(
+              ...String(frame)
+                .split("\n")
+                .map(line => `C ${line}`),
+            ),
           close: () => {
             if (this.listener === listener) this.out.push("C close");
             this.listener = undefined;
@@ -93,7 +99,12 @@ class Conversation {
   }
 
   makeClient({ transports, remembered, dictionary: compressed, profile, ...options }: any): void {
-    const to = transports ? fallback(transports.map((name: string) => this.transport(name)), { store: this.store(remembered) }) : this.transport("");
+    const to = transports
+      ? fallback(
+          transports.map((name: string) => this.transport(name)),
+          { store: this.store(remembered) },
+        )
+      : this.transport("");
     this.client = new Client(to, {
       ...this.callbacks(options),
       ...(compressed && { codec: dictionary(json, { profile }) }),

@@ -17,16 +17,27 @@ const most = 1 << 20;
 const plain = (bytes: Uint8Array) => new Uint8Array(bytes); // Buffers are not equal to arrays
 
 // Texts that have something in common, as messages do.
-const text = fc.array(fc.oneof(fc.constantFrom("price", '{"symbol":"', "XAUUSD", '","currency":"USD"}', "0"), fc.string()), { maxLength: 200 }).map(all => all.join(""));
-const bytes = fc.oneof(text.map(one => plain(Buffer.from(one))), fc.uint8Array({ maxLength: 3000 }));
+const text = fc
+  .array(fc.oneof(fc.constantFrom("price", '{"symbol":"', "XAUUSD", '","currency":"USD"}', "0"), fc.string()), { maxLength: 200 })
+  .map(all => all.join(""));
+const bytes = fc.oneof(
+  text.map(one => plain(Buffer.from(one))),
+  fc.uint8Array({ maxLength: 3000 }),
+);
 
 test("what zlib deflates, against a dictionary too, is inflated", () => {
   const { Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE } = constants;
   fc.assert(
-    fc.property(bytes, bytes, fc.integer({ min: 0, max: 9 }), fc.constantFrom(Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE), (data, dictionary, level, strategy) => {
-      const packed = deflateRawSync(data, { ...(dictionary.length && { dictionary }), level, strategy });
-      assert.deepEqual(plain(inflate(packed, dictionary, most)), data);
-    }),
+    fc.property(
+      bytes,
+      bytes,
+      fc.integer({ min: 0, max: 9 }),
+      fc.constantFrom(Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE),
+      (data, dictionary, level, strategy) => {
+        const packed = deflateRawSync(data, { ...(dictionary.length && { dictionary }), level, strategy });
+        assert.deepEqual(plain(inflate(packed, dictionary, most)), data);
+      },
+    ),
     { numRuns: 300 },
   );
 });
@@ -140,7 +151,10 @@ test("a dictionary of another content than its id says ends the connection, and 
 });
 
 test("over other transports, and without a dictionary for the client, frames are as usual", { timeout: 60_000 }, async () => {
-  for (const transport of [httpStream(`http://127.0.0.1:${gyro.port}/connection/http_stream`), websocket(`ws://127.0.0.1:${gyro.port}/connection/websocket`, { WebSocket })]) {
+  for (const transport of [
+    httpStream(`http://127.0.0.1:${gyro.port}/connection/http_stream`),
+    websocket(`ws://127.0.0.1:${gyro.port}/connection/websocket`, { WebSocket }),
+  ]) {
     const client = new Client(fallback([transport]), { codec: dictionary(json, { profile: "none" }), token: token({ sub: "ann" }) });
     clients.push(client);
     client.connect();

@@ -187,7 +187,9 @@ test("a patch makes what it was made from, and nothing else is taken for one", a
       const target = Buffer.concat(made);
       const patch = Buffer.concat([
         Buffer.from(`${number(target.length)}\n`),
-        ...parts.map(one => ("bytes" in one ? Buffer.concat([Buffer.from(`${number(one.bytes.length)}:`), one.bytes]) : Buffer.from(`${number(one.count)}@${number(one.at)},`))),
+        ...parts.map(one =>
+          "bytes" in one ? Buffer.concat([Buffer.from(`${number(one.bytes.length)}:`), one.bytes]) : Buffer.from(`${number(one.count)}@${number(one.at)},`),
+        ),
         Buffer.from(`${number(sum(target))};`),
       ]);
       assert.deepEqual(Buffer.from(applyDelta(base, patch, 1 << 20)), target);

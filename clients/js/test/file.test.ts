@@ -51,7 +51,10 @@ test("what was accepted is there after the process was killed", { timeout: 60_00
   assert.ok(accepted >= 300);
   const entries = await load(file); // although the lock is still there
   assert.ok(entries.length >= accepted, `${entries.length} of ${accepted}`);
-  assert.deepEqual(entries.map(({ data }) => data), entries.map((_, i) => i + 1));
+  assert.deepEqual(
+    entries.map(({ data }) => data),
+    entries.map((_, i) => i + 1),
+  );
 });
 
 test("half of the last line is no entry; a line that is none is an error with its number", async () => {

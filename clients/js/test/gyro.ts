@@ -24,7 +24,15 @@ const config = {
   shared_poll: { hmac_secret_key: pollSecret },
   channel: {
     namespaces: [
-      { name: "room", presence: true, join_leave: true, force_push_join_leave: true, allow_presence_for_subscriber: true, allow_history_for_subscriber: true, ...history },
+      {
+        name: "room",
+        presence: true,
+        join_leave: true,
+        force_push_join_leave: true,
+        allow_presence_for_subscriber: true,
+        allow_history_for_subscriber: true,
+        ...history,
+      },
       { name: "stream", force_recovery: true, allow_channel_compaction: true, ...history },
       { name: "small", force_recovery: true, ...history, history_size: 2 },
       { name: "delta", force_recovery: true, allowed_delta_types: ["fossil"], delta_publish: true, ...history },
@@ -36,7 +44,14 @@ const config = {
         allowed_delta_types: ["fossil"],
         delta_publish: true,
         allow_subscribe_for_client: true,
-        map: { mode: "recoverable", key_ttl: "300s", stream_size: 100, min_page_size: 1, allow_publish_for_subscriber: true, allow_remove_for_subscriber: true },
+        map: {
+          mode: "recoverable",
+          key_ttl: "300s",
+          stream_size: 100,
+          min_page_size: 1,
+          allow_publish_for_subscriber: true,
+          allow_remove_for_subscriber: true,
+        },
       },
       {
         name: "scores",
@@ -147,10 +162,12 @@ export class Proxy {
         [other, socket],
       ] as const) {
         proxy.#sockets.add(one);
-        one.on("error", () => {}).on("close", () => {
-          proxy.#sockets.delete(one);
-          two.destroy();
-        });
+        one
+          .on("error", () => {})
+          .on("close", () => {
+            proxy.#sockets.delete(one);
+            two.destroy();
+          });
         one.pipe(two);
       }
     }).listen(0, "127.0.0.1");

@@ -88,7 +88,10 @@ test("a publish waits until its channel is subscribed, if the application is sub
   assert.deepEqual(sent, []); // the state is being loaded
   load({ offset: 1, epoch: "e" });
   await settle();
-  assert.deepEqual(sent.map(command => Object.keys(command)[1]), ["subscribe"]);
+  assert.deepEqual(
+    sent.map(command => Object.keys(command)[1]),
+    ["subscribe"],
+  );
   await answer({ subscribe: { recoverable: true, offset: 1, epoch: "e" } });
   assert.deepEqual(data(), [1]);
   await answer({ publish: {} });
@@ -130,7 +133,10 @@ test("without an answer it is sent again, with the same key; temporary errors wa
   await cut();
   await clock.tickAsync(2000);
   await settle();
-  assert.deepEqual(data(), [{ data: 1, key }, { data: 1, key }]);
+  assert.deepEqual(data(), [
+    { data: 1, key },
+    { data: 1, key },
+  ]);
   await answer({}); // of the connection that ended
   await answer({ error: { code: 100, message: "internal server error", temporary: true } });
   assert.deepEqual(data(), []);

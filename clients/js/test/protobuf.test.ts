@@ -8,8 +8,6 @@ import { json } from "../src/codec.js";
 import { decode, encode, protobuf } from "../src/protobuf.js";
 import { Command, EmulationRequest, Reply, schema } from "../src/schema.js";
 
-
-
 const snake = { keepCase: true, longs: Number, enums: String, defaults: false, arrays: false };
 const loaded = protobufjs.parse((await import("node:fs")).readFileSync("../../protocol/client.proto", "utf8"), { keepCase: true }).root;
 const type = (name: string) => loaded.lookupType(`gyro.client.v2.${name}`);
@@ -40,7 +38,12 @@ function message(line: number, depth: number): fc.Arbitrary<object> {
                 : letter === "z"
                   ? fc.maxSafeInteger().filter(n => n !== 0 && Math.abs(n) < 2 ** 51)
                   : message(parseInt(kind!.slice(1)), depth - 1);
-    const whole = many === "%" ? fc.dictionary(fc.string({ minLength: 1, maxLength: 8 }), one, { minKeys: 1, maxKeys: 3 }) : many === "*" ? fc.array(one, { minLength: 1, maxLength: 3 }) : one;
+    const whole =
+      many === "%"
+        ? fc.dictionary(fc.string({ minLength: 1, maxLength: 8 }), one, { minKeys: 1, maxKeys: 3 })
+        : many === "*"
+          ? fc.array(one, { minLength: 1, maxLength: 3 })
+          : one;
     return [name!, fc.option(whole, { nil: undefined })] as const;
   });
   return fc.record(Object.fromEntries(values)).map(record => JSON.parse(JSON.stringify(record, hex), unhex));
@@ -128,7 +131,9 @@ test("what a payload says, or that it is no JSON, does not depend on those besid
   const codec = protobuf();
   // Text, pieces of it, zeros, byte order marks, and bytes that are no text.
   const piece = fc.constantFrom("[1", "2]", ",", '"', "a", "ü", "\u{1f600}", "\ufeff", "\0", "\n", "null").map(text => Buffer.from(text));
-  const broken = fc.array(fc.oneof({ weight: 4, arbitrary: piece }, { weight: 1, arbitrary: fc.uint8Array({ maxLength: 2 }) }), { maxLength: 4 }).map(all => new Uint8Array(Buffer.concat(all)));
+  const broken = fc
+    .array(fc.oneof({ weight: 4, arbitrary: piece }, { weight: 1, arbitrary: fc.uint8Array({ maxLength: 2 }) }), { maxLength: 4 })
+    .map(all => new Uint8Array(Buffer.concat(all)));
   const good = fc.jsonValue({ stringUnit: "binary" }).map(value => codec.payload(value) as Uint8Array);
   const payload = fc.oneof({ weight: 3, arbitrary: good }, { weight: 1, arbitrary: broken });
   const message = (data: Uint8Array) => encode(Reply, { push: { pub: { data } } }, true);
@@ -145,7 +150,10 @@ test("what a payload says, or that it is no JSON, does not depend on those besid
     fc.property(fc.array(payload, { minLength: 1, maxLength: 6 }), all => {
       const alone = all.flatMap(one => values(message(one)));
       assert.deepEqual(values(codec.join(all.map(message)) as Uint8Array), alone);
-      assert.deepEqual(alone.map(one => Buffer.from(one.bytes)), all.map(one => Buffer.from(one)));
+      assert.deepEqual(
+        alone.map(one => Buffer.from(one.bytes)),
+        all.map(one => Buffer.from(one)),
+      );
     }),
     { numRuns: 1000 },
   );

@@ -21,12 +21,20 @@ function world() {
       queueMicrotask(() => one.open());
       return {
         send: (frame: unknown) => {
-          for (const { id, ...command } of String(frame).split("\n").map(line => JSON.parse(line))) {
+          for (const { id, ...command } of String(frame)
+            .split("\n")
+            .map(line => JSON.parse(line))) {
             commands.push(command);
             const { subscribe } = command;
             const presence = { presence: { c1: { user: "ann", client: "c1" } } };
             const state = subscribe?.type ? { type: 1, state: [{ key: "k", data: 1 }] } : {};
-            const answer = command.connect ? { connect: { client: "c1" } } : subscribe ? { subscribe: state } : command.presence ? { presence } : { unsubscribe: {} };
+            const answer = command.connect
+              ? { connect: { client: "c1" } }
+              : subscribe
+                ? { subscribe: state }
+                : command.presence
+                  ? { presence }
+                  : { unsubscribe: {} };
             queueMicrotask(() => one.frame(JSON.stringify({ id, ...answer })));
           }
         },
@@ -57,7 +65,8 @@ test("components come and go, a channel has one subscription", async () => {
     board = useMap<number>("m");
     return null;
   };
-  const tree = (two: boolean) => createElement(StrictMode, null, createElement(ClientProvider, { client }, createElement(One), two ? createElement(Two) : null));
+  const tree = (two: boolean) =>
+    createElement(StrictMode, null, createElement(ClientProvider, { client }, createElement(One), two ? createElement(Two) : null));
   let view!: ReturnType<typeof create>;
   await act(async () => {
     view = create(tree(true));
@@ -66,7 +75,10 @@ test("components come and go, a channel has one subscription", async () => {
   const subscribed = () => commands.filter(({ subscribe }) => subscribe).map(({ subscribe }) => subscribe.channel);
   assert.deepEqual(subscribed(), ["a", "m"]);
   assert.deepEqual([connection, channel.state, board.state], ["connected", "subscribed", "subscribed"]);
-  assert.deepEqual([...board.entries].map(([key, { data }]) => [key, data]), [["k", 1]]);
+  assert.deepEqual(
+    [...board.entries].map(([key, { data }]) => [key, data]),
+    [["k", 1]],
+  );
   assert.deepEqual(present, ["ann"]);
   await act(async () => {
     for (const data of [1, 2, 3]) push({ push: { channel: "a", pub: { data } } });
@@ -75,7 +87,10 @@ test("components come and go, a channel has one subscription", async () => {
     await pause();
   });
   assert.deepEqual(heard, [1, 2, 3]);
-  assert.deepEqual(channel.publications.map(({ data }) => data), [2, 3]);
+  assert.deepEqual(
+    channel.publications.map(({ data }) => data),
+    [2, 3],
+  );
   assert.deepEqual(present, ["ann", "bob"]);
   assert.equal(board.entries.get("k")!.data, 2);
   await act(async () => {

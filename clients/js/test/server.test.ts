@@ -176,9 +176,7 @@ test("tokens are refreshed, and the probe is answered", limit, async () => {
   });
   client.connect();
   await client.ready();
-  await new Promise<void>((resolve, reject) =>
-    client._command({ unsubscribe: { channel: "-" } }, error => (error ? reject(error) : resolve())),
-  );
+  await new Promise<void>((resolve, reject) => client._command({ unsubscribe: { channel: "-" } }, error => (error ? reject(error) : resolve())));
   await third;
   assert.equal(client.state, "connected");
   client.close();

@@ -90,7 +90,7 @@ for (const [name, options] of [
     assert.deepEqual(second, [{ n: 1 }, { n: 2 }]);
     assert.equal(dialed.length, 1);
     two.close();
-      while ((await presence(channel)) > 0);
+    while ((await presence(channel)) > 0);
   });
 
   test(`${name}: nothing is lost or comes twice when the connection is cut; who comes later gets what it missed`, limit, async () => {
@@ -107,11 +107,18 @@ for (const [name, options] of [
       await until(() => got.every(all => all.at(-1)?.n === n));
     }
     const want = Array.from({ length: n }, (_, i) => i + 1);
-    for (const all of got) assert.deepEqual(all.map(one => one.n ?? one), want);
+    for (const all of got)
+      assert.deepEqual(
+        all.map(one => one.n ?? one),
+        want,
+      );
     const { epoch } = tabs[0]!.get(channel)!.position!;
     const later = watch(tab().subscription(channel, { since: { offset: 10, epoch } }));
     await until(() => later.at(-1)?.n === n);
-    assert.deepEqual(later.map(one => one.n ?? one), want.slice(10));
+    assert.deepEqual(
+      later.map(one => one.n ?? one),
+      want.slice(10),
+    );
     const lost = watch(tab().subscription(channel, { since: { offset: 1, epoch: "another" } }));
     await until(() => lost.length === 1);
     assert.deepEqual(lost, ["gap"]);
@@ -182,7 +189,10 @@ test("tokens come from any tab that lives; one that nobody may have ends all tab
   await three.ready();
   allowed = false;
   const ended = await Promise.all([two, three].map(client => new Promise<any>(resolve => client.on("disconnected", resolve))));
-  assert.deepEqual(ended.map(({ code }) => code), [1, 1]);
+  assert.deepEqual(
+    ended.map(({ code }) => code),
+    [1, 1],
+  );
   allowed = true;
   two.connect();
   await two.ready();

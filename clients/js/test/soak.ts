@@ -13,9 +13,7 @@ let reconnects = 0;
 function add(i: number): Client {
   const endpoint = task.endpoints[i % task.endpoints.length]!;
   const transport =
-    i % 5 === 4
-      ? httpStream(`${endpoint}/connection/http_stream`)
-      : websocket(`${endpoint.replace("http", "ws")}/connection/websocket`, { WebSocket });
+    i % 5 === 4 ? httpStream(`${endpoint}/connection/http_stream`) : websocket(`${endpoint.replace("http", "ws")}/connection/websocket`, { WebSocket });
   const client = new Client(transport, {
     getToken: async ({ signal }) => (await fetch(`${task.token}${i}`, { signal })).text(),
     minReconnectDelay: 0.05,
@@ -45,8 +43,7 @@ function add(i: number): Client {
 }
 
 async function reached(n: number): Promise<object> {
-  for (const end = Date.now() + 60_000; Date.now() < end && followers.some(({ last }) => last < n); )
-    await new Promise(resolve => setTimeout(resolve, 20));
+  for (const end = Date.now() + 60_000; Date.now() < end && followers.some(({ last }) => last < n); ) await new Promise(resolve => setTimeout(resolve, 20));
   const late = followers.filter(({ last }) => last < n).map(({ name, last }) => `${name}: ${last} came, ${n} are to`);
   const received = followers.reduce((sum, { last }) => sum + last, 0);
   return { wrong: [...wrong, ...late].slice(0, 20), received, reconnects };
@@ -59,6 +56,5 @@ function usage(): object {
 }
 
 const clients = Array.from({ length: task.clients }, (_, i) => add(i));
-for await (const line of createInterface(process.stdin))
-  console.log(JSON.stringify(line === "usage" ? usage() : await reached(Number(line.split(" ")[1]))));
+for await (const line of createInterface(process.stdin)) console.log(JSON.stringify(line === "usage" ? usage() : await reached(Number(line.split(" ")[1]))));
 for (const client of clients) client.close();

@@ -6,11 +6,11 @@ interface State {
 
 export default {
   addEventListener(listener: (state: State) => void): () => void {
-    const tell = () => listener({ type: navigator.onLine ? "wifi" : "none", isConnected: navigator.onLine });
-    for (const name of ["online", "offline"]) addEventListener(name, tell);
+    const tell = () => listener({ type: navigator.onLine ? 'wifi' : 'none', isConnected: navigator.onLine });
+    for (const name of ['online', 'offline']) addEventListener(name, tell);
     tell();
     return () => {
-      for (const name of ["online", "offline"]) removeEventListener(name, tell);
+      for (const name of ['online', 'offline']) removeEventListener(name, tell);
     };
   },
 };
