@@ -42,7 +42,7 @@ const patience = 20_000;
 
 async function send(name: string, init: RequestInit = {}, goesOn = false): Promise<Response> {
   const headers: Record<string, string> = { ...(init.headers as Record<string, string>) };
-  if (token) headers['Authorization'] = `token ${token}`;
+  if (token) headers.Authorization = `token ${token}`;
   let answer: Response;
   try {
     const late = AbortSignal.timeout(patience),

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { Series } from './figures';
+import type { Series } from './figures';
 import { bytes, short } from './format';
 
 // powers are the steps of an axis of bytes.

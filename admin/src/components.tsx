@@ -228,7 +228,7 @@ export function Table<T>({
             {columns.map((c, i) => (
               <th scope="col" class={c.number ? 'number' : ''} aria-sort={order?.column === i ? (order.down ? 'descending' : 'ascending') : undefined}>
                 {c.sort ? (
-                  <button class="sort" onClick={() => setOrder({ column: i, down: order?.column === i ? !order.down : !!c.number })}>
+                  <button type="button" class="sort" onClick={() => setOrder({ column: i, down: order?.column === i ? !order.down : !!c.number })}>
                     {c.name}
                     <span aria-hidden="true">{order?.column === i ? (order.down ? ' ↓' : ' ↑') : ''}</span>
                   </button>
@@ -253,7 +253,10 @@ export function Table<T>({
       </table>
       {sorted.length > limit && (
         <p class="empty">
-          <button onClick={() => setLimit(limit + most)}>Show more</button> {count(limit)} of {count(sorted.length)} are shown.
+          <button type="button" onClick={() => setLimit(limit + most)}>
+            Show more
+          </button>{' '}
+          {count(limit)} of {count(sorted.length)} are shown.
         </p>
       )}
     </div>
@@ -268,7 +271,10 @@ export function Part<T>({ of, most, children }: { of: T[]; most: number; childre
       {children(of.slice(0, limit))}
       {of.length > limit && (
         <p class="empty">
-          <button onClick={() => setLimit(limit + most)}>Show more</button> {count(limit)} of {count(of.length)} are shown.
+          <button type="button" onClick={() => setLimit(limit + most)}>
+            Show more
+          </button>{' '}
+          {count(limit)} of {count(of.length)} are shown.
         </p>
       )}
     </>
@@ -343,6 +349,7 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
     };
   }, []);
   return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the key is Escape, of which the browser makes cancel
     <dialog
       ref={ref}
       aria-labelledby={id}
@@ -464,6 +471,7 @@ export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: T
       <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={keys}>
         {tabs.map(t => (
           <button
+            type="button"
             role="tab"
             id={`tab-${t.id}`}
             aria-selected={t === now}

@@ -113,6 +113,7 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
 
   return (
     <div class="shell">
+      {/* biome-ignore lint/a11y/useValidAnchor: it goes to a place of this page, and the router has the fragment of the address */}
       <a
         class="skip"
         href="#main"
@@ -124,7 +125,7 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
         Skip to the content
       </a>
       <header class="top">
-        <button class="plain-button menu" aria-label="Menu" aria-expanded={open} aria-controls="nav" onClick={() => setOpen(!open)}>
+        <button type="button" class="plain-button menu" aria-label="Menu" aria-expanded={open} aria-controls="nav" onClick={() => setOpen(!open)}>
           <Icon name={open ? 'close' : 'menu'} />
         </button>
         <a class="brand" href={link('overview')}>
@@ -136,11 +137,11 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
         </span>
         <span class="grow" />
         <Theme />
-        <button class="plain-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}>
+        <button type="button" class="plain-button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}>
           <Icon name="keys" />
         </button>
         {!insecure && (
-          <button class="plain-button" aria-label="Log out" title="Log out" onClick={onOut}>
+          <button type="button" class="plain-button" aria-label="Log out" title="Log out" onClick={onOut}>
             <Icon name="out" />
           </button>
         )}
@@ -152,6 +153,7 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
               <a href={link(v.id)} aria-current={v === current ? 'page' : undefined}>
                 <Icon name={v.icon} />
                 <span>{v.name}</span>
+                {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a kbd has never the focus */}
                 <kbd aria-hidden="true">g {v.key}</kbd>
               </a>
             </li>
@@ -200,7 +202,7 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
             </div>
           </dl>
           <div class="buttons">
-            <button class="primary" onClick={() => setHelp(false)}>
+            <button type="button" class="primary" onClick={() => setHelp(false)}>
               Close
             </button>
           </div>
@@ -272,11 +274,12 @@ function Theme() {
   }, []);
   const dark = chosen ? chosen === 'dark' : system;
   useEffect(() => {
-    document.documentElement.dataset['theme'] = dark ? 'dark' : 'light';
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
     dispatchEvent(new Event('themechange'));
   }, [dark]);
   return (
     <button
+      type="button"
       class="plain-button"
       id="theme"
       aria-label={dark ? 'Light colours' : 'Dark colours'}

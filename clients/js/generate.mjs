@@ -7,7 +7,7 @@ const unused = new Set(["prev_data", "time", "asc"]); // fields that clients nei
 const letters = { string: "s", bytes: "b", bool: "o", uint32: "u", uint64: "u", int64: "i", int32: "i", sint64: "z" };
 
 const messages = new Map();
-for (const [, name, body] of proto.matchAll(/^message (\w+) \{([^]*?)\}/gm)) {
+for (const [, name, body] of proto.matchAll(/^message (\w+) \{(.*?)\}/gms)) {
   const fields = [...body.matchAll(/^ *(repeated )?(map<string, (\w+)>|\w+) (\w+) = (\d+);/gm)]
     .filter(([, , , , field]) => !unused.has(field))
     .map(([, repeated, type, value, field, number]) => ({ number, field, type: value ?? type, many: value ? "%" : repeated ? "*" : "" }));

@@ -9,14 +9,14 @@ import { chrome } from './local.js';
 
 const [a, b] = process.argv.slice(2);
 
-// Proxy relays connections to a node, and loses them when it is told to.
-class Proxy {
+// Relay passes connections on to a node, and loses them when it is told to.
+class Relay {
   #sockets = new Set();
   #down = false;
 
   static async to(address) {
     const [host, port] = address.split(':');
-    const proxy = new Proxy();
+    const proxy = new Relay();
     proxy.server = createServer(client => {
       if (proxy.#down) return client.destroy();
       const node = connect(port, host);
@@ -82,7 +82,7 @@ class User {
 }
 
 try {
-  const proxy = await Proxy.to(a);
+  const proxy = await Relay.to(a);
   const ann = await User.at(proxy.address);
   const bob = await User.at(b),
     eve = await User.at(b);

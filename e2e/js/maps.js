@@ -170,7 +170,7 @@ export const mapScenarios = {
     await assert.rejects(api('publish', { channel: `whole:${channel}`, data: 1 }), /"code":108/);
   },
 
-  async 'map: conditions'(sdk) {
+  async 'map: conditions'() {
     const channel = unique('document:');
     assert.equal((await mapPublish(channel, 'x', 1, { key_mode: 'if_exists' })).suppress_reason, 'key_not_found');
     const both = await Promise.all([1, 2].map(n => mapPublish(channel, 'x', n, { key_mode: 'if_new' })));

@@ -52,8 +52,8 @@ async function restart(signal) {
   await startServer();
 }
 
-// Proxy passes connections on to the server, and can cut all of them.
-class Proxy {
+// Relay passes connections on to the server, and can cut all of them.
+class Relay {
   #pairs = new Set();
 
   async listen() {
@@ -161,7 +161,7 @@ before(
     );
     port = await freePort();
     await startServer();
-    proxy = new Proxy();
+    proxy = new Relay();
     await proxy.listen();
   },
   { timeout: 60_000 },

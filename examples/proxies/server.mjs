@@ -17,7 +17,7 @@ const menu = { "menu:today": { soup: "Tomato" } };
 const seconds = Number(process.env.SESSION_SECONDS ?? 60);
 const later = () => Math.floor(Date.now() / 1000) + seconds;
 
-app.use((request, response, next) => {
+app.use((request, _response, next) => {
   console.log(request.method, request.path);
   next();
 });

@@ -126,7 +126,7 @@ export function ApiConsole({ about }: { about: About }) {
           {answer.bad ? (
             <Notice tone="bad">{answer.text}</Notice>
           ) : (
-            <pre class="answer" tabIndex={0} aria-label="Answer">
+            <pre class="answer" tabIndex={0} role="region" aria-label="Answer">
               {answer.text}
             </pre>
           )}

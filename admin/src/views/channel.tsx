@@ -147,7 +147,14 @@ function Presence({ channel }: { channel: string }) {
   );
   const [dialog, act] = useAction();
   return (
-    <Panel title="Who is here" tools={<button onClick={found.reload}>Refresh</button>}>
+    <Panel
+      title="Who is here"
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
+    >
       {found.error === 'not available' ? (
         <Notice>
           The namespace keeps no presence: its option <code>presence</code> is off.
@@ -174,6 +181,7 @@ function Presence({ channel }: { channel: string }) {
                     name: 'Actions',
                     cell: c => (
                       <button
+                        type="button"
                         class="small"
                         onClick={() =>
                           act({
@@ -232,7 +240,14 @@ function Clients({ channel }: { channel: string }) {
     of => 5 * Object.keys(of.connections).length,
   );
   return (
-    <Panel title="Subscribed connections" tools={<button onClick={found.reload}>Refresh</button>}>
+    <Panel
+      title="Subscribed connections"
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
+    >
       <Loaded of={found}>
         {({ connections, more, incomplete }) => (
           <>
@@ -391,6 +406,7 @@ function Actions({ channel, maps }: { channel: string; maps: boolean }) {
         </Field>
         <div class="buttons">
           <button
+            type="button"
             onClick={() =>
               act({
                 title: 'Subscribe the user',
@@ -409,6 +425,7 @@ function Actions({ channel, maps }: { channel: string; maps: boolean }) {
             Subscribe…
           </button>
           <button
+            type="button"
             class="danger"
             onClick={() =>
               act({
@@ -436,6 +453,7 @@ function Actions({ channel, maps }: { channel: string; maps: boolean }) {
         </p>
         <div class="buttons">
           <button
+            type="button"
             class="danger"
             onClick={() =>
               act({
@@ -454,6 +472,7 @@ function Actions({ channel, maps }: { channel: string; maps: boolean }) {
       </Panel>
       <p>
         <button
+          type="button"
           onClick={() => {
             navigator.clipboard?.writeText(channel);
             say('Copied');

@@ -19,7 +19,15 @@ export function Channels() {
     rows => rows.length,
   );
   return (
-    <Page title="Channels" lead="Channels that have subscribers now, on all nodes." tools={<button onClick={found.reload}>Refresh</button>}>
+    <Page
+      title="Channels"
+      lead="Channels that have subscribers now, on all nodes."
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
+    >
       <form
         class="bar"
         role="search"

@@ -21,7 +21,11 @@ export function Configuration() {
     <Page
       title="Configuration"
       lead="What is in force on this node, by file, environment and flags. Secrets are hidden."
-      tools={<button onClick={found.reload}>Refresh</button>}
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
     >
       <Loaded of={found}>{({ keys }) => <Settings items={keys} caption="Keys" search={parse(location.hash).id} />}</Loaded>
     </Page>

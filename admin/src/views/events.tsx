@@ -76,7 +76,14 @@ export function Events({ kind, id, part }: { kind: string; id: string; part?: bo
   );
   if (part)
     return (
-      <Panel title="Flight recorder" tools={<button onClick={found.reload}>Refresh</button>}>
+      <Panel
+        title="Flight recorder"
+        tools={
+          <button type="button" onClick={found.reload}>
+            Refresh
+          </button>
+        }
+      >
         {table}
       </Panel>
     );
@@ -84,7 +91,11 @@ export function Events({ kind, id, part }: { kind: string; id: string; part?: bo
     <Page
       title="Flight recorder"
       lead="What happened of late to connections and channels, on all nodes."
-      tools={<button onClick={found.reload}>Refresh</button>}
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
     >
       <form
         class="bar"

@@ -74,7 +74,14 @@ function Answer({ user, channel }: { user: string; channel: string }) {
       {e => (
         <>
           {e.incomplete && <Notice tone="warn">{e.incomplete}</Notice>}
-          <Panel title="Findings" tools={<button onClick={found.reload}>Look again</button>}>
+          <Panel
+            title="Findings"
+            tools={
+              <button type="button" onClick={found.reload}>
+                Look again
+              </button>
+            }
+          >
             <Table
               caption="Findings"
               rows={e.findings}

@@ -46,7 +46,14 @@ export function History({ channel }: { channel: string }) {
       </Notice>
     );
   return (
-    <Panel title="History" tools={<button onClick={page.reload}>Refresh</button>}>
+    <Panel
+      title="History"
+      tools={
+        <button type="button" onClick={page.reload}>
+          Refresh
+        </button>
+      }
+    >
       <Loaded of={page}>
         {({ publications, offset, epoch }) => (
           <>
@@ -78,10 +85,11 @@ export function History({ channel }: { channel: string }) {
               ]}
             />
             <div class="buttons">
-              <button disabled={!from} onClick={() => setSince(since.slice(0, -1))}>
+              <button type="button" disabled={!from} onClick={() => setSince(since.slice(0, -1))}>
                 Newer
               </button>
               <button
+                type="button"
                 disabled={publications.length < pageSize}
                 onClick={() => setSince([...since, { offset: publications[publications.length - 1]!.offset!, epoch }])}
               >
@@ -109,7 +117,14 @@ export function MapState({ channel }: { channel: string }) {
   const stats = useLoad(signal => call<{ num_keys?: number }>('map_stats', { channel }, signal), [channel], 3000);
   const [dialog, act] = useAction();
   return (
-    <Panel title="State" tools={<button onClick={page.reload}>Refresh</button>}>
+    <Panel
+      title="State"
+      tools={
+        <button type="button" onClick={page.reload}>
+          Refresh
+        </button>
+      }
+    >
       <form
         class="bar"
         role="search"
@@ -158,6 +173,7 @@ export function MapState({ channel }: { channel: string }) {
                   name: 'Actions',
                   cell: p => (
                     <button
+                      type="button"
                       class="small"
                       onClick={() =>
                         act({
@@ -184,10 +200,10 @@ export function MapState({ channel }: { channel: string }) {
               ]}
             />
             <div class="buttons">
-              <button disabled={cursors.length < 2} onClick={() => setCursors(cursors.slice(0, -1))}>
+              <button type="button" disabled={cursors.length < 2} onClick={() => setCursors(cursors.slice(0, -1))}>
                 Previous
               </button>
-              <button disabled={!next} onClick={() => setCursors([...cursors, next!])}>
+              <button type="button" disabled={!next} onClick={() => setCursors([...cursors, next!])}>
                 Next
               </button>
             </div>
@@ -204,7 +220,14 @@ export function MapChanges({ channel }: { channel: string }) {
   const page = useLoad(signal => call<Entries>('map_read_stream', { channel, limit: pageSize, reverse: true }, signal), [channel], 2000);
   if (page.error === 'not available') return <Notice>This map keeps no stream of changes.</Notice>;
   return (
-    <Panel title="Changes" tools={<button onClick={page.reload}>Refresh</button>}>
+    <Panel
+      title="Changes"
+      tools={
+        <button type="button" onClick={page.reload}>
+          Refresh
+        </button>
+      }
+    >
       <Loaded of={page}>
         {({ entries = [], offset = 0, epoch }) => (
           <>

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { type About, type NodeInfo, type Part } from '../api';
+import type { About, NodeInfo, Part } from '../api';
 import { Chart } from '../chart';
 import { Badge, Loading, Notice, Page, Panel, Table, type Column } from '../components';
 import { bytes, count, duration, millis, short } from '../format';
@@ -213,11 +213,17 @@ function columns(nodes: Node[], about: About, uid: string, show: (uid: string) =
             name: 'Show',
             cell: (n: Node) =>
               n.gone ? (
-                <button class="small" onClick={() => forget(n.uid)} aria-label={`Forget node ${n.name}`}>
+                <button type="button" class="small" onClick={() => forget(n.uid)} aria-label={`Forget node ${n.name}`}>
                   Forget
                 </button>
               ) : (
-                <button class="small" aria-pressed={n.uid === uid} aria-label={`Charts of node ${n.name}`} onClick={() => show(n.uid === uid ? '' : n.uid)}>
+                <button
+                  type="button"
+                  class="small"
+                  aria-pressed={n.uid === uid}
+                  aria-label={`Charts of node ${n.name}`}
+                  onClick={() => show(n.uid === uid ? '' : n.uid)}
+                >
                   Charts
                 </button>
               ),

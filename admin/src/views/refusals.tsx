@@ -32,7 +32,11 @@ export function Refusals() {
     <Page
       title="Refusals"
       lead="What this node has refused since its start, why, and which key would allow it."
-      tools={<button onClick={found.reload}>Refresh</button>}
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
     >
       <div class="bar">
         <Search label="Search in the refusals" value={text} onInput={setText} />

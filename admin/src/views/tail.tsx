@@ -105,8 +105,12 @@ export function Tail({ channel }: { channel: string }) {
       tools={
         <>
           <Follows on={on} state={state} />
-          <button onClick={() => setOn(!on)}>{on ? 'Pause' : 'Resume'}</button>
-          <button onClick={clear}>Clear</button>
+          <button type="button" onClick={() => setOn(!on)}>
+            {on ? 'Pause' : 'Resume'}
+          </button>
+          <button type="button" onClick={clear}>
+            Clear
+          </button>
         </>
       }
     >
@@ -185,8 +189,12 @@ export function MapTail({ channel }: { channel: string }) {
         tools={
           <>
             <Follows on={on} state={state} />
-            <button onClick={() => setOn(!on)}>{on ? 'Pause' : 'Resume'}</button>
-            <button onClick={clear}>Clear</button>
+            <button type="button" onClick={() => setOn(!on)}>
+              {on ? 'Pause' : 'Resume'}
+            </button>
+            <button type="button" onClick={clear}>
+              Clear
+            </button>
           </>
         }
       >

@@ -100,8 +100,14 @@ function Tapping({ id, kind }: { id: string; kind: string }) {
       tools={
         <>
           {over ? <Badge tone="warn">ended</Badge> : state === 'live' ? <Badge tone="good">live</Badge> : <Badge>connecting</Badge>}
-          {over && <button onClick={() => setOver('')}>Start again</button>}
-          <button onClick={clear}>Clear</button>
+          {over && (
+            <button type="button" onClick={() => setOver('')}>
+              Start again
+            </button>
+          )}
+          <button type="button" onClick={clear}>
+            Clear
+          </button>
         </>
       }
     >

@@ -92,6 +92,7 @@ function User({ user, about }: { user: string; about: About }) {
         </fieldset>
         <div class="buttons">
           <button
+            type="button"
             class="danger"
             onClick={() =>
               act({
@@ -176,7 +177,14 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
   const rank = (name: string) => (text && name.toLowerCase().includes(text.toLowerCase()) ? 0 : 1);
   const sooner = ([a]: [string, unknown], [b]: [string, unknown]) => rank(a) - rank(b) || (a < b ? -1 : 1);
   return (
-    <Panel title="Connections" tools={<button onClick={found.reload}>Refresh</button>}>
+    <Panel
+      title="Connections"
+      tools={
+        <button type="button" onClick={found.reload}>
+          Refresh
+        </button>
+      }
+    >
       <Loaded of={found}>
         {({ connections, more, incomplete }) => (
           <>
@@ -201,6 +209,7 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
                     <div class="panel-head">
                       <h3 class="mono">{id}</h3>
                       <button
+                        type="button"
                         class="small"
                         onClick={() =>
                           act({
@@ -289,6 +298,7 @@ function Connections({ user, act }: { user: string; act: ReturnType<typeof useAc
                                 </>
                               )}
                               <button
+                                type="button"
                                 class="small"
                                 aria-label={`Unsubscribe from ${name}`}
                                 onClick={() =>

@@ -1,5 +1,5 @@
 // A page that uses all of the package.
-import { Client, GyroError, type Publication, websocket } from "@gyrohq/client";
+import { Client, type GyroError, type Publication, websocket } from "@gyrohq/client";
 import { dictionary } from "@gyrohq/client/dictionary";
 import { fallback, httpStream, sse } from "@gyrohq/client/http";
 import { indexedDBStore } from "@gyrohq/client/indexeddb";

@@ -161,7 +161,7 @@ class FileLock {
         await rm(own, { force: true });
       }
       const holder = await readFile(path, "utf8").catch(absent);
-      if (lives(holder)) throw new GyroError(12, `${path}: process ${parseInt(holder)} has the outbox of this file`, false);
+      if (lives(holder)) throw new GyroError(12, `${path}: process ${parseInt(holder, 10)} has the outbox of this file`, false);
       // Put aside, not removed: another process may have done the same, and have the lock by now. It gets it back then.
       await rename(path, own).catch(absent);
       if ((await readFile(own, "utf8").catch(absent)) !== holder) await link(own, path).catch(() => {});

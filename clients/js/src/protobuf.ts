@@ -31,7 +31,7 @@ const messages: Field[][] = schema.split("\n").map(line =>
     .filter(Boolean)
     .map(text => {
       const [, number, many, type, name] = /^(\d+)([%*]?)(:\d+\.|[a-z])(\w+)$/.exec(text)!;
-      const message = parseInt(type!.slice(1));
+      const message = parseInt(type!.slice(1), 10);
       const set = setters[name!] ?? ((message, value) => (message[name!] = value));
       return { number: Number(number), many: many!, type: message >= 0 ? "m" : type!, message, name: name!, set };
     }),

@@ -217,6 +217,7 @@ export interface MapChannel<T> {
 }
 
 const empty: ReadonlyMap<string, any> = new Map();
+const gone = () => Promise.reject(new GyroError(7, "subscription unsubscribed"));
 
 /** Follows a map while the component is there. */
 export function useMap<T = unknown>(channel: string, options: MapOptions<T> = {}): MapChannel<T> {
@@ -231,7 +232,6 @@ export function useMap<T = unknown>(channel: string, options: MapOptions<T> = {}
     const offs = [one.on("state", copy), one.on("publication", copy)];
     return () => offs.forEach(off => off());
   }, [one]);
-  const gone = () => Promise.reject(new GyroError(7, "subscription unsubscribed"));
   const set = useCallback((key: string, data: T, more?: CallOptions) => one?.set(key, data, more) ?? gone(), [one]);
   const remove = useCallback((key: string, more?: CallOptions) => one?.delete(key, more) ?? gone(), [one]);
   return { state, entries: entries.of === one ? entries.all : empty, set, remove };

@@ -93,7 +93,7 @@ function recorder() {
       super.send(data);
     }
   }
-  return { received, sent, constructor: Recorder as unknown as WebSocketConstructor };
+  return { received, sent, WebSocket: Recorder as unknown as WebSocketConstructor };
 }
 
 for (const [name, codec] of [
@@ -102,8 +102,8 @@ for (const [name, codec] of [
 ] as const) {
   test(`${name}: frames of the server are compressed against its dictionary, which is sent once`, { timeout: 60_000 }, async () => {
     const proxy = await gyro.proxy();
-    const { received, sent, constructor } = recorder();
-    const to = websocket(`ws://127.0.0.1:${proxy.port}/connection/websocket`, { WebSocket: constructor });
+    const { received, sent, WebSocket } = recorder();
+    const to = websocket(`ws://127.0.0.1:${proxy.port}/connection/websocket`, { WebSocket });
     const client = new Client(to, { codec: dictionary(codec, { profile: "test" }), token: token({ sub: "ann" }), minReconnectDelay: 0.02 });
     clients.push(client);
     const one = client.subscription<{ text: string; n: number }>("stream:dictionary");

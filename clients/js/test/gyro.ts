@@ -76,7 +76,7 @@ async function freePort(): Promise<number> {
 export class Gyro {
   #process!: ChildProcess;
   #folder = mkdtempSync(path.join(tmpdir(), "gyro-client-"));
-  #proxies: Proxy[] = [];
+  #proxies: Relay[] = [];
   /** What the server is told of keys of shared poll. */
   readonly values = new Map<string, { data: unknown; version: number }>();
   #backend = createHTTPServer(async (request, response) => {
@@ -140,21 +140,21 @@ export class Gyro {
     return result;
   }
 
-  async proxy(): Promise<Proxy> {
-    const proxy = await Proxy.start(this.port);
+  async proxy(): Promise<Relay> {
+    const proxy = await Relay.start(this.port);
     this.#proxies.push(proxy);
     return proxy;
   }
 }
 
 /** Passes connections on, and cuts them. */
-export class Proxy {
+export class Relay {
   #server!: Server;
   readonly #sockets = new Set<Socket>();
   port = 0;
 
-  static async start(to: number): Promise<Proxy> {
-    const proxy = new Proxy();
+  static async start(to: number): Promise<Relay> {
+    const proxy = new Relay();
     proxy.#server = createServer(socket => {
       const other = connect(to, "127.0.0.1");
       for (const [one, two] of [

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import FakeTimers from "@sinonjs/fake-timers";
-import { Client, GyroError, type Listener } from "../src/index.js";
+import { Client, type GyroError, type Listener } from "../src/index.js";
 import { outbox, type OutboxEntry, type OutboxOptions, type OutboxStore } from "../src/outbox.js";
 
 let clock: FakeTimers.InstalledClock;

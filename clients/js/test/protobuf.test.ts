@@ -37,7 +37,7 @@ function message(line: number, depth: number): fc.Arbitrary<object> {
                 ? fc.integer().filter(n => n !== 0)
                 : letter === "z"
                   ? fc.maxSafeInteger().filter(n => n !== 0 && Math.abs(n) < 2 ** 51)
-                  : message(parseInt(kind!.slice(1)), depth - 1);
+                  : message(parseInt(kind!.slice(1), 10), depth - 1);
     const whole =
       many === "%"
         ? fc.dictionary(fc.string({ minLength: 1, maxLength: 8 }), one, { minKeys: 1, maxKeys: 3 })

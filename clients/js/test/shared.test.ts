@@ -2,15 +2,15 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
-import { Client, type ClientOptions, type Subscription, UnauthorizedError, websocket } from "../src/index.js";
+import { type Client, type ClientOptions, type Subscription, UnauthorizedError, websocket } from "../src/index.js";
 import { map } from "../src/map.js";
 import { protobuf } from "../src/protobuf.js";
 import { Hub, type ShareOptions } from "../src/shared/hub.js";
 import { shared } from "../src/shared.js";
-import { Gyro, type Proxy, token } from "./gyro.js";
+import { Gyro, type Relay, token } from "./gyro.js";
 
 let gyro: Gyro;
-let proxy: Proxy;
+let proxy: Relay;
 const clients: Client[] = [];
 const limit = { timeout: 60_000 };
 before(async () => {

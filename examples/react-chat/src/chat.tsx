@@ -19,6 +19,7 @@ export function Chat({ user, box, unsent: before }: { user: string; box: Outbox;
   const waiting = unsent.filter(({ id }) => !here.has(id));
   useEffect(() => unsent.filter(({ id }) => here.has(id)).forEach(({ id }) => drop(id)));
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: one more message is the reason to scroll
   useLayoutEffect(() => {
     list.current?.lastElementChild?.scrollIntoView({ block: "nearest" });
   }, [messages.length, waiting.length]);
@@ -49,8 +50,16 @@ export function Chat({ user, box, unsent: before }: { user: string; box: Outbox;
             <li key={id} className="mine waiting">
               <small className={error && "failed"}>{error ? `not sent: ${error}` : "sending…"}</small>
               {text}
-              {error && <button onClick={() => send(text, id)}>Try again</button>}
-              {error && <button onClick={() => drop(id)}>Discard</button>}
+              {error && (
+                <button type="button" onClick={() => send(text, id)}>
+                  Try again
+                </button>
+              )}
+              {error && (
+                <button type="button" onClick={() => drop(id)}>
+                  Discard
+                </button>
+              )}
             </li>
           ))}
         </ol>
@@ -58,7 +67,7 @@ export function Chat({ user, box, unsent: before }: { user: string; box: Outbox;
       <form onSubmit={submit}>
         <label htmlFor="text">Message</label>
         <input id="text" value={text} maxLength={1000} autoComplete="off" placeholder="Message" onChange={event => write(event.target.value)} />
-        <button>Send</button>
+        <button type="submit">Send</button>
       </form>
     </main>
   );

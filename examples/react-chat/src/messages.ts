@@ -2,7 +2,7 @@
 import type { Publication } from "@gyrohq/client";
 import type { Outbox, OutboxEntry } from "@gyrohq/client/outbox";
 import { useChannel, useClient } from "@gyrohq/client/react";
-import { useEffect, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 
 /** What is published. The id is that of the sender's outbox: a message that was sent twice, as its answer was lost, is shown once. */
 export interface Said {
@@ -51,10 +51,13 @@ let keys = 0;
 export function useSending(box: Outbox, channel: string, before: readonly OutboxEntry[]) {
   const [unsent, set] = useState<readonly Unsent[]>(() => before.map(({ key, data }) => ({ id: key, text: (data as { text: string }).text })));
   const drop = (id: string) => set(all => all.filter(one => one.id !== id));
-  const failed = (id: string, error: unknown) =>
-    set(all => all.map(one => (one.id === id ? { ...one, error: error instanceof Error ? error.message : String(error) } : one)));
+  const failed = useCallback(
+    (id: string, error: unknown) =>
+      set(all => all.map(one => (one.id === id ? { ...one, error: error instanceof Error ? error.message : String(error) } : one))),
+    [],
+  );
 
-  useEffect(() => box.on("outcome", ({ entry, ...how }) => "error" in how && failed(entry.key, how.error)), [box]);
+  useEffect(() => box.on("outcome", ({ entry, ...how }) => "error" in how && failed(entry.key, how.error)), [box, failed]);
 
   /** Shows a message at once, and sends it when that is possible; with the id of one that failed, that one. */
   const send = (text: string, id = `${page}-${++keys}`) => {

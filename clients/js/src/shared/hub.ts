@@ -2,7 +2,7 @@
 import { Client } from "../client.js";
 import type { ClientOptions } from "../options.js";
 import { json } from "../codec.js";
-import { GyroError, UnauthorizedError } from "../errors.js";
+import { type GyroError, UnauthorizedError } from "../errors.js";
 import { platform, type PlatformEvent } from "../platform.js";
 import type { Command, ConnectRequest, ErrorMessage, Push, Reply, Request, SubscribeRequest, SubscribeResult } from "../protocol.js";
 import type { ClientInfo, Publication } from "../publication.js";
