@@ -6,15 +6,20 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 home=.cache/biome
-if ! cmp -s tools/biome/package-lock.json "$home/installed"; then
+fresh() { cmp -s tools/biome/package-lock.json "$home/installed"; }
+install() {
+  fresh && return
   mkdir -p "$home"
   cp tools/biome/package.json tools/biome/package-lock.json "$home"
-  (cd "$home" && retry npm ci --silent --no-audit --no-fund)
+  retry npm --prefix "$home" ci --silent --no-audit --no-fund
   cp tools/biome/package-lock.json "$home/installed"
-fi
+}
+fresh || alone "$PWD/$home" install
+
 command=(ci)
 if [ "${1:-}" = --fix ]; then
   command=(check --write)
   shift
 fi
+[ -t 1 ] || command+=(--colors=off)
 exec "$home/node_modules/.bin/biome" "${command[@]}" --error-on-warnings --no-errors-on-unmatched --max-diagnostics=200 "$@"
