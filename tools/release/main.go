@@ -5,10 +5,16 @@
 //	release image [-arch ARCH,…] FILE
 //	release notes [-from REVISION] [-to REVISION]
 //	release push FILE REGISTRY/NAME:TAG
+//	release version|tags|verify TAG
+//	release publish image|files|npm TAG
 //
 // The first makes static binaries in archives, deb and rpm packages, the OCI image, the Helm chart, a CycloneDX
 // document for each binary, the Homebrew formula, the notes, and SHA256SUMS. The second makes an image alone, gyro:local, of
-// the tree as it is. The third prints the notes of a release, the last uploads an image.
+// the tree as it is. The third prints the notes of a release, the fourth uploads an image.
+//
+// The others take the tag of a release, as in v0.2.0, and work on the tree of this folder: version writes its version to all
+// places that have one, tags prints the tags that it takes, verify fails unless the commit can be released under them, and
+// publish brings the files in dist to GitHub and its registry of images, and the client for JavaScript to npm.
 package main
 
 import (
@@ -28,6 +34,7 @@ import (
 	"github.com/gyrohq/gyro/tools/release/build"
 	"github.com/gyrohq/gyro/tools/release/image"
 	"github.com/gyrohq/gyro/tools/release/notes"
+	"github.com/gyrohq/gyro/tools/release/version"
 )
 
 func main() {
@@ -55,9 +62,38 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				fmt.Fprintln(stdout, digest)
 			}
 			return err
+		case "version", "tags", "verify", "publish":
+			return withTag(ctx, args, stdout)
 		}
 	}
 	return makeRelease(ctx, args, stdout)
+}
+
+// withTag runs what takes the tag of a release.
+func withTag(ctx context.Context, args []string, stdout io.Writer) error {
+	want := 2
+	if args[0] == "publish" {
+		want = 3
+	}
+	if len(args) != want {
+		return errors.New("usage: release version|tags|verify TAG, or release publish image|files|npm TAG")
+	}
+	v, err := version.Parse(args[want-1])
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "version":
+		return version.Set(".", v)
+	case "tags":
+		list, err := tags(".", v)
+		fmt.Fprintln(stdout, strings.Join(list, "\n"))
+		return err
+	case "verify":
+		return verify(ctx, ".", v, stdout)
+	}
+	p := publication{tree: ".", dist: "dist", version: v, repository: "ghcr.io/gyrohq/gyro", stdout: stdout}
+	return p.publish(ctx, args[1])
 }
 
 func makeRelease(ctx context.Context, args []string, stdout io.Writer) error {
@@ -144,12 +180,16 @@ func printNotes(ctx context.Context, args []string, stdout io.Writer) error {
 	return writeNotes(ctx, stdout, *tree, *from, *to, strings.TrimPrefix(*to, "v"))
 }
 
-func writeNotes(ctx context.Context, w io.Writer, tree, from, to, version string) error {
+func writeNotes(ctx context.Context, w io.Writer, tree, from, to, v string) error {
 	commits, err := notes.Read(ctx, tree, from, to)
 	if err != nil {
 		return err
 	}
-	return notes.Write(w, version, commits)
+	section, err := changes(tree, v)
+	if err != nil {
+		return err
+	}
+	return notes.Write(w, v, section, commits)
 }
 
 // lastTag is the last tag of a release before a revision, or nothing if there is none.

@@ -119,6 +119,10 @@ func TestErrors(t *testing.T) {
 		"usage: release image": {"image"},
 		"linux/sparc":          {"image", "-arch", "sparc", "file"},
 		"absent..HEAD":         {"notes", "-tree", repository, "-from", "absent"},
+		"usage: release ver":   {"verify"},
+		"usage: release v":     {"publish", "v1.2.3"},
+		`"1.2.3" is no`:        {"tags", "1.2.3"},
+		`"latest" is no`:       {"publish", "npm", "latest"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

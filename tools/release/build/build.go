@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/gyrohq/gyro/tools/release/version"
 )
 
 // Target is a system and an architecture, in the names of Go.
@@ -43,10 +45,6 @@ func (t Target) Program() string {
 	}
 	return "gyro"
 }
-
-// tests are the modules of the workspace that the server is built without: their dependencies would raise the
-// versions of the server's.
-var tests = map[string]bool{"./e2e": true, "./tools": true, "./examples/accounts": true}
 
 // Builder builds from one tree.
 type Builder struct {
@@ -84,7 +82,8 @@ func (b Builder) Build(ctx context.Context, t Target, file string) error {
 	return nil
 }
 
-// workspace writes the go.work of the tree without the modules of tests.
+// workspace writes the go.work of the tree without the modules of tests, whose dependencies would raise the versions of the
+// server's.
 func (b Builder) workspace(file string) error {
 	tree, err := filepath.Abs(b.Tree)
 	if err != nil {
@@ -102,7 +101,7 @@ func (b Builder) workspace(file string) error {
 	at := func(path string) string { return filepath.Join(tree, filepath.FromSlash(path)) }
 	var uses []*modfile.Use
 	for _, use := range work.Use {
-		if !tests[use.Path] {
+		if version.Published(use.Path) {
 			uses = append(uses, &modfile.Use{Path: at(use.Path)})
 		}
 	}

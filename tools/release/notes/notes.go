@@ -1,5 +1,5 @@
-// Package notes writes the notes of a release from the commits since the one before it: the title of each, by the
-// part of the project that it changes, and first of all what breaks.
+// Package notes writes the notes of a release: what CHANGELOG.md says about it, what breaks, and the title of each commit
+// since the release before it, by the part of the project that it changes.
 package notes
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,29 +32,30 @@ type group struct {
 
 // groups by which the notes are ordered. A path belongs to the first that names it, and to the library if none does.
 var groups = []group{
-	{"Server", []string{"server/"}},
+	{"Server", []string{"server/", "admin/"}},
 	{"Library", nil},
+	{"Clients", []string{"client/", "clients/"}},
 	{"Engines", []string{"broker/"}},
 	{"Transports", []string{"transport/"}},
 	{"Metrics", []string{"metrics/", "deploy/grafana", "deploy/prometheus"}},
 	{"Packages and deployment", []string{"deploy/", "tools/release/"}},
-	{"Documentation", []string{"docs/", "examples/", "README.md", "CONTRIBUTING.md"}},
-	{"Tests and tools", []string{"e2e/", "tools/", "scripts/", "Makefile", ".ci/", ".golangci.yml"}},
+	{"Documentation", []string{"docs/", "examples/", "site/", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}},
+	{"Tests and tools", []string{"e2e/", "tools/", "scripts/", "gyrotest/", "Makefile", "biome.jsonc", "."}},
 }
 
 const (
 	library = 1
 	// minor is the first of the groups that do not count if a commit changes others too.
-	minor = 6
+	minor = 7
 )
 
 // place returns the index of the group of a commit: that of most of its files.
 func (c Commit) place() int {
-	var counts [8]int
+	counts := make([]int, len(groups))
 	for _, file := range c.Files {
 		counts[placeOf(file)]++
 	}
-	best, from := -1, counts[:]
+	best, from := -1, counts
 	if slices.ContainsFunc(counts[:minor], func(n int) bool { return n > 0 }) {
 		from = counts[:minor]
 	}
@@ -114,10 +116,38 @@ func parse(log string) (commits []Commit, err error) {
 	return commits, nil
 }
 
-// Write writes the notes in Markdown.
-func Write(w io.Writer, version string, commits []Commit) error {
+// Section returns what a changelog says about a version, without its heading: the lines below "## [1.2.3]", whatever follows
+// on that line, up to the next heading of a version or the list of links. It is empty if the changelog has none for the
+// version.
+func Section(changelog, version string) string {
+	var text strings.Builder
+	inside := false
+	for line := range strings.Lines(changelog) {
+		switch {
+		case strings.HasPrefix(line, "## "):
+			inside = strings.HasPrefix(line, "## ["+version+"]")
+		case strings.HasPrefix(line, "["):
+			inside = false
+		case inside:
+			text.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(text.String())
+}
+
+// relative are the targets of links that lead to files of the repository.
+var relative = regexp.MustCompile(`\]\(([^():#]+(?:#[^()]*)?)\)`)
+
+// Write writes the notes in Markdown. The changes are a section of the changelog, or empty.
+func Write(w io.Writer, version, changes string, commits []Commit) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Gyro %s\n", version)
+	if changes != "" {
+		// What is below a version there is below the title here, and files of the repository are elsewhere.
+		changes = strings.ReplaceAll("\n"+changes, "\n### ", "\n## ")[1:]
+		changes = relative.ReplaceAllString(changes, "](https://github.com/gyrohq/gyro/blob/v"+version+"/$1)")
+		fmt.Fprintf(&text, "\n%s\n", changes)
+	}
 	section := func(title string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(&text, "\n## %s\n\n%s\n", title, strings.Join(lines, "\n"))

@@ -14,15 +14,27 @@ func TestWrite(t *testing.T) {
 		"\x1eb2\x1fDraw the house\x1f\x1f\n\ndocs/ARCHITECTURE.md\n" +
 		"\x1ec3\x1fSpeak of nodes\x1f\x1f\nnode.go\ninternal/hub/hub.go\nbroker/broker.go\n" +
 		"\x1ed4\x1fTest more\x1f\x1f\nnode_test.go\n" +
+		"\x1ef6\x1fLoop\x1f\x1f\nclients/js/src/client.ts\ndocs/client-js.md\n" +
+		"\x1e07\x1fRun what changed\x1f\x1f\n.github/workflows/ci.yml\nbiome.jsonc\n" +
 		"\x1ee5\x1fNothing\x1f\x1f\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if err := Write(&text, "1.2.3", commits); err != nil {
+	if err := Write(&text, "1.2.3", "More of it: [all](https://example.org/all).\n\n### Added\n\n* Maps ([how](docs/maps.md#how), [an example](examples/board))\n\n### Fixed\n\n* Pings", commits); err != nil {
 		t.Fatal(err)
 	}
 	const want = `# Gyro 1.2.3
+
+More of it: [all](https://example.org/all).
+
+## Added
+
+* Maps ([how](https://github.com/gyrohq/gyro/blob/v1.2.3/docs/maps.md#how), [an example](https://github.com/gyrohq/gyro/blob/v1.2.3/examples/board))
+
+## Fixed
+
+* Pings
 
 ## What to change
 
@@ -37,6 +49,10 @@ func TestWrite(t *testing.T) {
 
 * Speak of nodes (c3)
 
+## Clients
+
+* Loop (f6)
+
 ## Documentation
 
 * Draw the house (b2)
@@ -44,12 +60,46 @@ func TestWrite(t *testing.T) {
 ## Tests and tools
 
 * Test more (d4)
+* Run what changed (07)
 `
 	if text.String() != want {
 		t.Error(text.String())
 	}
 	if _, err := parse("\x1ea1\x1fx"); err == nil {
 		t.Error("a record without its fields")
+	}
+}
+
+func TestSection(t *testing.T) {
+	const changelog = `# Changelog
+
+About it.
+
+## [Unreleased]
+
+## [1.2.3] - 2026-12-01
+
+### Added
+
+* Maps ([how](docs/maps.md))
+
+## [1.2.30-rc.1] - 2026-11-01
+
+* Another
+
+[Unreleased]: https://example.org/compare/v1.2.3...HEAD
+[1.2.3]: https://example.org/tag/v1.2.3
+`
+	for version, want := range map[string]string{
+		"1.2.3":       "### Added\n\n* Maps ([how](docs/maps.md))",
+		"1.2.30-rc.1": "* Another",
+		"Unreleased":  "",
+		"1.2":         "",
+		"1.2.30":      "",
+	} {
+		if got := Section(changelog, version); got != want {
+			t.Errorf("%s: %q", version, got)
+		}
 	}
 }
 
