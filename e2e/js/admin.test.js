@@ -11,9 +11,8 @@ import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots');
 const axe = path.resolve(import.meta.dirname, 'node_modules/axe-core/axe.min.js');
 const password = 'correct horse battery',
@@ -48,7 +47,7 @@ async function connect(user, ...channels) {
 
 before(
   async () => {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     await mkdir(screenshots, { recursive: true });
     folder = await mkdtemp(path.join(tmpdir(), 'gyro-admin-'));
     ports = [await freePort(), await freePort(), await freePort()];

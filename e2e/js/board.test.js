@@ -5,9 +5,8 @@ import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const sdk = path.join(import.meta.dirname, 'node_modules/centrifuge/dist/centrifuge.js');
 
 let browser, board, url, users, complaints;
@@ -50,7 +49,7 @@ class User {
 
 before(
   async () => {
-    assert.ok(process.env.E2E_BOARD, 'run me by scripts/e2e.sh: E2E_BOARD is not set');
+    assert.ok(process.env.E2E_BOARD, 'run me by make ci PART=pages: E2E_BOARD is not set');
     browser = await chromium.launch(chrome);
   },
   { timeout: 60_000 },

@@ -1,6 +1,6 @@
 // What scenarios share that make sure of something.
 import assert from 'node:assert/strict';
-import { patience } from './harness.js';
+import { patience } from './patience.js';
 
 // rounds is how often a connection is lost in the recovery scenarios.
 export const rounds = 15;

@@ -17,7 +17,7 @@ const patience = { timeout: 60_000 };
 let folder, server, quic, files, browser, port;
 
 before(async () => {
-  assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+  assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-client-'));
   ({ server, port } = await chatServer(folder));
   const proof = await certificate(folder);

@@ -13,9 +13,8 @@ import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const root = path.resolve(import.meta.dirname, '../..');
 const sdk = path.join(root, 'clients/js');
 const run = promisify(execFile);
@@ -24,7 +23,7 @@ let browser, folder, programs, contexts, complaints;
 
 before(
   async () => {
-    for (const name of ['E2E_GYRO', 'E2E_BOT']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    for (const name of ['E2E_GYRO', 'E2E_BOT']) assert.ok(process.env[name], `run me by make ci PART=pages: ${name} is not set`);
     browser = await chromium.launch(chrome);
   },
   { timeout: 60_000 },

@@ -9,9 +9,8 @@ import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const example = path.resolve(import.meta.dirname, '../../examples/flask');
 const run = promisify(execFile);
 
@@ -100,7 +99,7 @@ class User {
 
 before(
   async () => {
-    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by make ci PART=pages: ${name} is not set`);
     browser = await chromium.launch(chrome);
     folder = await mkdtemp(path.join(tmpdir(), 'gyro-flask-'));
     await cp(example, folder, { recursive: true });

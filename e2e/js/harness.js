@@ -8,12 +8,10 @@ import SockJS from 'sockjs-client';
 import WebSocket from 'ws';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
+import { patience } from './patience.js';
 
-if (!process.env.E2E_RIG) throw new Error('run me by scripts/e2e.sh: E2E_RIG is not set');
+if (!process.env.E2E_RIG) throw new Error('run me by make test PART=sdk-js: E2E_RIG is not set');
 export const rig = JSON.parse(process.env.E2E_RIG);
-
-// patience bounds every wait for an event; nothing sleeps for that long.
-export const patience = 30_000;
 
 let names = 0;
 // unique keeps scenarios that run side by side apart, also from other suites.

@@ -134,7 +134,7 @@ const numbers = Array.from({ length: count }, (_, i) => i + 1);
 
 before(
   async () => {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     redis = await freePort();
     run('redis-server', ['--port', String(redis), '--bind', '127.0.0.1', '--save', '', '--dir', dir], { stdio: 'ignore' });
     await writeFile(

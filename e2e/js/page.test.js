@@ -12,9 +12,8 @@ import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
 const run = promisify(execFile);
 
@@ -25,7 +24,7 @@ let dev, browser, complaints;
 class Dev {
   // start runs it until it has printed all it has to say.
   static async start(port, ...flags) {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     const dev = new Dev();
     dev.port = port;
     dev.printed = '';
@@ -518,7 +517,7 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
   const alice = await Tab.open();
   const code = id => alice.page.locator(`#${id} code`).textContent();
 
-  assert.ok(process.env.E2E_PYTHON, 'run me by scripts/e2e.sh: E2E_PYTHON is not set');
+  assert.ok(process.env.E2E_PYTHON, 'run me by make ci PART=pages: E2E_PYTHON is not set');
   const python = await run(process.env.E2E_PYTHON, ['-W', 'error', '-c', await code('python')]);
   const node = await run(process.execPath, ['-e', await code('node')]);
   for (const { stdout } of [python, node]) assert.equal(await dev.user(stdout.trim()), 'anna');

@@ -19,7 +19,7 @@ let folder;
 
 before(
   async () => {
-    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+    for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by make ci PART=pages: ${name} is not set`);
     folder = await mkdtemp(path.join(tmpdir(), 'gyro-proxies-'));
     await cp(example, folder, { recursive: true });
     // What npm install express would make.

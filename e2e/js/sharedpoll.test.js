@@ -15,15 +15,15 @@ import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
 import { freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
 const secret = 'secret of track signatures';
-const patience = 20_000;
 const command = promisify(execFile);
 let folder, redis, redisPort;
 
 before(
   async () => {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     folder = await mkdtemp(path.join(tmpdir(), 'gyro-shared-poll-'));
     redisPort = await freePort();
     redis = await Program.start(

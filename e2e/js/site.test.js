@@ -9,9 +9,8 @@ import path from 'node:path';
 import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 import { chrome } from './local.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const site = path.resolve(import.meta.dirname, '../../.cache/site');
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots');
 const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.json': 'application/json' };

@@ -16,7 +16,7 @@ const root = path.resolve(import.meta.dirname, '../..');
 let folder;
 
 before(async () => {
-  for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by scripts/e2e.sh: ${name} is not set`);
+  for (const name of ['E2E_GYRO', 'E2E_PYTHON']) assert.ok(process.env[name], `run me by make ci PART=pages: ${name} is not set`);
   folder = await mkdtemp(path.join(tmpdir(), 'gyro-streams-'));
   await cp(path.join(root, 'examples/streams'), folder, { recursive: true });
   await promisify(execFile)(

@@ -9,9 +9,8 @@ import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
 const key = 'my-api-key';
 
@@ -19,7 +18,7 @@ let folder, port, gyro, browser, client;
 
 before(
   async () => {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     folder = await mkdtemp(path.join(tmpdir(), 'gyro-swagger-'));
     port = await freePort();
     await writeFile(

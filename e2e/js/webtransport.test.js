@@ -10,9 +10,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { certificate, chrome, freePort, http3 } from './local.js';
+import { patience } from './patience.js';
 
-// patience bounds every wait.
-const patience = 15_000;
 const secret = 'a-secret-of-this-test-with-32-bytes';
 const apiKey = 'e2e-api-key';
 const library = encoding => path.join(import.meta.dirname, `node_modules/centrifuge/dist/centrifuge${encoding === 'json' ? '' : '.protobuf'}.js`);
@@ -29,7 +28,7 @@ function token(sub) {
 // Server is a process of gyro, with HTTP/3 on the external port and the API on another one.
 class Server {
   static async start() {
-    assert.ok(process.env.E2E_GYRO, 'run me by scripts/e2e.sh: E2E_GYRO is not set');
+    assert.ok(process.env.E2E_GYRO, 'run me by make ci PART=pages: E2E_GYRO is not set');
     const server = new Server();
     server.internal = await freePort();
     await writeFile(
