@@ -4,7 +4,8 @@
 import { describe, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { rounds, pick, rejectsWith, recovery, recovered, exactly, counter, withResolvers } from './checks.js';
-import { SDK, api, control, inNode, inSeconds, patience, publish, rig, token, unique } from './harness.js';
+import { SDK, api, control, inNode, inSeconds, publish, rig, token, unique } from './harness.js';
+import { patience } from './patience.js';
 import { mapScenarios } from './maps.js';
 
 const scenarios = {
