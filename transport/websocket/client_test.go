@@ -27,6 +27,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/drivertest"
 	"github.com/gyrohq/gyro/transport/internal/peertest"
@@ -40,9 +41,16 @@ var onLoops, direct, secure bool
 // overTLS are the tests that run over TLS, too.
 const overTLS = "^(TestConversation|TestEarly.*|TestViolationsOnTheWire|TestCompression|TestAcceptError|TestUseWhileAccepting|TestPause|TestPingsInARow|TestConcurrentUse|TestHandshake.*|TestUpgradeAfterHandOver|TestRouteContext)$"
 
+// anyWay are the tests that know no difference between the ways. They run once.
+const anyWay = "^(TestTLS|TestFixtures|TestHTTP2|TestExtendedConnect.*|TestNoHijacker|TestSlowHandshake|TestServerTimeouts|TestUnixSocket|" +
+	"TestAnswers|TestFramer|TestFramerDoesNotJoin|TestDictionary.*|TestLoopConnSize)$"
+
 // TestMain runs the tests for both drivers and all ways to them.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if skip := flag.Lookup("test.skip"); skip.Value.String() == "" {
+		_ = flag.Set(skip.Name, anyWay)
+	}
 	onLoops = true
 	code = max(code, m.Run())
 	direct = true
@@ -66,7 +74,7 @@ type (
 )
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = time.Minute
+const patience = wait.Limit
 
 type frame = frametest.Frame
 
@@ -198,7 +206,8 @@ type testServer struct {
 	// prepare, if set, changes a peer before it is accepted; an error refuses it.
 	prepare func(p *testPeer) error
 	tight   bool
-	loop    *loop.Loop // nil for goroutines
+	pipes   *fronttest.Pipes // by which clients come in virtual time; nil: by TCP
+	loop    *loop.Loop       // nil for goroutines
 	noLoop  atomic.Bool
 	// order lets the race detector know that a client dials before it is accepted.
 	order sync.Mutex
@@ -293,6 +302,9 @@ func (s *testServer) dial() net.Conn {
 	s.t.Helper()
 	s.order.Lock()
 	s.order.Unlock() //nolint:staticcheck // nothing to guard
+	if s.pipes != nil {
+		return s.pipes.Dial()
+	}
 	nc, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)

@@ -50,7 +50,7 @@ func testDescriptorsExhausted(t *testing.T) {
 		t.Skip(err)
 	}
 	low := limit
-	low.Cur = uint64(descriptors(t) + 10)
+	low.Cur = uint64(len(descriptors(t)) + 10)
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
 		t.Skip(err)
 	}

@@ -13,10 +13,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
 // TestHTTP2 runs the tests of extended CONNECT in a process of its own, since
@@ -49,20 +51,25 @@ func (c *h2Conn) Close() error {
 	return c.in.Close()
 }
 
-// h2Timeout is what the server of TestExtendedConnect has for a whole request.
-const h2Timeout = 2 * time.Second
+// h2Timeout is what the servers of HTTP/2 have for a whole request.
+const h2Timeout = 10 * time.Second
 
-func newH2Server(t *testing.T, cfg Config, timeout time.Duration) *testServer {
+// withH2Server runs a test of a server of HTTP/2 in virtual time.
+func withH2Server(t *testing.T, cfg Config, test func(t *testing.T, s *testServer)) {
 	if os.Getenv("GYRO_TEST_XCONNECT") == "" {
 		t.Skip("run by TestHTTP2")
 	}
-	s := &testServer{t: t, peers: make(chan *testPeer, 10)}
-	s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
-	s.EnableHTTP2 = true
-	s.Config.ReadTimeout, s.Config.WriteTimeout = timeout, timeout
-	s.StartTLS()
-	t.Cleanup(s.Server.Close)
-	return s
+	synctest.Test(t, func(t *testing.T) {
+		s := &testServer{t: t, peers: make(chan *testPeer, 10), pipes: fronttest.NewPipes()}
+		s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
+		s.Listener.Close()
+		s.Listener = s.pipes
+		s.EnableHTTP2 = true
+		s.Config.ReadTimeout, s.Config.WriteTimeout = h2Timeout, h2Timeout
+		s.StartTLS()
+		t.Cleanup(s.Server.Close)
+		test(t, s)
+	})
 }
 
 // roundTripperH2 returns a new HTTP/2 connection of net/http, unlike
@@ -111,93 +118,90 @@ func (s *testServer) connectH2(change func(*http.Request)) (*testClient, answer)
 }
 
 func TestExtendedConnect(t *testing.T) {
-	s := newH2Server(t, Config{Compression: true}, h2Timeout)
-	c, resp := s.connectH2(func(r *http.Request) {
-		r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
-		r.Header.Set("Sec-WebSocket-Extensions", "permessage-deflate")
+	withH2Server(t, Config{Compression: true}, func(t *testing.T, s *testServer) {
+		c, resp := s.connectH2(func(r *http.Request) {
+			r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
+			r.Header.Set("Sec-WebSocket-Extensions", "permessage-deflate")
+		})
+		if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK ||
+			resp.Header.Get("Sec-WebSocket-Protocol") != "centrifuge-protobuf" ||
+			resp.Header.Get("Sec-WebSocket-Extensions") == "" || resp.Header.Get("Sec-WebSocket-Accept") != "" {
+			t.Fatalf("answer %+v", resp)
+		}
+		p := wait.Receive(t, "a peer", s.peers)
+		if p.Info.Framer.Encoding() != protocol.Protobuf {
+			t.Errorf("encoding %v", p.Info.Framer.Encoding())
+		}
+		time.Sleep(3 * h2Timeout)
+		converse(t, c, p)
 	})
-	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK ||
-		resp.Header.Get("Sec-WebSocket-Protocol") != "centrifuge-protobuf" ||
-		resp.Header.Get("Sec-WebSocket-Extensions") == "" || resp.Header.Get("Sec-WebSocket-Accept") != "" {
-		t.Fatalf("answer %+v", resp)
-	}
-	p := wait.Receive(t, "a peer", s.peers)
-	if p.Info.Framer.Encoding() != protocol.Protobuf {
-		t.Errorf("encoding %v", p.Info.Framer.Encoding())
-	}
-	<-time.After(h2Timeout + 100*time.Millisecond) // beyond the timeouts of http.Server
-	converse(t, c, p)
 }
 
 func TestExtendedConnectRefused(t *testing.T) {
-	s := newH2Server(t, Config{}, patience)
-	for _, tt := range []struct {
-		name   string
-		change func(*http.Request)
-		status int
-	}{
-		{"version", func(r *http.Request) { r.Header.Set("Sec-WebSocket-Version", "8") }, 400},
-		{"protocol", func(r *http.Request) { r.Header[":protocol"] = []string{"webtransport"} }, 400},
-		{"origin", func(r *http.Request) { r.Header.Set("Origin", "https://evil.test") }, 403},
-		{"GET", func(r *http.Request) { r.Method = "GET"; delete(r.Header, ":protocol") }, 400},
-		{"POST", func(r *http.Request) { r.Method = "POST"; delete(r.Header, ":protocol") }, 405},
-	} {
-		c, resp := s.connectH2(tt.change)
-		if resp.StatusCode != tt.status || resp.Header.Get("Sec-WebSocket-Version") != "13" {
-			t.Errorf("%s: status %d, header %v", tt.name, resp.StatusCode, resp.Header)
+	withH2Server(t, Config{}, func(t *testing.T, s *testServer) {
+		for _, tt := range []struct {
+			name   string
+			change func(*http.Request)
+			status int
+		}{
+			{"version", func(r *http.Request) { r.Header.Set("Sec-WebSocket-Version", "8") }, 400},
+			{"protocol", func(r *http.Request) { r.Header[":protocol"] = []string{"webtransport"} }, 400},
+			{"origin", func(r *http.Request) { r.Header.Set("Origin", "https://evil.test") }, 403},
+			{"GET", func(r *http.Request) { r.Method = "GET"; delete(r.Header, ":protocol") }, 400},
+			{"POST", func(r *http.Request) { r.Method = "POST"; delete(r.Header, ":protocol") }, 405},
+		} {
+			c, resp := s.connectH2(tt.change)
+			if resp.StatusCode != tt.status || resp.Header.Get("Sec-WebSocket-Version") != "13" {
+				t.Errorf("%s: status %d, header %v", tt.name, resp.StatusCode, resp.Header)
+			}
+			c.nc.Close()
 		}
-		c.nc.Close()
-	}
+	})
 }
 
 func TestExtendedConnectEnds(t *testing.T) {
-	// HTTP/2 resets streams also for a deadline that was cleared a moment ago, so the timeout is longer than
-	// any write takes.
-	s := newH2Server(t, Config{WriteTimeout: 2 * time.Second, CloseTimeout: 100 * time.Millisecond}, patience)
-	connect := func() (*testClient, *testPeer) {
-		c, _ := s.connectH2(nil)
-		return c, wait.Receive(t, "a peer", s.peers)
+	for name, test := range map[string]func(c *testClient, p *testPeer){
+		"violation": func(c *testClient, p *testPeer) {
+			c.raw([]byte{0xF1, 0xFF})
+			c.expect(closeFr(1002, "reserved bits set"))
+			c.expectEOF()
+			p.ClosedWith()
+		},
+		"client resets": func(c *testClient, p *testPeer) {
+			c.nc.Close()
+			p.ClosedWith()
+		},
+		"client ends its direction": func(c *testClient, p *testPeer) {
+			c.nc.(*h2Conn).out.Close()
+			p.ClosedWith()
+		},
+		"close by client": func(c *testClient, p *testPeer) {
+			c.send(closeFr(1000, ""))
+			c.expect(closeFr(1000, ""))
+			c.expectEOF()
+			p.ClosedWith()
+		},
+		"close timeout": func(c *testClient, p *testPeer) {
+			p.Conn.Close(protocol.DisconnectShutdown, nil)
+			c.expect(closeFr(3001, "shutdown"))
+			c.expectEOF()
+			p.ClosedWith()
+		},
+		"drop": func(_ *testClient, p *testPeer) {
+			p.Conn.Close(protocol.DisconnectConnectionClosed, nil)
+			p.ClosedWith()
+		},
+		"write timeout": func(_ *testClient, p *testPeer) {
+			if err := writeUntilClosed(p.t, p, frames(testText(100000))); !errors.Is(err, protocol.DisconnectWriteError) {
+				p.t.Errorf("Closed(%v)", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withH2Server(t, Config{}, func(t *testing.T, s *testServer) {
+				c, _ := s.connectH2(nil)
+				test(c, wait.Receive(t, "a peer", s.peers))
+			})
+		})
 	}
-	t.Run("violation", func(t *testing.T) {
-		c, p := connect()
-		c.raw([]byte{0xF1, 0xFF})
-		c.expect(closeFr(1002, "reserved bits set"))
-		c.expectEOF()
-		p.ClosedWith()
-	})
-	t.Run("client resets", func(t *testing.T) {
-		c, p := connect()
-		c.nc.Close()
-		p.ClosedWith()
-	})
-	t.Run("client ends its direction", func(t *testing.T) {
-		c, p := connect()
-		c.nc.(*h2Conn).out.Close()
-		p.ClosedWith()
-	})
-	t.Run("close by client", func(t *testing.T) {
-		c, p := connect()
-		c.send(closeFr(1000, ""))
-		c.expect(closeFr(1000, ""))
-		c.expectEOF()
-		p.ClosedWith()
-	})
-	t.Run("close timeout", func(t *testing.T) {
-		c, p := connect()
-		p.Conn.Close(protocol.DisconnectShutdown, nil)
-		c.expect(closeFr(3001, "shutdown"))
-		c.expectEOF()
-		p.ClosedWith()
-	})
-	t.Run("drop", func(t *testing.T) {
-		_, p := connect()
-		p.Conn.Close(protocol.DisconnectConnectionClosed, nil)
-		p.ClosedWith()
-	})
-	t.Run("write timeout", func(t *testing.T) {
-		_, p := connect()
-		if err := writeUntilClosed(t, p, frames(testText(100000))); !errors.Is(err, protocol.DisconnectWriteError) {
-			t.Errorf("Closed(%v)", err)
-		}
-	})
 }

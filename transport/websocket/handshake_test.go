@@ -10,11 +10,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
 func TestHandshakeRefused(t *testing.T) {
@@ -209,7 +211,7 @@ func TestNoHijacker(t *testing.T) {
 func TestSlowHandshake(t *testing.T) {
 	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
 	s.Server = httptest.NewUnstartedServer(NewHandler(s, Config{}))
-	s.Server.Config.ReadHeaderTimeout = 500 * time.Millisecond
+	s.Server.Config.ReadHeaderTimeout = 50 * time.Millisecond
 	s.Server.Start()
 	defer s.Server.Close()
 	nc := s.dial()
@@ -223,20 +225,20 @@ func TestSlowHandshake(t *testing.T) {
 
 // TestServerTimeouts: deadlines of http.Server do not outlast the handshake.
 func TestServerTimeouts(t *testing.T) {
-	s := &testServer{t: t, peers: make(chan *testPeer, 1)}
-	s.Server = httptest.NewUnstartedServer(NewHandler(s, Config{}))
-	const timeout = 2 * time.Second // longer than a handshake takes
-	s.Server.Config.ReadTimeout, s.Server.Config.WriteTimeout = timeout, timeout
-	s.Server.Start()
-	defer s.Server.Close()
-	c, p := s.connect("/", nil)
-	<-time.After(timeout + 100*time.Millisecond) // the point is that time passes
-	c.send(text("still here"))
-	p.Message()
-	p.write("so am I")
-	c.expect(text("so am I"))
-	c.nc.Close()
-	p.ClosedWith()
+	synctest.Test(t, func(t *testing.T) {
+		s := &testServer{t: t, peers: make(chan *testPeer, 1), pipes: fronttest.NewPipes()}
+		site := fronttest.Serve(s.pipes, NewHandler(s, Config{}))
+		defer site.Close()
+		c, p := s.connect("/", nil)
+		_ = c.nc.SetDeadline(time.Time{})
+		time.Sleep(time.Hour)
+		c.send(text("still here"))
+		p.Message()
+		p.write("so am I")
+		c.expect(text("so am I"))
+		c.nc.Close()
+		p.ClosedWith()
+	})
 }
 
 func TestUnixSocket(t *testing.T) {

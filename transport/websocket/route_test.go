@@ -528,14 +528,33 @@ func TestHeadTimeout(t *testing.T) {
 	}
 }
 
-// descriptors counts the process's own.
-func descriptors(t *testing.T) int {
+// descriptors are the process's own: numbers, and what they stand for.
+func descriptors(t *testing.T) map[string]bool {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
+	const folder = "/proc/self/fd/"
+	list, err := os.ReadDir(folder)
 	if err != nil {
 		t.Skip(err)
 	}
-	return len(list)
+	all := make(map[string]bool)
+	for _, e := range list {
+		if link, err := os.Readlink(folder + e.Name()); err == nil { // the one of the folder is closed
+			all[e.Name()+" "+link] = true
+		}
+	}
+	return all
+}
+
+// opened counts the descriptors that were not there before. Of the others, connections of earlier tests may still
+// end.
+func opened(t *testing.T, before map[string]bool) (n int) {
+	t.Helper()
+	for d := range descriptors(t) {
+		if !before[d] {
+			n++
+		}
+	}
+	return n
 }
 
 // TestListenerClose: nothing is left of connections in any state.
@@ -565,7 +584,7 @@ func TestListenerClose(t *testing.T) {
 		}
 		nc.Close()
 		// 2 descriptors each, less one that is closed; 2 of the listener, 2 of epoll.
-		wait.Until(t, "all are accepted", func() bool { return descriptors(t) >= before+2*len(clients)-1+2 })
+		wait.Until(t, "all are accepted", func() bool { return opened(t, before) == 2*len(clients)-1+2+2 })
 		if loopFirst {
 			s.loop.Close()
 		}
@@ -589,7 +608,7 @@ func TestListenerClose(t *testing.T) {
 			s.loop.Close()
 		}
 	}
-	wait.Until(t, "no descriptors are left", func() bool { return descriptors(t) <= before })
+	wait.Until(t, "no descriptors are left", func() bool { return opened(t, before) == 0 })
 }
 
 // TestNoLoop: while there is no loop, net/http gets everything.
