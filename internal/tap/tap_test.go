@@ -1,7 +1,6 @@
 package tap_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,47 +48,53 @@ func TestExpiry(t *testing.T) {
 // TestBounds: a tap that is not fetched keeps so many events, so many bytes and no long messages, and tells how many
 // are missing. What is fetched at once is bounded, too.
 func TestBounds(t *testing.T) {
-	table := tap.New("n")
-	of := observe.Tap{Kind: observe.TapUser, Entity: "u"}
-	fetch := func() (n int, dropped uint64) {
-		for {
-			events, lost, err := table.Fetch("id", of)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, dropped = n+len(events), dropped+lost
-			if size := len(fmt.Sprint(events)); size > 4<<20 {
-				t.Errorf("%d bytes at once", size)
-			}
-			if len(events) == 0 {
-				return n, dropped
+	synctest.Test(t, func(t *testing.T) { // a tap that is not fetched for 10 s ends
+		table := tap.New("n")
+		of := observe.Tap{Kind: observe.TapUser, Entity: "u"}
+		fetch := func() (n int, dropped uint64) {
+			for {
+				events, lost, err := table.Fetch("id", of)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, dropped = n+len(events), dropped+lost
+				size := 0
+				for _, e := range events {
+					size += len(e.Message) + len(e.Protobuf)
+				}
+				if size > 512<<10+32<<10 {
+					t.Errorf("%d bytes at once", size)
+				}
+				if len(events) == 0 {
+					return n, dropped
+				}
 			}
 		}
-	}
-	fetch()
-	for range 5000 {
-		table.Received(client("u"), client("u"), rpc(`1`))
-	}
-	if n, dropped := fetch(); n != 4096 || dropped != 904 {
-		t.Errorf("%d events, %d dropped", n, dropped)
-	}
-	long := `"` + strings.Repeat("x", 30<<10) + `"`
-	for range 1000 {
-		table.Received(client("u"), client("u"), rpc(long))
-	}
-	if n, dropped := fetch(); n+int(dropped) != 1000 || n > 140 || n < 130 {
-		t.Errorf("%d events, %d dropped", n, dropped)
-	}
-	table.Received(client("u"), client("u"), rpc(`"`+long+long+`"`))
-	table.Received(client("u"), client("u"), rpc(`no JSON`))
-	events, _, _ := table.Fetch("id", of)
-	if len(events) != 2 || events[0].Message != nil || events[0].Protobuf != nil || events[0].Size < 60<<10 || len(events[1].Protobuf) == 0 {
-		t.Errorf("%+v", events)
-	}
-	table.Close()
-	if table.Watching() {
-		t.Error("there is a tap after Close")
-	}
+		fetch()
+		for range 5000 {
+			table.Received(client("u"), client("u"), rpc(`1`))
+		}
+		if n, dropped := fetch(); n != 4096 || dropped != 904 {
+			t.Errorf("%d events, %d dropped", n, dropped)
+		}
+		long := `"` + strings.Repeat("x", 30<<10) + `"`
+		for range 300 {
+			table.Received(client("u"), client("u"), rpc(long))
+		}
+		if n, dropped := fetch(); n+int(dropped) != 300 || n > 140 || n < 130 {
+			t.Errorf("%d events, %d dropped", n, dropped)
+		}
+		table.Received(client("u"), client("u"), rpc(`"`+long+long+`"`))
+		table.Received(client("u"), client("u"), rpc(`no JSON`))
+		events, _, _ := table.Fetch("id", of)
+		if len(events) != 2 || events[0].Message != nil || events[0].Protobuf != nil || events[0].Size < 60<<10 || len(events[1].Protobuf) == 0 {
+			t.Errorf("%+v", events)
+		}
+		table.Close()
+		if table.Watching() {
+			t.Error("there is a tap after Close")
+		}
+	})
 }
 
 // TestSecrets: nobody sees tokens, sessions, signatures and the values of headers.
