@@ -101,7 +101,10 @@ func TestReports(t *testing.T) {
 		}
 	}
 	c := New("self")
-	for i := range 2 * maxNodes {
+	for i := range maxNodes - 10 {
+		c.nodes[uint64(i)] = &peer{seen: now}
+	}
+	for i := range 20 {
 		c.Receive(fmt.Sprint("x", i), now.UnixNano(), nil, now)
 	}
 	if len(c.nodes) != maxNodes {
