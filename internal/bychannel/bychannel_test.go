@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+
+	"github.com/gyrohq/gyro/internal/proptest"
 )
 
 type item struct {
@@ -27,7 +29,7 @@ type store interface {
 
 // A set and a table behave like maps, whatever is done to them.
 func TestIsAMap(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(proptest.Rounds(36)) { // each number of channels three times
 		var set Set[*item]
 		behave(t, seed, &set, func(ch string) {
 			set.Remove(&item{channel: ch}) // another one of the same channel

@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/proptest"
 )
 
 // medium carries control messages badly: it loses, delays, doubles and reorders them,
@@ -181,10 +182,7 @@ func (b *booked) Apply(cmd *control.Command) {
 // done, once, on every node that was heard of in the last 7 s, and is done on the others
 // when they are back; one that is answered with an error is not done later.
 func TestCommandsHold(t *testing.T) {
-	seeds := 40
-	if testing.Short() {
-		seeds = 8
-	}
+	seeds := proptest.Rounds(10)
 	var held, failed int
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -204,7 +205,7 @@ type world struct {
 // answers overtake each other, IDs come twice, and connections end in between. In the end as
 // many clients have gone as have come, under each name.
 func TestCounterProperty(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(proptest.Rounds(20)) {
 		got, w := newBooks(), &world{Rand: rand.New(rand.NewPCG(seed, 1)), clock: &clock{now: 1e15}, want: newBooks(), kinds: map[string]*via.Kind{}}
 		w.c = counting.New(&observe.Observer{Turn: got.turn, Namespace: space}, w.clock, func(any, []byte) { t.Error("a panic") })
 		for range 3000 {

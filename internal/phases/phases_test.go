@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/phases"
+	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -92,7 +93,7 @@ func TestCatchup(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := &board{entries: map[string]*channel.Publication{}, keep: 60}
-	rounds, restarts, pages, recovered := 20_000, 0, 0, 0
+	rounds, restarts, pages, recovered := proptest.Rounds(2_000), 0, 0, 0
 	r := &reader{}
 	for range rounds {
 		opts := &channel.MapSubscription{

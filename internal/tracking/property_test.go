@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -26,11 +27,7 @@ import (
 // not newer than its own, or a difference to what it does not have; and when all is calm, each has what the
 // application has.
 func TestSimulatedNode(t *testing.T) {
-	seeds := 150
-	if testing.Short() {
-		seeds = 20
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(proptest.Rounds(30)) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newSim(t, seed)
 			w.live()

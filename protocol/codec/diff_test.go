@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -20,7 +21,7 @@ import (
 // other.
 func TestProtobufAgainstRuntime(t *testing.T) {
 	g := generator{Rand: rand.New(rand.NewPCG(1, 2))}
-	for range 300 {
+	for range proptest.Rounds(50) {
 		for _, root := range roots {
 			want := root()
 			d := descriptorOf(t, want)
@@ -125,7 +126,7 @@ func FuzzBorrowProto(f *testing.F) {
 // TestJSONRoundTrip has JSON written that encoding/json must understand.
 func TestJSONRoundTrip(t *testing.T) {
 	g := generator{Rand: rand.New(rand.NewPCG(5, 6)), json: true}
-	for range 300 {
+	for range proptest.Rounds(50) {
 		for _, root := range roots {
 			want := root()
 			d := descriptorOf(t, want)

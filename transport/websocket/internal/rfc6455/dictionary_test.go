@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gyrohq/gyro/internal/proptest"
 )
 
 // inflateWith is the other implementation of DEFLATE.
@@ -44,7 +46,7 @@ func checkDictionary(t *testing.T, dictionary []byte, messages ...[]byte) {
 
 func TestDictionary(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range proptest.Rounds(40) {
 		symbols := 1 + r.IntN(256)
 		random := func(n int) []byte {
 			p := make([]byte, n)
