@@ -14,6 +14,8 @@ import (
 	"testing/slogtest"
 	"testing/synctest"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // sink is a handler that remembers, and that waits while it is stuck.
@@ -104,14 +106,7 @@ func state(l *slog.Logger) (lines, bytes, kinds int) {
 // flush waits until all lines are written, on a busy machine for longer than Flush alone.
 func flush(t *testing.T, l *slog.Logger) {
 	t.Helper()
-	err := Flush(l)
-	for range 30 {
-		if err == nil {
-			return
-		}
-		err = Flush(l)
-	}
-	t.Fatal(err)
+	wait.Success(t, "all lines are written", func() error { return Flush(l) })
 }
 
 func TestHandler(t *testing.T) {
