@@ -88,13 +88,16 @@ func Path(program string) (string, error) {
 	return path, nil
 }
 
+// Programs returns the names of all programs that the package knows.
+func Programs() []string { return slices.Sorted(maps.Keys(packages)) }
+
 // Packages returns the Debian packages of a program, separated by spaces. It panics if the package does not know the
 // program.
 func Packages(program string) string {
 	if names, ok := packages[program]; ok {
 		return names
 	}
-	panic(fmt.Sprintf("need: no package is known for %q; known are %q", program, slices.Sorted(maps.Keys(packages))))
+	panic(fmt.Sprintf("need: no package is known for %q; known are %q", program, Programs()))
 }
 
 // Find returns the path of a program, and whether it is there.
