@@ -44,7 +44,7 @@ func postgresPlace(t *testing.T, ca *authority) place {
 			"server.crt": []byte(cert), "server.key": []byte(key), "ca.crt": []byte(ca.pem),
 			"pg_hba.conf": []byte("local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"),
 		},
-		Settings: []string{"ssl=on", "ssl_ca_file=ca.crt"},
+		Settings: []string{"fsync=off", "ssl=on", "ssl_ca_file=ca.crt"},
 	})
 	conn := must(pgx.Connect(t.Context(), s.Socket("postgres")))
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
@@ -95,7 +95,7 @@ func kafkaPlace(t *testing.T, ca *authority) place {
 	with := func(mechanism, user, password string) options {
 		return options{
 			"brokers": secure.ListenAddrs(), "topics": []string{"events"}, "consumer_group": "gyro", "fetch_max_wait": "50ms",
-			"dial_timeout": "1s", "sasl_mechanism": mechanism, "sasl_user": user, "sasl_password": password,
+			"dial_timeout": "30s", "sasl_mechanism": mechanism, "sasl_user": user, "sasl_password": password,
 		}
 	}
 	return place{
@@ -113,7 +113,7 @@ func kafkaPlace(t *testing.T, ca *authority) place {
 			{"brokers, sasl_user, sasl_password, tls.cert_pem: ", with("scram-sha-256", "nobody", "hush")},
 			{"sasl_mechanism: ", with("", "", "")},
 			{"brokers: ", with("plain", "p", "secret").with(options{"brokers": []string{"127.0.0.1:1"}, "dial_timeout": "100ms"})},
-			{"brokers: ", with("plain", "p", "secret").with(options{"brokers": bare.ListenAddrs()})},
+			{"brokers: ", with("plain", "p", "secret").with(options{"brokers": bare.ListenAddrs(), "dial_timeout": "100ms"})},
 		},
 	}
 }

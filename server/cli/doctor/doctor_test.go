@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -19,7 +19,7 @@ func examine(t *testing.T, edit func(*config.Config, *Options)) (text string, fa
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey = strings.Repeat("s", leastSecret)
 	var out strings.Builder
-	o := Options{Config: cfg, Timeout: 5 * time.Second, Check: func(*config.Config) error { return nil }, Report: func(f Finding) error {
+	o := Options{Config: cfg, Timeout: wait.Limit, Check: func(*config.Config) error { return nil }, Report: func(f Finding) error {
 		out.WriteString(string(f.Status) + " " + f.Area + ": " + f.Text + "\n")
 		if f.Advice != "" {
 			out.WriteString("-> " + f.Advice + "\n")

@@ -155,28 +155,31 @@ func older(version, than string) bool {
 	return false
 }
 
-// clock compares the time that a server told with that of this machine in the middle of the question.
+// clock compares the time that a server told with that of this machine. The server looked at its clock at some moment while it
+// was asked, from begun until took had passed.
 func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 	const area = "clocks"
-	ahead := told.Sub(begun.Add(took/2 + d.Ahead))
-	if ahead.Abs() > skew {
-		d.say(area, Fail, "synchronise both clocks (chrony, systemd-timesyncd)", "the clock of %s differs by %s: tokens expire at the wrong time, and what is recovered may be wrong", of, ahead.Round(time.Millisecond))
-		return
+	begun = begun.Add(d.Ahead)
+	first, last := told.Sub(begun), told.Sub(begun.Add(took)) // what the clocks differ, if it was the first moment, or the last
+	switch {
+	case last > skew || first < -skew:
+		d.say(area, Fail, "synchronise both clocks (chrony, systemd-timesyncd)", "the clock of %s differs by %s: tokens expire at the wrong time, and what is recovered may be wrong", of, (last + took/2).Round(time.Millisecond))
+	case first >= skew || last <= -skew:
+		d.say(area, Warn, "run gyro doctor again when both are less busy", "the clock of %s may differ by more than %s: it was told within %s", of, skew, took.Round(time.Millisecond))
+	default:
+		d.say(area, OK, "", "the clock of %s differs by less than %s", of, skew)
 	}
-	d.say(area, OK, "", "the clock of %s differs by less than %s", of, skew)
 }
 
 // nats looks at a NATS: whether this user may use the subjects of the prefix, and how large publications may be.
 func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	const area = "nats"
 	of := dial.NATS{URL: c.URL, TLS: c.TLS}
-	denied := make(chan error, 1)
-	conn, err := of.Connect(nats.Timeout(d.Timeout), nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		select {
-		case denied <- err:
-		default:
-		}
-	}))
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	ctx, deny := context.WithCancelCause(ctx)
+	defer deny(nil)
+	conn, err := of.Connect(nats.Timeout(d.Timeout), nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { deny(err) }))
 	if err != nil {
 		d.say(area, Fail, "start NATS, or correct "+blamed(key, "url", err), "%s: %s", key, secretless(err))
 		return
@@ -193,8 +196,6 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	}
 	// Where nodes listen to themselves. In the raw mode, that is the one subject that is not one of the application.
 	subject := c.Prefix + ".canary.doctor-" + nats.NewInbox()[len(nats.InboxPrefix):]
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
-	defer cancel()
 	sub, err := conn.SubscribeSync(subject)
 	if err == nil {
 		err = conn.Publish(subject, nil)
@@ -208,9 +209,8 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	if err == nil {
 		return
 	}
-	select {
-	case err = <-denied:
-	default:
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
 	d.say(area, Fail, "allow the user of "+key+".url to publish and subscribe to "+c.Prefix+".>, or correct "+key+".prefix", "%s: a message that is published does not come back: %s", key, secretless(err))
 }

@@ -369,7 +369,7 @@ func TestSecurity(t *testing.T) {
 		{"plain", "p", "hush", "brokers 127.0.0.1"}, {"", "", "", "brokers 127.0.0.1"}, {"other", "", "", "sasl_mechanism"},
 	} {
 		s, err := New(Config{
-			Brokers: c.ListenAddrs(), Topics: []string{"events"}, Group: "gyro", MaxPollRecords: 1, DialTimeout: time.Second,
+			Brokers: c.ListenAddrs(), Topics: []string{"events"}, Group: "gyro", MaxPollRecords: 1, DialTimeout: wait.Limit,
 			Mechanism: tt.mechanism, User: tt.user, Password: tt.password,
 		})
 		if err == nil {

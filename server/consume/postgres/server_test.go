@@ -15,7 +15,7 @@ import (
 )
 
 // shared is the PostgreSQL of all tests.
-var shared postgrestest.Shared
+var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"fsync=off"}}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()

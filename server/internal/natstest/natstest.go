@@ -3,9 +3,10 @@ package natstest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Start runs a server without JetStream on a free port until the test ends, and returns its URL. It is called on the
@@ -29,7 +30,7 @@ func StartWith(t testing.TB, edit func(*server.Options)) (url string) {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(wait.Limit) {
 		t.Fatal("the NATS server does not get ready")
 	}
 	return s.ClientURL()
