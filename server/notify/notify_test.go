@@ -14,14 +14,14 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
+	"github.com/gyrohq/gyro/server/internal/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Lingering()...) }
-
-const patience = 20 * time.Second
 
 // node notes the keys that it shall ask for. Clients track those that begin with "t".
 type node struct {
@@ -80,7 +80,7 @@ func (n *node) want(want string) {
 		if got != want {
 			n.t.Errorf("got %q, want %q", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(wait.Limit):
 		n.t.Fatalf("%q does not come; log:\n%s", want, n.log)
 	}
 }
@@ -211,43 +211,14 @@ func TestRedisCluster(t *testing.T) {
 		c.Type, c.Redis.ClusterAddress = "redis", []string{strings.Join(cluster.Addresses(), ",")}
 	})
 	for i, s := range cluster.Nodes {
-		// The nodes of a new Cluster may not all be connected with one another yet.
-		want := fmt.Sprintf("p:a t%d", i)
-		for end := time.Now().Add(patience); ; {
-			s.Do("PUBLISH", "shared_poll_notify", fmt.Sprintf(`{"items":[{"channel":"p:a","key":"t%d"}]}`, i))
-			got := ""
-			select {
-			case got = <-n.notified:
-			case <-time.After(time.Second):
-			}
-			if got == want {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%q does not come; log:\n%s", want, n.log)
-			}
-		}
+		// Messages go to the nodes that a node is connected with: those of a new Cluster may still be about to be.
+		wait.Until(t, "connections between the nodes", func() bool {
+			nodes := s.Do("CLUSTER", "NODES")
+			return strings.Count(nodes, " connected") == len(cluster.Nodes) && !strings.Contains(nodes, "handshake")
+		})
+		s.Do("PUBLISH", "shared_poll_notify", fmt.Sprintf(`{"items":[{"channel":"p:a","key":"t%d"}]}`, i))
+		n.want(fmt.Sprintf("p:a t%d", i))
 	}
-}
-
-// startNATS starts a server. It tries again while the port is taken: connections of the server before may hold it for a moment.
-func startNATS(t *testing.T, opts *server.Options) *server.Server {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		s, err := server.NewServer(opts.Clone())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		stop := func() { s.Shutdown(); s.WaitForShutdown() }
-		if s.ReadyForConnections(2 * time.Second) {
-			t.Cleanup(stop)
-			return s
-		}
-		stop()
-	}
-	t.Fatal("NATS does not start")
-	return nil
 }
 
 // Notifications come from NATS, also after it was away; what is wrong is told at the start.
@@ -257,12 +228,16 @@ func TestNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, Users: []*server.User{
-		{Username: "gyro", Password: "right"},
-		{Username: "guest", Password: "right", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"other"}}}},
-	}}
-	s := startNATS(t, opts)
-	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	start := func() *server.Server {
+		return natstest.Run(t, func(o *server.Options) {
+			o.Port, o.Users = port, []*server.User{
+				{Username: "gyro", Password: "right"},
+				{Username: "guest", Password: "right", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: []string{"other"}}}},
+			}
+		})
+	}
+	s := start()
+	url := s.ClientURL()
 	on := func(c *config.PollNotification) {
 		c.Type, c.NATS.URL, c.NATS.Username, c.NATS.Password = "nats", url, "gyro", "right"
 	}
@@ -287,7 +262,7 @@ func TestNATS(t *testing.T) {
 	s.Shutdown()
 	s.WaitForShutdown()
 	n.awaitLog("notifications of shared poll keys do not come")
-	startNATS(t, opts)
+	start()
 	n.awaitLog("notifications of shared poll keys come again")
 	publish(`{"items":[{"channel":"p:a","key":"t2"}]}`)
 	n.want("p:a t2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,39 +25,55 @@ func redisOf(t *testing.T, expire time.Duration, shards ...redis.Shard) *Redis {
 
 // TestStores: all stores do the same.
 func TestStores(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { t.Parallel(); conform(t, NewMemory(time.Hour), NewMemory(time.Second)) })
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { conform(t, NewMemory(time.Hour), func(string) { time.Sleep(time.Hour) }) })
+	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Standalone(t, redistest.Options{})
-		shard := redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()}
-		conform(t, redisOf(t, time.Hour, shard), redisOf(t, time.Second, shard))
+		conform(t, redisOf(t, time.Hour, shardOf(s)), func(user string) { expire(t, s, user) })
 	})
 	t.Run("two shards", func(t *testing.T) {
 		t.Parallel()
-		var shards []redis.Shard
-		for range 2 {
-			s := redistest.Standalone(t, redistest.Options{})
-			shards = append(shards, redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()})
-		}
-		conform(t, redisOf(t, time.Hour, shards...), redisOf(t, time.Second, shards...))
+		servers := []*redistest.Server{redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})}
+		conform(t, redisOf(t, time.Hour, shardOf(servers[0]), shardOf(servers[1])), func(user string) {
+			for _, s := range servers {
+				if s.Do("EXISTS", keyOf(user)) == "1" {
+					expire(t, s, user)
+				}
+			}
+		})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.NewCluster(t, redistest.Options{})
 		shard := redis.Shard{Mode: redis.Cluster, Addresses: c.Addresses(), Password: c.Nodes[0].Password()}
-		conform(t, redisOf(t, time.Hour, shard), redisOf(t, time.Second, shard))
+		conform(t, redisOf(t, time.Hour, shard), func(user string) { expire(t, c.Nodes[c.Owner(c.Slot(keyOf(user)))], user) })
 	})
 }
 
-// conform checks a store, and how one with a short interval forgets.
-func conform(t *testing.T, s, brief Store) {
-	ctx := t.Context()
-	for _, store := range []Store{s, brief} {
-		if err := store.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(store.Close)
+func shardOf(s *redistest.Server) redis.Shard {
+	return redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()}
+}
+
+func keyOf(user string) string { return "test.user_status." + user }
+
+// expire has the hour of a user pass, of which there has to be some rest: Redis keeps the time.
+func expire(t *testing.T, s *redistest.Server, user string) {
+	t.Helper()
+	if rest, err := strconv.Atoi(s.Do("PTTL", keyOf(user))); err != nil || rest <= 0 || rest > 3_600_000 {
+		t.Errorf("%s expires in %d ms: %v", user, rest, err)
 	}
+	s.Do("PEXPIRE", keyOf(user), "0")
+}
+
+// conform checks a store that keeps what was updated for an hour, and how it forgets when the hour of a user has passed.
+func conform(t *testing.T, s Store, pass func(user string)) {
+	ctx := t.Context()
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
 	update := func(later Status, users ...string) {
 		t.Helper()
 		if err := s.Update(ctx, users, later); err != nil {
@@ -117,28 +134,12 @@ func conform(t *testing.T, s, brief Store) {
 		}
 	}
 
-	// The second is over when the status is gone; it must not be gone at once.
-	if err := brief.Update(ctx, []string{"brief"}, Status{Active: 5, State: "x"}); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		got, err := brief.Get(ctx, []string{"brief"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got[0] == (Status{}) {
-			break
-		}
-		if got[0] != (Status{Active: 5, State: "x"}) || time.Now().After(deadline) {
-			t.Fatalf("%+v", got)
-		}
-	}
-	if err := brief.Update(ctx, []string{"brief"}, Status{Online: 6}); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := brief.Get(ctx, []string{"brief"}); got[0].Active != 0 || got[0].State != "" {
-		t.Errorf("what had expired is back: %+v", got)
-	}
+	update(Status{Active: 5, State: "x"}, "brief")
+	want(Status{Active: 5, State: "x"})("brief")
+	pass("brief")
+	want(Status{})("brief")
+	update(Status{Online: 6}, "brief")
+	want(Status{Online: 6})("brief") // what had expired does not come back
 }
 
 // TestMemoryBound: memory forgets what has expired, and has a limit.
@@ -180,20 +181,24 @@ func TestMemoryBound(t *testing.T) {
 
 // TestRedisKeys: what is in Redis is what the documentation says.
 func TestRedisKeys(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
-	s := redisOf(t, 30*24*time.Hour, redis.Shard{Addresses: []string{server.Addr()}, Password: server.Password()})
+	s := redisOf(t, 30*24*time.Hour, shardOf(server))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	begun := time.Now()
 	if err := s.Update(t.Context(), []string{"ann"}, Status{Active: 5, Online: 6, State: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.Do("HMGET", "test.user_status.ann", "active", "online", "state"); !strings.Contains(got, "5") || !strings.Contains(got, "6") || !strings.Contains(got, "x") {
 		t.Errorf("the hash has %q", got)
 	}
-	if got := server.Do("TTL", "test.user_status.ann"); got != "2592000" && got != "2591999" {
-		t.Errorf("the key expires in %s s", got)
+	const kept = 30 * 24 * 60 * 60
+	ttl, err := strconv.Atoi(server.Do("TTL", "test.user_status.ann"))
+	if least := kept - 1 - int(time.Since(begun)/time.Second); err != nil || ttl > kept || ttl < least {
+		t.Errorf("the key expires in %d s, want %d to %d: %v", ttl, least, kept, err)
 	}
 	if err := s.Update(t.Context(), []string{"bob"}, Status{}); err != nil {
 		t.Fatal(err)
@@ -205,6 +210,7 @@ func TestRedisKeys(t *testing.T) {
 
 // TestRedisAway: errors name the section. A server that is there within start_timeout is found.
 func TestRedisAway(t *testing.T) {
+	t.Parallel()
 	s := redisOf(t, time.Hour, redis.Shard{Addresses: []string{"127.0.0.1:1"}})
 	if err := s.Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "user_status.redis.address: ") {
 		t.Errorf("without a server: %v", err)
@@ -213,7 +219,7 @@ func TestRedisAway(t *testing.T) {
 		t.Error("no error before it is connected")
 	}
 	server := redistest.Standalone(t, redistest.Options{})
-	late := redisOf(t, time.Hour, redis.Shard{Addresses: []string{server.Addr()}, Password: server.Password()})
+	late := redisOf(t, time.Hour, shardOf(server))
 	late.patience = time.Minute
 	server.Kill()
 	started := make(chan error, 1)

@@ -19,6 +19,12 @@ func Start(t testing.TB) (url string) {
 // StartWith is Start with further options.
 func StartWith(t testing.TB, edit func(*server.Options)) (url string) {
 	t.Helper()
+	return Run(t, edit).ClientURL()
+}
+
+// Run is StartWith for a test that ends the server itself.
+func Run(t testing.TB, edit func(*server.Options)) *server.Server {
+	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
 	edit(o)
 	s, err := server.NewServer(o)
@@ -33,5 +39,5 @@ func StartWith(t testing.TB, edit func(*server.Options)) (url string) {
 	if !s.ReadyForConnections(wait.Limit) {
 		t.Fatal("the NATS server does not get ready")
 	}
-	return s.ClientURL()
+	return s
 }
