@@ -24,8 +24,9 @@ type Broker interface {
 	// Run gives the broker the handler of its events, before any other call. It
 	// returns when the broker is ready. A second Run fails.
 	Run(h EventHandler) error
-	// Subscribe starts the delivery of the channels' events to this node. Every event
-	// that is accepted after it returned is delivered. Subscribing twice is fine.
+	// Subscribe starts the delivery of the channels' events to this node. Every event that is accepted after it returned
+	// is delivered, and none that was accepted before it was called, unless servers of a cluster still pass it on to one
+	// another. Subscribing twice is fine.
 	Subscribe(ctx context.Context, channels ...string) error
 	// Unsubscribe ends the delivery. Events may still arrive for a short time.
 	Unsubscribe(ctx context.Context, channels ...string) error

@@ -16,6 +16,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
 	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/interest"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
@@ -64,7 +65,7 @@ type Broker struct {
 	fanoutEnds sync.Once
 
 	made    atomic.Uint64 // connections
-	subs    *subscriptions
+	subs    *interest.Set
 	sql     statements
 	trouble atomic.Pointer[string] // that upkeep has found
 }
@@ -93,7 +94,8 @@ func New(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, sets: schema.New(cfg.TablePrefix, cfg.BinaryData), subs: newSubscriptions(cfg.NumShards)}
+	b := &Broker{cfg: cfg, sets: schema.New(cfg.TablePrefix, cfg.BinaryData)}
+	b.subs = interest.New(cfg.NumShards, b.unread, b.goes)
 	if b.conns, err = cfg.pool(); err != nil {
 		return nil, err
 	}
@@ -320,6 +322,9 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 	return err
 }
 
+// placed tells that the rows of a channel are in the shard where this node looks for them.
+func (b *Broker) placed() bool { return b.hashes && b.trouble.Load() == nil }
+
 // table describes an outbox to the feed.
 func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 	current := make([]row.Row, b.cfg.NumShards)
@@ -327,16 +332,17 @@ func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: row.Columns,
 		Wanted: "x.channel = ANY ($3::text[])",
 		Want: func(shard int) (arg any, all bool, unchanged func() bool) {
-			return b.subs.wanted(shard, !b.hashes || b.trouble.Load() != nil)
+			return b.subs.Wanted(shard, !b.placed())
 		},
 		Scan:    func(shard int, rows pgx.Rows, ahead ...any) error { return current[shard].Scan(rows, ahead...) },
-		Deliver: func(shard int) { b.deliver(shard, &current[shard]) },
+		Deliver: func(shard int, id int64) { b.deliver(table, shard, id, &current[shard]) },
 		Encode:  func(shard int, dst []byte) []byte { return current[shard].Append(dst) },
 		Decode:  func(shard int, data []byte) error { return current[shard].Decode(data) },
 		Reached: func(shard int, id int64, created time.Time) {
 			b.floors.At(table, shard).Raise(replica.Mark{ID: id, Created: created})
 		},
 		Lost: func(shard int, id int64, created time.Time) {
+			b.subs.Lost(table, shard)
 			b.floors.At(table, shard).Reset(replica.Mark{ID: id, Created: created})
 			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || pghash.Shard(ch, b.cfg.NumShards) == shard })
 		},
@@ -344,11 +350,11 @@ func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 }
 
 // deliver hands over a row that was read. The shard's lock keeps the calls for a channel apart: both tables have some.
-func (b *Broker) deliver(shard int, r *row.Row) {
-	if !b.subs.has(r.Channel) {
+func (b *Broker) deliver(table, shard int, id int64, r *row.Row) {
+	if !b.subs.Has(r.Channel, table, id) {
 		return
 	}
-	defer b.subs.turn(shard)()
+	defer b.subs.Turn(shard)()
 	switch r.Kind {
 	case row.Publication:
 		b.handler.HandlePublication(r.Channel, r.Event())
@@ -399,6 +405,7 @@ func (b *Broker) Close(ctx context.Context) error {
 			b.streams[shard].Close()
 			b.changes[shard].Close()
 		}
+		b.subs.Close()
 		b.control.stop()
 		_ = b.closeFanout(ctx)
 		b.background.Wait()
@@ -463,7 +470,7 @@ func (b *Broker) explain(err error) error {
 	return fmt.Errorf("%s: %w", b.part, err)
 }
 
-// Subscribe implements broker.Broker. It needs no server: rows come in any case, and those of other channels are dropped.
+// Subscribe implements broker.Broker. It asks the server for the newest rows, which are not delivered any more.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	if err := b.running(ctx); err != nil {
 		return err
@@ -473,8 +480,20 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 			return err
 		}
 	}
-	b.subs.add(channels)
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
+	defer cancel()
+	return b.explain(b.subs.Subscribe(ctx, channels))
+}
+
+// unread returns the newest rows of shards that are not read yet, nil if channels may have rows elsewhere.
+func (b *Broker) unread(shards []int32) ([]interest.Rows, error) {
+	if !b.placed() {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
+	defer cancel()
+	newest := make([]interest.Rows, len(shards))
+	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64) { newest[i][table] = id })
 }
 
 // Unsubscribe implements broker.Broker.
@@ -482,7 +501,7 @@ func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	if err := b.running(ctx); err != nil {
 		return err
 	}
-	b.subs.remove(channels)
+	b.subs.Remove(channels)
 	return nil
 }
 

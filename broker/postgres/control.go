@@ -79,7 +79,7 @@ func (c *control) connect(ctx context.Context) error {
 			data[shard] = nil
 			return rows.Scan(append(ahead, &data[shard])...)
 		},
-		Deliver: func(shard int) { c.handle(data[shard]) },
+		Deliver: func(shard int, _ int64) { c.handle(data[shard]) },
 		Lost:    func(int, int64, time.Time) {}, // control messages are sent again, or their senders hear nothing
 	})
 	return c.feed.Begin(ctx, c.b.db)

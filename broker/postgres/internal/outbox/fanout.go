@@ -332,7 +332,7 @@ func (w *worker) apply(data []byte) (ok bool) {
 		next, row, err := m.next(id)
 		if id = next; err == nil && id > cursor {
 			if err = w.table.Decode(w.shard, row); err == nil {
-				w.table.Deliver(w.shard)
+				w.table.Deliver(w.shard, id)
 				w.cursor.Store(id)
 				w.feed.traffic.received.Add(1)
 			}

@@ -24,7 +24,7 @@ func newFollower(cursor int64) *follower {
 		Name: "t", Shards: 1,
 		Encode:  func(_ int, dst []byte) []byte { return append(dst, fl.row...) },
 		Decode:  func(_ int, data []byte) error { fl.row = data; return nil },
-		Deliver: func(int) { fl.got = append(fl.got, string(fl.row)) },
+		Deliver: func(int, int64) { fl.got = append(fl.got, string(fl.row)) },
 	})
 	fl.worker = f.workers[0][0]
 	fl.cursor.Store(cursor)

@@ -37,6 +37,7 @@ type Feed struct {
 	tables  []*Table
 	workers [][]*worker // by table and shard
 	peek    string
+	unread  string
 	kick    chan struct{} // has the feed look at the tables now
 
 	alone   atomic.Bool // the fan-out is down
@@ -51,17 +52,20 @@ type Feed struct {
 // New returns a feed of tables.
 func New(cfg Config, tables ...*Table) *Feed {
 	f := &Feed{cfg: cfg, tables: tables, kick: make(chan struct{}, 1)}
-	var looks []string
+	var looks, news []string
 	for i, t := range tables {
 		workers := make([]*worker, t.Shards)
 		for shard := range workers {
 			workers[shard] = newWorker(f, i, t, shard)
 		}
 		f.workers = append(f.workers, workers)
-		// A scalar subquery, so that it is one step in an index, whatever the planner thinks of the table.
+		// Scalar subqueries, so that each is one step in an index, whatever the planner thinks of the table.
 		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
 			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
+		news = append(news, fmt.Sprintf(`SELECT %d, c.place, coalesce((SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id DESC LIMIT 1), 0)
+			FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, place)`, i, t.Name, i+2))
 	}
+	f.unread = strings.Join(news, " UNION ALL ")
 	f.peek = strings.Join(looks, " UNION ALL ") + " UNION ALL SELECT -1, 0 WHERE pg_is_in_recovery()"
 	return f
 }
@@ -206,6 +210,30 @@ func (f *Feed) look(ctx context.Context) error {
 	if err == nil {
 		f.delay.Store(int64(time.Since(begin)))
 	}
+	return err
+}
+
+// Unread calls newest with the id of the newest row that is not read yet, 0 if there is none, for each table and each of the
+// shards, whose place among them is i.
+func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i int, id int64)) error {
+	args := []any{shards}
+	for _, workers := range f.workers {
+		ids := make([]int64, len(shards))
+		for i, shard := range shards {
+			ids[i] = workers[shard].cursor.Load()
+		}
+		args = append(args, ids)
+	}
+	rows, err := f.db.Query(ctx, f.unread, args...)
+	if err != nil {
+		return err
+	}
+	var table, place int
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&table, &place, &id}, func() error {
+		newest(table, place-1, id)
+		return nil
+	})
 	return err
 }
 

@@ -32,8 +32,8 @@ type Table struct {
 	Want func(shard int) (arg any, all bool, current func() bool)
 	// Scan reads a row whose first columns have the targets ahead, and keeps it until Deliver hands it over.
 	Scan func(shard int, rows pgx.Rows, ahead ...any) error
-	// Deliver hands over the row that Scan has read. Shards deliver at the same time.
-	Deliver func(shard int)
+	// Deliver hands over the row that Scan has read, and its id. Shards deliver at the same time.
+	Deliver func(shard int, id int64)
 	// Encode appends the row that Scan has read, and Decode keeps an encoded one until Deliver hands it over. Only a Fanout
 	// needs them.
 	Encode func(shard int, dst []byte) []byte
@@ -288,7 +288,7 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 		}
 		w.reached(id, created)
 		if wanted {
-			w.table.Deliver(w.shard)
+			w.table.Deliver(w.shard, id)
 		}
 		w.cursor.Store(id)
 		w.created = created
