@@ -2,23 +2,21 @@ package api_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/bufbuild/protocompile"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 )
 
 // The oracles know the schema only: the Protobuf runtime interprets it, and so does
@@ -42,27 +40,10 @@ var roots = []func() message{
 	func() message { return new(api.PublishRequest) },
 }
 
-var schema = sync.OnceValues(func() (protoreflect.FileDescriptor, error) {
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
-	files, err := compiler.Compile(context.Background(), "api.proto")
-	if err != nil {
-		return nil, err
-	}
-	return files[0], nil
-})
+var schema = schematest.File("api.proto")
 
-func descriptorOf(t testing.TB, m any) protoreflect.MessageDescriptor {
-	t.Helper()
-	file, err := schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := strings.TrimPrefix(fmt.Sprintf("%T", m), "*api.")
-	d := file.Messages().ByName(protoreflect.Name(name))
-	if d == nil {
-		t.Fatalf("no %s in the schema", name)
-	}
-	return d
+func descriptorOf(m any) protoreflect.MessageDescriptor {
+	return schema.Message(strings.TrimPrefix(fmt.Sprintf("%T", m), "*api."), "").Descriptor()
 }
 
 // isUnion tells the messages of whose members one counts.
@@ -283,7 +264,7 @@ func held(t *testing.T, m message) tree {
 	if len(wire) != m.SizeProto() {
 		t.Fatalf("%d bytes, announced as %d", len(wire), m.SizeProto())
 	}
-	dynamic := dynamicpb.NewMessage(descriptorOf(t, m))
+	dynamic := dynamicpb.NewMessage(descriptorOf(m))
 	if err := proto.Unmarshal(wire, dynamic); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +278,7 @@ func TestCodecs(t *testing.T) {
 	for range 300 {
 		for _, root := range roots {
 			m := root()
-			d := descriptorOf(t, m)
+			d := descriptorOf(m)
 			dynamic := dynamicpb.NewMessage(d)
 			g.fill(dynamic, 4)
 			data, err := proto.Marshal(dynamic)
@@ -394,7 +375,7 @@ func (g generator) text() string {
 func FuzzUnmarshalProto(f *testing.F) {
 	g := generator{rand.New(rand.NewPCG(3, 4))}
 	for i, root := range roots {
-		dynamic := dynamicpb.NewMessage(descriptorOf(f, root()))
+		dynamic := dynamicpb.NewMessage(descriptorOf(root()))
 		g.fill(dynamic, 3)
 		data, err := proto.Marshal(dynamic)
 		if err != nil {
@@ -410,7 +391,7 @@ func FuzzUnmarshalProto(f *testing.F) {
 		}
 		m := roots[int(root)%len(roots)]()
 		err := m.UnmarshalProto(bytes.Clone(data))
-		dynamic := dynamicpb.NewMessage(descriptorOf(t, m))
+		dynamic := dynamicpb.NewMessage(descriptorOf(m))
 		if wantErr := proto.Unmarshal(data, dynamic); (err == nil) != (wantErr == nil) {
 			t.Fatalf("%v; the runtime: %v", err, wantErr)
 		}
@@ -445,7 +426,7 @@ func FuzzUnmarshalJSON(f *testing.F) {
 			}
 			return
 		}
-		want, wantErr := treeOfJSON(descriptorOf(t, m), text)
+		want, wantErr := treeOfJSON(descriptorOf(m), text)
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("%v; encoding/json: %v", err, wantErr)
 		}
@@ -456,7 +437,7 @@ func FuzzUnmarshalJSON(f *testing.F) {
 		if err != nil || !json.Valid(line) || bytes.ContainsAny(line, "\r\n") {
 			t.Fatalf("%v: %s", err, line)
 		}
-		got, err := treeOfJSON(descriptorOf(t, m), line)
+		got, err := treeOfJSON(descriptorOf(m), line)
 		if diff := cmp.Diff(flat(want), flat(got)); diff != "" || err != nil {
 			t.Fatalf("%v (-want +got):\n%s", err, diff)
 		}

@@ -13,11 +13,14 @@ import (
 
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/apiproto"
 	"github.com/gyrohq/gyro/server/internal/grpctest"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 )
 
-// TestGRPCAPI: the client that users generate publishes to a subscriber, the commands are counted, and the
+// apiSchema is what users make clients of the API from.
+var apiSchema = schematest.File("../api/api.proto")
+
+// TestGRPCAPI: a client that is made from the schema publishes to a subscriber, the commands are counted, and the
 // health service answers.
 func TestGRPCAPI(t *testing.T) {
 	t.Parallel()
@@ -29,20 +32,20 @@ func TestGRPCAPI(t *testing.T) {
 	c := s.connect("u")
 	c.Subscribe("a", "")
 	conn := dialGRPC(s, grpcAPIName, nil)
-	client := apiproto.NewCentrifugoApiClient(conn)
-	if res, err := client.Publish(keyed(s), &apiproto.PublishRequest{Channel: "a", Data: []byte(`{"n":1}`)}); err != nil || res.Error != nil || res.Result == nil {
+	if res, err := apiSchema.Invoke(keyed(s), conn, "Publish", `channel:"a" data:'{"n":1}'`); err != nil || res.Has("error") || !res.Has("result") {
 		t.Errorf("%v, %v", res, err)
 	}
 	if p := c.Pub(); string(p.Data) != `{"n":1}` {
 		t.Errorf("%s", p.Data)
 	}
-	info, err := client.Info(keyed(s), new(apiproto.InfoRequest))
-	if err != nil || len(info.GetResult().GetNodes()) != 1 || info.Result.Nodes[0].NumClients != 1 {
+	info, err := apiSchema.Invoke(keyed(s), conn, "Info", "")
+	if err != nil || info.Has("result.nodes.1") || info.Text("result.nodes.0.num_clients") != "1" {
 		t.Errorf("%v, %v", info, err)
-	} else if p := info.Result.Nodes[0].Process; p.GetRss() < 1<<20 || p.GetCpu() < 0 {
-		t.Errorf("the process takes %v", p)
 	}
-	if res, err := client.Publish(keyed(s), &apiproto.PublishRequest{Channel: "no:a", Data: []byte(`1`)}); err != nil || res.GetError().GetCode() != 102 {
+	if info.Number("result.nodes.0.process.rss") < 1<<20 || info.Number("result.nodes.0.process.cpu") < 0 {
+		t.Errorf("what the process takes: %v", info)
+	}
+	if res, err := apiSchema.Invoke(keyed(s), conn, "Publish", `channel:"no:a" data:"1"`); err != nil || res.Text("error.code") != "102" {
 		t.Errorf("%v, %v", res, err)
 	}
 	s.api("publish", `{"channel":"a","data":1}`)

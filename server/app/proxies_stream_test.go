@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"runtime"
@@ -19,31 +18,32 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 )
 
 // streamingBackend is a gRPC backend that decides about subscriptions by streams. A test gets each
 // stream that it opens, and does with it what it likes.
 type streamingBackend struct {
-	proxystub.UnimplementedCentrifugoProxyServer
 	t       *testing.T
 	address string
 	server  *grpc.Server
 
 	mu      sync.Mutex
-	answer  func(channel string) *proxystub.SubscribeResponse // nil: an empty one
-	opened  chan *testStream                                  // nil: nobody wants to know
-	streams int                                               // that are open
+	answer  string           // to the next subscriptions; noAnswer for none
+	opened  chan *testStream // nil: nobody wants to know
+	streams int              // that are open
 }
+
+// noAnswer makes the call fail.
+const noAnswer = "none"
 
 // testStream is a stream at its backend.
 type testStream struct {
-	t    *testing.T
-	req  *proxystub.SubscribeRequest
-	send func(*proxystub.StreamSubscribeResponse) error
-	ctx  context.Context
-	said chan string // what the client publishes; closed after the last
-	end  chan error
+	*schematest.Call
+	t       *testing.T
+	request schematest.Message
+	said    chan string // what the client publishes; closed after the last
+	end     chan error
 }
 
 func newStreamingBackend(t *testing.T) *streamingBackend {
@@ -52,30 +52,20 @@ func newStreamingBackend(t *testing.T) *streamingBackend {
 	return b
 }
 
+// proxySchema is what users make gRPC backends from.
+var proxySchema = schematest.File("../proxy/message/proxy.proto")
+
 // listen starts the server of the backend.
 func (b *streamingBackend) listen(address string) {
 	l := must(net.Listen("tcp", address))
-	s := grpc.NewServer()
-	proxystub.RegisterCentrifugoProxyServer(s, b)
+	s := grpc.NewServer(proxySchema.Serve(b.serve))
 	go func() { _ = s.Serve(l) }()
 	b.t.Cleanup(s.Stop)
 	b.address, b.server = l.Addr().String(), s
 }
 
-func (b *streamingBackend) SubscribeUnidirectional(r *proxystub.SubscribeRequest, s grpc.ServerStreamingServer[proxystub.StreamSubscribeResponse]) error {
-	return b.serve(&testStream{req: r, send: s.Send, ctx: s.Context()}, nil)
-}
-
-func (b *streamingBackend) SubscribeBidirectional(s grpc.BidiStreamingServer[proxystub.StreamSubscribeRequest, proxystub.StreamSubscribeResponse]) error {
-	first, err := s.Recv()
-	if err != nil {
-		return err
-	}
-	return b.serve(&testStream{req: first.SubscribeRequest, send: s.Send, ctx: s.Context()}, s.Recv)
-}
-
-func (b *streamingBackend) serve(s *testStream, receive func() (*proxystub.StreamSubscribeRequest, error)) error {
-	s.t, s.said, s.end = b.t, make(chan string, 64), make(chan error, 1)
+func (b *streamingBackend) serve(c *schematest.Call, request schematest.Message) error {
+	s := &testStream{Call: c, t: b.t, request: request, said: make(chan string, 64), end: make(chan error, 1)}
 	b.mu.Lock()
 	answer, opened := b.answer, b.opened
 	b.streams++
@@ -85,37 +75,43 @@ func (b *streamingBackend) serve(s *testStream, receive func() (*proxystub.Strea
 		defer b.mu.Unlock()
 		b.streams--
 	}()
-	res := new(proxystub.SubscribeResponse)
-	if answer != nil {
-		res = answer(s.req.Channel)
-	}
-	if res == nil {
+	if answer == noAnswer {
 		return status.Error(codes.Internal, "no answer")
 	}
-	if err := s.send(&proxystub.StreamSubscribeResponse{SubscribeResponse: res}); err != nil {
+	if err := s.Send("subscribe_response:{" + answer + "}"); err != nil {
 		return err
 	}
 	if opened != nil {
 		opened <- s
 	}
-	if receive != nil {
+	if s.bidirectional() {
 		go func() {
 			defer close(s.said)
 			for {
-				m, err := receive()
+				m, err := s.Receive()
 				if err != nil {
 					return
 				}
-				s.said <- string(m.Publication.Data)
+				s.said <- m.Text("publication.data")
 			}
 		}()
 	}
 	select {
 	case err := <-s.end:
 		return err
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+	case <-s.Context().Done():
+		return s.Context().Err()
 	}
+}
+
+func (s *testStream) bidirectional() bool { return s.Method() == "SubscribeBidirectional" }
+
+// asked is a field of what the backend is asked.
+func (s *testStream) asked(name string) string {
+	if s.bidirectional() {
+		name = "subscribe_request." + name
+	}
+	return s.request.Text(name)
 }
 
 // open is the number of streams that are open at the backend.
@@ -128,7 +124,11 @@ func (b *streamingBackend) open() int {
 // publish sends a publication to the client of the stream.
 func (s *testStream) publish(data string, tags map[string]string) {
 	s.t.Helper()
-	if err := s.send(&proxystub.StreamSubscribeResponse{Publication: &proxystub.Publication{Data: []byte(data), Tags: tags}}); err != nil {
+	text := fmt.Sprintf("data:%q", data)
+	for k, v := range tags {
+		text += fmt.Sprintf(" tags:{key:%q value:%q}", k, v)
+	}
+	if err := s.Send("publication:{" + text + "}"); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -137,7 +137,7 @@ func (s *testStream) publish(data string, tags map[string]string) {
 func (s *testStream) gone() {
 	s.t.Helper()
 	select {
-	case <-s.ctx.Done():
+	case <-s.Context().Done():
 	case <-time.After(20 * time.Second):
 		s.t.Error("the stream does not end")
 	}
@@ -174,12 +174,10 @@ func TestStreamProxy(t *testing.T) {
 	b := newStreamingBackend(t)
 	s := startStreaming(t, b, nil)
 	for _, ch := range []string{"news", "both:news"} {
-		b.answer = func(string) *proxystub.SubscribeResponse {
-			return &proxystub.SubscribeResponse{Result: &proxystub.SubscribeResult{
-				ExpireAt: 9999999999, Data: []byte(`{"x":1}`), B64Info: "eyJyIjoxfQ==",
-				Override: &proxystub.SubscribeOptionOverride{ForceRecovery: &proxystub.BoolValue{Value: true}, ForcePositioning: &proxystub.BoolValue{Value: true}},
-			}}
-		}
+		b.answer = `result:{
+			expire_at:9999999999 data:'{"x":1}' b64info:"eyJyIjoxfQ=="
+			override:{force_recovery:{value:true} force_positioning:{value:true}}
+		}`
 		c, other := s.dial(nil), s.connect("43")
 		id := c.Connect(s.tokenField(jwt.MapClaims{"sub": "42", "meta": map[string]int{"t": 1}})).Client
 		r := c.Subscribe(ch, `"data":{"pin":1},"recoverable":true,"delta":"fossil"`)
@@ -187,10 +185,13 @@ func TestStreamProxy(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		mine := <-b.opened
-		q := mine.req
-		if q.Client != id || q.User != "42" || q.Channel != ch || q.Transport != "websocket" || q.Protocol != "json" ||
-			q.Encoding != "json" || string(q.Data) != `{"pin":1}` || string(q.Meta) != `{"t":1}` {
-			t.Errorf("request %v", q)
+		for field, want := range map[string]string{
+			"client": id, "user": "42", "channel": ch, "transport": "websocket", "protocol": "json",
+			"encoding": "json", "data": `{"pin":1}`, "meta": `{"t":1}`,
+		} {
+			if got := mine.asked(field); got != want {
+				t.Errorf("the backend is asked about the %s %q, want %q", field, got, want)
+			}
 		}
 		other.Subscribe(ch, "")
 		<-b.opened
@@ -232,24 +233,21 @@ func TestStreamProxyRefuses(t *testing.T) {
 	b := newStreamingBackend(t)
 	b.opened = nil
 	s := startStreaming(t, b, nil)
-	answers := map[string]*proxystub.SubscribeResponse{
-		"error 403": {Error: &proxystub.Error{Code: 403, Message: "no access", Temporary: true}, Result: &proxystub.SubscribeResult{}},
-		"disconnect 4500": {
-			Error: &proxystub.Error{Code: 403}, Disconnect: &proxystub.Disconnect{Code: 4500, Reason: "banned"},
-		},
-		"error 110": {Result: &proxystub.SubscribeResult{ExpireAt: 1}},
-		"error 100": {Result: &proxystub.SubscribeResult{B64Data: "!"}},
-	}
-	for want, answer := range answers {
+	for want, answer := range map[string]string{
+		"error 403":       `error:{code:403 message:"no access" temporary:true} result:{}`,
+		"disconnect 4500": `error:{code:403} disconnect:{code:4500 reason:"banned"}`,
+		"error 110":       `result:{expire_at:1}`,
+		"error 100":       `result:{b64data:"!"}`,
+	} {
 		for _, ch := range []string{"a", "both:a"} {
-			b.answer = func(string) *proxystub.SubscribeResponse { return answer }
+			b.answer = answer
 			got, reply := s.connect("42").Outcome(`"subscribe":{"channel":"` + ch + `"}`)
 			if got != want || reply != nil && reply.Error.Temporary != (want == "error 100") {
 				t.Errorf("%s, %+v; want %s", got, reply, want)
 			}
 		}
 	}
-	b.answer = func(string) *proxystub.SubscribeResponse { return nil }
+	b.answer = noAnswer
 	if got, _ := s.connect("42").Outcome(`"subscribe":{"channel":"a"}`); got != "error 100" {
 		t.Error(got)
 	}
@@ -304,7 +302,7 @@ func TestStreamProxyEnds(t *testing.T) {
 			stream := <-b.opened
 			end()
 			stream.gone()
-			_ = stream.send(&proxystub.StreamSubscribeResponse{Publication: &proxystub.Publication{Data: []byte("late")}})
+			_ = stream.Send(`publication:{data:"late"}`)
 			if p := c.Pushes(); len(p) > 0 {
 				t.Errorf("%s: %+v", name, p[0])
 			}
@@ -412,8 +410,8 @@ func TestStreamProxySlowClient(t *testing.T) {
 	flooding := <-b.opened
 	other.Subscribe("a", "")
 	calm := <-b.opened
-	data := []byte(`"` + strings.Repeat("x", 256<<10) + `"`)
-	for flooding.send(&proxystub.StreamSubscribeResponse{Publication: &proxystub.Publication{Data: data}}) == nil {
+	publication := fmt.Sprintf(`publication:{data:%q}`, `"`+strings.Repeat("x", 256<<10)+`"`)
+	for flooding.Send(publication) == nil {
 	}
 	flooding.gone()
 	calm.publish("1", nil)

@@ -9,9 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/apiproto"
 	"github.com/gyrohq/gyro/server/internal/otlptest"
-	"github.com/gyrohq/gyro/server/internal/proxystub"
 )
 
 // traced turns all traces on.
@@ -111,7 +109,7 @@ func TestTracesOfRequests(t *testing.T) {
 	s := startServer(t, func(cfg *config.Config) { traced(cfg); withGRPC(cfg) })
 	caller := http.Header{"Traceparent": {traceparent}}
 	ofCaller := func(s *otlptest.Span) bool { return s.Trace == callerTrace && s.Parent == callerSpan }
-	conn := apiproto.NewCentrifugoApiClient(dialGRPC(s, grpcAPIName, nil))
+	conn := dialGRPC(s, grpcAPIName, nil)
 	ctx := metadata.AppendToOutgoingContext(keyed(s), "traceparent", traceparent)
 
 	for _, tt := range []struct {
@@ -133,7 +131,7 @@ func TestTracesOfRequests(t *testing.T) {
 	if span := collector.Await(t, "POST /api/presence", ofCaller); !span.Failed || span.Attributes["error.type"] != "unmarshal" {
 		t.Errorf("%+v", span)
 	}
-	if _, err := conn.Publish(ctx, &apiproto.PublishRequest{Channel: "unknown:a", Data: []byte("1")}); err != nil {
+	if _, err := apiSchema.Invoke(ctx, conn, "Publish", `channel:"unknown:a" data:"1"`); err != nil {
 		t.Error(err)
 	}
 	span := collector.Await(t, "centrifugal.centrifugo.api.CentrifugoApi/Publish", ofCaller)
@@ -210,7 +208,7 @@ func TestTracesOfStreams(t *testing.T) {
 	for ch, method := range map[string]string{"news": "SubscribeUnidirectional", "both:news": "SubscribeBidirectional"} {
 		c.Subscribe(ch, "")
 		opened := <-b.opened
-		sent := metadata.ValueFromIncomingContext(opened.ctx, "traceparent")
+		sent := metadata.ValueFromIncomingContext(opened.Context(), "traceparent")
 		subscribe := collector.Await(t, "client subscribe", func(s *otlptest.Span) bool { return s.Attributes["gyro.channel"] == ch })
 		within := func(of *otlptest.Span) func(*otlptest.Span) bool {
 			return func(s *otlptest.Span) bool { return s.Trace == of.Trace && s.Parent == of.ID }
@@ -228,7 +226,7 @@ func TestTracesOfStreams(t *testing.T) {
 		}
 	}
 	b.mu.Lock()
-	b.answer = func(string) *proxystub.SubscribeResponse { return nil }
+	b.answer = noAnswer
 	b.mu.Unlock()
 	c.Call(`"subscribe":{"channel":"refused"}`)
 	if call := collector.Await(t, "proxy subscribe_stream", func(s *otlptest.Span) bool { return s.Failed }); call.Status == "" {

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,14 +21,17 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/unistream"
+	"github.com/gyrohq/gyro/server/internal/grpctest"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 )
 
-// uniGRPC is the client's end of a stream. The client is the one that is generated from the
-// published schema.
+// uniSchema is what clients of the one-way gRPC API are made from.
+var uniSchema = schematest.File("../unigrpc/unistream.proto")
+
+// uniGRPC is the client's end of a stream.
 type uniGRPC struct {
 	t      *testing.T
-	stream grpc.ServerStreamingClient[unistream.Push]
+	stream *schematest.Stream
 }
 
 // dialUniGRPC connects to the server; t is nil for plaintext.
@@ -60,18 +62,22 @@ func streamContext(s *testServer) context.Context {
 	return ctx
 }
 
-func consumeStream(s *testServer, conn *grpc.ClientConn, request *unistream.ConnectRequest) *uniGRPC {
+// consumeStream opens a stream, and sends the request if there is one.
+func consumeStream(s *testServer, conn *grpc.ClientConn, request ...schematest.Message) *uniGRPC {
 	s.t.Helper()
-	stream, err := unistream.NewCentrifugoUniStreamClient(conn).Consume(streamContext(s), request)
+	stream, err := uniSchema.Open(streamContext(s), conn, "Consume", request...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return &uniGRPC{s.t, stream}
 }
 
+// connectRequest is a request in the text format.
+func connectRequest(text string) schematest.Message { return uniSchema.Message("ConnectRequest", text) }
+
 func openUniGRPC(s *testServer, request string) oneWay {
 	s.t.Helper()
-	r := new(unistream.ConnectRequest)
+	r := connectRequest("")
 	if request != "null" {
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(request), r); err != nil {
 			s.t.Fatal(err)
@@ -82,7 +88,7 @@ func openUniGRPC(s *testServer, request string) oneWay {
 
 func (c *uniGRPC) next() string {
 	c.t.Helper()
-	push, err := c.stream.Recv()
+	push, err := c.stream.Receive()
 	if errors.Is(err, io.EOF) { // status OK
 		return "end"
 	}
@@ -104,19 +110,6 @@ func (c *uniGRPC) next() string {
 	return string(text)
 }
 
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Name() string { return "proto" }
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
-}
-
 // TestUniGRPCBadInput: what is no connect request, and what is too much.
 func TestUniGRPCBadInput(t *testing.T) {
 	t.Parallel()
@@ -125,27 +118,18 @@ func TestUniGRPCBadInput(t *testing.T) {
 		cfg.UniGRPC.MaxReceiveMessageSize, cfg.Client.ConnectionLimit, cfg.Client.StaleCloseDelay = 1000, 2, 2*time.Second
 	})
 	conn := dialUniGRPC(s, nil)
-	const method = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume"
-	raw := func(method, message string) oneWay {
-		t.Helper()
-		stream, err := conn.NewStream(streamContext(s), &grpc.StreamDesc{ServerStreams: true}, method, grpc.ForceCodecV2(rawCodec{}))
-		if err == nil && message != "silent" {
-			_, _ = stream.SendMsg([]byte(message)), stream.CloseSend()
+	wantNext(t, consumeStream(s, conn, uniSchema.Encoded("ConnectRequest", "\x0a\x05t")), ended(3501, "bad request")...)
+	wantNext(t, consumeStream(s, conn), ended(3502, "stale")...)
+	for _, method := range []string{"/centrifugal.centrifugo.unistream.CentrifugoUniStream/Other", "/other/Consume"} {
+		if _, err := grpctest.Invoke(streamContext(s), conn, method, nil); status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v", method, err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &uniGRPC{t, &grpc.GenericClientStream[unistream.ConnectRequest, unistream.Push]{ClientStream: stream}}
 	}
-	wantNext(t, raw(method, "\x0a\x05t"), ended(3501, "bad request")...)
-	wantNext(t, raw(method, "silent"), ended(3502, "stale")...)
-	wantNext(t, raw("/centrifugal.centrifugo.unistream.CentrifugoUniStream/Other", ""), "end Unimplemented")
-	wantNext(t, raw("/other/Consume", ""), "end Unimplemented")
-	wantNext(t, consumeStream(s, conn, &unistream.ConnectRequest{Token: strings.Repeat("x", 1001)}), "end ResourceExhausted")
+	wantNext(t, consumeStream(s, conn, connectRequest(fmt.Sprintf("token:%q", strings.Repeat("x", 1001)))), "end ResourceExhausted")
 	for range 2 {
-		connected(t, consumeStream(s, conn, new(unistream.ConnectRequest)))
+		connected(t, consumeStream(s, conn, connectRequest("")))
 	}
-	wantNext(t, consumeStream(s, conn, new(unistream.ConnectRequest)), "end Unavailable")
+	wantNext(t, consumeStream(s, conn, connectRequest("")), "end Unavailable")
 }
 
 // TestUniGRPCFields: no field counts that the published schema lacks.
@@ -162,19 +146,15 @@ func TestUniGRPCFields(t *testing.T) {
 	request := (&protocol.ConnectRequest{
 		Subs: map[string]*protocol.SubscribeRequest{"delta:a": {Delta: "fossil"}}, Flag: 1,
 	}).AppendProto(nil)
-	r := new(unistream.ConnectRequest)
-	if err := proto.Unmarshal(request, r); err != nil {
-		t.Fatal(err)
-	}
-	c := consumeStream(s, dialUniGRPC(s, nil), r) // which sends unknown fields on
+	c := consumeStream(s, dialUniGRPC(s, nil), uniSchema.Encoded("ConnectRequest", string(request)))
 	connected(t, c)
 	for range 2 { // bytes that are no JSON
 		s.api("publish", `{"channel":"delta:a","b64data":"AP8="}`)
-		push, err := c.stream.Recv()
-		for err == nil && push.Pub == nil { // the join of the client
-			push, err = c.stream.Recv()
+		push, err := c.stream.Receive()
+		for err == nil && !push.Has("pub") { // the join of the client
+			push, err = c.stream.Receive()
 		}
-		if err != nil || string(push.Pub.Data) != "\x00\xff" || push.Channel != "delta:a" {
+		if err != nil || push.Text("pub.data") != "\x00\xff" || push.Text("channel") != "delta:a" {
 			t.Fatalf("%v, %v", push, err)
 		}
 	}
@@ -188,10 +168,8 @@ func TestUniGRPCSlow(t *testing.T) {
 		cfg.Client.QueueMaxSize = 64 << 10
 	})
 	conn := dialUniGRPC(s, nil, grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(1<<20))
-	subs := func(ch string) *unistream.ConnectRequest {
-		return &unistream.ConnectRequest{Subs: map[string]*unistream.SubscribeRequest{ch: {}}}
-	}
-	slow, other := consumeStream(s, conn, subs("slow")), consumeStream(s, conn, subs("other"))
+	slow := consumeStream(s, conn, connectRequest(`subs:{key:"slow" value:{}}`))
+	other := consumeStream(s, conn, connectRequest(`subs:{key:"other" value:{}}`))
 	connected(t, slow)
 	connected(t, other)
 	publication := fmt.Sprintf(`{"publish":{"channel":"slow","data":"%s"}}`, strings.Repeat("x", 16<<10))
@@ -216,9 +194,9 @@ func TestUniGRPCTLS(t *testing.T) {
 		cfg.UniGRPC.TLS = server
 	})
 	for name, c := range map[string]*tls.Config{"without TLS": nil, "without a certificate": {InsecureSkipVerify: true}} {
-		stream, err := unistream.NewCentrifugoUniStreamClient(dialUniGRPC(s, c)).Consume(streamContext(s), new(unistream.ConnectRequest))
+		stream, err := uniSchema.Open(streamContext(s), dialUniGRPC(s, c), "Consume", connectRequest(""))
 		if err == nil {
-			_, err = stream.Recv()
+			_, err = stream.Receive()
 		}
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: %v", name, err)
@@ -226,6 +204,6 @@ func TestUniGRPCTLS(t *testing.T) {
 	}
 	s.awaitLog(`"key":"uni_grpc.tls.client_ca_pem"`)
 	pair := must(tls.X509KeyPair(must(client.CertPEM.Load()), must(client.KeyPEM.Load())))
-	c := consumeStream(s, dialUniGRPC(s, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}), new(unistream.ConnectRequest))
+	c := consumeStream(s, dialUniGRPC(s, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}), connectRequest(""))
 	connected(t, c)
 }

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
@@ -249,41 +249,37 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// grpcBackend is a gRPC backend of the generated code.
-type grpcBackend struct {
-	proxystub.UnimplementedCentrifugoProxyServer
-	answer func(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error)
-}
+// schema is what gRPC backends are made from.
+var schema = schematest.File("message/proxy.proto")
 
-func (b *grpcBackend) RPC(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
-	return b.answer(ctx, r)
-}
-
-func serveGRPC(t *testing.T, b proxystub.CentrifugoProxyServer, o ...grpc.ServerOption) string {
-	address, _ := startGRPC(t, b, o...)
+// serveGRPC starts a gRPC backend that answers all calls by a function.
+func serveGRPC(t *testing.T, answer func(*schematest.Call, schematest.Message) error, o ...grpc.ServerOption) string {
+	address, _ := startGRPC(t, answer, o...)
 	return address
 }
 
-func startGRPC(t *testing.T, b proxystub.CentrifugoProxyServer, o ...grpc.ServerOption) (address string, s *grpc.Server) {
+func startGRPC(t *testing.T, answer func(*schematest.Call, schematest.Message) error, o ...grpc.ServerOption) (address string, s *grpc.Server) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = grpc.NewServer(o...)
-	proxystub.RegisterCentrifugoProxyServer(s, b)
+	s = grpc.NewServer(append(o, schema.Serve(answer))...)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return l.Addr().String(), s
 }
 
 func TestGRPC(t *testing.T) {
-	var got *proxystub.RPCRequest
+	var got schematest.Message
 	var md metadata.MD
-	address := serveGRPC(t, &grpcBackend{answer: func(ctx context.Context, r *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
-		got = r
-		md, _ = metadata.FromIncomingContext(ctx)
-		return &proxystub.RPCResponse{Result: &proxystub.RPCResult{Data: r.Data}}, nil
-	}})
+	address := serveGRPC(t, func(c *schematest.Call, request schematest.Message) error {
+		if c.Method() != "RPC" {
+			t.Error(c.Method())
+		}
+		got = request
+		md, _ = metadata.FromIncomingContext(c.Context())
+		return c.Send(fmt.Sprintf(`result:{data:%q}`, request.Text("data")))
+	})
 	for _, endpoint := range []string{"grpc://" + address + "/ignored?x=1", address, "passthrough:///" + address} {
 		c := settings(endpoint)
 		c.HTTPHeaders = []string{"Cookie", "X-Bad"}
@@ -296,7 +292,7 @@ func TestGRPC(t *testing.T) {
 		if err := p.Call(t.Context(), from, &message.RPCRequest{Client: "c", Data: []byte(`{ "a":1}`)}, res); err != nil {
 			t.Fatal(err)
 		}
-		if string(res.Result.Data) != `{ "a":1}` || got.Client != "c" {
+		if string(res.Result.Data) != `{ "a":1}` || !got.Is(`client:"c" data:'{ "a":1}'`) {
 			t.Errorf("%s, %v", res.Result.Data, got)
 		}
 		for key, want := range map[string]string{"cookie": "a=1|b=2", "x-env": "prod", "x-secret": "s3", "x-bad": ""} {

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
@@ -152,11 +152,11 @@ func (c closings) HandleConn(_ context.Context, s stats.ConnStats) {
 // The same over gRPC: a call under way ends as if nothing had happened, then the connection is closed.
 func TestRetireGRPC(t *testing.T) {
 	asked, release, closed := make(chan struct{}), make(chan struct{}), make(closings, 1)
-	backend := &grpcBackend{answer: func(context.Context, *proxystub.RPCRequest) (*proxystub.RPCResponse, error) {
+	backend := func(c *schematest.Call, _ schematest.Message) error {
 		close(asked)
 		<-release
-		return &proxystub.RPCResponse{}, nil
-	}}
+		return c.Send("")
+	}
 	p := *settings(serveGRPC(t, backend, grpc.StatsHandler(closed)))
 	p.Timeout = 1500 * time.Millisecond
 	log := slog.New(slog.DiscardHandler)

@@ -21,49 +21,20 @@ import (
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/internal/proxystub"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
-// A backend of streams, with the generated code. send sends the next message of any stream.
-type streamBackend struct {
-	proxystub.UnimplementedCentrifugoProxyServer
-	uni  func(*proxystub.SubscribeRequest, backendStream) error
-	bidi func(*proxystub.SubscribeRequest, backendStream, func() (*proxystub.StreamSubscribeRequest, error)) error
-}
+// accepted is the answer that accepts a stream.
+const accepted = `subscribe_response:{result:{data:"hello"}}`
 
-// backendStream is what both kinds of streams have at a backend.
-type backendStream interface {
-	Send(*proxystub.StreamSubscribeResponse) error
-	Context() context.Context
+// hello is a publication of a stream.
+func hello(data string) string {
+	return fmt.Sprintf(`publication:{data:%q tags:{key:"k" value:"v"}}`, data)
 }
-
-func (b *streamBackend) SubscribeUnidirectional(r *proxystub.SubscribeRequest, s grpc.ServerStreamingServer[proxystub.StreamSubscribeResponse]) error {
-	return b.uni(r, s)
-}
-
-func (b *streamBackend) SubscribeBidirectional(s grpc.BidiStreamingServer[proxystub.StreamSubscribeRequest, proxystub.StreamSubscribeResponse]) error {
-	first, err := s.Recv()
-	if err != nil {
-		return err
-	}
-	if b.bidi == nil {
-		return b.uni(first.SubscribeRequest, s)
-	}
-	return b.bidi(first.SubscribeRequest, s, s.Recv)
-}
-
-var (
-	accepted = &proxystub.StreamSubscribeResponse{SubscribeResponse: &proxystub.SubscribeResponse{
-		Result: &proxystub.SubscribeResult{Data: []byte("hello")},
-	}}
-	hello = func(data string) *proxystub.StreamSubscribeResponse {
-		return &proxystub.StreamSubscribeResponse{Publication: &proxystub.Publication{Data: []byte(data), Tags: map[string]string{"k": "v"}}}
-	}
-)
 
 // accepting accepts streams and keeps them open.
-func accepting(_ *proxystub.SubscribeRequest, s backendStream) error {
+func accepting(s *schematest.Call, _ schematest.Message) error {
 	if err := s.Send(accepted); err != nil {
 		return err
 	}
@@ -137,18 +108,18 @@ func mustSubscribe(t *testing.T, p *Proxy, bidirectional bool) *Stream {
 func TestStream(t *testing.T) {
 	for _, bidirectional := range []bool{false, true} {
 		t.Run(fmt.Sprint(bidirectional), func(t *testing.T) {
-			var got *proxystub.SubscribeRequest
+			var got schematest.Message
 			var md metadata.MD
-			c := settings(serveGRPC(t, &streamBackend{uni: func(r *proxystub.SubscribeRequest, s backendStream) error {
+			c := settings(serveGRPC(t, func(s *schematest.Call, r schematest.Message) error {
 				got = r
 				md, _ = metadata.FromIncomingContext(s.Context())
-				for _, m := range []*proxystub.StreamSubscribeResponse{accepted, hello("1"), {}, hello("2")} {
+				for _, m := range []string{accepted, hello("1"), "", hello("2")} {
 					if err := s.Send(m); err != nil {
 						return err
 					}
 				}
 				return nil
-			}}))
+			}))
 			c.HTTPHeaders, c.GRPC.StaticMetadata, c.GRPC.Compression = []string{"Cookie"}, map[string]string{"X-Env": "prod"}, true
 			p, meter := openStreams(t, c)
 			from, _ := NewKeeper(p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1"}} }, nil)
@@ -157,8 +128,12 @@ func TestStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			meter.want(t, 1, 0, 0)
-			if string(res.Result.Data) != "hello" || got.Channel != "news" || got.Client != "c" || string(got.Data) != `{}` {
-				t.Errorf("%+v for %v", res.Result, got)
+			want := `client:"c" channel:"news" data:"{}"`
+			if bidirectional {
+				want = "subscribe_request:{" + want + "}"
+			}
+			if string(res.Result.Data) != "hello" || !got.Is(want) {
+				t.Errorf("%+v for %v, want %s", res.Result, got, want)
 			}
 			if md.Get("cookie")[0] != "a=1" || md.Get("x-env")[0] != "prod" {
 				t.Errorf("metadata %v", md)
@@ -193,25 +168,25 @@ func (garbage) Name() string                         { return "proto" }
 
 // What is no answer is a failure, and leaves no stream behind.
 func TestStreamFailures(t *testing.T) {
-	answers := map[string]func(s backendStream) error{
-		"status":      func(backendStream) error { return status.Error(codes.NotFound, "no") },
-		"end at once": func(backendStream) error { return nil },
-		"publication": func(s backendStream) error { _ = s.Send(hello("1")); <-s.Context().Done(); return nil },
-		"timeout":     func(s backendStream) error { <-s.Context().Done(); return nil },
-		"too large": func(s backendStream) error {
+	answers := map[string]func(s *schematest.Call) error{
+		"status":      func(*schematest.Call) error { return status.Error(codes.NotFound, "no") },
+		"end at once": func(*schematest.Call) error { return nil },
+		"publication": func(s *schematest.Call) error { _ = s.Send(hello("1")); <-s.Context().Done(); return nil },
+		"timeout":     func(s *schematest.Call) error { <-s.Context().Done(); return nil },
+		"too large": func(s *schematest.Call) error {
 			_ = s.Send(hello(strings.Repeat("x", maxAnswer)))
 			<-s.Context().Done()
 			return nil
 		},
-		"garbage": func(s backendStream) error { _ = s.Send(accepted); <-s.Context().Done(); return nil },
+		"garbage": func(s *schematest.Call) error { _ = s.Send(accepted); <-s.Context().Done(); return nil },
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
 			over := make(chan struct{}, 2)
-			b := &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+			b := func(s *schematest.Call, _ schematest.Message) error {
 				defer func() { over <- struct{}{} }()
 				return answer(s)
-			}}
+			}
 			var o []grpc.ServerOption
 			if name == "garbage" {
 				o = append(o, grpc.ForceServerCodecV2(garbage{}))
@@ -244,12 +219,12 @@ func TestStreamFailures(t *testing.T) {
 // The client goes while the backend is asked.
 func TestStreamClientGone(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
-	p, meter := openStreams(t, settings(serveGRPC(t, &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+	p, meter := openStreams(t, settings(serveGRPC(t, func(s *schematest.Call, _ schematest.Message) error {
 		close(begun)
 		<-s.Context().Done()
 		close(ended)
 		return nil
-	}})))
+	})))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }()
 	if _, _, err := p.Open(ctx, nil, new(message.SubscribeRequest), false); !errors.Is(err, context.Canceled) {
@@ -261,8 +236,7 @@ func TestStreamClientGone(t *testing.T) {
 
 // A backend that dies breaks its streams.
 func TestStreamBreaks(t *testing.T) {
-	b := &streamBackend{uni: accepting}
-	address, server := startGRPC(t, b)
+	address, server := startGRPC(t, accepting)
 	p, meter := openStreams(t, settings(address))
 	s := mustSubscribe(t, p, false)
 	server.Stop()
@@ -276,10 +250,10 @@ func TestStreamBreaks(t *testing.T) {
 // Close is noticed by the backend, and by Receive.
 func TestStreamClose(t *testing.T) {
 	ended := make(chan struct{})
-	p, meter := openStreams(t, settings(serveGRPC(t, &streamBackend{uni: func(r *proxystub.SubscribeRequest, s backendStream) error {
+	p, meter := openStreams(t, settings(serveGRPC(t, func(s *schematest.Call, r schematest.Message) error {
 		defer close(ended)
-		return accepting(r, s)
-	}})))
+		return accepting(s, r)
+	})))
 	s := mustSubscribe(t, p, true)
 	received := make(chan error)
 	go func() { received <- s.Receive(new(message.StreamSubscribeResponse)) }()
@@ -298,12 +272,12 @@ func TestStreamClose(t *testing.T) {
 func TestStreamCloseAfterSend(t *testing.T) {
 	const streams, messages = 20, 50
 	got := make(chan int, streams)
-	c := settings(serveGRPC(t, &streamBackend{bidi: func(_ *proxystub.SubscribeRequest, s backendStream, receive func() (*proxystub.StreamSubscribeRequest, error)) error {
+	c := settings(serveGRPC(t, func(s *schematest.Call, _ schematest.Message) error {
 		if err := s.Send(accepted); err != nil {
 			return err
 		}
 		for n := 0; ; n++ {
-			m, err := receive()
+			m, err := s.Receive()
 			if err != nil {
 				got <- n
 				if !errors.Is(err, io.EOF) {
@@ -311,11 +285,11 @@ func TestStreamCloseAfterSend(t *testing.T) {
 				}
 				return nil
 			}
-			if string(m.Publication.Data) != fmt.Sprint(n) {
-				return fmt.Errorf("message %d is %s", n, m.Publication.Data)
+			if data := m.Text("publication.data"); data != fmt.Sprint(n) {
+				return fmt.Errorf("message %d is %s", n, data)
 			}
 		}
-	}}))
+	}))
 	c.MaxStreams = streams
 	p, meter := openStreams(t, c)
 	var all sync.WaitGroup
@@ -345,7 +319,7 @@ func TestStreamCloseAfterSend(t *testing.T) {
 
 // A backend that does not read does not hold a client up for longer than the timeout.
 func TestStreamSendUnread(t *testing.T) {
-	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	c := settings(serveGRPC(t, accepting))
 	c.Timeout = 100 * time.Millisecond
 	p, meter := openStreams(t, c)
 	s := mustSubscribe(t, p, true)
@@ -365,7 +339,7 @@ func TestStreamSendUnread(t *testing.T) {
 
 // No more streams are open than max_streams; that is no failure of the backend.
 func TestMaxStreams(t *testing.T) {
-	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	c := settings(serveGRPC(t, accepting))
 	c.Breaker.Failures = 1
 	p, meter := openStreams(t, c)
 	var list []*Stream
@@ -386,7 +360,7 @@ func TestMaxStreams(t *testing.T) {
 func TestRetireKeepsStreams(t *testing.T) {
 	cfg := config.DefaultConfig()
 	send := make(chan string)
-	cfg.Channel.Proxy.SubscribeStream = *settings(serveGRPC(t, &streamBackend{uni: func(_ *proxystub.SubscribeRequest, s backendStream) error {
+	cfg.Channel.Proxy.SubscribeStream = *settings(serveGRPC(t, func(s *schematest.Call, _ schematest.Message) error {
 		if err := s.Send(accepted); err != nil {
 			return err
 		}
@@ -396,7 +370,7 @@ func TestRetireKeepsStreams(t *testing.T) {
 			}
 		}
 		return nil
-	}}))
+	}))
 	defer close(send)
 	cfg.Channel.Proxy.SubscribeStream.Timeout = time.Second
 	cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
@@ -437,18 +411,18 @@ func TestRetireKeepsStreams(t *testing.T) {
 // not, nor for a stream that nobody closes.
 func TestSetCloseWaitsForStreams(t *testing.T) {
 	got := make(chan int, 1)
-	address := serveGRPC(t, &streamBackend{bidi: func(r *proxystub.SubscribeRequest, s backendStream, receive func() (*proxystub.StreamSubscribeRequest, error)) error {
-		if err := s.Send(accepted); err != nil || r.Channel == "deaf" {
+	address := serveGRPC(t, func(s *schematest.Call, r schematest.Message) error {
+		if err := s.Send(accepted); err != nil || r.Text("subscribe_request.channel") == "deaf" {
 			<-s.Context().Done()
 			return err
 		}
 		n := 0
-		for _, err := receive(); err == nil; _, err = receive() {
+		for _, err := s.Receive(); err == nil; _, err = s.Receive() {
 			n++
 		}
 		got <- n
 		return nil
-	}})
+	})
 	for _, ch := range []string{"news", "deaf", "open"} {
 		cfg := config.DefaultConfig()
 		cfg.Channel.Proxy.SubscribeStream = *settings(address)
@@ -484,7 +458,7 @@ func TestSetCloseWaitsForStreams(t *testing.T) {
 
 // Streams leave nothing behind.
 func TestStreamsLeaveNothing(t *testing.T) {
-	c := settings(serveGRPC(t, &streamBackend{uni: accepting}))
+	c := settings(serveGRPC(t, accepting))
 	p, meter := openStreams(t, c)
 	mustSubscribe(t, p, false).Close()
 	before := runtime.NumGoroutine()

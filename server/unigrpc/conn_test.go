@@ -18,12 +18,15 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/internal/peertest"
-	"github.com/gyrohq/gyro/server/internal/unistream"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 	"github.com/gyrohq/gyro/transport"
 )
 
-// start serves a in memory and returns a client.
-func start(t *testing.T, a *peertest.Acceptor, cfg Config) unistream.CentrifugoUniStreamClient {
+// schema is what the client is made from.
+var schema = schematest.File("unistream.proto")
+
+// start serves a in memory and returns a connection of a client.
+func start(t *testing.T, a *peertest.Acceptor, cfg Config) *grpc.ClientConn {
 	t.Helper()
 	l := bufconn.Listen(64 << 10)
 	s := New(a, cfg)
@@ -45,14 +48,14 @@ func start(t *testing.T, a *peertest.Acceptor, cfg Config) unistream.CentrifugoU
 			t.Error(err)
 		}
 	})
-	return unistream.NewCentrifugoUniStreamClient(conn)
+	return conn
 }
 
-func consume(t *testing.T, c unistream.CentrifugoUniStreamClient) grpc.ServerStreamingClient[unistream.Push] {
+func consume(t *testing.T, conn *grpc.ClientConn) *schematest.Stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), peertest.Patience)
 	t.Cleanup(cancel)
-	stream, err := c.Consume(ctx, &unistream.ConnectRequest{Token: "t"})
+	stream, err := schema.Open(ctx, conn, "Consume", schema.Message("ConnectRequest", `token:"t"`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,19 +93,19 @@ func TestBackpressure(t *testing.T) {
 	}()
 	for range rounds {
 		for _, n := range sizes {
-			got, err := stream.Recv()
-			if err != nil || len(got.GetMessage().GetData()) != n {
-				t.Fatalf("%d bytes, %v, want %d", len(got.GetMessage().GetData()), err, n)
+			got, err := stream.Receive()
+			if err != nil || len(got.Text("message.data")) != n {
+				t.Fatalf("%d bytes, %v, want %d", len(got.Text("message.data")), err, n)
 			}
 		}
 	}
-	if got, err := stream.Recv(); err != nil || len(got.GetMessage().GetData()) != 7 {
+	if got, err := stream.Receive(); err != nil || len(got.Text("message.data")) != 7 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := stream.Recv(); err != nil || got.GetDisconnect().GetCode() != 3011 {
+	if got, err := stream.Receive(); err != nil || got.Text("disconnect.code") != "3011" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+	if _, err := stream.Receive(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	if err := peertest.Await(t, p.Ended); !errors.Is(err, protocol.DisconnectForceReconnect) {
@@ -184,7 +187,7 @@ func TestDeafStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := other.Recv(); status.Code(err) != codes.Unavailable {
+	if _, err := other.Receive(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the connection goes on: %v", err)
 	}
 	if addr := peertest.Await(t, closed); addr == "" {
@@ -197,7 +200,7 @@ func TestClientLeaves(t *testing.T) {
 	a := peertest.NewAcceptor()
 	client := start(t, a, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := client.Consume(ctx, new(unistream.ConnectRequest)); err != nil {
+	if _, err := schema.Open(ctx, client, "Consume", schema.Message("ConnectRequest", "")); err != nil {
 		t.Fatal(err)
 	}
 	p := peertest.Await(t, a.Peers)
@@ -216,14 +219,14 @@ func TestClientLeaves(t *testing.T) {
 // An acceptor that takes no connections, and one that panics.
 func TestRefusal(t *testing.T) {
 	stream := consume(t, start(t, &peertest.Acceptor{Refuse: protocol.DisconnectShutdown}, Config{}))
-	if got, err := stream.Recv(); err != nil || got.GetDisconnect().GetCode() != 3001 {
+	if got, err := stream.Receive(); err != nil || got.Text("disconnect.code") != "3001" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+	if _, err := stream.Receive(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	stream = consume(t, start(t, &peertest.Acceptor{Panics: "Accept"}, Config{}))
-	if _, err := stream.Recv(); status.Code(err) != codes.Internal {
+	if _, err := stream.Receive(); status.Code(err) != codes.Internal {
 		t.Error(err)
 	}
 }
@@ -241,7 +244,7 @@ func TestPanics(t *testing.T) {
 		}
 		var err error
 		for err == nil {
-			_, err = stream.Recv()
+			_, err = stream.Receive()
 		}
 		if status.Code(err) != codes.Internal {
 			t.Errorf("%s: the client got %v", method, err)

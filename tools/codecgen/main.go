@@ -40,6 +40,10 @@
 // {{reference}}, and a table of the methods in place of the line {{methods}} before it, if there is one.
 //
 //	codecgen -schema client.proto -reference client-protocol.md.tmpl -out ../docs
+//
+// With -descriptor it writes the descriptor of the schema instead, which the reflection service of gRPC serves.
+//
+//	codecgen -schema ../api.proto -descriptor api.binpb -out .
 package main
 
 import (
@@ -48,6 +52,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
 )
 
 // Options say what is generated.
@@ -59,6 +66,8 @@ type Options struct {
 	OpenAPI  string // frame of the OpenAPI document, which is generated instead of code; "" for code
 	// Reference is the template of the page that is generated instead of code; "" for code.
 	Reference string
+	// Descriptor is the name of the file with the descriptor of the schema, which is generated instead of code; "" for code.
+	Descriptor string
 }
 
 func main() {
@@ -71,6 +80,7 @@ func main() {
 	flag.IntVar(&o.Elements, "elements", 0, "how many elements of lists and maps readers accept; 0 is no bound")
 	flag.StringVar(&o.OpenAPI, "openapi", "", "frame of the OpenAPI document to generate; empty for code")
 	flag.StringVar(&o.Reference, "reference", "", "template of the page to generate; empty for code")
+	flag.StringVar(&o.Descriptor, "descriptor", "", "name of the descriptor to generate; empty for code")
 	flag.Parse()
 	if err := run(*schema, *out, o); err != nil {
 		fmt.Fprintln(os.Stderr, "codecgen:", err)
@@ -104,6 +114,9 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	if o.Reference != "" {
 		return generateReference(s, o.Reference)
 	}
+	if o.Descriptor != "" {
+		return generateDescriptor(s, o.Descriptor)
+	}
 	s.elements = o.Elements
 	files := make(map[string][]byte)
 	generators := map[string]func(*printer, *schema){
@@ -124,4 +137,12 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 		}
 	}
 	return files, nil
+}
+
+// generateDescriptor leaves the comments of the schema out: callers have no use for them.
+func generateDescriptor(s *schema, name string) (map[string][]byte, error) {
+	file := protoutil.ProtoFromFileDescriptor(s.file)
+	file.SourceCodeInfo = nil
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(file)
+	return map[string][]byte{name: content}, err
 }

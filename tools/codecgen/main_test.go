@@ -14,13 +14,14 @@ func TestFresh(t *testing.T) {
 		options     Options
 		files       int
 	}{
-		{"../../protocol", "client.proto", Options{"protocol", true, true, 0, "", ""}, 3},
-		{"../../internal/cluster/control", "control.proto", Options{"control", false, true, 0, "", ""}, 2},
-		{"../../server/api", "api.proto", Options{"api", true, true, 1 << 20, "", ""}, 4},
-		{"../../server/proxy/message", "proxy.proto", Options{"message", true, false, 1 << 16, "", ""}, 3},
-		{"../../server/swagger", "../api/api.proto", Options{"", true, true, 0, "../../server/swagger/openapi.yaml", ""}, 1},
-		{"../../docs", "../protocol/client.proto", Options{"", true, true, 0, "", "../../protocol/client-protocol.md.tmpl"}, 1},
-		{"../../docs", "../server/api/api.proto", Options{"", true, true, 0, "", "../../server/api/api-reference.md.tmpl"}, 1},
+		{"../../protocol", "client.proto", Options{Package: "protocol", JSON: true, Service: true}, 3},
+		{"../../internal/cluster/control", "control.proto", Options{Package: "control", Service: true}, 2},
+		{"../../server/api", "api.proto", Options{Package: "api", JSON: true, Service: true, Elements: 1 << 20}, 4},
+		{"../../server/proxy/message", "proxy.proto", Options{Package: "message", JSON: true, Elements: 1 << 16}, 3},
+		{"../../server/swagger", "../api/api.proto", Options{JSON: true, Service: true, OpenAPI: "../../server/swagger/openapi.yaml"}, 1},
+		{"../../docs", "../protocol/client.proto", Options{JSON: true, Service: true, Reference: "../../protocol/client-protocol.md.tmpl"}, 1},
+		{"../../docs", "../server/api/api.proto", Options{JSON: true, Service: true, Reference: "../../server/api/api-reference.md.tmpl"}, 1},
+		{"../../server/api/grpcapi", "../api.proto", Options{JSON: true, Service: true, Descriptor: "api.binpb"}, 1},
 	} {
 		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.options)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 // schema is what the generators need to know of a .proto file.
 type schema struct {
+	file     protoreflect.FileDescriptor
 	messages []*message
 	service  string // full name; "" if there is none
 	rpcs     []rpc
@@ -86,7 +87,7 @@ func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &schema{}
+	s := &schema{file: files[0]}
 	descriptors := files[0].Messages()
 	for i := range descriptors.Len() {
 		m, err := loadMessage(files[0], descriptors.Get(i), o.JSON)

@@ -53,6 +53,7 @@ var products = []product{
 	{name: "api", dir: "server/api", command: codecgen + "-schema api.proto -package api -elements 1048576 -out OUT/server/api"},
 	{name: "api-reference.md", dir: "server/api", command: codecgen + "-schema api.proto -reference api-reference.md.tmpl -out OUT/docs"},
 	{name: "openapi", dir: "server/swagger", command: codecgen + "-schema ../api/api.proto -openapi openapi.yaml -out OUT/server/swagger"},
+	{name: "api.binpb", dir: "server/api/grpcapi", command: codecgen + "-schema ../api.proto -descriptor api.binpb -out OUT/server/api/grpcapi"},
 	{name: "proxy", dir: "server/proxy/message", command: codecgen + "-schema proxy.proto -package message -elements 65536 -service=false -out OUT/server/proxy/message"},
 	{name: "configuration.md", dir: "server/config", command: "go run ./internal/configdoc OUT/docs/configuration.md"},
 	{name: "kubernetes", dir: ".", command: "go run ./tools/chart -f deploy/helm/values-million.yaml -out OUT/deploy/kubernetes gyro deploy/helm/gyro", owns: "deploy/kubernetes/*.yaml"},
@@ -62,9 +63,6 @@ var products = []product{
 		name: "admin-ui", dir: ".", command: "scripts/admin-ui.sh OUT/server/admin/ui", owns: "server/admin/ui/*.gz", stamp: "server/admin/ui/made",
 		inputs: []string{"admin/index.html", "admin/package-lock.json", "admin/package.json", "admin/public", "admin/src", "admin/tsconfig.json", "admin/vite.config.ts", "scripts/admin-ui.sh"},
 	},
-	{name: "grpcapi-stubs", dir: "server/api/grpcapi", command: "go run github.com/gyrohq/gyro/tools/stubgen -schema ../api.proto -out OUT/server/internal -descriptor OUT/server/api/grpcapi/api.binpb"},
-	{name: "unigrpc-stubs", dir: "server/unigrpc", command: "go run github.com/gyrohq/gyro/tools/stubgen -schema unistream.proto -out OUT/server/internal"},
-	{name: "proxy-stubs", dir: "server/proxy/message", command: "go run github.com/gyrohq/gyro/tools/stubgen -schema proxy.proto -out OUT/server/internal"},
 }
 
 func main() {

@@ -32,12 +32,15 @@ import (
 	"github.com/gyrohq/gyro/server/api/grpcapi"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/api/internal/apitest"
-	"github.com/gyrohq/gyro/server/internal/apiproto"
 	"github.com/gyrohq/gyro/server/internal/grpctest"
+	"github.com/gyrohq/gyro/server/internal/schematest"
 )
 
 // patience bounds every wait; none takes anywhere near as long.
 const patience = 20 * time.Second
+
+// schema is what users make clients from.
+var schema = schematest.File("../api.proto")
 
 const publish = "/centrifugal.centrifugo.api.CentrifugoApi/Publish"
 
@@ -212,22 +215,21 @@ func TestMethods(t *testing.T) {
 func TestBinary(t *testing.T) {
 	f := start(t, grpcapi.Config{})
 	f.node.Stream = gyro.History{Publications: []*gyro.Publication{{Offset: 1, Data: []byte("\x00\xff")}}}
-	client := apiproto.NewCentrifugoApiClient(f.conn)
-	if _, err := client.Publish(bounded(t), &apiproto.PublishRequest{Channel: "binary:a", Data: []byte("\x00\xff")}); err != nil {
+	if _, err := schema.Invoke(bounded(t), f.conn, "Publish", `channel:"binary:a" data:"\x00\xff"`); err != nil {
 		t.Error(err)
 	}
 	if calls := f.node.Calls(); len(calls) != 1 || calls[0] != "publish binary:a \x00\xff" {
 		t.Errorf("%q", calls)
 	}
-	res, err := client.History(bounded(t), &apiproto.HistoryRequest{Channel: "full:a", Limit: 1})
-	if err != nil || len(res.GetResult().GetPublications()) != 1 || string(res.Result.Publications[0].Data) != "\x00\xff" {
+	res, err := schema.Invoke(bounded(t), f.conn, "History", `channel:"full:a" limit:1`)
+	if err != nil || !res.Is(`result:{publications:{data:"\x00\xff" offset:1}}`) {
 		t.Errorf("%v, %v", res, err)
 	}
 	// An answer that is longer than what is made without a pool, compressed.
 	f.node.Stream.Publications[0].Data = bytes.Repeat([]byte("0123456789"), 10_000)
 	for range 3 {
-		res, err = client.History(bounded(t), &apiproto.HistoryRequest{Channel: "full:a", Limit: 1}, grpc.UseCompressor(gzip.Name))
-		if err != nil || !bytes.Equal(res.GetResult().GetPublications()[0].Data, f.node.Stream.Publications[0].Data) {
+		res, err = schema.Invoke(bounded(t), f.conn, "History", `channel:"full:a" limit:1`, grpc.UseCompressor(gzip.Name))
+		if err != nil || res.Text("result.publications.0.data") != string(f.node.Stream.Publications[0].Data) {
 			t.Error(err)
 		}
 	}
@@ -263,11 +265,16 @@ func TestTransportMode(t *testing.T) {
 					continue
 				}
 				st := status.Convert(err)
-				if st.Code() != code || len(st.Details()) != 1 {
+				details := st.Proto().GetDetails()
+				if st.Code() != code || len(details) != 1 {
 					t.Fatalf("%s: %v", request, err)
 				}
-				if e, ok := st.Details()[0].(*apiproto.Error); !ok || e.Code < 100 || e.Message != st.Message() {
-					t.Errorf("%s: detail %v of %v", request, st.Details()[0], err)
+				detail := schema.Message("Error", "")
+				if err := details[0].UnmarshalTo(detail); err != nil {
+					t.Errorf("%s: %v", request, err)
+				}
+				if detail.Number("code") < 100 || detail.Text("message") != st.Message() {
+					t.Errorf("%s: detail %v of %v", request, detail, err)
 				}
 			}
 			if answer, err := grpctest.Call(bounded(t, tt.metadata...), f.conn, api.MethodBatch, `{"commands":[{}]}`); err != nil {
