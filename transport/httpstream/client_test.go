@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = time.Minute
+const patience = wait.Limit
 
 // testPeer is the core's end of a connection.
 type testPeer struct {
