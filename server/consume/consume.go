@@ -20,8 +20,8 @@ import (
 
 // Source receives messages from a queue and gives them to a Processor.
 type Source interface {
-	// Connect checks that the queue can be used. It is called once, before Run. If an option is to
-	// blame, it returns an *OptionError.
+	// Connect checks that the queue can be used, within seconds unless ctx has a deadline. It is called once, before
+	// Run. If an option is to blame, it returns an *OptionError.
 	Connect(ctx context.Context) error
 	// Run consumes until ctx ends, then finishes what it has begun and returns nil. An error means
 	// that the source cannot go on; faults that may pass are no errors.
@@ -308,6 +308,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Bound returns a context that ends after a time, unless ctx itself says when it ends.
+func Bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, most)
 }
 
 // Outage logs when something stops working and when it works again, and counts each failure. The

@@ -96,13 +96,13 @@ func New(of *config.Config, cfg Config) (*Receiver, error) {
 	return r, nil
 }
 
-// Start connects and subscribes. After an error nothing is left running; errors name the key. A nil Receiver has nothing
+// Start connects and subscribes, within seconds unless ctx has a deadline. After an error nothing is left running; errors name the key. A nil Receiver has nothing
 // to start.
 func (r *Receiver) Start(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := consume.Bound(ctx, startTimeout)
 	defer cancel()
 	err := r.source.start(ctx, r)
 	if err == nil {

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -66,8 +67,10 @@ func (n *node) receiver(edit func(*config.PollNotification)) *Receiver {
 
 func (n *node) start(edit func(*config.PollNotification)) {
 	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), wait.Limit)
+	defer cancel()
 	r := n.receiver(edit)
-	if err := r.Start(n.t.Context()); err != nil {
+	if err := r.Start(ctx); err != nil {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(r.Close)

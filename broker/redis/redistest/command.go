@@ -26,7 +26,7 @@ func (s *Server) Do(args ...string) string {
 
 // try is Do that returns its error.
 func (s *Server) try(args ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.plain)), time.Second)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.plain)), patience)
 	if err != nil {
 		return "", err
 	}

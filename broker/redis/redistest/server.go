@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long a server may take to do what it was told.
-const patience = 20 * time.Second
+const patience = wait.Limit
 
 // Options of a server.
 type Options struct {

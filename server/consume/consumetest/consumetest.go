@@ -168,7 +168,9 @@ func Config(node *Node, edit func(*consume.Config)) consume.Config {
 // called, which waits until the source has stopped.
 func Start(tb testing.TB, s consume.Source, c consume.Config) (stop func()) {
 	tb.Helper()
-	if err := s.Connect(tb.Context()); err != nil {
+	connecting, connected := context.WithTimeout(tb.Context(), wait.Limit)
+	defer connected()
+	if err := s.Connect(connecting); err != nil {
 		s.Close()
 		tb.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func (s *Source) Probe(ctx context.Context) error {
 
 // attach finds the consumer, or makes it.
 func (s *Source) attach(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := consume.Bound(ctx, startTimeout)
 	defer cancel()
 	if s.cfg.Existing {
 		s.consumer, err = s.js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable)

@@ -103,7 +103,7 @@ func New(c Config) (*Source, error) {
 
 // Connect implements consume.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := consume.Bound(ctx, startTimeout)
 	defer cancel()
 	if s.db, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.pool); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	if s.client, err = pubsub.NewClient(ctx, s.cfg.Project, s.options...); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := consume.Bound(ctx, startTimeout)
 	defer cancel()
 	for _, id := range s.cfg.Subscriptions {
 		_, err := s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{

@@ -42,11 +42,13 @@ type rig struct {
 	tb      testing.TB
 	address string       // where clients connect
 	streams atomic.Int32 // by which the server sends messages
+	passed  atomic.Int64 // the server's time, which does not pass by itself: messages come again after a time
 }
 
 func start(tb testing.TB, ordered bool, reactors ...pstest.ServerReactorOption) *rig {
 	tb.Helper()
 	r := &rig{Server: pstest.NewServer(reactors...), tb: tb}
+	r.SetTimeNowFunc(r.now)
 	front := grpc.NewServer(grpc.StreamInterceptor(r.count))
 	pubsubpb.RegisterPublisherServer(front, &r.GServer)
 	pubsubpb.RegisterSubscriberServer(front, &r.GServer)
@@ -70,6 +72,9 @@ func start(tb testing.TB, ordered bool, reactors ...pstest.ServerReactorOption) 
 	r.subscribe(ordered)
 	return r
 }
+
+// now is the server's time. The server orders messages by it.
+func (r *rig) now() time.Time { return time.Unix(1_800_000_000, r.passed.Add(1)) }
 
 // stream is one by which the server sends messages.
 type stream struct {
@@ -112,7 +117,7 @@ func (r *rig) awaitGone() {
 func (r *rig) expire() {
 	r.tb.Helper()
 	r.awaitGone()
-	r.SetTimeNowFunc(func() time.Time { return time.Now().Add(5 * time.Minute) })
+	r.passed.Add(int64(5 * time.Minute))
 }
 
 func (r *rig) subscribe(ordered bool) {
