@@ -45,6 +45,8 @@ const (
 	blockTime = time.Second
 	// claimInterval is how often entries are looked for that were not acknowledged.
 	claimInterval = 5 * time.Second
+	// ackRetries is how often entries are acknowledged again over connections that fail.
+	ackRetries = 5
 	// startTimeout bounds the check at the start.
 	startTimeout = 5 * time.Second
 )
@@ -75,7 +77,7 @@ func New(c Config) (*Source, error) {
 
 // Connect implements consume.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := consume.Bound(ctx, startTimeout)
 	defer cancel()
 	if s.redis, err = dial.Redis(ctx, &s.cfg.Redis, cmp.Or(s.cfg.AddressOption, "address")); err != nil {
 		return err
@@ -216,10 +218,20 @@ func (s *Source) process(work context.Context, p *consume.Processor, stream stri
 	if len(done) == 0 {
 		return
 	}
-	err := s.redis.Do(work, s.redis.B().Xack().Key(stream).Group(s.cfg.Group).Id(done...).Build()).Error()
-	if err != nil {
+	if err := s.acknowledge(work, stream, done); err != nil {
 		p.Meter().Failed()
 		p.Log().Error("entries cannot be acknowledged, they will be executed again", "stream", stream, "entries", len(done), "error", err)
+	}
+}
+
+// acknowledge tells Redis that entries are done. If a connection fails, it tries again: to acknowledge an entry twice does no
+// harm, to execute it twice may.
+func (s *Source) acknowledge(work context.Context, stream string, ids []string) error {
+	for retry := 1; ; retry++ {
+		err := s.redis.Do(work, s.redis.B().Xack().Key(stream).Group(s.cfg.Group).Id(ids...).Build()).Error()
+		if _, answered := rueidis.IsRedisErr(err); err == nil || answered || retry > ackRetries || !consume.Sleep(work, consume.Backoff(retry)) {
+			return err
+		}
 	}
 }
 

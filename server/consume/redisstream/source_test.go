@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 func config(s *redistest.Server, edit func(*Config)) Config {
 	c := Config{
-		Redis:   redis.Shard{Addresses: []string{s.Addr()}, IOTimeout: wait.Limit},
+		Redis:   redis.Shard{Addresses: []string{s.Addr()}, ConnectTimeout: wait.Limit, IOTimeout: wait.Limit},
 		Streams: []string{"events"}, Group: "gyro", VisibilityTimeout: time.Hour, Workers: 1, Payload: "payload", Method: "method",
 	}
 	if edit != nil {
@@ -330,7 +330,7 @@ func TestFailover(t *testing.T) {
 	s := redistest.NewSentinel(t, redistest.Options{Password: "secret"})
 	node := consumetest.NewNode()
 	consumetest.Start(t, source(t, config(s.Servers[0], func(c *Config) {
-		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", IOTimeout: wait.Limit}
+		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", ConnectTimeout: wait.Limit, IOTimeout: wait.Limit}
 	})), consumetest.Config(node, nil))
 	add(s.Primary(), "a", "1")
 	node.Await(t, 1)
