@@ -115,7 +115,7 @@ bench-client-js:
 
 # golangci-lint of everything, whatever has changed.
 lint:
-	@$(GO) run ./tools/loop -part lint test
+	@$(GO) run ./tools/loop -part lint ci
 
 # The generated files, which are committed. Those of the admin web application are made if its sources changed.
 generate:

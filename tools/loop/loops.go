@@ -22,7 +22,7 @@ func cheap(scope string, choose selection) [][]step {
 		{{name: "gofmt", about: "Go files are formatted", do: []action{gofmt}}},
 		{{name: "generated", about: "generated files are what their sources make", do: []action{sh("go run ./tools/generate -check")}}},
 		{{name: "vet", about: "`go vet` of " + scope, do: []action{vet(choose)}}},
-		{{name: "lint", about: "golangci-lint of " + scope + "; the sizes of packages; pages that comments name", do: []action{installLinter, lint(choose), sh(sizes)}}},
+		{{name: "lint", about: "golangci-lint of what changed and what imports it; the sizes of packages; pages that comments name", do: []action{installLinter, lint(changed), sh(sizes)}}},
 		{{name: "biome", about: "TypeScript and JavaScript are formatted and without findings", needs: []string{"npm"}, do: []action{sh("scripts/biome.sh")}}},
 	}
 }
@@ -30,7 +30,7 @@ func cheap(scope string, choose selection) [][]step {
 var loops = map[string]*loop{
 	"check": {
 		name: "check", about: "before every commit; needs Go alone",
-		stages: append(cheap("the packages that changed and those that import them", changed), []step{
+		stages: append(cheap("what changed and what imports it", changed), []step{
 			{name: "unit", about: "unit tests of the same packages, without the race detector", do: []action{testChanged}},
 		}),
 	},
@@ -107,6 +107,7 @@ var loops = map[string]*loop{
 				}},
 				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
 				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
+				{name: "lint", about: "golangci-lint of all packages", do: []action{installLinter, lint(all)}},
 				{name: "cross", about: "the library for other systems and 32 bits", do: []action{cross}},
 				{name: "generated", about: "generated files that take more than Go", needs: []string{"npm"}, do: []action{sh("go run ./tools/generate -check -all")}},
 			},
