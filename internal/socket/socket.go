@@ -1,30 +1,16 @@
-// Package socket is the client's end of a WebSocket connection (RFC 6455), without extensions: that of package client, of
-// gyrotest, and of tests that read what a server sends. A connection that waits has a goroutine and a buffer of 512 bytes.
+// Package socket is the client's end of WebSocket (RFC 6455), without extensions. Package client, gyrotest and tests that read
+// what a server sends use its Conn, which has a goroutine and a buffer of 512 bytes while it waits. Loads, which read thousands
+// of connections by themselves, use its frames and its handshake.
 package socket
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha1"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
-)
-
-// Opcodes of RFC 6455.
-const (
-	opContinuation = 0
-	opText         = 1
-	opBinary       = 2
-	opClose        = 8
-	opPing         = 9
-	opPong         = 10
 )
 
 // StatusNone is the code of a Close frame without one.
@@ -35,12 +21,6 @@ const (
 	statusProtocolError = 1002
 	statusTooBig        = 1009
 )
-
-// maxControl is the longest payload of a control frame.
-const maxControl = 125
-
-// maxBody bounds what is read of the answer to a handshake that is refused; bytes.
-const maxBody = 64 << 10
 
 // keptMessage is up to which size the buffer of a message is used again; bytes.
 const keptMessage = 8 << 10
@@ -53,20 +33,6 @@ type CloseError struct {
 
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("the server has closed the connection: %d %s", e.Code, e.Reason)
-}
-
-// StatusError says that the server has refused a request.
-type StatusError struct {
-	Status int
-	Body   string // its first 64 KiB
-}
-
-func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the server answers with status %d %s", e.Status, http.StatusText(e.Status))
-	if body := strings.TrimSpace(e.Body); body != "" {
-		text += ": " + strings.ToValidUTF8(body[:min(len(body), 256)], "\uFFFD")
-	}
-	return text
 }
 
 // ErrTooBig says that the server has sent a message beyond the limit.
@@ -104,9 +70,6 @@ type Conn struct {
 
 // Dial does the handshake. ctx ends it, and has no meaning for the connection.
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
-	var nonce [16]byte
-	rand.Read(nonce[:]) // never fails
-	key := base64.StdEncoding.EncodeToString(nonce[:])
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -114,13 +77,8 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	for name, values := range d.Header {
 		req.Header[name] = values
 	}
-	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", "websocket")
-	req.Header.Set("Sec-WebSocket-Version", "13")
-	req.Header.Set("Sec-WebSocket-Key", key)
-	if d.Protocol != "" {
-		req.Header.Set("Sec-WebSocket-Protocol", d.Protocol)
-	}
+	key := NewKey()
+	asks(req.Header, key, d.Protocol)
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
 		req.Header.Del("Host")
@@ -137,39 +95,27 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	return Over(stream, d.Binary, d.Limit), nil
 }
 
-// Over returns a connection whose handshake has been made. binary and limit are as in a Dialer.
-func Over(stream io.ReadWriteCloser, binary bool, limit int) *Conn {
-	c := &Conn{stream: stream, op: opText, limit: limit}
-	if binary {
-		c.op = opBinary
-	}
-	return c
-}
-
-// Refused is the refusal of an answer.
-func Refused(res *http.Response) *StatusError {
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what there is
-	return &StatusError{res.StatusCode, string(text)}
-}
-
 // check returns the connection behind the answer to a handshake.
 func (d *Dialer) check(res *http.Response, key string) (io.ReadWriteCloser, error) {
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		return nil, Refused(res)
 	}
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	stream, ok := res.Body.(io.ReadWriteCloser)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, errors.New("the HTTP transport gives no connection for status 101: it has to speak HTTP/1.1")
-	case !strings.EqualFold(res.Header.Get("Upgrade"), "websocket") || res.Header.Get("Sec-WebSocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]):
-		return nil, errors.New("the answer to the handshake is not that of a WebSocket server")
-	case res.Header.Get("Sec-WebSocket-Protocol") != d.Protocol:
-		return nil, fmt.Errorf("the server does not agree to the subprotocol %q", d.Protocol)
-	case res.Header.Get("Sec-WebSocket-Extensions") != "":
-		return nil, errors.New("the server uses an extension that nobody asked for")
 	}
-	return stream, nil
+	field := func(name string) []byte { return []byte(res.Header.Get(name)) }
+	a := answer{field("Upgrade"), field("Sec-WebSocket-Accept"), field("Sec-WebSocket-Protocol"), field("Sec-WebSocket-Extensions")}
+	return stream, a.check(key, d.Protocol)
+}
+
+// Over returns a connection whose handshake has been made. binary and limit are as in a Dialer.
+func Over(stream io.ReadWriteCloser, binary bool, limit int) *Conn {
+	c := &Conn{stream: stream, op: OpText, limit: limit}
+	if binary {
+		c.op = OpBinary
+	}
+	return c
 }
 
 // Write writes a message. If it fails, Read ends.
@@ -181,42 +127,12 @@ func (c *Conn) Write(message []byte) error {
 	return err
 }
 
-var frames = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
-
-// write writes a frame by one call, so that those of several goroutines do not mix.
-func (c *Conn) write(op byte, payload []byte) error {
-	buf := frames.Get().(*[]byte)
-	defer frames.Put(buf)
-	frame := append((*buf)[:0], 0x80|op)
-	switch n := len(payload); {
-	case n <= maxControl:
-		frame = append(frame, 0x80|byte(n))
-	case n < 1<<16:
-		frame = binary.BigEndian.AppendUint16(append(frame, 0x80|126), uint16(n))
-	default:
-		frame = binary.BigEndian.AppendUint64(append(frame, 0x80|127), uint64(n))
-	}
-	var mask [4]byte
-	binary.LittleEndian.PutUint32(mask[:], mathrand.Uint32())
-	frame = append(frame, mask[:]...)
-	start := len(frame)
-	frame = append(frame, payload...)
-	for i := range payload {
-		frame[start+i] ^= mask[i&3]
-	}
-	if cap(frame) <= keptMessage {
-		*buf = frame
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err := c.stream.Write(frame)
-	return err
-}
+func (c *Conn) write(op byte, payload []byte) error { return WriteFrame(c.stream, &c.mu, op, payload) }
 
 // Close sends a Close frame and ends the connection. It waits for no answer.
 func (c *Conn) Close(code uint16, reason string) {
 	payload := binary.BigEndian.AppendUint16(nil, code)
-	_ = c.write(opClose, append(payload, reason[:min(len(reason), maxControl-2)]...)) // the connection may be gone
+	_ = c.write(OpClose, append(payload, reason[:min(len(reason), maxControl-2)]...)) // the connection may be gone
 	c.Cut()
 }
 
@@ -246,25 +162,25 @@ func (c *Conn) Next() ([]byte, error) {
 		message = nil
 	}
 	for inside := false; ; {
-		fin, op, size, err := c.header()
+		h, err := c.header()
 		switch {
 		case err != nil:
 			return nil, c.broken(err)
-		case op >= opClose:
-			if err := c.control(fin, op, size); err != nil {
+		case h.Op >= OpClose:
+			if err := c.control(h); err != nil {
 				c.Cut()
 				return nil, err
 			}
 			continue
-		case inside == (op != opContinuation):
+		case inside == (h.Op != OpContinuation):
 			return nil, c.broken(&RuleError{"the server has sent a fragment where it must not"})
-		case size > uint64(c.limit-len(message)):
+		case h.Size > uint64(c.limit-len(message)):
 			return nil, c.broken(ErrTooBig)
 		}
-		if message, err = c.payload(message, int(size)); err != nil {
+		if message, err = c.payload(message, int(h.Size)); err != nil {
 			return nil, c.broken(err)
 		}
-		if inside = !fin; !inside {
+		if inside = !h.Fin; !inside {
 			c.message = message
 			return message, nil
 		}
@@ -284,56 +200,35 @@ func (c *Conn) broken(err error) error {
 	return err
 }
 
-// RuleError is a rule of RFC 6455 that the server has broken.
-type RuleError struct{ text string }
-
-func (e *RuleError) Error() string { return e.text }
-
 // control handles a control frame.
-func (c *Conn) control(fin bool, op byte, size uint64) error {
-	if !fin || size > maxControl {
-		return c.broken(&RuleError{"the server has sent a control frame in parts, or one that is too long"})
-	}
-	payload, err := c.payload(nil, int(size))
-	if err != nil {
+func (c *Conn) control(h Header) error {
+	payload, err := c.payload(nil, int(h.Size))
+	switch {
+	case err != nil:
 		return err
+	case h.Op == OpPing:
+		return c.write(OpPong, payload)
+	case h.Op == OpClose:
+		_ = c.write(OpClose, payload) // the server may have gone
+		return ParseClose(payload)
 	}
-	switch op {
-	case opPing:
-		return c.write(opPong, payload)
-	case opPong:
-		return nil
-	case opClose:
-		closed := &CloseError{Code: StatusNone}
-		if len(payload) >= 2 {
-			closed.Code, closed.Reason = uint32(binary.BigEndian.Uint16(payload)), string(payload[2:])
-		}
-		_ = c.write(opClose, payload) // the server may have gone
-		return closed
-	}
-	return c.broken(&RuleError{"the server has sent a frame of an unknown kind"})
+	return nil
 }
 
 // header reads the header of a frame.
-func (c *Conn) header() (fin bool, op byte, size uint64, err error) {
-	var head [8]byte
-	if err = c.full(head[:2]); err != nil {
-		return false, 0, 0, err
-	}
-	fin, op, size = head[0]&0x80 != 0, head[0]&0x0F, uint64(head[1])
-	switch {
-	case head[0]&0x70 != 0 || head[1]&0x80 != 0 || op > opBinary && op < opClose:
-		return false, 0, 0, &RuleError{"the server has sent a frame with an invalid header"}
-	case size == 126:
-		if err = c.full(head[6:]); err == nil {
-			size = uint64(binary.BigEndian.Uint16(head[6:]))
+func (c *Conn) header() (Header, error) {
+	for {
+		h, complete, err := ParseHeader(c.buf[c.from:c.to])
+		if complete || err != nil {
+			c.from += h.Head
+			return h, err
 		}
-	case size == 127:
-		if err = c.full(head[:]); err == nil {
-			size = binary.BigEndian.Uint64(head[:])
+		c.from, c.to = 0, copy(c.buf[:], c.buf[c.from:c.to])
+		n, err := c.stream.Read(c.buf[c.to:])
+		if c.to += n; n == 0 && err != nil {
+			return h, err
 		}
 	}
-	return fin, op, size, err
 }
 
 // payload appends the next n bytes to b. It takes memory for them as they come.

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha1"
 	"encoding/base64"
 	"encoding/binary"
@@ -13,7 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // serve answers a handshake, with other header fields if there are any, and plays the server of the connection.
@@ -26,18 +27,22 @@ func serve(t *testing.T, header string, play func(c net.Conn, r *bufio.Reader)) 
 			return
 		}
 		defer c.Close()
-		sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-		accept := "Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n"
-		if strings.Contains(header, "Sec-WebSocket-Accept") {
-			accept = ""
+		if !strings.Contains(header, "Sec-WebSocket-Accept") {
+			header += accept(r)
 		}
-		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+accept+header+"\r\n")
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+header+"\r\n")
 		play(c, rw.Reader)
 	}))
 	t.Cleanup(s.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &Dialer{URL: s.URL, Limit: 1000, Transport: transport}
+}
+
+// accept is the header field that agrees to a handshake.
+func accept(r *http.Request) string {
+	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return "Sec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n"
 }
 
 // frame is one of a server.
@@ -189,27 +194,34 @@ func TestHandshake(t *testing.T) {
 
 // TestCut: Cut ends a Read that waits, and a Write of which nobody takes the bytes.
 func TestCut(t *testing.T) {
-	done := make(chan struct{})
-	d := serve(t, "", func(net.Conn, *bufio.Reader) { <-done })
-	defer close(done)
-	c, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	written := make(chan error, 1)
-	go func() {
-		for {
-			if err := c.Write(make([]byte, 1<<16)); err != nil {
-				written <- err
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe() // a write waits until somebody reads
+		defer server.Close()
+		go func() {
+			req, err := http.ReadRequest(bufio.NewReader(server))
+			if err != nil {
+				t.Error(err)
 				return
 			}
+			_, _ = io.WriteString(server, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+accept(req)+"\r\n")
+		}()
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil }}
+		c, err := (&Dialer{URL: "http://server", Limit: 1000, Transport: transport}).Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	time.AfterFunc(10*time.Millisecond, c.Cut)
-	if err := c.Read(func([]byte) error { return nil }); err == nil {
-		t.Error("no error")
-	}
-	if err := <-written; err == nil {
-		t.Error("no error")
-	}
+		ended := make(chan error, 2)
+		go func() { ended <- c.Write(make([]byte, 1<<16)) }()
+		go func() { ended <- c.Read(func([]byte) error { return nil }) }()
+		synctest.Wait() // both wait
+		if len(ended) > 0 {
+			t.Fatalf("%v before the end", <-ended)
+		}
+		c.Cut()
+		for range 2 {
+			if err := <-ended; err == nil {
+				t.Error("no error")
+			}
+		}
+	})
 }

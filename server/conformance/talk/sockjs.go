@@ -4,16 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/gobwas/ws"
-
+	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
@@ -24,48 +21,22 @@ const SectionSockJS = "protocol-rules.md#sockjs"
 func SockJS(endpoint string, config *tls.Config) func(ctx context.Context) (Link, error) {
 	return func(ctx context.Context) (Link, error) {
 		url := fmt.Sprintf("ws%s/%03d/%x/websocket", strings.TrimSuffix(strings.TrimPrefix(endpoint, "http"), "/"), rand.IntN(1000), rand.Uint64())
-		d := ws.Dialer{TLSConfig: config, Timeout: 20 * time.Second}
-		conn, buffered, _, err := d.Dial(ctx, url)
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		d, err := client.WebSocket(url)(&client.Options{TLS: config, MessageLimit: messageLimit})
+		if err != nil {
+			return nil, err
+		}
+		conn, err := d.Dial(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", url, err)
 		}
-		l := &sockJS{conn: conn, read: conn.Read}
-		if buffered != nil {
-			l.read = buffered.Read
-		}
-		return l, nil
+		return &sockJS{conn}, nil
 	}
 }
 
-// sockJS is a session.
-type sockJS struct {
-	conn net.Conn
-	read func([]byte) (int, error)
-	mu   sync.Mutex // orders writes
-}
-
-// next returns the next frame of the WebSocket, if it is no larger than room.
-func (l *sockJS) next(room int) (f ws.Frame, err error) {
-	if f.Header, err = ws.ReadHeader(reader(l.read)); err != nil {
-		return f, err
-	}
-	if f.Header.Length > int64(room) {
-		return f, &Violation{SectionSockJS, fmt.Sprintf("a frame of SockJS has more than %d bytes", messageLimit)}
-	}
-	f.Payload = make([]byte, f.Header.Length)
-	_, err = io.ReadFull(reader(l.read), f.Payload)
-	return f, err
-}
-
-type reader func([]byte) (int, error)
-
-func (r reader) Read(p []byte) (int, error) { return r(p) }
-
-func (l *sockJS) send(f ws.Frame) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return ws.WriteFrame(l.conn, ws.MaskFrameInPlace(f))
-}
+// sockJS is a session over a WebSocket.
+type sockJS struct{ Link }
 
 // Write sends a frame of the protocol as one text of SockJS.
 func (l *sockJS) Write(frame []byte) error {
@@ -73,39 +44,21 @@ func (l *sockJS) Write(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	return l.send(ws.NewTextFrame(text))
+	return l.Link.Write(text)
 }
-
-// Cut ends the connection at once.
-func (l *sockJS) Cut() { l.conn.Close() }
 
 // Read calls handle with the texts of the session, which are the frames of the protocol, until it ends.
 func (l *sockJS) Read(handle func([]byte) error) error {
-	defer l.Cut()
-	var text []byte // of a message, which may come in several frames of the WebSocket
-	for opened := false; ; {
-		f, err := l.next(messageLimit - len(text))
-		if err != nil {
-			return err
-		}
-		switch f.Header.OpCode {
-		case ws.OpPing:
-			err = l.send(ws.NewPongFrame(f.Payload))
-		case ws.OpClose:
-			code, reason := ws.ParseCloseFrameData(f.Payload)
-			err = &wire.CloseError{Code: uint16(code), Reason: reason}
-		case ws.OpText, ws.OpContinuation:
-			text = append(text, f.Payload...)
-			if !f.Header.Fin {
-				continue
-			}
-			err = l.frame(text, opened, handle)
-			opened, text = true, nil
-		}
-		if err != nil {
-			return err
-		}
+	opened := false
+	err := l.Link.Read(func(text []byte) error {
+		err := l.frame(text, opened, handle)
+		opened = true
+		return err
+	})
+	if errors.Is(err, wire.ErrTooBig) {
+		return &Violation{SectionSockJS, fmt.Sprintf("a frame of SockJS has more than %d bytes", messageLimit)}
 	}
+	return err
 }
 
 // frame takes a frame of SockJS. The first one is the letter o.
@@ -144,7 +97,7 @@ func (l *sockJS) frame(text []byte, opened bool, handle func([]byte) error) erro
 		if !isCode || !isReason || code != float64(uint16(code)) {
 			return bad("a frame c has no list of a code and a reason")
 		}
-		return &wire.CloseError{Code: uint16(code), Reason: reason}
+		return &wire.CloseError{Code: uint32(code), Reason: reason}
 	default:
 		return bad("a frame of SockJS is of an unknown kind")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gobwas/ws"
 
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/server/internal/wire"
 )
 
@@ -18,8 +19,11 @@ func TestSockJS(t *testing.T) {
 	t.Parallel()
 	text := func(payload string) ws.Frame { return ws.NewTextFrame([]byte(payload)) }
 	part := func(op ws.OpCode, end bool, payload string) ws.Frame { return ws.NewFrame(op, end, []byte(payload)) }
-	huge := part(ws.OpText, true, "o")
-	huge.Header.Length = messageLimit + 1
+	huge := func(op ws.OpCode) ws.Frame {
+		f := part(op, true, "o")
+		f.Header.Length = messageLimit + 1
+		return f
+	}
 	for _, c := range []struct {
 		name   string
 		frames []ws.Frame
@@ -37,18 +41,18 @@ func TestSockJS(t *testing.T) {
 		{"no list", []ws.Frame{text("o"), text("a{}")}, nil, "no list of texts"},
 		{"no code", []ws.Frame{text("o"), text(`c["over"]`)}, nil, "a code and a reason"},
 		{"an unknown frame", []ws.Frame{text("o"), text("x")}, nil, "unknown kind"},
-		{"too much at once", []ws.Frame{huge}, nil, "more than 16777216 bytes"},
-		{"too much in parts", []ws.Frame{part(ws.OpText, false, "oo"), huge}, nil, "more than 16777216 bytes"},
+		{"too much at once", []ws.Frame{huge(ws.OpText)}, nil, "more than 16777216 bytes"},
+		{"too much in parts", []ws.Frame{part(ws.OpText, false, "oo"), huge(ws.OpContinuation)}, nil, "more than 16777216 bytes"},
 	} {
 		client, server := net.Pipe()
 		go func() {
 			for _, f := range c.frames {
 				_ = ws.WriteFrame(server, f) // the client may have ended the connection
 			}
-			_, _ = io.Copy(io.Discard, server)
 		}()
+		go func() { _, _ = io.Copy(io.Discard, server) }() // the client says why it ends the connection
 		var got []string
-		err := (&sockJS{conn: client, read: client.Read}).Read(func(frame []byte) error {
+		err := (&sockJS{socket.Over(client, false, messageLimit)}).Read(func(frame []byte) error {
 			got = append(got, string(frame))
 			return nil
 		})

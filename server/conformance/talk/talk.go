@@ -194,8 +194,8 @@ func (c *Conn) serve() {
 	switch {
 	case errors.As(err, &broken):
 		c.broken = broken
-	case errors.As(err, &closed) && closed.Code != 1005:
-		c.end.Code, c.end.Reason = uint32(closed.Code), closed.Reason
+	case errors.As(err, &closed) && closed.Code != wire.StatusNone:
+		c.end.Code, c.end.Reason = closed.Code, closed.Reason
 		if last != nil && (last.Code != c.end.Code || last.Reason != c.end.Reason) {
 			c.broken = &Violation{SectionClosing, fmt.Sprintf("the disconnect push has %d %q, the close %d %q", last.Code, last.Reason, closed.Code, closed.Reason)}
 		}

@@ -6,19 +6,17 @@ package wire
 import (
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/gobwas/ws"
-
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -35,19 +33,17 @@ const (
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// writeBuffers are for frames, and for the messages in them.
+// writeBuffers are for messages and for handshakes.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
 // CloseError is the close frame that ended a connection.
-type CloseError struct {
-	Code   uint16 // 1005 if the frame has none
-	Reason string
-}
+type CloseError = socket.CloseError
 
-// Error says that the server closed the connection, and why.
-func (e *CloseError) Error() string {
-	return fmt.Sprintf("closed by the server: %d %s", e.Code, e.Reason)
-}
+// StatusNone is the code of a close frame without one.
+const StatusNone = socket.StatusNone
+
+// ErrTooBig says that the server has sent a message beyond the limit of a client.Conn.
+var ErrTooBig = socket.ErrTooBig
 
 // Dialer connects to a server. Several goroutines may use it at a time; its fields must not
 // change meanwhile.
@@ -73,7 +69,7 @@ type Conn struct {
 	conn  net.Conn
 	tcp   *net.TCPConn    // conn, or what is beneath its TLS; nil: unknown
 	raw   syscall.RawConn // of tcp, for reads without a buffer while there is nothing; nil: not on this system
-	below *socket         // beneath TLS; nil: plaintext
+	below *tcpConn        // beneath TLS; nil: plaintext
 	codec codec.ClientCodec
 	back  *requests               // sends the commands of emulated kinds; else nil
 	life  context.Context         // of the requests of back
@@ -134,34 +130,28 @@ func (t *Dialer) hello(first []*protocol.Command) ([]byte, error) {
 }
 
 func (t *Dialer) dialWebSocket(ctx context.Context) (*Conn, error) {
-	d := ws.Dialer{
-		Timeout:   connectTimeout,
-		NetDial:   sockets(local(t.URL, t.dialed.Add(1))),
-		TLSConfig: t.TLS,
-		Header:    ws.HandshakeHeaderHTTP(t.Header),
-	}
-	if t.Encoding == protocol.Protobuf {
-		d.Protocols = []string{"centrifuge-protobuf"}
-	}
-	conn, br, hs, err := d.Dial(ctx, t.URL)
+	u, err := url.Parse(t.URL)
 	if err != nil {
-		var status ws.StatusError
-		if errors.As(err, &status) {
-			return nil, fmt.Errorf("%s: the server answers the WebSocket handshake with HTTP status %d", t.URL, int(status))
+		return nil, err
+	}
+	subprotocol, key := "", socket.NewKey()
+	if t.Encoding == protocol.Protobuf {
+		subprotocol = "centrifuge-protobuf"
+	}
+	buf := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(buf)
+	*buf = socket.AppendRequest((*buf)[:0], u.Host, u.RequestURI(), key, subprotocol, t.Header)
+	conn, early, err := t.exchange(ctx, u, *buf, func(data []byte) (int, error) {
+		size, err := socket.ParseAnswer(data, key, subprotocol)
+		if refused := (*socket.StatusError)(nil); errors.As(err, &refused) {
+			err = fmt.Errorf("the server answers the WebSocket handshake with HTTP status %d", refused.Status)
 		}
-		return nil, fmt.Errorf("%s: %w%s", t.URL, err, dialHint(err))
+		return size, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if len(d.Protocols) > 0 && hs.Protocol != d.Protocols[0] {
-		conn.Close()
-		return nil, fmt.Errorf("%s: the server does not speak Protobuf (subprotocol %s)", t.URL, d.Protocols[0])
-	}
-	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
-	c := &Conn{conn: conn, codec: codec.ForClient(t.Encoding)}
-	if br != nil {
-		early, _ := br.Peek(br.Buffered())
-		c.held = append(c.held, early...)
-		ws.PutReader(br)
-	}
+	c := &Conn{conn: conn, codec: codec.ForClient(t.Encoding), held: early}
 	c.attach()
 	return c, nil
 }
@@ -169,10 +159,10 @@ func (t *Dialer) dialWebSocket(ctx context.Context) (*Conn, error) {
 // attach finds the socket of the connection.
 func (c *Conn) attach() {
 	switch conn := c.conn.(type) {
-	case *socket:
+	case *tcpConn:
 		c.conn, c.tcp = conn.TCPConn, conn.TCPConn
 	case *tls.Conn:
-		if c.below, _ = conn.NetConn().(*socket); c.below != nil {
+		if c.below, _ = conn.NetConn().(*tcpConn); c.below != nil {
 			c.tcp = c.below.TCPConn
 		}
 	}
@@ -181,20 +171,20 @@ func (c *Conn) attach() {
 	}
 }
 
-// socket is the TCP connection beneath TLS.
-type socket struct {
+// tcpConn is the TCP connection beneath TLS.
+type tcpConn struct {
 	*net.TCPConn
 	polled bool // Read does not wait
 	fd     int
 	dry    bool // there was nothing more to read
 }
 
-// sockets makes a dialer return sockets.
+// sockets makes a dialer return tcpConns.
 func sockets(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			return &socket{TCPConn: tcp}, err
+			return &tcpConn{TCPConn: tcp}, err
 		}
 		return conn, err
 	}
@@ -274,11 +264,11 @@ func (c *Conn) SendFrame(frame []byte) error {
 }
 
 // op returns the opcode of data.
-func (c *Conn) op() ws.OpCode {
+func (c *Conn) op() byte {
 	if c.codec.Encoding() == protocol.Protobuf {
-		return ws.OpBinary
+		return socket.OpBinary
 	}
-	return ws.OpText
+	return socket.OpText
 }
 
 // appendCommands appends the commands of one frame.
@@ -295,29 +285,8 @@ func appendCommands(b []byte, c codec.ClientCodec, cmds []*protocol.Command) (_ 
 }
 
 // write writes one frame.
-func (c *Conn) write(op ws.OpCode, payload []byte) error {
-	buf := writeBuffers.Get().(*[]byte)
-	defer writeBuffers.Put(buf)
-	b := append((*buf)[:0], 0x80|byte(op))
-	switch size := len(payload); {
-	case size < 126:
-		b = append(b, 0x80|byte(size))
-	case size <= 0xffff:
-		b = binary.BigEndian.AppendUint16(append(b, 0x80|126), uint16(size))
-	default:
-		b = binary.BigEndian.AppendUint64(append(b, 0x80|127), uint64(size))
-	}
-	var mask [4]byte
-	binary.NativeEndian.PutUint32(mask[:], rand.Uint32())
-	b = append(b, mask[:]...)
-	start := len(b)
-	b = append(b, payload...)
-	ws.Cipher(b[start:], mask, 0)
-	*buf = b
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err := c.conn.Write(b)
-	return err
+func (c *Conn) write(op byte, payload []byte) error {
+	return socket.WriteFrame(c.conn, &c.mu, op, payload)
 }
 
 // Serve hands messages to handle until the connection ends or handle fails, and returns the
@@ -404,17 +373,24 @@ func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 		return err
 	}
 	for {
-		f, err := parseFrame(data)
-		if err != nil {
+		h, complete, err := socket.ParseHeader(data)
+		switch {
+		case err != nil:
 			return err
+		case complete && h.Size > maxFrame:
+			return fmt.Errorf("the server sends a frame of %d bytes, the limit is %d", h.Size, maxFrame)
+		case !complete:
+			c.need = 0
+		default:
+			c.need = h.Head + int(h.Size)
 		}
-		if c.need = f.size; f.size == 0 || f.size > len(data) {
+		if c.need == 0 || c.need > len(data) {
 			break
 		}
-		if err := c.frame(f, data[f.header:f.size], handle); err != nil {
+		if err := c.frame(h, data[h.Head:c.need], handle); err != nil {
 			return err
 		}
-		data = data[f.size:]
+		data = data[c.need:]
 	}
 	if len(data) > 0 {
 		c.held = append(c.held[:0:0], data...)
@@ -423,37 +399,30 @@ func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 }
 
 // frame handles one frame.
-func (c *Conn) frame(f frame, payload []byte, handle func([]byte) error) error {
-	switch f.op {
-	case ws.OpText, ws.OpBinary:
+func (c *Conn) frame(h socket.Header, payload []byte, handle func([]byte) error) error {
+	switch h.Op {
+	case socket.OpText, socket.OpBinary:
 		if c.partial {
 			return errors.New("the server starts a message within another")
 		}
-		if f.fin {
+		if h.Fin {
 			return handle(payload)
 		}
 		c.message, c.partial = append(c.message[:0], payload...), true
-	case ws.OpContinuation:
+	case socket.OpContinuation:
 		if !c.partial || len(c.message)+len(payload) > maxFrame {
 			return errors.New("the server sends a fragment that does not fit")
 		}
 		c.message = append(c.message, payload...)
-		if f.fin {
+		if h.Fin {
 			message := c.message
 			c.message, c.partial = nil, false
 			return handle(message)
 		}
-	case ws.OpPing:
-		return c.write(ws.OpPong, payload)
-	case ws.OpPong:
-	case ws.OpClose:
-		e := &CloseError{Code: uint16(ws.StatusNoStatusRcvd)}
-		if len(payload) >= 2 {
-			e.Code, e.Reason = binary.BigEndian.Uint16(payload), string(payload[2:])
-		}
-		return e
-	default:
-		return fmt.Errorf("the server sends a frame with the unknown opcode %d", f.op)
+	case socket.OpPing:
+		return c.write(socket.OpPong, payload)
+	case socket.OpClose:
+		return socket.ParseClose(payload)
 	}
 	return nil
 }

@@ -2,8 +2,11 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
+
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Memo keeps decoded messages by their bytes. A server sends the same bytes to a thousand
@@ -47,4 +50,20 @@ func (m *Memo[T]) Keep(message []byte, decoded *T) *T {
 		m.slot(message).Store(&remembered[T]{message: bytes.Clone(message), decoded: decoded})
 	}
 	return decoded
+}
+
+// FirstMessage returns the first protocol message of a WebSocket message, with its delimiter. If
+// the WebSocket message is malformed, it returns all of it.
+func FirstMessage(e protocol.Encoding, frame []byte) []byte {
+	if e == protocol.JSON {
+		if i := bytes.IndexByte(frame, '\n'); i >= 0 {
+			return frame[:i+1]
+		}
+		return frame
+	}
+	size, n := binary.Uvarint(frame)
+	if n <= 0 || size > uint64(len(frame)-n) {
+		return frame
+	}
+	return frame[:n+int(size)]
 }

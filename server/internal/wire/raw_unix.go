@@ -69,7 +69,7 @@ func (c *Conn) turn(fd int, handle func([]byte) error) error {
 
 // Read waits until Serve has begun. From then on it returns EAGAIN when there is nothing more, which
 // TLS takes for temporary.
-func (s *socket) Read(p []byte) (int, error) {
+func (s *tcpConn) Read(p []byte) (int, error) {
 	if !s.polled {
 		return s.TCPConn.Read(p)
 	}

@@ -23,32 +23,37 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	conn, err := t.dialTCP(limited, req.URL)
+	var request bytes.Buffer
+	if err := req.Write(&request); err != nil {
+		return nil, err
+	}
+	var res *http.Response
+	conn, early, err := t.exchange(ctx, req.URL, request.Bytes(), func(data []byte) (size int, err error) {
+		if size = bytes.Index(data, []byte("\r\n\r\n")) + 4; size < 4 {
+			return 0, nil
+		}
+		if res, err = http.ReadResponse(bufio.NewReader(bytes.NewReader(data[:size])), req); err == nil {
+			res.Body.Close() // it has nothing: Serve reads the body
+		}
+		return size, err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w%s", t.URL, err, dialHint(err))
+		return nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
-	stop := context.AfterFunc(limited, func() { conn.Close() })
-	h, early, err := exchange(conn, req)
-	if !stop() {
-		err = errors.Join(context.Cause(limited), err)
-	}
-	if err == nil && h.status != http.StatusOK {
-		err = fmt.Errorf("the server answers with HTTP status %d%s", h.status, statusHint(h.status, t.Kind))
+	if res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the server answers with HTTP status %d%s", res.StatusCode, statusHint(res.StatusCode, t.Kind))
 	}
 	var p *polls
 	if err == nil && t.Kind.polls {
-		p, err = newPolls(conn, req, first[0].Connect, h.length)
+		p, err = newPolls(conn, req, first[0].Connect, res.ContentLength)
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%s: %w%s", t.URL, err, pollHint(err, t.Kind))
+		return nil, fmt.Errorf("%s: %w", t.URL, err)
 	}
 	c := &Conn{conn: conn, codec: codec.ForClient(t.Encoding), held: early, polls: p}
 	if p == nil {
-		c.body = &body{chunked: h.chunked, events: t.Kind.events, encoding: t.Encoding}
+		c.body = &body{chunked: slices.Contains(res.TransferEncoding, "chunked"), events: t.Kind.events, encoding: t.Encoding}
 	}
 	if t.Kind.Emulated() {
 		posts, err := t.poster()
@@ -92,15 +97,66 @@ func (t *Dialer) streamRequest(hello []byte) (*http.Request, error) {
 	return req, nil
 }
 
-// dialTCP connects to the host of u, with TLS for https.
+// exchange connects, sends a request, and returns what came behind the head of the response. parse returns the size of the head, or
+// 0 if it is not complete.
+func (t *Dialer) exchange(ctx context.Context, u *url.URL, request []byte, parse func(data []byte) (int, error)) (net.Conn, []byte, error) {
+	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := t.dialTCP(limited, u)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w%s", t.URL, err, dialHint(err))
+	}
+	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
+	stop := context.AfterFunc(limited, func() { conn.Close() })
+	early, err := exchange(conn, request, parse)
+	if !stop() {
+		err = errors.Join(context.Cause(limited), err)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("%s: %w%s", t.URL, err, pollHint(err, t.Kind))
+	}
+	return conn, early, nil
+}
+
+// exchange does so over a connection.
+func exchange(conn net.Conn, request []byte, parse func(data []byte) (int, error)) (early []byte, err error) {
+	if _, err := conn.Write(request); err != nil {
+		return nil, err
+	}
+	buf := writeBuffers.Get().(*[]byte)
+	defer writeBuffers.Put(buf)
+	for data := (*buf)[:0]; ; {
+		switch size, err := parse(data); {
+		case err != nil:
+			return nil, err
+		case size > 0:
+			return bytes.Clone(data[size:]), nil
+		}
+		if len(data) >= maxHead {
+			return nil, fmt.Errorf("the head of the response has more than %d bytes", maxHead)
+		}
+		data = slices.Grow(data, 512)
+		*buf = data
+		n, err := conn.Read(data[len(data):cap(data)])
+		if data = data[:len(data)+n]; n == 0 && err != nil {
+			return nil, fmt.Errorf("no response: %w", err)
+		}
+	}
+}
+
+// dialTCP connects to the host of u, with TLS for https and wss.
 func (t *Dialer) dialTCP(ctx context.Context, u *url.URL) (net.Conn, error) {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	secure, port := u.Scheme == "https" || u.Scheme == "wss", u.Port()
+	switch {
+	case port == "" && secure:
+		port = "443"
+	case port == "":
+		port = "80"
 	}
 	dial := sockets(local(t.URL, t.dialed.Add(1)))
 	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
-	if err != nil || u.Scheme != "https" {
+	if err != nil || !secure {
 		return conn, err
 	}
 	cfg := &tls.Config{}
@@ -110,49 +166,16 @@ func (t *Dialer) dialTCP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	if cfg.ServerName == "" {
 		cfg.ServerName = u.Hostname()
 	}
-	secure := tls.Client(conn, cfg)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	encrypted := tls.Client(conn, cfg)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return secure, nil
+	return encrypted, nil
 }
 
 // maxHead bounds the head of a response, in bytes.
 const maxHead = 64 << 10
-
-// head is the head of a response.
-type head struct {
-	status  int
-	chunked bool
-	length  int64 // of the body; -1 if the head does not tell
-}
-
-// exchange sends a request, and returns the head of the response and what came behind it.
-func exchange(conn net.Conn, req *http.Request) (head, []byte, error) {
-	if err := req.Write(conn); err != nil {
-		return head{}, nil, err
-	}
-	var data []byte
-	for {
-		if end := bytes.Index(data, []byte("\r\n\r\n")) + 4; end >= 4 {
-			res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(data[:end])), req)
-			if err != nil {
-				return head{}, nil, err
-			}
-			defer res.Body.Close() // it has nothing: Serve reads the body
-			return head{res.StatusCode, slices.Contains(res.TransferEncoding, "chunked"), res.ContentLength}, data[end:], nil
-		}
-		if len(data) >= maxHead {
-			return head{}, nil, fmt.Errorf("the head of the response has more than %d bytes", maxHead)
-		}
-		data = slices.Grow(data, 1024)
-		n, err := conn.Read(data[len(data):cap(data)])
-		if data = data[:len(data)+n]; n == 0 && err != nil {
-			return head{}, nil, fmt.Errorf("no response: %w", err)
-		}
-	}
-}
 
 // statusHint explains the status of an endpoint that is off.
 func statusHint(status int, k Kind) string {

@@ -3,14 +3,13 @@
 package load
 
 import (
-	"encoding/binary"
 	"fmt"
-	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
+	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/quiet"
 )
@@ -195,7 +194,7 @@ func (c *conn) read() {
 // receive takes what data has whole, and returns the rest.
 func (c *conn) receive(data []byte) (rest []byte, err error) {
 	if c.state == shaking {
-		size, err := shaken(data)
+		size, err := shaken(data, c.encoding)
 		if size == 0 || err != nil {
 			return data, err
 		}
@@ -210,18 +209,18 @@ func (c *conn) receive(data []byte) (rest []byte, err error) {
 		}
 		data = data[size:]
 		switch op {
-		case opText, opBinary:
+		case socket.OpText, socket.OpBinary:
 			if err := c.message(payload); err != nil {
 				return nil, err
 			}
-		case opPing:
-			c.write(appendFrame(nil, opPong, payload))
-		case opClose:
-			code := "close frame without code"
-			if len(payload) >= 2 {
-				code = strconv.Itoa(int(binary.BigEndian.Uint16(payload))) + " " + string(payload[2:])
+		case socket.OpPing:
+			c.write(appendFrame(nil, socket.OpPong, payload))
+		case socket.OpClose:
+			why := "close frame without code"
+			if end := socket.ParseClose(payload); end.Code != socket.StatusNone {
+				why = fmt.Sprintf("%d %s", end.Code, end.Reason)
 			}
-			c.fail(code)
+			c.fail(why)
 		}
 	}
 	return data, nil
@@ -256,7 +255,7 @@ func (c *conn) command(commands ...*protocol.Command) {
 		}
 		l.text = text
 	}
-	l.out = appendFrame(l.out[:0], opText+c.encoding, l.text)
+	l.out = appendFrame(l.out[:0], socket.OpText+c.encoding, l.text)
 	c.write(l.out)
 }
 

@@ -3,95 +3,47 @@
 package load
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
+
+	"github.com/gyrohq/gyro/internal/socket"
 )
 
-// Opcodes of RFC 6455.
-const (
-	opText   = 1
-	opBinary = 2
-	opClose  = 8
-	opPing   = 9
-	opPong   = 10
-)
-
-var (
-	errFrame = errors.New("the server has sent a frame with an invalid header, or in parts, or of more than 16 MiB")
-	errShake = errors.New("the server has refused the WebSocket handshake")
-)
+var errFrame = errors.New("the server has sent a message in parts, or of more than 16 MiB")
 
 const largestFrame = 16 << 20
 
-// frame returns the first frame of data and what follows it; size is 0 if data has only a part of it.
+// frame returns the first frame of data and its size, which is 0 if data has only a part of it.
 func frame(data []byte) (op byte, payload []byte, size int, err error) {
-	if len(data) < 2 {
-		return 0, nil, 0, nil
-	}
-	op = data[0] & 0x0F
-	if data[0]&0xF0 != 0x80 || data[1]&0x80 != 0 || op == 0 || op > opBinary && op < opClose || op > opPong || op >= opClose && data[1] > 125 {
-		return 0, nil, 0, errFrame
-	}
-	head, n := 2, uint64(data[1])
+	h, complete, err := socket.ParseHeader(data)
 	switch {
-	case n == 126 && len(data) >= 4:
-		head, n = 4, uint64(binary.BigEndian.Uint16(data[2:]))
-	case n == 127 && len(data) >= 10:
-		head, n = 10, binary.BigEndian.Uint64(data[2:])
-	case n >= 126:
-		return 0, nil, 0, nil
-	}
-	if n > largestFrame {
+	case err != nil || !complete:
+		return 0, nil, 0, err
+	case !h.Fin || h.Op == socket.OpContinuation || h.Size > largestFrame:
 		return 0, nil, 0, errFrame
 	}
-	if size = head + int(n); len(data) < size {
+	if size = h.Head + int(h.Size); len(data) < size {
 		return 0, nil, 0, nil
 	}
-	return op, data[head:size], size, nil
+	return h.Op, data[h.Head:size], size, nil
 }
 
-// appendFrame appends a frame of a client. Its mask is 0, so the payload is as it is.
+// appendFrame appends a frame whose mask is 0, so the payload is as it is.
 func appendFrame(dst []byte, op byte, payload []byte) []byte {
-	dst = append(dst, 0x80|op)
-	switch n := len(payload); {
-	case n <= 125:
-		dst = append(dst, 0x80|byte(n))
-	case n < 1<<16:
-		dst = binary.BigEndian.AppendUint16(append(dst, 0x80|126), uint16(n))
-	default:
-		dst = binary.BigEndian.AppendUint64(append(dst, 0x80|127), uint64(n))
-	}
-	return append(append(dst, 0, 0, 0, 0), payload...)
+	return socket.AppendFrame(dst, op, 0, payload)
 }
 
-// key of all handshakes, and what servers answer to it; these are those of RFC 6455.
-const (
-	key    = "dGhlIHNhbXBsZSBub25jZQ=="
-	accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-)
+// key of all handshakes.
+const key = "dGhlIHNhbXBsZSBub25jZQ=="
+
+// subprotocols by encoding.
+var subprotocols = [2]string{"", "centrifuge-protobuf"}
 
 // handshake returns the request that opens a WebSocket.
-func handshake(host string, proto bool) []byte {
-	request := "GET /connection/websocket HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + "\r\n"
-	if proto {
-		request += "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n"
-	}
-	return []byte(request + "\r\n")
+func handshake(host string, encoding uint8) []byte {
+	return socket.AppendRequest(nil, host, "/connection/websocket", key, subprotocols[encoding], nil)
 }
 
 // shaken returns the size of the answer to a handshake at the beginning of data; 0 if data has only a part of it.
-func shaken(data []byte) (int, error) {
-	end := bytes.Index(data, []byte("\r\n\r\n"))
-	if end < 0 {
-		if len(data) > 8<<10 {
-			return 0, errShake
-		}
-		return 0, nil
-	}
-	if !bytes.HasPrefix(data, []byte("HTTP/1.1 101 ")) || !bytes.Contains(data[:end], []byte(accept)) {
-		return 0, errShake
-	}
-	return end + 4, nil
+func shaken(data []byte, encoding uint8) (int, error) {
+	return socket.ParseAnswer(data, key, subprotocols[encoding])
 }

@@ -4,9 +4,7 @@ package load
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
-	"strings"
 	"testing"
 
 	"github.com/gyrohq/gyro/internal/socket"
@@ -30,12 +28,12 @@ func FuzzFrame(f *testing.F) {
 		size := max(1, int(step))
 		for rest, end := data, min(size, len(data)); ; end = min(end+size, len(rest)) {
 			op, payload, n, err := frame(rest[:end])
-			if err != nil || n > 0 && op == opClose {
+			if err != nil || n > 0 && op == socket.OpClose {
 				failed = err
 				break
 			}
 			if n > 0 {
-				if op == opText || op == opBinary {
+				if op == socket.OpText || op == socket.OpBinary {
 					got = append(got, payload)
 				}
 				rest, end = rest[n:], end-n
@@ -65,39 +63,4 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestAppendFrame: a server reads the payload by the mask, which is 0.
-func TestAppendFrame(t *testing.T) {
-	for _, size := range []int{0, 125, 126, 65535, 65536} {
-		data := appendFrame([]byte("before"), opBinary, bytes.Repeat([]byte("x"), size))[len("before"):]
-		n, head := uint64(data[1]&0x7F), 2
-		switch n {
-		case 126:
-			n, head = uint64(binary.BigEndian.Uint16(data[2:])), 4
-		case 127:
-			n, head = binary.BigEndian.Uint64(data[2:]), 10
-		}
-		if data[0] != 0x80|opBinary || data[1]&0x80 == 0 || n != uint64(size) || !bytes.Equal(data[head:head+4], make([]byte, 4)) || len(data) != head+4+size {
-			t.Errorf("%d bytes: %.20q", size, data)
-		}
-	}
-}
-
-// TestShaken: only the answer of a WebSocket server opens a connection.
-func TestShaken(t *testing.T) {
-	const answer = "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: " + accept + "\r\n\r\n"
-	for i := range len(answer) {
-		if n, err := shaken([]byte(answer[:i])); n != 0 || err != nil {
-			t.Errorf("%d bytes: %d %v", i, n, err)
-		}
-	}
-	if n, err := shaken([]byte(answer + "\x81\x00")); n != len(answer) || err != nil {
-		t.Error(n, err)
-	}
-	for _, bad := range []string{"HTTP/1.1 403 Forbidden\r\n\r\n", strings.Replace(answer, accept, "x", 1), strings.Repeat("x", 9000)} {
-		if _, err := shaken([]byte(bad)); err == nil {
-			t.Errorf("%.50q is taken", bad)
-		}
-	}
 }
