@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/wire"
+	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Phases of the subscriber of a map.
@@ -41,7 +43,7 @@ type client struct {
 	fail    func(string)
 
 	// Of the goroutine that runs the client.
-	wire  *wire.Conn
+	conn  *socket.Conn
 	id    int
 	phase int    // that was asked for
 	from  cursor // that was sent
@@ -99,8 +101,8 @@ func (c *client) run(ctx context.Context) {
 		c.mu.Lock()
 		c.live = false
 		c.mu.Unlock()
-		var end *wire.Closed
-		if errors.Is(err, wire.ErrProtocol) || errors.As(err, &end) && end.Terminal() {
+		var end *socket.CloseError
+		if errors.Is(err, wire.ErrProtocol) || errors.As(err, &end) && (protocol.Disconnect{Code: end.Code}).Terminal() {
 			c.fail(c.channel + ": " + err.Error())
 		}
 		c.node = (c.node + 1) % len(c.nodes)
@@ -110,17 +112,17 @@ func (c *client) run(ctx context.Context) {
 
 // session is one connection.
 func (c *client) session(ctx context.Context) (err error) {
-	if c.wire, err = wire.Dial(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
+	if c.conn, err = wire.Dial(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
 		return err
 	}
-	defer c.wire.Close()
-	defer context.AfterFunc(ctx, c.wire.Close)()
-	if err := c.wire.Send([]byte(`{"id":1,"connect":{}}`)); err != nil {
+	defer c.conn.Cut()
+	defer context.AfterFunc(ctx, c.conn.Cut)()
+	if err := wire.Send(c.conn, []byte(`{"id":1,"connect":{}}`)); err != nil {
 		return err
 	}
 	c.id = 1
 	for err = c.begin(); err == nil; {
-		err = wire.Messages(c.wire, silence, func(r *reply) error { return c.take(ctx, r) })
+		err = wire.Messages(c.conn, silence, func(r *reply) error { return c.take(ctx, r) })
 	}
 	return err
 }
@@ -148,7 +150,7 @@ func (c *client) ask(phase int, from cursor) error {
 	if phase == phaseStream && c.known {
 		fields += `,"recover":true`
 	}
-	return c.wire.Send(fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
+	return wire.Send(c.conn, fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
 }
 
 // take acts on one message.

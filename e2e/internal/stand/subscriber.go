@@ -12,6 +12,8 @@ import (
 	fdelta "github.com/shadowspore/fossil-delta"
 
 	"github.com/gyrohq/gyro/e2e/internal/wire"
+	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // Codes of the client protocol that a subscriber acts upon.
@@ -124,15 +126,15 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	defer w.Close()
-	stop := context.AfterFunc(ctx, func() { w.Close() })
+	defer w.Cut()
+	stop := context.AfterFunc(ctx, w.Cut)
 	defer stop()
 	if s.connected {
 		s.book.note(func(c *Counts) { c.Reconnects++ })
 	}
 	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
-	c := &connection{s: s, ctx: ctx, wire: w}
+	c := &connection{s: s, ctx: ctx, conn: w}
 	for err = c.begin(); err == nil; {
 		err = c.read()
 	}
@@ -142,15 +144,15 @@ func (s *Subscriber) session(ctx context.Context) bool {
 
 // ended notes why a connection ended.
 func (s *Subscriber) ended(err error) {
-	code := 0
-	if end := (*wire.Closed)(nil); errors.As(err, &end) {
+	var code uint32
+	if end := (*socket.CloseError)(nil); errors.As(err, &end) {
 		code = end.Code
 	}
 	s.end(brief(err))
 	switch {
 	case code == codeInsufficientDisconnect:
 		s.book.note(func(c *Counts) { c.Insufficient++ })
-	case (&wire.Closed{Code: code}).Terminal():
+	case protocol.Disconnect{Code: code}.Terminal():
 		s.refused(fmt.Sprintf("terminal disconnect: %v", err))
 	case errors.Is(err, wire.ErrProtocol):
 		s.refused(err.Error())
@@ -166,7 +168,7 @@ func (s *Subscriber) refused(why string) {
 type connection struct {
 	s    *Subscriber
 	ctx  context.Context
-	wire *wire.Conn
+	conn *socket.Conn
 	id   int
 	// due is when the reply to the last command must be there at the latest; zero if there is
 	// none to wait for.
@@ -199,12 +201,12 @@ func (s *Subscriber) request(id int) string {
 }
 
 func (c *connection) send(text string) error {
-	return c.wire.Send([]byte(text))
+	return wire.Send(c.conn, []byte(text))
 }
 
 // read handles one frame.
 func (c *connection) read() error {
-	if err := wire.Messages(c.wire, silenceTimeout, c.take); err != nil {
+	if err := wire.Messages(c.conn, silenceTimeout, c.take); err != nil {
 		return err
 	}
 	if !c.due.IsZero() && time.Now().After(c.due) {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
+	"github.com/gyrohq/gyro/internal/socket"
 )
 
 // visitor is a client that gives one command after the other.
 type visitor struct {
 	// id is the client ID.
 	id   string
-	wire *wire.Conn
+	conn *socket.Conn
 	// replies to commands.
 	replies chan reply
 	pushed  func(*reply)
@@ -36,7 +37,7 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 	if err != nil {
 		return nil, err
 	}
-	v := &visitor{wire: w, replies: make(chan reply, 1), pushed: pushed, over: make(chan struct{})}
+	v := &visitor{conn: w, replies: make(chan reply, 1), pushed: pushed, over: make(chan struct{})}
 	s.visitors.Add(1)
 	stop := context.AfterFunc(ctx, v.leave)
 	go func() {
@@ -45,7 +46,7 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 		for v.end == nil {
 			v.end = wire.Messages(w, visitorSilence, v.take)
 		}
-		w.Close()
+		w.Cut()
 		close(v.over)
 	}()
 	r, err := v.do(fmt.Sprintf(`"connect":{"token":%q}`, rig.Token(map[string]any{"sub": user})))
@@ -60,7 +61,7 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 // do gives a command and returns its result.
 func (v *visitor) do(command string) (*reply, error) {
 	v.last++
-	if err := v.wire.Send(fmt.Appendf(nil, `{"id":%d,%s}`, v.last, command)); err != nil {
+	if err := wire.Send(v.conn, fmt.Appendf(nil, `{"id":%d,%s}`, v.last, command)); err != nil {
 		return nil, err
 	}
 	select {
@@ -94,4 +95,4 @@ func (v *visitor) take(r *reply) error {
 }
 
 // leave closes the connection without a close frame.
-func (v *visitor) leave() { v.wire.Close() }
+func (v *visitor) leave() { v.conn.Cut() }
