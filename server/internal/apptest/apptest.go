@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/app"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -24,6 +25,8 @@ func Start(t testing.TB, edit func(*config.Config)) (*config.Config, *app.App) {
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey, cfg.HTTPAPI.Key = TokenSecret, APIKey
+	// A client on a busy machine is late.
+	cfg.Client.StaleCloseDelay, cfg.Client.PongTimeout = wait.Limit, cfg.Client.PingInterval-time.Second
 	edit(cfg)
 	server, err := app.New(cfg, app.Options{Version: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
@@ -33,7 +36,7 @@ func Start(t testing.TB, edit func(*config.Config)) (*config.Config, *app.App) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

@@ -17,11 +17,9 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/api"
 )
-
-// patience bounds how long a server may take to end.
-const patience = 20 * time.Second
 
 // Serve runs a server in memory until the test ends, and returns a connection to it.
 func Serve(tb testing.TB, server interface {
@@ -44,7 +42,7 @@ func Serve(tb testing.TB, server interface {
 			tb.Error(err)
 		}
 		server.Stop()
-		if err := server.Wait(context.Background(), patience); err != nil {
+		if err := server.Wait(context.Background(), wait.Limit); err != nil {
 			tb.Error(err)
 		}
 		if err := <-served; err != nil {

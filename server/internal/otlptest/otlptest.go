@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Span is one that was received.
@@ -165,7 +167,7 @@ func (c *Collector) Spans() []Span {
 // Await waits for a span with a name that fits.
 func (c *Collector) Await(t *testing.T, name string, fits func(*Span) bool) Span {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(wait.Limit)
 	for {
 		c.mu.Lock()
 		changed := c.changed

@@ -13,7 +13,7 @@ import (
 )
 
 // Patience bounds every wait of a test; none takes anywhere near as long.
-const Patience = 20 * time.Second
+const Patience = wait.Limit
 
 // Peer notes what its transport tells.
 type Peer struct {
