@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -68,6 +69,9 @@ func TestEmulationFaults(t *testing.T) {
 			defer server.Close()
 			defer close(ended)
 			target := testTarget("ws"+strings.TrimPrefix(server.URL, "http"), protocol.JSON)
+			if strings.HasSuffix(test.want, "lost") {
+				target.Drain = time.Second
+			}
 			_, err := emulationOf(target, 1, 2).Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %s", err, test.want)

@@ -54,9 +54,12 @@ func startFake(t *testing.T, e protocol.Encoding) *fake {
 }
 
 func (f *fake) target() Target {
-	target := testTarget("ws"+strings.TrimPrefix(f.http.URL, "http"), f.codec.Encoding())
-	target.Drain = time.Second // what comes later counts as lost
-	return target
+	return testTarget("ws"+strings.TrimPrefix(f.http.URL, "http"), f.codec.Encoding())
+}
+
+// losing is target for a server that loses messages: what comes later than the drain counts as lost.
+func (f *fake) losing() Target {
+	return withTarget(f.target(), func(t *Target) { t.Drain = time.Second })
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {

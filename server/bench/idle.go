@@ -14,7 +14,7 @@ type Idle struct {
 	Target
 	Connections int
 	Channels    int           // connections are spread over so many; 0 for one each
-	Duration    time.Duration // how long the connections stay
+	Duration    time.Duration // how long the connections stay; the run ends before if none is left
 }
 
 // Run executes the scenario, as Fanout.Run.
@@ -53,9 +53,15 @@ func (s *Idle) steps(r *run, rep *Report) error {
 	if err != nil {
 		return err
 	}
+	gone := make(chan struct{})
+	r.others.Go(func() {
+		r.gone.Wait()
+		close(gone)
+	})
 	start := time.Now()
 	select {
 	case <-time.After(s.Duration):
+	case <-gone: // nothing is left to hold
 	case <-r.ctx.Done():
 		return r.err()
 	}

@@ -270,19 +270,23 @@ func (r *run) drain() error {
 	})
 }
 
-// await waits until count returns what is wanted, or has not changed for target.Drain.
+// awaitPause is the time between two looks at what has come.
+const awaitPause = 10 * time.Millisecond
+
+// await waits until count returns what is wanted, or has not changed for target.Drain. Only the looks count: while this process
+// stands still, nothing can come.
 func (r *run) await(want uint64, count func() uint64) error {
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(awaitPause)
 	defer tick.Stop()
-	had, since := count(), time.Now()
-	for had < want && time.Since(since) <= r.target.Drain {
+	looks := int(r.target.Drain/awaitPause) + 1
+	for had, left := count(), looks; had < want && left > 0; left-- {
 		select {
 		case <-tick.C:
 		case <-r.ctx.Done():
 			return r.err()
 		}
 		if n := count(); n != had {
-			had, since = n, time.Now()
+			had, left = n, looks
 		}
 	}
 	return nil

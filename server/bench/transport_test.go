@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -187,7 +188,7 @@ func TestPollFaults(t *testing.T) {
 			t.Parallel()
 			target := testTarget(hijacking(t, test.answers), protocol.JSON)
 			target.Transport = "uni_poll"
-			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: wait.Limit}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -241,7 +242,7 @@ func TestStreamFaults(t *testing.T) {
 			t.Parallel()
 			target := testTarget(hijacking(t, test.answer), protocol.JSON)
 			target.Transport = "uni_http_stream"
-			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := execute(t, Idle{Target: target, Connections: 1, Duration: wait.Limit}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
