@@ -63,7 +63,7 @@ func connectChecks() []check {
 		{"connect.error_ends_frame", section, "after an error to connect, the rest of its frame is dropped without replies", signs, func(t *trial) {
 			c := t.expired(probe.WithID(2, probe.Unsubscribe(t.Channel())))
 			c.Expects[2] = true
-			if r, err := c.Next(5 * probe.Moment); err == nil {
+			if r, err := c.Next(5 * t.Moment); err == nil {
 				t.Fail("a reply to command %d comes behind the error", r.ID)
 			}
 		}},

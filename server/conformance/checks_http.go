@@ -110,7 +110,7 @@ func (t *trial) status(method, address, body string, edit func(*http.Request), w
 	if edit != nil {
 		edit(req)
 	}
-	transport := &http.Transport{TLSClientConfig: t.TLS, DisableKeepAlives: true, ExpectContinueTimeout: time.Second}
+	transport := &http.Transport{TLSClientConfig: t.TLS, DisableKeepAlives: true, ExpectContinueTimeout: t.Timeout}
 	defer transport.CloseIdleConnections()
 	res, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {

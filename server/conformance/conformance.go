@@ -82,6 +82,9 @@ type Result struct {
 	Transcript []string `json:"transcript,omitempty"`
 }
 
+// moment is how long a check waits for what must not come, and nothing tells that it will not.
+const moment = 50 * time.Millisecond
+
 // atOnce is how many checks are made at a time.
 const atOnce = 8
 
@@ -146,7 +149,7 @@ func newSuite(o Options) (*suite, error) {
 	}
 	return &suite{Options: o, server: &probe.Server{
 		Dialer: dialer, Encoding: o.Encoding, TLS: o.TLS, Token: o.Token, Sign: o.Sign, SignSubscription: o.SignSubscription, SignKeys: o.SignKeys, User: o.User, API: o.API,
-		Timeout: cmp.Or(o.Timeout, 5*time.Second), Run: fmt.Sprintf("conformance-%x-", time.Now().UnixNano()),
+		Timeout: cmp.Or(o.Timeout, 5*time.Second), Moment: moment, Run: fmt.Sprintf("conformance-%x-", time.Now().UnixNano()),
 	}}, nil
 }
 

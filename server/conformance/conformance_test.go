@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/auth"
 	"github.com/gyrohq/gyro/server/config"
@@ -36,10 +37,10 @@ func certify(cfg *config.Config) {
 	h.HTTP3.Enabled, cfg.WebTransport.Enabled = true, true
 }
 
-// often has a server ping often enough for the checks of pings. On a busy machine a client may be late to answer them, so the other
-// checks are made with pings as they are by default.
+// often has a server ping often enough for the checks of pings, and rarely enough for a busy machine, on which a client is seconds late
+// to see and answer them. The other checks are made with pings as they are by default.
 func often(cfg *config.Config) {
-	cfg.Client.PingInterval, cfg.Client.PongTimeout = 2*time.Second, 1900*time.Millisecond
+	cfg.Client.PingInterval, cfg.Client.PongTimeout = 10*time.Second, 9900*time.Millisecond
 }
 
 // ofPings matches the checks of pings.
@@ -62,10 +63,12 @@ func start(t *testing.T, edit ...func(*config.Config)) Options {
 		board := config.ChannelOptions{}
 		board.SubscriptionType, board.AllowSubscribeForClient, board.AllowedDeltaTypes, board.DeltaPublish = "map", true, []string{"fossil"}, true
 		board.Map.Mode, board.Map.AllowPublishForSubscriber, board.Map.AllowRemoveForSubscriber = "persistent", true, true
+		board.Map.CatchUpTimeout = wait.Limit
 		poll := config.ChannelOptions{}
 		poll.SubscriptionType, poll.AllowSubscribeForClient = "shared_poll", true
 		poll.SharedPoll.Mode, poll.SharedPoll.PublishEnabled, poll.SharedPoll.RefreshInterval = "versioned", true, time.Hour
 		cfg.SharedPoll.HMACSecretKey, cfg.Channel.Proxy.SharedPollRefresh.Endpoint = "key-secret", backend(t)
+		cfg.Channel.Proxy.SharedPollRefresh.Timeout = wait.Limit
 		cfg.Channel.Namespaces = []config.Namespace{
 			{Name: "all", ChannelOptions: all}, {Name: "cached", ChannelOptions: cached}, {Name: "board", ChannelOptions: board}, {Name: "poll", ChannelOptions: poll},
 		}
@@ -82,7 +85,7 @@ func start(t *testing.T, edit ...func(*config.Config)) Options {
 		return auth.Sign(cfg.Client.Token, claims, now)
 	}
 	o := Options{
-		URL: "ws://" + server.Addr("external") + "/connection/websocket", Prefixes: []string{"all:", "cached:", "board:", "poll:"}, User: "ann", Seed: 1,
+		URL: "ws://" + server.Addr("external") + "/connection/websocket", Timeout: wait.Limit, Prefixes: []string{"all:", "cached:", "board:", "poll:"}, User: "ann", Seed: 1,
 		Sign:             func(ttl time.Duration) (string, error) { return sign(auth.Claims{}, ttl) },
 		SignSubscription: func(ch string, ttl time.Duration) (string, error) { return sign(auth.Claims{Channel: ch}, ttl) },
 		SignKeys: func(ch string, keys []string, ttl time.Duration) string {
@@ -171,7 +174,7 @@ func TestGyro(t *testing.T) {
 		t.Run(w.endpoint+" "+w.encoding.String(), func(t *testing.T) {
 			t.Parallel()
 			o := w.of(tcp, quic)
-			o.Patience, o.Timeout = time.Second, 20*time.Second
+			o.Patience = time.Second
 			w.passed(t, o, ofPings, &made)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gobwas/ws"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/conformance/talk"
 	"github.com/gyrohq/gyro/server/internal/wire"
@@ -298,7 +299,7 @@ func TestFaults(t *testing.T) {
 	sock, quic := suiteOf(o, "http"+strings.TrimPrefix(base, "ws")+"sockjs"), suiteOf(o, tunnel(t, o.URL))
 	var runs atomic.Int64
 	// behind judges a server behind a proxy.
-	behind := func(t *testing.T, f fault, c check, patience time.Duration) Result {
+	behind := func(t *testing.T, f fault, c check, want Status) Result {
 		good, to := plain, o.URL
 		switch often := ofPings.MatchString(c.name); {
 		case often && c.needs&oneWay != 0:
@@ -313,7 +314,10 @@ func TestFaults(t *testing.T) {
 			good = quic
 		}
 		bad, server := *good, *good.server
-		server.Timeout, server.Run = patience, fmt.Sprintf("fault-%d-", runs.Add(1)) // channels of its own
+		if want == Failed { // what the server does wrong comes, and what it leaves out does not
+			server.Moment, server.Timeout = wait.Limit, time.Second
+		}
+		server.Run = fmt.Sprintf("fault-%d-", runs.Add(1)) // channels of its own
 		bad.server, server.Dialer = &server, &talk.Dialer{Dialer: &wire.Dialer{Kind: good.server.Dialer.Kind, URL: proxy(t, to, f)}}
 		switch good {
 		case sock:
@@ -332,11 +336,11 @@ func TestFaults(t *testing.T) {
 	}
 	slots := make(chan struct{}, 32) // they mostly wait
 	var all sync.WaitGroup
-	try := func(name string, f fault, c check, patience time.Duration, want Status) {
+	try := func(name string, f fault, c check, want Status) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if r := behind(t, f, c, patience); r.Status != want {
+			if r := behind(t, f, c, want); r.Status != want {
 				t.Errorf("%s: %s has %s, expected %s: %s", name, c.name, r.Status, want, r.Text)
 			}
 		})
@@ -349,10 +353,10 @@ func TestFaults(t *testing.T) {
 			continue
 		}
 		caught[f.caught] = c
-		try(f.name, f.fault, c, time.Second, Failed)
+		try(f.name, f.fault, c, Failed)
 	}
 	for _, c := range caught {
-		try("nothing wrong", fault{}, c, 10*time.Second, Passed)
+		try("nothing wrong", fault{}, c, Passed)
 	}
 	all.Wait()
 }

@@ -35,7 +35,7 @@ func (t *Probe) Listen() *Client {
 
 // Quiet fails if something but a ping comes within a moment.
 func (c *Client) Quiet(what string) {
-	for deadline := time.Now().Add(2 * Moment); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * c.Moment); time.Now().Before(deadline); {
 		if r, err := c.Take(time.Until(deadline)); err == nil && r != nil {
 			c.Fail("%s comes", what)
 		}

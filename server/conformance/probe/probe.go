@@ -42,8 +42,8 @@ type Server struct {
 	User string
 	// API is the HTTP API of the server; nil for none.
 	API *apicall.Caller
-	// Timeout bounds the wait for anything that has to come.
-	Timeout time.Duration
+	// Timeout bounds the wait for anything that has to come, Moment that for what must not come, and nothing tells that it will not.
+	Timeout, Moment time.Duration
 	// Run begins the names of channels, after their prefix.
 	Run string
 }
@@ -424,7 +424,7 @@ func (c *Client) Still(what string, is func(*protocol.Reply) bool) {
 	if i := slices.IndexFunc(c.Pending, is); i >= 0 {
 		c.Fail("%s comes", what)
 	}
-	for deadline := time.Now().Add(Moment); ; {
+	for deadline := time.Now().Add(c.Moment); ; {
 		r, err := c.Take(time.Until(deadline))
 		switch {
 		case errors.Is(err, talk.ErrTimeout):
@@ -439,9 +439,6 @@ func (c *Client) Still(what string, is func(*protocol.Reply) bool) {
 		}
 	}
 }
-
-// Moment is how long a probe waits for what must not come, and nothing tells that it will not.
-const Moment = 50 * time.Millisecond
 
 // Attempt makes an error of a failure.
 func (t *Probe) Attempt(f func()) (err error) {
