@@ -17,7 +17,11 @@ func hushBufferWarning() bool { return udp.Hush() }
 // warnOfBuffer warns if the system allows only small buffers, which overflow when many packets
 // come together.
 func (s *Server) warnOfBuffer() {
-	raw, err := s.conn.SyscallConn()
+	socket, ok := s.conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return
 	}

@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait.
-const patience = time.Minute
+const patience = wait.Limit
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
@@ -46,17 +46,24 @@ func must[T any](t *testing.T) func(T, error) T {
 // testServer is a Server with a Handler at /wt, and an acceptor that hands its peers to the test.
 type testServer struct {
 	*Server
-	t     *testing.T
-	mux   *http.ServeMux
-	peers chan *peertest.Peer
-	log   *logtest.Buffer
+	t       *testing.T
+	network *network
+	mux     *http.ServeMux
+	peers   chan *peertest.Peer
+	log     *logtest.Buffer
 }
 
-// newServer starts a server. change may change its settings; a is the acceptor, by default the
+// newServer starts a server on this machine. change may change its settings; a is the acceptor, by default the
 // server itself.
 func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http.Server)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, mux: http.NewServeMux(), peers: make(chan *peertest.Peer, 8), log: new(logtest.Buffer)}
+	return (*network)(nil).newServer(t, cfg, a, change)
+}
+
+// newServer is the function of that name, for any network.
+func (n *network) newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http.Server)) *testServer {
+	t.Helper()
+	s := &testServer{t: t, network: n, mux: http.NewServeMux(), peers: make(chan *peertest.Peer, 8), log: new(logtest.Buffer)}
 	if a == nil {
 		a = s
 	}
@@ -65,7 +72,7 @@ func newServer(t *testing.T, cfg Config, a transport.Acceptor, change func(*http
 	if change != nil {
 		change(h)
 	}
-	s.Server = must[*Server](t)(Listen(wttest.UDP(t, "127.0.0.1:0"), h))
+	s.Server = must[*Server](t)(listen(n.endpoint(t), h))
 	wttest.Serve(t, s.Serve, s.Close, http.ErrServerClosed)
 	return s
 }
@@ -92,7 +99,7 @@ func clientTLS() *tls.Config {
 }
 
 func clientQUIC() *quic.Config {
-	return &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true}
+	return &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true, HandshakeIdleTimeout: patience}
 }
 
 // testClient is a client with a session.
@@ -122,7 +129,11 @@ func (s *testServer) tryDial(path string, change func(*quic.Config, http.Header)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	tr := &wt.Transport{TLSClientConfig: clientTLS(), QUICConfig: cfg}
+	tr := &wt.Transport{TLSClientConfig: clientTLS(), QUICConfig: cfg,
+		DialAddr: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
+			return s.dialQUIC(ctx, q, t)
+		},
+	}
 	res, session, err := tr.Dial(ctx, s.url(path), header) //nolint:bodyclose // the session ends the stream
 	status := 0
 	if res != nil {
@@ -224,11 +235,11 @@ func (c *testClient) wantSession(d protocol.Disconnect) {
 }
 
 // http returns an HTTP/3 client, and its only connection once it is dialed.
-func (s *testServer) http(cfg *quic.Config) (*http.Client, func() *quic.Conn) {
+func (s *testServer) http() (*http.Client, func() *quic.Conn) {
 	var conn *quic.Conn
-	tr := &http3.Transport{TLSClientConfig: clientTLS(), QUICConfig: cfg,
-		Dial: func(ctx context.Context, addr string, t *tls.Config, q *quic.Config) (c *quic.Conn, err error) {
-			conn, err = quic.DialAddr(ctx, addr, t, q)
+	tr := &http3.Transport{TLSClientConfig: clientTLS(), QUICConfig: &quic.Config{HandshakeIdleTimeout: patience},
+		Dial: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (c *quic.Conn, err error) {
+			conn, err = s.dialQUIC(ctx, q, t)
 			return conn, err
 		}}
 	s.t.Cleanup(func() { tr.Close() })

@@ -2,10 +2,8 @@ package webtransport
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -102,39 +100,41 @@ func TestConversation(t *testing.T) {
 
 // TestServerCloses: the server closes the session of a client that does not.
 func TestServerCloses(t *testing.T) {
-	s := newServer(t, Config{CloseTimeout: 10 * time.Millisecond}, nil, nil)
-	c := s.dial("", nil).open()
-	c.write("hello\n")
-	p := wait.Receive(t, "a peer", s.peers)
-	p.Message()
-	p.Conn.Close(protocol.DisconnectForceReconnect, nil)
-	wantClosed(t, p, protocol.DisconnectForceReconnect)
-	c.wantSession(protocol.DisconnectForceReconnect)
-	// Code 0 leaves it to the client, for a while.
-	c = s.dial("", nil).open()
-	c.write("hello\n")
-	p = wait.Receive(t, "a peer", s.peers)
-	p.Message()
-	p.Conn.Close(protocol.Disconnect{}, [][]byte{[]byte("an error\n")})
-	wantClosed(t, p, nil)
-	c.wantSession(protocol.Disconnect{})
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{CloseTimeout: 10 * time.Millisecond}, nil, nil)
+		c := s.dial("", nil).open()
+		c.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		p.Conn.Close(protocol.DisconnectForceReconnect, nil)
+		wantClosed(t, p, protocol.DisconnectForceReconnect)
+		c.wantSession(protocol.DisconnectForceReconnect)
+		// Code 0 leaves it to the client, for a while.
+		c = s.dial("", nil).open()
+		c.write("hello\n")
+		p = wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		p.Conn.Close(protocol.Disconnect{}, [][]byte{[]byte("an error\n")})
+		wantClosed(t, p, nil)
+		c.wantSession(protocol.Disconnect{})
+	})
 }
 
 // TestPings: a client that does not answer is disconnected, and one that answers is not.
 func TestPings(t *testing.T) {
-	t.Parallel()
-	// The timeout is longer than any answer takes.
-	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.PingInterval, cfg.PongTimeout = 4*time.Second, 3900*time.Millisecond }), nil)
-	c := s.dial("", nil).connect("news")
-	for _, answers := range []bool{true, false} {
-		if text := must[string](t)(c.frame()); text != "{}\n" {
-			t.Fatalf("got %q", text)
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, newNode(t, nil), nil)
+		c := s.dial("", nil).connect("news")
+		for _, answers := range []bool{true, false} {
+			if text := must[string](t)(c.frame()); text != "{}\n" {
+				t.Fatalf("got %q", text)
+			}
+			if answers {
+				c.command(new(protocol.Command))
+			}
 		}
-		if answers {
-			c.command(new(protocol.Command))
-		}
-	}
-	c.wantEnd(protocol.DisconnectNoPong)
+		c.wantEnd(protocol.DisconnectNoPong)
+	})
 }
 
 // TestBadMessages: what is no message ends the connection with a disconnect push, in the encoding of
@@ -189,7 +189,7 @@ func TestPieces(t *testing.T) {
 // TestRefusedRequests: what opens no session.
 func TestRefusedRequests(t *testing.T) {
 	s := newServer(t, Config{}, nil, nil)
-	client, _ := s.http(nil)
+	client, _ := s.http()
 	if got := get(t, client, s.url("/wt")); got != "HTTP/3.0 405 webtransport: the method is not CONNECT: this path is for WebTransport clients\n" {
 		t.Error(got)
 	}
@@ -218,7 +218,7 @@ func TestRefusedRequests(t *testing.T) {
 // connectOther asks for another protocol than WebTransport.
 func (s *testServer) connectOther() {
 	s.t.Helper()
-	conn := must[*quic.Conn](s.t)(quic.DialAddr(s.t.Context(), s.Addr().String(), clientTLS(), nil))
+	conn := must[*quic.Conn](s.t)(s.dialQUIC(s.t.Context(), clientQUIC(), clientTLS()))
 	defer conn.CloseWithError(0, "")
 	str := must[*http3.RequestStream](s.t)((&http3.Transport{}).NewClientConn(conn).OpenRequestStream(s.t.Context()))
 	req := must[*http.Request](s.t)(http.NewRequest(http.MethodConnect, s.url("/wt"), nil))
@@ -238,13 +238,14 @@ func (s *testServer) connectOther() {
 
 // TestNoStream: a session whose client opens no stream is as stale as a connection without a connect command.
 func TestNoStream(t *testing.T) {
-	// The stream has to come before the session is stale.
-	s := newServer(t, Config{}, newNode(t, func(cfg *gyro.Config) { cfg.StaleCloseDelay = 2 * time.Second }), nil)
-	without := s.dial("", nil)
-	c := s.dial("", nil).open()
-	c.write("{") // or a stream, but no command
-	c.wantEnd(protocol.DisconnectStale)
-	without.wantSession(protocol.DisconnectStale)
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, newNode(t, nil), nil)
+		without := s.dial("", nil)
+		c := s.dial("", nil).open()
+		c.write("{") // or a stream, but no command
+		c.wantEnd(protocol.DisconnectStale)
+		without.wantSession(protocol.DisconnectStale)
+	})
 }
 
 // TestShuttingDownNode: a node that takes no clients any more.
@@ -302,75 +303,70 @@ func slow(cfg *quic.Config, _ http.Header) {
 // TestSlowClient: a client that does not read loses the connection, because of the queue or of the time.
 func TestSlowClient(t *testing.T) {
 	t.Run("queue", func(t *testing.T) {
-		node := newNode(t, func(cfg *gyro.Config) { cfg.QueueMaxSize = 100 << 10 })
-		s := newServer(t, Config{WriteTimeout: 2 * time.Second}, node, nil)
-		c := s.dial("", slow).connect("news")
-		data := []byte(`"` + strings.Repeat("x", 10<<10) + `"`)
-		for range 50 {
-			must[gyro.PublishResult](t)(node.Publish(t.Context(), "news", data, nil))
-		}
-		c.wantSession(protocol.DisconnectSlow)
+		inMemory(t, func(t *testing.T, net *network) {
+			node := newNode(t, func(cfg *gyro.Config) { cfg.QueueMaxSize = 100 << 10 })
+			s := net.newServer(t, Config{}, node, nil)
+			c := s.dial("", slow).connect("news")
+			data := []byte(`"` + strings.Repeat("x", 10<<10) + `"`)
+			for range 50 {
+				must[gyro.PublishResult](t)(node.Publish(t.Context(), "news", data, nil))
+			}
+			c.wantSession(protocol.DisconnectSlow)
+		})
 	})
 	t.Run("time", func(t *testing.T) {
-		s := newServer(t, Config{WriteTimeout: 50 * time.Millisecond}, nil, nil)
-		c := s.dial("", slow).open()
-		c.write("hello\n")
-		p := wait.Receive(t, "a peer", s.peers)
-		p.Message()
-		must[int](t)(p.Conn.Write([][]byte{[]byte(strings.Repeat("x", 50<<10) + "\n")}))
-		wantClosed(t, p, protocol.DisconnectWriteError)
-		wait.Receive(t, "end of the session", c.session.Context().Done())
+		inMemory(t, func(t *testing.T, net *network) {
+			s := net.newServer(t, Config{}, nil, nil)
+			c := s.dial("", slow).open()
+			c.write("hello\n")
+			p := wait.Receive(t, "a peer", s.peers)
+			p.Message()
+			must[int](t)(p.Conn.Write([][]byte{[]byte(strings.Repeat("x", 50<<10) + "\n")}))
+			wantClosed(t, p, protocol.DisconnectWriteError)
+			wait.Receive(t, "end of the session", c.session.Context().Done())
+		})
 	})
 }
 
 // TestPause: a paused connection reads no more than the windows of QUIC hold.
 func TestPause(t *testing.T) {
-	s := newServer(t, Config{}, nil, nil)
-	c := s.dial("", nil).open()
-	c.write("hello\n")
-	p := wait.Receive(t, "a peer", s.peers)
-	p.Message()
-	p.Conn.Pause(true)
-	line := strings.Repeat("x", 999) + "\n"
-	sent := 0
-	for sent <= maxConnWindow {
-		_ = c.stream.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
-		n, err := c.stream.Write([]byte(line[sent%len(line):]))
-		if sent += n; err != nil && sent >= len(line) { // else the machine is slow
-			break
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, nil)
+		c := s.dial("", nil).open()
+		c.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		p.Conn.Pause(true)
+		line := strings.Repeat("x", 999) + "\n"
+		sent := 0
+		for sent <= maxConnWindow {
+			_ = c.stream.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			n, err := c.stream.Write([]byte(line[sent%len(line):]))
+			if sent += n; err != nil {
+				break
+			}
 		}
-	}
-	if sent > maxConnWindow {
-		t.Errorf("the server took %d bytes", sent)
-	}
-	p.Conn.Pause(false)
-	for got := 0; got < sent-len(line); {
-		got += len(p.Message())
-	}
+		if sent > maxConnWindow {
+			t.Errorf("the server took %d bytes", sent)
+		}
+		p.Conn.Pause(false)
+		for got := 0; got < sent-len(line); {
+			got += len(p.Message())
+		}
+	})
 }
 
 // TestVanishedClient: a client whose packets stop.
 func TestVanishedClient(t *testing.T) {
-	s := newServer(t, Config{}, nil, nil)
-	udp := must[*net.UDPConn](t)(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))
-	cfg := clientQUIC()
-	cfg.MaxIdleTimeout = time.Second // the server keeps to it, but quic-go waits 5 s at least
-	qt := &quic.Transport{Conn: udp}
-	tr := &wt.Transport{TLSClientConfig: clientTLS(), QUICConfig: cfg,
-		DialAddr: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
-			return qt.DialEarly(ctx, s.Addr(), t, q)
-		}}
-	_, session, err := tr.Dial(t.Context(), s.url("/wt"), nil) //nolint:bodyclose // the session ends the stream
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := (&testClient{t: t, session: session}).open()
-	c.write("hello\n")
-	p := wait.Receive(t, "a peer", s.peers)
-	p.Message()
-	udp.Close()
-	wantClosed(t, p, nil)
-	qt.Close()
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, nil)
+		c := s.dial("", nil).open()
+		c.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		net.newest.Close()
+		wantClosed(t, p, nil)
+	})
 }
 
 // TestClientCloses: the client ends its session.

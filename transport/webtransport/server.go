@@ -48,7 +48,7 @@ type Server struct {
 	of       *http.Server
 	handler  http.Handler
 	idle     time.Duration
-	conn     *net.UDPConn
+	conn     net.PacketConn
 	quic     *quic.Transport
 	listener *quic.EarlyListener
 	sessions *wt.Server
@@ -69,7 +69,9 @@ type Server struct {
 // request is closed after IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). What a
 // client sends before its handshake is complete (0-RTT) is not accepted, because others could
 // send it again.
-func Listen(conn *net.UDPConn, s *http.Server) (*Server, error) {
+func Listen(conn *net.UDPConn, s *http.Server) (*Server, error) { return listen(conn, s) }
+
+func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 	if s.TLSConfig == nil {
 		return nil, errors.New("http3: http.Server.TLSConfig is not set")
 	}

@@ -36,7 +36,7 @@ func TestRequests(t *testing.T) {
 		}
 	})
 	s.mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("oops") })
-	client, conn := s.http(nil)
+	client, conn := s.http()
 	body := strings.Repeat("x", 3<<20) // more than the windows
 	post := must[*http.Request](t)(http.NewRequest(http.MethodPost, s.url("/echo"), strings.NewReader(body)))
 	if got := do(t, client, post); got != "HTTP/3.0 200 "+body {
@@ -121,10 +121,10 @@ func TestNewCertificate(t *testing.T) {
 		h.TLSConfig = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil }}
 	})
 	serial := func(c *quic.Conn) int64 { return c.ConnectionState().TLS.PeerCertificates[0].SerialNumber.Int64() }
-	old, oldConn := s.http(nil)
+	old, oldConn := s.http()
 	get(t, old, s.url("/nothing"))
 	current.Store(second)
-	fresh, freshConn := s.http(nil)
+	fresh, freshConn := s.http()
 	get(t, fresh, s.url("/nothing"))
 	if got := get(t, old, s.url("/nothing")); !strings.HasPrefix(got, "HTTP/3.0 404") {
 		t.Error(got)
@@ -136,117 +136,125 @@ func TestNewCertificate(t *testing.T) {
 
 // TestSilence: what is not a whole request does not keep a connection.
 func TestSilence(t *testing.T) {
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = 2 * time.Second }) // longer than a handshake takes
-	conns := map[string]*quic.Conn{}
-	for name, sent := range map[string][]byte{
-		"nothing":                nil,
-		"half a head":            {1, 50, 'x'},
-		"half a type":            {0x40},
-		"a stream of no session": {0x40, 0x41, 0x40, 0x64, 'x'},
-	} {
-		cfg := clientQUIC()
-		cfg.KeepAlivePeriod = 20 * time.Millisecond
-		conns[name] = must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), cfg))
-		if sent == nil {
-			continue
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = 10 * time.Second })
+		conns := map[string]*quic.Conn{}
+		for name, sent := range map[string][]byte{
+			"nothing":                nil,
+			"half a head":            {1, 50, 'x'},
+			"half a type":            {0x40},
+			"a stream of no session": {0x40, 0x41, 0x40, 0x64, 'x'},
+		} {
+			cfg := clientQUIC()
+			cfg.KeepAlivePeriod = time.Second
+			conns[name] = must[*quic.Conn](t)(s.dialQUIC(t.Context(), cfg, clientTLS()))
+			if sent == nil {
+				continue
+			}
+			if str, err := conns[name].OpenStream(); err == nil {
+				_, _ = str.Write(sent)
+			}
 		}
-		if str, err := conns[name].OpenStream(); err == nil {
-			_, _ = str.Write(sent)
+		for name, c := range conns {
+			wait.Receive(t, "end of the connection with "+name, c.Context().Done())
+			var end *quic.ApplicationError
+			if err := context.Cause(c.Context()); !errors.As(err, &end) || !end.Remote || end.ErrorCode != quic.ApplicationErrorCode(http3.ErrCodeNoError) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
-	for name, c := range conns {
-		wait.Receive(t, "end of the connection with "+name, c.Context().Done())
-		var end *quic.ApplicationError
-		if err := context.Cause(c.Context()); !errors.As(err, &end) || !end.Remote || end.ErrorCode != quic.ApplicationErrorCode(http3.ErrCodeNoError) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	})
 }
 
 // TestLateConnection: a connection that is accepted while the server shuts down does not keep it waiting.
 func TestLateConnection(t *testing.T) {
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = time.Hour })
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	c := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), clientQUIC()))
-	wait.Receive(t, "end of the connection", c.Context().Done())
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = time.Hour })
+		s.mu.Lock()
+		s.closing = true
+		s.mu.Unlock()
+		c := must[*quic.Conn](t)(s.dialQUIC(t.Context(), clientQUIC(), clientTLS()))
+		wait.Receive(t, "end of the connection", c.Context().Done())
+	})
 }
 
 // TestBusy: a session keeps its connection, and has no deadlines.
 func TestBusy(t *testing.T) {
-	const idle = 2 * time.Second // longer than a handshake takes
-	s := newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout, h.ReadTimeout, h.WriteTimeout = idle, idle/4, idle })
-	c := s.dial("", nil).open()
-	c.write("hello\n")
-	p := wait.Receive(t, "a peer", s.peers)
-	p.Message()
-	// Another connection goes through all timeouts meanwhile.
-	s.mux.HandleFunc("/long", func(_ http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(io.Discard, r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("end of the body:", err)
+	inMemory(t, func(t *testing.T, net *network) {
+		const idle = 10 * time.Second
+		s := net.newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout, h.ReadTimeout, h.WriteTimeout = idle, idle/4, idle })
+		c := s.dial("", nil).open()
+		c.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		// Another connection goes through all timeouts meanwhile.
+		s.mux.HandleFunc("/long", func(_ http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("end of the body:", err)
+			}
+		})
+		client, conn := s.http()
+		body, w := io.Pipe()
+		defer w.Close()
+		if got := do(t, client, must[*http.Request](t)(http.NewRequest(http.MethodPost, s.url("/long"), body))); !strings.HasPrefix(got, "HTTP/3.0 200") {
+			t.Error(got)
+		}
+		wait.Receive(t, "end of the other connection", conn().Context().Done())
+		c.write("still there\n")
+		if got := p.Message(); got != "still there\n" {
+			t.Error(got)
+		}
+		must[int](t)(p.Conn.Write([][]byte{[]byte("{}\n")}))
+		if got := must[string](t)(c.frame()); got != "{}\n" {
+			t.Error(got)
 		}
 	})
-	client, conn := s.http(nil)
-	body, w := io.Pipe()
-	defer w.Close()
-	if got := do(t, client, must[*http.Request](t)(http.NewRequest(http.MethodPost, s.url("/long"), body))); !strings.HasPrefix(got, "HTTP/3.0 200") {
-		t.Error(got)
-	}
-	wait.Receive(t, "end of the other connection", conn().Context().Done())
-	c.write("still there\n")
-	if got := p.Message(); got != "still there\n" {
-		t.Error(got)
-	}
-	must[int](t)(p.Conn.Write([][]byte{[]byte("{}\n")}))
-	if got := must[string](t)(c.frame()); got != "{}\n" {
-		t.Error(got)
-	}
 }
 
 // TestStreams: HTTP streams of the library live over HTTP/3 as long as they do over HTTP/2.
 func TestStreams(t *testing.T) {
-	node := newNode(t, nil)
-	const timeout = 50 * time.Millisecond
-	s := newServer(t, Config{}, nil, func(h *http.Server) {
-		h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = timeout, timeout, patience // the last one has to be longer than a handshake
-	})
-	s.mux.Handle("/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{}))
-	client, _ := s.http(nil)
-	res, err := client.Get(s.url("/sse?cf_connect=" + url.QueryEscape(`{"id":1,"connect":{}}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	r := bufio.NewReader(res.Body)
-	next := func() string {
-		for {
-			text := must[string](t)(r.ReadString('\n'))
-			if text = strings.TrimSpace(text); text != "" {
-				return text
+	inMemory(t, func(t *testing.T, net *network) {
+		node := newNode(t, nil)
+		const timeout = time.Second
+		s := net.newServer(t, Config{}, nil, func(h *http.Server) {
+			h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = timeout, timeout, timeout
+		})
+		s.mux.Handle("/sse", httpstream.NewHandler(httpstream.SSE, node, httpstream.Config{}))
+		client, _ := s.http()
+		res, err := client.Get(s.url("/sse?cf_connect=" + url.QueryEscape(`{"id":1,"connect":{}}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		r := bufio.NewReader(res.Body)
+		next := func() string {
+			for {
+				text := must[string](t)(r.ReadString('\n'))
+				if text = strings.TrimSpace(text); text != "" {
+					return text
+				}
 			}
 		}
-	}
-	if got := next(); res.Proto != "HTTP/3.0" || !strings.HasPrefix(got, `data: {"id":1,"connect":{`) {
-		t.Fatalf("%s: %s", res.Proto, got)
-	}
-	<-time.After(2 * timeout) // beyond the timeouts of http.Server
-	if err := node.Subscribe(t.Context(), gyro.Target{User: "u"}, "news", nil); err != nil {
-		t.Fatal(err)
-	}
-	must[gyro.PublishResult](t)(node.Publish(t.Context(), "news", []byte(`"hello"`), nil))
-	for got := ""; got != `data: {"push":{"channel":"news","pub":{"data":"hello"}}}`; {
-		got = next()
-	}
-	if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := next(); got != `data: {"push":{"disconnect":{"code":3503,"reason":"force disconnect"}}}` {
-		t.Error(got)
-	}
-	if rest, err := io.ReadAll(r); err != nil || strings.TrimSpace(string(rest)) != "" {
-		t.Errorf("%q, %v", rest, err)
-	}
+		if got := next(); res.Proto != "HTTP/3.0" || !strings.HasPrefix(got, `data: {"id":1,"connect":{`) {
+			t.Fatalf("%s: %s", res.Proto, got)
+		}
+		time.Sleep(2 * timeout)
+		if err := node.Subscribe(t.Context(), gyro.Target{User: "u"}, "news", nil); err != nil {
+			t.Fatal(err)
+		}
+		must[gyro.PublishResult](t)(node.Publish(t.Context(), "news", []byte(`"hello"`), nil))
+		for got := ""; got != `data: {"push":{"channel":"news","pub":{"data":"hello"}}}`; {
+			got = next()
+		}
+		if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := next(); got != `data: {"push":{"disconnect":{"code":3503,"reason":"force disconnect"}}}` {
+			t.Error(got)
+		}
+		if rest, err := io.ReadAll(r); err != nil || strings.TrimSpace(string(rest)) != "" {
+			t.Errorf("%q, %v", rest, err)
+		}
+	})
 }
 
 // TestShutdown: requests under way are served, clients told to leave, and new requests sent elsewhere.
@@ -260,7 +268,7 @@ func TestShutdown(t *testing.T) {
 		_, _ = io.WriteString(w, "done")
 	})
 	c := s.dial("", nil).connect("news")
-	conn := must[*quic.Conn](t)(quic.DialAddr(t.Context(), s.Addr().String(), clientTLS(), nil))
+	conn := must[*quic.Conn](t)(s.dialQUIC(t.Context(), clientQUIC(), clientTLS()))
 	client := &http.Client{Transport: (&http3.Transport{}).NewClientConn(conn), Timeout: patience}
 	answer := make(chan string, 1)
 	go func() {
@@ -274,7 +282,7 @@ func TestShutdown(t *testing.T) {
 		answer <- string(text)
 	}()
 	wait.Receive(t, "a request", entered)
-	idle, idleConn := s.http(nil)
+	idle, idleConn := s.http()
 	get(t, idle, s.url("/nothing"))
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(t.Context()) }()
@@ -307,17 +315,19 @@ func TestShutdown(t *testing.T) {
 
 // TestShutdownCutsOff: what does not end in time is ended.
 func TestShutdownCutsOff(t *testing.T) {
-	s := newServer(t, Config{}, nil, nil)
-	c := s.dial("", nil).open()
-	c.write("hello\n")
-	p := wait.Receive(t, "a peer", s.peers)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	wantClosed(t, p, nil)
-	wait.Receive(t, "end of the session", c.session.Context().Done())
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, nil)
+		c := s.dial("", nil).open()
+		c.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		wantClosed(t, p, nil)
+		wait.Receive(t, "end of the session", c.session.Context().Done())
+	})
 }
 
 // panics is an acceptor.
