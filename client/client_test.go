@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -15,13 +16,14 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = 20 * time.Second
+const patience = wait.Limit
 
 // encodings runs a test for each.
 func encodings(t *testing.T, test func(t *testing.T, e protocol.Encoding)) {
@@ -65,6 +67,7 @@ func setup() gyro.Config {
 func dial(t *testing.T, url string, o client.Options) *client.Client {
 	t.Helper()
 	o.MinDelay = time.Millisecond
+	o.Timeout = cmp.Or(o.Timeout, patience) // the default is too short for a busy machine
 	c, err := client.New(url, o)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func TestNothingIsLost(t *testing.T) {
 func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol.Encoding, channel string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c, err := client.New(server.URL, client.Options{Encoding: e, MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond})
+	c, err := client.New(server.URL, client.Options{Encoding: e, Timeout: patience, MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond})
 	must(t, err)
 	defer c.Close()
 	s, err := c.NewSubscription(channel, &client.SubscribeOptions{Delta: rapid.Bool().Draw(t, "delta")})

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -22,7 +23,9 @@ import (
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/client/httplink"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 	"github.com/gyrohq/gyro/transport/httpstream"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
@@ -30,7 +33,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = time.Minute
+const patience = wait.Limit
 
 func within(t *testing.T) context.Context {
 	t.Helper()
@@ -50,6 +53,12 @@ type server struct {
 }
 
 func newServer(t *testing.T) *server {
+	t.Helper()
+	return newServerOn(t, nil)
+}
+
+// newServerOn has clients that come by pipes, in virtual time; nil: by TCP.
+func newServerOn(t *testing.T, pipes *fronttest.Pipes) *server {
 	t.Helper()
 	s := &server{node: gyrotest.NewNode(t, gyro.Config{
 		Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
@@ -74,7 +83,7 @@ func newServer(t *testing.T) *server {
 	mux.Handle("/connection/http_stream", httpstream.NewHandler(httpstream.HTTPStream, s.node, httpstream.Config{}))
 	mux.Handle("/connection/sse", httpstream.NewHandler(httpstream.SSE, s.node, httpstream.Config{}))
 	mux.Handle("/emulation", httpstream.NewEmulation(s.node, httpstream.EmulationConfig{}))
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = serve(pipes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
 		refuse := s.refuse
@@ -91,6 +100,17 @@ func newServer(t *testing.T) *server {
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
+	return s
+}
+
+// serve starts a server on pipes, or by TCP if they are nil.
+func serve(pipes *fronttest.Pipes, h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	if pipes != nil {
+		s.Listener.Close()
+		s.Listener = pipes
+	}
+	s.Start()
 	return s
 }
 
@@ -323,7 +343,19 @@ func TestNothingIsLost(t *testing.T) {
 // TestFallback: a network that knows no WebSocket, one that closes it before anything has come, and one that is silent.
 func TestFallback(t *testing.T) {
 	t.Parallel()
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	for name, first := range map[string]string{
+		"unknown": "http://node.test/none", "closes": "http://mute.test/closes", "silent": "http://mute.test/silent",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fallback(t, first) })
+		})
+	}
+}
+
+// fallback connects where the first two transports do not work.
+func fallback(t *testing.T, first string) {
+	hosts := map[string]*fronttest.Pipes{"node.test:80": fronttest.NewPipes(), "mute.test:80": fronttest.NewPipes()}
+	silent := serve(hosts["mute.test:80"], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/closes" {
 			panic(http.ErrAbortHandler)
 		}
@@ -331,31 +363,33 @@ func TestFallback(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	s, ctx := newServer(t), within(t)
-	for _, first := range []string{s.URL + "/none", silent.URL + "/closes", silent.URL + "/silent"} {
-		c := dial(t, httplink.Fallback(nil,
-			client.WebSocket(first),
-			httplink.Stream(strings.Replace(first, "/silent", "/connection/http_stream", 1), nil),
-			httplink.SSE(s.URL+"/connection/sse", nil),
-		), client.Options{Timeout: 3 * time.Second}) // longer than an attempt takes that succeeds
-		var failures []client.Event
-		own := events(t, c.Events(ctx))
-		if err := c.Connect(ctx); err != nil {
-			t.Fatal(first, err)
+	newServerOn(t, hosts["node.test:80"])
+	ctx := within(t)
+	c := dial(t, httplink.Fallback(nil,
+		client.WebSocket(first),
+		httplink.Stream(strings.Replace(first, "/silent", "/connection/http_stream", 1), nil),
+		httplink.SSE("http://node.test/connection/sse", nil),
+	), client.Options{
+		Timeout:     5 * time.Second,
+		DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return hosts[address].Dial(), nil },
+	})
+	var failures []client.Event
+	own := events(t, c.Events(ctx))
+	if err := c.Connect(ctx); err != nil {
+		t.Fatal(first, err)
+	}
+	own(func(e client.Event) bool {
+		if _, ok := e.(client.ErrorEvent); ok {
+			failures = append(failures, e)
 		}
-		own(func(e client.Event) bool {
-			if _, ok := e.(client.ErrorEvent); ok {
-				failures = append(failures, e)
-			}
-			hello, ok := e.(client.ConnectedEvent)
-			if ok && hello.Transport != "sse" {
-				t.Errorf("%s: over %q", first, hello.Transport)
-			}
-			return ok
-		})
-		if len(failures) > 0 {
-			t.Errorf("%s: %v", first, failures)
+		hello, ok := e.(client.ConnectedEvent)
+		if ok && hello.Transport != "sse" {
+			t.Errorf("%s: over %q", first, hello.Transport)
 		}
+		return ok
+	})
+	if len(failures) > 0 {
+		t.Errorf("%s: %v", first, failures)
 	}
 }
 

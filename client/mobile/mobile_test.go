@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client/mobile"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -70,13 +71,8 @@ func (s source) Token(channel string) (string, error) { return s.token + channel
 // expect waits for what begins with a text.
 func (l listener) expect(t *testing.T, want string) {
 	t.Helper()
-	select {
-	case got := <-l.heard:
-		if !strings.HasPrefix(got, want) {
-			t.Fatalf("%q, want %q", got, want)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatalf("nothing, want %q", want)
+	if got := wait.Receive(t, want, l.heard); !strings.HasPrefix(got, want) {
+		t.Fatalf("%q, want %q", got, want)
 	}
 }
 
@@ -114,6 +110,7 @@ func TestClient(t *testing.T) {
 	})
 	l, f := listener{make(chan string, 100)}, follower{listener{make(chan string, 100)}}
 	o := mobile.NewOptions()
+	o.TimeoutMillis = wait.Limit.Milliseconds() // the default is too short for a busy machine
 	o.TokenSource, o.Protobuf = source{"ann"}, true
 	c, err := mobile.NewClient(server.URL, o, l)
 	if err != nil {

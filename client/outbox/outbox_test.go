@@ -19,13 +19,14 @@ import (
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/client/outbox"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test; none takes anywhere near as long.
-const patience = 20 * time.Second
+const patience = wait.Limit
 
 // message is what the tests send.
 type message struct {
@@ -64,7 +65,7 @@ func newBackend(t *testing.T) *backend {
 // newClient returns a client, which ends with the test.
 func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
-	c, err := client.New(url, client.Options{})
+	c, err := client.New(url, client.Options{Timeout: patience}) // the default is too short for a busy machine
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ type world struct {
 func (w *world) start() {
 	w.t.Helper()
 	var err error
-	w.client, err = client.New(w.backend.URL, client.Options{MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond})
+	w.client, err = client.New(w.backend.URL, client.Options{Timeout: patience, MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond})
 	w.must(err)
 	w.store, err = outbox.OpenFile(w.path)
 	w.must(err)

@@ -1,9 +1,11 @@
 package poll
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // probe notes what it is told.
@@ -216,11 +218,7 @@ func TestWait(t *testing.T) {
 		if read == rounds+2 {
 			break
 		}
-		select {
-		case <-wake:
-		case <-time.After(20 * time.Second):
-			t.Fatalf("read %d of %d", read, rounds+2)
-		}
+		wait.Receive(t, fmt.Sprintf("a wake-up after %d of %d reads", read, rounds+2), wake)
 	}
 	p.Close()
 	<-ended
