@@ -127,6 +127,7 @@ func (s *session) deliver(r *http.Request, out *response, e *envelope) {
 			select {
 			case <-s.wake:
 			case <-s.done:
+				out.extend() // net/http writes the end of the response
 				return
 			case <-r.Context().Done():
 				s.end(lost(r.Context().Err()))
@@ -144,8 +145,12 @@ type response struct {
 	size    int
 }
 
+// extend gives what is written next its time. Without it, the time since the latest write counts, and that of the server
+// before.
+func (o *response) extend() { _ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) }
+
 func (o *response) write(text string) error {
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // without it, that of the server counts
+	o.extend()
 	n, err := io.WriteString(o.w, text)
 	o.size += n
 	if err == nil {
