@@ -139,9 +139,10 @@ fuzz:
 tidy:
 	scripts/tidy.sh $(MODULES)
 
-# The version of the next release, which the modules require of each other: make version VERSION=v0.2.0
+# The version of the next release in all places that have it: make version VERSION=v0.2.0
 version:
-	sed -i -E 's#(github.com/gyrohq/gyro(/[a-z/]+)?) v[^ ]+#\1 $(VERSION)#' go.work $(MODULES:%=%/go.mod)
+	$(GO) run ./tools/release version $(VERSION)
+	$(MAKE) generate
 
 clean:
 	rm -rf $(BIN) .cache dist

@@ -29,7 +29,7 @@ func changedFiles(ctx context.Context, r *runner) ([]string, error) {
 	if files := append(differ, unknown...); len(files) > 0 {
 		return files, nil
 	}
-	return git("show", "--name-only", "--format=", "HEAD")
+	return git("diff", "--name-only", "HEAD^", "HEAD")
 }
 
 // affected returns the packages that files belong to, or whose tests read them, and those that import one of these

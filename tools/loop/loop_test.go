@@ -100,6 +100,15 @@ func TestAffected(t *testing.T) {
 	}
 }
 
+func TestReaders(t *testing.T) {
+	if got, want := readers(house()), []string{module + "/server/guide"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := unit(house()); slices.Contains(got, module+"/server/guide") || len(got) != len(house().packages)-1 {
+		t.Errorf("unit: got %q", got)
+	}
+}
+
 func TestByModule(t *testing.T) {
 	got := house().byModule([]string{module, module + "/internal/hub", module + "/server/app", module + "/broker/redis", "./server/..."})
 	want := map[string][]string{".": {".", "./internal/hub"}, "server": {"./...", "./app"}, "broker/redis": {"."}}

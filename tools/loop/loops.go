@@ -38,7 +38,7 @@ var loops = map[string]*loop{
 		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 4, installs: true,
 		stages: append(cheap("all packages", all), []step{
 			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl"},
-				do: []action{goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
+				do: []action{goTest(readers, "-race", "-short", "-count=1"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
 		}, []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{

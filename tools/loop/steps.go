@@ -114,7 +114,7 @@ func lint(choose selection) action {
 			// golangci-lint keeps the paths of what it finds: with the cache of a clone that is gone, it reports what it
 			// would have left out.
 			cmd := r.command(ctx, dir, []string{"GOLANGCI_LINT_CACHE=" + filepath.Join(r.root, ".cache/golangci-lint")},
-				append([]string{filepath.Join(r.root, ".bin", linter), "run"}, packages...)...)
+				append([]string{filepath.Join(r.root, ".bin", linter), "run", "--allow-parallel-runners"}, packages...)...)
 			cmd.Stdout, cmd.Stderr = out, out
 			errs = append(errs, cmd.Run())
 		}
@@ -150,12 +150,7 @@ func (t *tree) byModule(names []string) map[string][]string {
 	found := make(map[string][]string)
 	for _, name := range names {
 		folder := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "./"), module), "/")
-		best := "."
-		for _, m := range t.modules {
-			if m != "." && strings.HasPrefix(folder+"/", m+"/") && (best == "." || len(m) > len(best)) {
-				best = m
-			}
-		}
+		best := t.moduleOf(folder)
 		relative := "./" + strings.TrimPrefix(folder, "/")
 		if best != "." {
 			relative = "." + strings.TrimPrefix(folder, best)

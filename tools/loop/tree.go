@@ -139,9 +139,32 @@ func (p *goPackage) service() bool {
 	return p.uses("broker/redis/redistest", "broker/postgres/postgrestest")
 }
 
-// unit are packages whose tests need nothing.
+// unit are packages whose tests need nothing, and read nothing outside of their module.
 func unit(t *tree) []string {
-	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() })
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && !p.reader(t) })
+}
+
+// readers are packages whose tests need nothing and read files outside of their module. Changes of these files are not seen
+// by Go, which would take a result that it has kept.
+func readers(t *tree) []string {
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && p.reader(t) })
+}
+
+// reader reports whether tests of the package read files outside of their module.
+func (p *goPackage) reader(t *tree) bool {
+	own := t.moduleOf(p.folder())
+	return slices.ContainsFunc(p.Reads, func(read string) bool { return t.moduleOf(read) != own })
+}
+
+// moduleOf returns the folder of the module that a file or folder is in.
+func (t *tree) moduleOf(name string) string {
+	best := "."
+	for _, m := range t.modules {
+		if m != "." && strings.HasPrefix(name+"/", m+"/") && (best == "." || len(m) > len(best)) {
+			best = m
+		}
+	}
+	return best
 }
 
 // services are packages whose tests start a service.
