@@ -29,6 +29,8 @@ type fake struct {
 	peeked   []string      // queues
 	refuse   map[string]bool
 	accepts  int // requests for sessions that found none
+	// abandoned counts messages that were given back.
+	abandoned int
 }
 
 type fakeQueue struct {
@@ -415,6 +417,9 @@ func (c *fakeConn) disposition(f *frame) {
 			c.send(f.channel, codeDisposition, nil, false, id, id, true, described{codeRejected,
 				[]any{described{codeError, []any{symbol("com.microsoft:message-lock-lost"), "lost"}}}})
 			continue
+		}
+		if state.code == codeModified { // what its client gets late, it releases
+			c.abandoned++
 		}
 		c.settle(m, state.code == codeAccepted)
 		c.send(f.channel, codeDisposition, nil, false, id, id, true, state)

@@ -46,8 +46,8 @@ func (f *fake) awaitEmpty(name string) {
 	wait.Until(f.tb, "completion", func() bool { return len(f.left(name)) == 0 })
 }
 
-// TestConsume: messages are executed in their order and completed; another source goes on where the
-// first stopped.
+// TestConsume: messages are executed and completed, in their order if there is one at a time; another source goes on where
+// the first stopped.
 func TestConsume(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 10} {
@@ -60,7 +60,13 @@ func TestConsume(t *testing.T) {
 				want = append(want, fmt.Sprintf(`ch%d "%d-%02d"`, i%3, round, i))
 			}
 			stop := consumetest.Start(t, f.source(func(c *Config) { c.MaxMessages = size }), consumetest.Config(node, func(c *consume.Config) { c.Meter = meter }))
-			if got := node.Await(t, len(want)); !slices.Equal(got, want) {
+			got := slices.Clone(node.Await(t, len(want)))
+			expected := slices.Clone(want)
+			if size > 1 { // one that the client gets late goes back to the queue
+				slices.Sort(got)
+				slices.Sort(expected)
+			}
+			if !slices.Equal(got, expected) {
 				t.Errorf("got %q", got)
 			}
 			stop()
@@ -99,13 +105,19 @@ func TestRetry(t *testing.T) {
 	node := consumetest.NewNode()
 	var mu sync.Mutex
 	attempts := 0
+	good := false
 	node.Fails = func(ch string, _ []byte) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if ch == "bad" {
-			attempts++
+		if ch != "bad" {
+			good = true
+			return false
 		}
-		return ch == "bad" && attempts <= 1+retries
+		attempts++
+		if abandoned := look(f, func() int { return f.abandoned }); (abandoned > 0) != (attempts > 1+retries) {
+			t.Errorf("abandoned %d times before attempt %d", abandoned, attempts)
+		}
+		return attempts <= 1+retries || !good
 	}
 	f.publish("", "bad", "1")
 	f.publish("", "good", "2")
@@ -114,9 +126,6 @@ func TestRetry(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	f.awaitEmpty("events")
-	if attempts != 2+retries {
-		t.Errorf("%d attempts", attempts)
-	}
 }
 
 // TestSessions: messages of a session are executed in their order. When one fails, those behind it wait,

@@ -48,11 +48,11 @@ func (w *worker) messages(ctx, work context.Context, from receiver) {
 func (w *worker) sessions(ctx, work context.Context) {
 	what := "accepting a session of queue " + w.queue
 	for ctx.Err() == nil {
-		session, err := w.client.AcceptNextSessionForQueue(ctx, w.queue, nil)
+		accepted, err := w.client.AcceptNextSessionForQueue(ctx, w.queue, nil)
 		switch {
 		case err == nil:
 			w.outage.Over(w.p, what)
-			w.session(ctx, work, session)
+			w.session(ctx, work, &session{SessionReceiver: accepted})
 		case ctx.Err() == nil && !isTimeout(err):
 			consume.Sleep(ctx, max(pause, w.outage.Failed(w.p, what, err)))
 		}
@@ -65,38 +65,81 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == azservicebus.CodeTimeout
 }
 
+// session is a receiver whose lock one goroutine renews while another one uses it. The client notes the end of the lock at each
+// renewal and at each new link, of which it makes one when a call needs it, without waiting for each other.
+type session struct {
+	*azservicebus.SessionReceiver
+	mu sync.RWMutex // written while the end of the lock is read, or written by a renewal
+}
+
+// ReceiveMessages implements receiver.
+func (s *session) ReceiveMessages(ctx context.Context, most int, o *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.SessionReceiver.ReceiveMessages(ctx, most, o)
+}
+
+// CompleteMessage implements receiver.
+func (s *session) CompleteMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.CompleteMessageOptions) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.SessionReceiver.CompleteMessage(ctx, m, o)
+}
+
+// AbandonMessage implements receiver.
+func (s *session) AbandonMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.AbandonMessageOptions) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.SessionReceiver.AbandonMessage(ctx, m, o)
+}
+
+// renew renews the lock. Meanwhile, messages wait.
+func (s *session) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.RenewSessionLock(ctx, nil)
+}
+
+func (s *session) lockedUntil() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.LockedUntil()
+}
+
 // idle is how long a session may have no messages until another one is accepted.
 const idle = time.Second
 
 // session consumes a session until there are fewer messages than asked for, its lock is lost, or ctx
 // ends. The client would return messages that come between two requests to the queue as long as the
 // first one asks for more, and the order would be lost.
-func (w *worker) session(ctx, work context.Context, session *azservicebus.SessionReceiver) {
+func (w *worker) session(ctx, work context.Context, from *session) {
 	ctx, cancel := context.WithCancel(ctx)
 	locked, lose := context.WithCancel(work)
 	defer lose()
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		if !w.keepLock(ctx, session) {
+		if !w.keepLock(ctx, from) {
 			lose()
 			cancel()
 		}
 	})
-	defer w.close(work, session)
+	defer w.close(work, from)
 	defer renewing.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
 		waiting, enough := context.WithTimeout(ctx, idle)
-		received, err := session.ReceiveMessages(waiting, w.cfg.MaxMessages, nil)
+		received, err := from.ReceiveMessages(waiting, w.cfg.MaxMessages, nil)
 		empty := waiting.Err() != nil
 		enough()
 		if err != nil && !empty {
 			w.p.Meter().Failed()
-			w.p.Log().Error("receiving from a session failed", "queue", w.queue, "session", session.SessionID(), "error", err)
+			w.p.Log().Error("receiving from a session failed", "queue", w.queue, "session", from.SessionID(), "error", err)
 			consume.Sleep(ctx, pause)
 		}
 		if len(received) > 0 {
-			w.process(ctx, locked, session, received)
+			w.process(ctx, locked, from, received)
 		}
 		if len(received) < w.cfg.MaxMessages {
 			return
@@ -106,15 +149,15 @@ func (w *worker) session(ctx, work context.Context, session *azservicebus.Sessio
 
 // keepLock renews the lock of a session until ctx ends. It returns false if that fails: others have the
 // messages then.
-func (w *worker) keepLock(ctx context.Context, session *azservicebus.SessionReceiver) bool {
-	for consume.Sleep(ctx, time.Until(session.LockedUntil())*2/3) {
-		err := session.RenewSessionLock(ctx, nil)
-		if err == nil && !session.LockedUntil().After(time.Now()) {
+func (w *worker) keepLock(ctx context.Context, from *session) bool {
+	for consume.Sleep(ctx, time.Until(from.lockedUntil())*2/3) {
+		err := from.renew(ctx)
+		if err == nil && !from.lockedUntil().After(time.Now()) {
 			err = errors.New("it has expired already")
 		}
 		if err != nil && ctx.Err() == nil {
 			w.p.Meter().Failed()
-			w.p.Log().Error("the lock of a session cannot be renewed", "queue", w.queue, "session", session.SessionID(), "error", err)
+			w.p.Log().Error("the lock of a session cannot be renewed", "queue", w.queue, "session", from.SessionID(), "error", err)
 			return false
 		}
 	}
