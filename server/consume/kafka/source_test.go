@@ -41,7 +41,7 @@ func start(tb testing.TB, options ...kfake.Opt) *rig {
 		tb.Fatal(err)
 	}
 	r := &rig{Cluster: c, tb: tb}
-	if r.producer, err = kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+	if r.producer, err = kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DialTimeout(wait.Limit)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
@@ -67,7 +67,7 @@ func (r *rig) source(edit func(*Config)) *Source {
 	r.tb.Helper()
 	c := Config{
 		Brokers: r.ListenAddrs(), Topics: []string{"events"}, Group: "gyro", MaxPollRecords: 100, FetchMaxWait: 50 * time.Millisecond,
-		Method: "centrifugo-method",
+		DialTimeout: wait.Limit, Method: "centrifugo-method",
 	}
 	if edit != nil {
 		edit(&c)
@@ -178,13 +178,15 @@ func TestPartitionLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	node := consumetest.NewNode()
-	r.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "gyro", Err: kerr.UnknownMemberID, TopLevel: true},
-		kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "gyro", Err: kerr.UnknownMemberID, Count: 1})
+	refuse := r.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "gyro", Err: kerr.UnknownMemberID, Count: -1})
 	consumetest.Start(t, r.source(nil), consumetest.Config(node, ordered))
 	r.add(0, "a", "1")
+	node.Await(t, 1)
+	r.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "gyro", Err: kerr.UnknownMemberID, TopLevel: true})
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
 		t.Errorf("got %q", got)
 	}
+	refuse.Remove()
 	r.add(0, "a", "2")
 	node.Await(t, 3)
 }
