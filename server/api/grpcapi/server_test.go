@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/api"
@@ -35,9 +36,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/grpctest"
 	"github.com/gyrohq/gyro/server/internal/schematest"
 )
-
-// patience bounds every wait; none takes anywhere near as long.
-const patience = 20 * time.Second
 
 // schema is what users make clients from.
 var schema = schematest.File("../api.proto")
@@ -122,7 +120,7 @@ func (f *fixture) logged(t *testing.T) string {
 }
 
 func bounded(t *testing.T, pairs ...string) context.Context {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), pairs...), patience)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), pairs...), wait.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -453,7 +451,7 @@ func TestStop(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Errorf("the call that was under way: %v", err)
 	}
-	if err := f.Wait(bounded(t), patience); err != nil {
+	if err := f.Wait(bounded(t), wait.Limit); err != nil {
 		t.Error(err)
 	}
 }

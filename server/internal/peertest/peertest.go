@@ -12,9 +12,6 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Patience bounds every wait of a test; none takes anywhere near as long.
-const Patience = wait.Limit
-
 // Peer notes what its transport tells.
 type Peer struct {
 	Conn     transport.Conn
@@ -72,7 +69,7 @@ func (p *Peer) Write(frames ...[]byte) error {
 		case <-p.Ready:
 		case <-p.gone:
 			return errors.New("the connection has ended")
-		case <-time.After(Patience):
+		case <-time.After(wait.Limit):
 			return errors.New("the transport does not ask for more")
 		}
 	}
