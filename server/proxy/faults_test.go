@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/internal/proxytest"
 	"github.com/gyrohq/gyro/server/proxy/message"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
 // numbered answers a call with its number.
@@ -26,43 +28,58 @@ func TestFaults(t *testing.T) {
 		for _, fault := range proxytest.Faults {
 			t.Run(c.Name+"/"+fault.Name, func(t *testing.T) {
 				t.Parallel()
-				var faulty atomic.Bool
-				var asked atomic.Int32
-				s := c.Start(t, func(w http.ResponseWriter, r *http.Request) {
-					_ = c.Read(r, nil)
-					n := asked.Add(1)
-					if faulty.Load() {
-						fault.Do(c, w, r)
-						return
-					}
-					numbered(c, w, n)
-				})
-				o := settings(c.Endpoint(s.Listener.Addr().String(), "RPC"))
-				p, out := open(t, RPC, o)
-				well(t, p, &asked)
 				if fault.Slow {
-					o.Timeout = 50 * time.Millisecond
-				}
-				faulty.Store(true)
-				for range 2 { // a third failure in a row would open the breaker
-					var f *Failure
-					if _, err := rpc(p); !errors.As(err, &f) || f.Key != "rpc.proxy" || f.Event != RPC || !strings.Contains(err.Error(), fault.Error(c)) {
-						t.Errorf("%v, want %s", err, fault.Error(c))
-					}
-				}
-				if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "gives no answer") {
-					t.Errorf("%d lines:\n%s", n, out)
-				}
-				o.Timeout = time.Minute
-				faulty.Store(false)
-				for range 3 {
-					well(t, p, &asked)
-				}
-				if n := asked.Load(); n != 6 {
-					t.Errorf("the backend was asked %d times for 6 calls", n)
+					synctest.Test(t, func(t *testing.T) { testFault(t, c, &fault) })
+				} else {
+					testFault(t, c, &fault)
 				}
 			})
 		}
+	}
+}
+
+// testFault tests a fault with sockets, or a slow one in memory.
+func testFault(t *testing.T, c proxytest.Carrier, fault *proxytest.Fault) {
+	var faulty atomic.Bool
+	var asked atomic.Int32
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		_ = c.Read(r, nil)
+		n := asked.Add(1)
+		if faulty.Load() {
+			fault.Do(c, w, r)
+			return
+		}
+		numbered(c, w, n)
+	}
+	var p *Proxy
+	var out *logs
+	if fault.Slow {
+		pipes := fronttest.NewPipes()
+		s := c.Server(answer)
+		go s.Serve(pipes)
+		t.Cleanup(func() { s.Close() })
+		p, out = open(t, RPC, settings(c.Endpoint(inMemory, "RPC")))
+		connectTo(t, p, pipes.Dial)
+	} else {
+		p, out = open(t, RPC, settings(c.Endpoint(c.Start(t, answer).Listener.Addr().String(), "RPC")))
+	}
+	well(t, p, &asked)
+	faulty.Store(true)
+	for range 2 { // a third failure in a row would open the breaker
+		var f *Failure
+		if _, err := rpc(p); !errors.As(err, &f) || f.Key != "rpc.proxy" || f.Event != RPC || !strings.Contains(err.Error(), fault.Error(c)) {
+			t.Errorf("%v, want %s", err, fault.Error(c))
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "gives no answer") {
+		t.Errorf("%d lines:\n%s", n, out)
+	}
+	faulty.Store(false)
+	for range 3 {
+		well(t, p, &asked)
+	}
+	if n := asked.Load(); n != 6 {
+		t.Errorf("the backend was asked %d times for 6 calls", n)
 	}
 }
 
@@ -101,13 +118,7 @@ func TestUnreachable(t *testing.T) {
 			defer again.Close()
 			l := listen(t, address)
 			go again.Serve(l)
-			for end := time.Now().Add(20 * time.Second); ; {
-				if _, err := rpc(p); err == nil {
-					break
-				} else if time.Now().After(end) {
-					t.Fatal(err)
-				}
-			}
+			wait.Success(t, "an answer of the backend that is back", func() error { _, err := rpc(p); return err })
 			well(t, p, &asked)
 		})
 	}

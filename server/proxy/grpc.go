@@ -48,12 +48,7 @@ func newGRPC(e Event, c *config.Proxy, f *forward, t Tracer) (*grpcCarrier, erro
 	if err != nil {
 		return nil, fmt.Errorf("grpc.tls.%w", err)
 	}
-	calls := []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)}
-	if c.GRPC.Compression {
-		calls = append(calls, grpc.UseCompressor(gzip.Name))
-	}
-	conn, err := grpc.NewClient(target(c.Endpoint), grpc.WithTransportCredentials(transport(secure)), grpc.WithDefaultCallOptions(calls...),
-		grpc.WithConnectParams(reconnect), grpc.WithKeepaliveParams(alive(e)), grpc.WithDisableRetry())
+	conn, err := grpc.NewClient(target(c.Endpoint), append(options(e, c), grpc.WithTransportCredentials(transport(secure)))...)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
@@ -62,6 +57,16 @@ func newGRPC(e Event, c *config.Proxy, f *forward, t Tracer) (*grpcCarrier, erro
 		g.static.Set(c.GRPC.CredentialsKey, c.GRPC.CredentialsValue)
 	}
 	return g, nil
+}
+
+func options(e Event, c *config.Proxy) []grpc.DialOption {
+	calls := []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)}
+	if c.GRPC.Compression {
+		calls = append(calls, grpc.UseCompressor(gzip.Name))
+	}
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(calls...), grpc.WithConnectParams(reconnect), grpc.WithKeepaliveParams(alive(e)), grpc.WithDisableRetry(),
+	}
 }
 
 // alive finds connections to a host that is gone without a word, on which calls would time out for a

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -41,35 +43,24 @@ func TestNoRetryByPolicy(t *testing.T) {
 // An unreachable backend is tried about once a second, however long it has been away, so that it is
 // in use soon when it is back.
 func TestReconnects(t *testing.T) {
-	t.Parallel()
-	l := listen(t, "127.0.0.1:0")
-	tried := make(chan struct{}, 100)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-			tried <- struct{}{}
-		}
-	}()
-	o := settings(l.Addr().String())
-	o.Breaker.Failures = 0
-	p, _ := open(t, RPC, o)
-	calls := time.NewTicker(10 * time.Millisecond)
-	defer calls.Stop()
-	late := time.After(20 * time.Second) // with the backoff of gRPC, 8 attempts take half a minute
-	for n := 0; n < 8; {
-		select {
-		case <-tried:
-			n++
-		case <-calls.C:
+	synctest.Test(t, func(t *testing.T) {
+		var tried atomic.Int32
+		o := settings(inMemory)
+		o.Breaker.Failures = 0
+		p, _ := open(t, RPC, o)
+		connectTo(t, p, func() net.Conn {
+			tried.Add(1)
+			client, server := net.Pipe()
+			server.Close()
+			return client
+		})
+		for begin := time.Now(); tried.Load() < 8; time.Sleep(10 * time.Millisecond) {
 			if _, err := rpc(p); err == nil {
 				t.Fatal("no error")
 			}
-		case <-late:
-			t.Fatalf("%d attempts", n)
+			if time.Since(begin) > 10*time.Second { // with the backoff of gRPC, 8 attempts take half a minute
+				t.Fatalf("%d attempts", tried.Load())
+			}
 		}
-	}
+	})
 }

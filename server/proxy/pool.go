@@ -30,6 +30,7 @@ const (
 type pool struct {
 	address string
 	tls     *tls.Config // nil for plaintext
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	idle   []*backendConn // the one that was used last is the last
@@ -60,7 +61,7 @@ var (
 )
 
 func newPool(host, port string, secure *tls.Config) *pool {
-	return &pool{address: net.JoinHostPort(host, port), tls: secure}
+	return &pool{address: net.JoinHostPort(host, port), tls: secure, connect: new(net.Dialer).DialContext}
 }
 
 // get returns a connection that is idle, and that the backend has not closed, or else a new one.
@@ -94,7 +95,7 @@ func (p *pool) pop() *backendConn {
 func (p *pool) dial(ctx context.Context, deadline time.Time) (*backendConn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", p.address)
+	raw, err := p.connect(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, err
 	}

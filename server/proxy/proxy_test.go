@@ -18,11 +18,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/schematest"
 	"github.com/gyrohq/gyro/server/proxy/message"
+	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
 // settings are those of a proxy in tests. Only tests about it run into the timeout.
@@ -60,6 +63,27 @@ func open(t *testing.T, e Event, c *config.Proxy) (*Proxy, *logs) {
 	}
 	t.Cleanup(p.Close)
 	return p, &out
+}
+
+// inMemory is the endpoint of backends that connectTo leads to.
+const inMemory = "memory:80"
+
+// connectTo has the proxy make its connections by a function, which virtual time takes.
+func connectTo(t *testing.T, p *Proxy, dial func() net.Conn) {
+	t.Helper()
+	connect := func(context.Context, string) (net.Conn, error) { return dial(), nil }
+	switch c := p.carrier.(type) {
+	case *httpCarrier:
+		c.conns.connect = func(ctx context.Context, _, address string) (net.Conn, error) { return connect(ctx, address) }
+	case *grpcCarrier:
+		c.close()
+		var err error
+		c.conn, err = grpc.NewClient("passthrough:///"+inMemory, append(options(p.event, p.config),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(connect))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // backend is an HTTP backend.
@@ -230,18 +254,15 @@ func TestClientGone(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	p, out := open(t, RPC, settings(s.URL))
+	c := settings(s.URL)
+	c.Timeout = time.Hour
+	p, out := open(t, RPC, c)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-begun; cancel() }()
 	given := make(chan error, 1)
 	go func() { given <- p.Call(ctx, nil, new(message.RPCRequest), new(message.RPCResponse)) }()
-	select {
-	case err := <-given:
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second): // the timeout of the proxy is longer
-		t.Fatal("the call goes on")
+	if err := wait.Receive(t, "the end of the call", given); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 	<-ended
 	if out.String() != "" {
@@ -267,6 +288,15 @@ func startGRPC(t *testing.T, answer func(*schematest.Call, schematest.Message) e
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return l.Addr().String(), s
+}
+
+// pipeGRPC is serveGRPC in memory. It returns what a proxy connects by.
+func pipeGRPC(t *testing.T, answer func(*schematest.Call, schematest.Message) error, o ...grpc.ServerOption) func() net.Conn {
+	pipes := fronttest.NewPipes()
+	s := grpc.NewServer(append(o, schema.Serve(answer))...)
+	go func() { _ = s.Serve(pipes) }()
+	t.Cleanup(s.Stop)
+	return pipes.Dial
 }
 
 func TestGRPC(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -174,7 +175,7 @@ func TestStreamFailures(t *testing.T) {
 		"publication": func(s *schematest.Call) error { _ = s.Send(hello("1")); <-s.Context().Done(); return nil },
 		"timeout":     func(s *schematest.Call) error { <-s.Context().Done(); return nil },
 		"too large": func(s *schematest.Call) error {
-			_ = s.Send(hello(strings.Repeat("x", maxAnswer)))
+			_ = s.SendMsg(schema.Encoded("StreamSubscribeResponse", strings.Repeat("x", maxAnswer+1)))
 			<-s.Context().Done()
 			return nil
 		},
@@ -270,59 +271,63 @@ func TestStreamClose(t *testing.T) {
 
 // What a client has sent reaches the backend, also if the client goes at once, and others send, too.
 func TestStreamCloseAfterSend(t *testing.T) {
-	const streams, messages = 20, 50
-	got := make(chan int, streams)
-	c := settings(serveGRPC(t, func(s *schematest.Call, _ schematest.Message) error {
-		if err := s.Send(accepted); err != nil {
-			return err
-		}
-		for n := 0; ; n++ {
-			m, err := s.Receive()
-			if err != nil {
-				got <- n
-				if !errors.Is(err, io.EOF) {
-					return err
+	synctest.Test(t, func(t *testing.T) {
+		const streams, messages = 20, 50
+		got := make(chan int, streams)
+		dial := pipeGRPC(t, func(s *schematest.Call, _ schematest.Message) error {
+			if err := s.Send(accepted); err != nil {
+				return err
+			}
+			for n := 0; ; n++ {
+				m, err := s.Receive()
+				if err != nil {
+					got <- n
+					if !errors.Is(err, io.EOF) {
+						return err
+					}
+					return nil
 				}
-				return nil
-			}
-			if data := m.Text("publication.data"); data != fmt.Sprint(n) {
-				return fmt.Errorf("message %d is %s", n, data)
-			}
-		}
-	}))
-	c.MaxStreams = streams
-	p, meter := openStreams(t, c)
-	var all sync.WaitGroup
-	for range streams {
-		s := mustSubscribe(t, p, true)
-		all.Go(func() {
-			for i := range messages {
-				if err := s.Send(fmt.Append(nil, i)); err != nil {
-					t.Error(err)
+				if data := m.Text("publication.data"); data != fmt.Sprint(n) {
+					return fmt.Errorf("message %d is %s", n, data)
 				}
-			}
-			s.Close()
-			// The end of the stream, by the backend here, makes that of everything.
-			if err := s.Receive(new(message.StreamSubscribeResponse)); !errors.Is(err, ErrClosed) {
-				t.Error(err)
 			}
 		})
-	}
-	for range streams {
-		if n := <-got; n != messages {
-			t.Errorf("the backend got %d messages, want %d", n, messages)
+		c := settings(inMemory)
+		c.MaxStreams = streams
+		p, meter := openStreams(t, c)
+		connectTo(t, p, dial)
+		var all sync.WaitGroup
+		for range streams {
+			s := mustSubscribe(t, p, true)
+			all.Go(func() {
+				for i := range messages {
+					if err := s.Send(fmt.Append(nil, i)); err != nil {
+						t.Error(err)
+					}
+				}
+				s.Close()
+				// The end of the stream, by the backend here, makes that of everything.
+				if err := s.Receive(new(message.StreamSubscribeResponse)); !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			})
 		}
-	}
-	all.Wait()
-	meter.want(t, 0, 0, 0)
+		for range streams {
+			if n := <-got; n != messages {
+				t.Errorf("the backend got %d messages, want %d", n, messages)
+			}
+		}
+		all.Wait()
+		meter.want(t, 0, 0, 0)
+	})
 }
 
 // A backend that does not read does not hold a client up for longer than the timeout.
 func TestStreamSendUnread(t *testing.T) {
 	c := settings(serveGRPC(t, accepting))
-	c.Timeout = 100 * time.Millisecond
 	p, meter := openStreams(t, c)
 	s := mustSubscribe(t, p, true)
+	c.Timeout = 100 * time.Millisecond
 	var err error
 	for n := 0; err == nil && n < 1000; n++ {
 		err = s.Send(make([]byte, 64<<10))
@@ -372,7 +377,6 @@ func TestRetireKeepsStreams(t *testing.T) {
 		return nil
 	}))
 	defer close(send)
-	cfg.Channel.Proxy.SubscribeStream.Timeout = time.Second
 	cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
 	before, err := NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -381,7 +385,7 @@ func TestRetireKeepsStreams(t *testing.T) {
 	p := before.Of(SubscribeStream, "")
 	s := mustSubscribe(t, p, false)
 	changed := *cfg
-	changed.Channel.Proxy.SubscribeStream.Timeout = time.Minute
+	changed.Channel.Proxy.SubscribeStream.Timeout = time.Hour
 	next, err := NewSet(&changed, before, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -410,50 +414,54 @@ func TestRetireKeepsStreams(t *testing.T) {
 // A server that shuts down lets backends read what clients have sent, and does not wait for one that does
 // not, nor for a stream that nobody closes.
 func TestSetCloseWaitsForStreams(t *testing.T) {
-	got := make(chan int, 1)
-	address := serveGRPC(t, func(s *schematest.Call, r schematest.Message) error {
-		if err := s.Send(accepted); err != nil || r.Text("subscribe_request.channel") == "deaf" {
-			<-s.Context().Done()
-			return err
-		}
-		n := 0
-		for _, err := s.Receive(); err == nil; _, err = s.Receive() {
-			n++
-		}
-		got <- n
-		return nil
-	})
-	for _, ch := range []string{"news", "deaf", "open"} {
-		cfg := config.DefaultConfig()
-		cfg.Channel.Proxy.SubscribeStream = *settings(address)
-		cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
-		set, err := NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, _, err := set.Of(SubscribeStream, "").Open(t.Context(), nil, &message.SubscribeRequest{Channel: ch}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 100 {
-			if err := s.Send([]byte("1")); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		got := make(chan int, 1)
+		dial := pipeGRPC(t, func(s *schematest.Call, r schematest.Message) error {
+			if err := s.Send(accepted); err != nil || r.Text("subscribe_request.channel") == "deaf" {
+				<-s.Context().Done()
+				return err
+			}
+			n := 0
+			for _, err := s.Receive(); err == nil; _, err = s.Receive() {
+				n++
+			}
+			got <- n
+			return nil
+		})
+		for _, ch := range []string{"news", "deaf", "open"} {
+			cfg := config.DefaultConfig()
+			cfg.Channel.Proxy.SubscribeStream = *settings(inMemory)
+			cfg.Channel.WithoutNamespace.SubscribeStreamProxyEnabled = true
+			set, err := NewSet(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if ch == "open" {
-			set.Close()
+			p := set.Of(SubscribeStream, "")
+			connectTo(t, p, dial)
+			s, _, err := p.Open(t.Context(), nil, &message.SubscribeRequest{Channel: ch}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 100 {
+				if err := s.Send([]byte("1")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ch == "open" {
+				set.Close()
+				s.Close()
+				continue
+			}
 			s.Close()
-			continue
-		}
-		s.Close()
-		go func() { _ = s.Receive(new(message.StreamSubscribeResponse)) }() // as a feed does
-		set.Close()
-		if ch == "news" {
-			if n := <-got; n != 100 {
-				t.Errorf("the backend got %d messages", n)
+			go func() { _ = s.Receive(new(message.StreamSubscribeResponse)) }() // as a feed does
+			set.Close()
+			if ch == "news" {
+				if n := <-got; n != 100 {
+					t.Errorf("the backend got %d messages", n)
+				}
 			}
 		}
-	}
+	})
 }
 
 // Streams leave nothing behind.
