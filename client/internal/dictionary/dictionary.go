@@ -43,13 +43,18 @@ func Learn(id string, deflated []byte, limit int) (*Dictionary, error) {
 		return nil, &Error{fmt.Sprintf("a dictionary with the ID %.20q is that of %q", id, want)}
 	}
 	d := &Dictionary{ID: id, text: text}
-	if same, ok := known.Load(id); ok {
-		if d := same.(weak.Pointer[Dictionary]).Value(); d != nil {
+	for {
+		same, ok := known.LoadOrStore(id, weak.Make(d))
+		if !ok {
+			return d, nil
+		}
+		if kept := same.(weak.Pointer[Dictionary]).Value(); kept != nil {
+			return kept, nil
+		}
+		if known.CompareAndSwap(id, same, weak.Make(d)) {
 			return d, nil
 		}
 	}
-	known.Store(id, weak.Make(d))
-	return d, nil
 }
 
 // Open calls handle with the frame within a message: as it is, or deflated to at most limit bytes. handle must not keep it.

@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -42,6 +44,34 @@ func learn(t *testing.T) *Dictionary {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// TestLearnAtOnce: clients that learn a dictionary at the same time share it.
+func TestLearnAtOnce(t *testing.T) {
+	t.Parallel()
+	for round := range 200 {
+		text := fmt.Sprint("learned by many at once, ", round)
+		deflated := deflate(t, []byte(text), nil)
+		var learned [4]*Dictionary
+		var learning sync.WaitGroup
+		start := make(chan struct{})
+		for i := range learned {
+			learning.Go(func() {
+				<-start
+				var err error
+				if learned[i], err = Learn(id(text), deflated, 1000); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		learning.Wait()
+		for _, d := range learned[1:] {
+			if d != learned[0] {
+				t.Fatalf("round %d: clients have different dictionaries of one text", round)
+			}
+		}
+	}
 }
 
 // TestOpen: what was deflated comes back, in any order, and nothing beyond the limit.
