@@ -26,9 +26,6 @@ func TestMapsAreTheirModel(t *testing.T) {
 	total := *steps
 	if total == 0 {
 		total = usualSteps / 2
-		if testing.Short() {
-			total /= 10
-		}
 	}
 	var sum mapStats
 	for done, n := 0, *seed; done < total; n++ {

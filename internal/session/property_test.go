@@ -35,9 +35,6 @@ func TestNothingLostNothingTwice(t *testing.T) {
 	total := *steps
 	if total == 0 {
 		total = usualSteps
-		if testing.Short() {
-			total /= 10
-		}
 	}
 	var delivered, patches, bridges, recoveries, unrecovered int
 	for done, n := 0, *seed; done < total; n++ {
