@@ -54,11 +54,16 @@ func (c *h2Conn) Close() error {
 // h2Timeout is what the servers of HTTP/2 have for a whole request.
 const h2Timeout = 10 * time.Second
 
-// withH2Server runs a test of a server of HTTP/2 in virtual time.
-func withH2Server(t *testing.T, cfg Config, test func(t *testing.T, s *testServer)) {
+// needExtendedConnect skips a test in the process in which net/http does not know extended CONNECT.
+func needExtendedConnect(t *testing.T) {
+	t.Helper()
 	if os.Getenv("GYRO_TEST_XCONNECT") == "" {
 		t.Skip("run by TestHTTP2")
 	}
+}
+
+// withH2Server runs a test of a server of HTTP/2 in virtual time.
+func withH2Server(t *testing.T, cfg Config, test func(t *testing.T, s *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testServer{t: t, peers: make(chan *testPeer, 10), pipes: fronttest.NewPipes()}
 		s.Server = httptest.NewUnstartedServer(NewHandler(s, cfg))
@@ -118,6 +123,7 @@ func (s *testServer) connectH2(change func(*http.Request)) (*testClient, answer)
 }
 
 func TestExtendedConnect(t *testing.T) {
+	needExtendedConnect(t)
 	withH2Server(t, Config{Compression: true}, func(t *testing.T, s *testServer) {
 		c, resp := s.connectH2(func(r *http.Request) {
 			r.Header.Set("Sec-WebSocket-Protocol", "centrifuge-protobuf")
@@ -138,6 +144,7 @@ func TestExtendedConnect(t *testing.T) {
 }
 
 func TestExtendedConnectRefused(t *testing.T) {
+	needExtendedConnect(t)
 	withH2Server(t, Config{}, func(t *testing.T, s *testServer) {
 		for _, tt := range []struct {
 			name   string
@@ -160,6 +167,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 }
 
 func TestExtendedConnectEnds(t *testing.T) {
+	needExtendedConnect(t)
 	for name, test := range map[string]func(c *testClient, p *testPeer){
 		"violation": func(c *testClient, p *testPeer) {
 			c.raw([]byte{0xF1, 0xFF})
