@@ -20,6 +20,7 @@ var packages = map[string]string{
 	"chromium":        "chromium",
 	"curl":            "curl",
 	"firefox-esr":     "firefox-esr",
+	"gpg":             "gpg",
 	"haproxy":         "haproxy",
 	"initdb":          "postgresql",
 	"ip":              "iproute2",

@@ -57,6 +57,7 @@ func (n *node) receiver(edit func(*config.PollNotification)) *Receiver {
 	n.t.Helper()
 	cfg := config.DefaultConfig()
 	cfg.SharedPoll.Notification.Enabled = true
+	cfg.SharedPoll.Notification.Redis.ConnectTimeout = wait.Limit
 	edit(&cfg.SharedPoll.Notification)
 	r, err := New(cfg, n.config())
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/need"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // tight is a listener for which descriptors are short while r keeps some back.
@@ -41,7 +44,7 @@ func TestReserve(t *testing.T) {
 		defer o.Close()
 		l.reserve = r
 		if len(r.held) != Size {
-			t.Skip("descriptors are short here")
+			need.Skip(t, "more descriptors", "ulimit -n 1024")
 		}
 		client := must(net.Dial("tcp", ln.Addr().String()))
 		nc, got := o.Accept()
@@ -53,7 +56,7 @@ func TestReserve(t *testing.T) {
 		} else if got != nil || l.tries != Size+1 {
 			t.Fatalf("%v: got %v after %d tries", err, got, l.tries)
 		}
-		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 		nc.Close()
 		client.Close()
 		if len(r.held) != Size {

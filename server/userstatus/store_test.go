@@ -14,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Lingering()...) }
@@ -47,13 +48,14 @@ func TestStores(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.NewCluster(t, redistest.Options{})
-		shard := redis.Shard{Mode: redis.Cluster, Addresses: c.Addresses(), Password: c.Nodes[0].Password()}
+		shard := shardOf(c.Nodes[0])
+		shard.Mode, shard.Addresses = redis.Cluster, c.Addresses()
 		conform(t, redisOf(t, time.Hour, shard), func(user string) { expire(t, c.Nodes[c.Owner(c.Slot(keyOf(user)))], user) })
 	})
 }
 
 func shardOf(s *redistest.Server) redis.Shard {
-	return redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password()}
+	return redis.Shard{Addresses: []string{s.Addr()}, Password: s.Password(), ConnectTimeout: wait.Limit, IOTimeout: wait.Limit}
 }
 
 func keyOf(user string) string { return "test.user_status." + user }

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// timeout of a request, from the first byte sent to the last one received.
-	timeout = time.Second
+	// Timeout of a request, from the first byte sent to the last one received.
+	Timeout = time.Second
 	// attempts of a fetch: a second one, at once, if the first fails.
 	attempts = 2
 	// maxBody bounds the body of a set, bytes. Providers send less than 10 KB.
@@ -57,7 +57,11 @@ func (e *Endpoint) fetch(ctx context.Context, at string) (keys []key, skipped, e
 }
 
 func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	within := Timeout
+	if end, bounded := ctx.Deadline(); bounded { // by Probe
+		within = time.Until(end).Round(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -67,7 +71,7 @@ func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
 	answer, err := e.client.Do(q)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %s", timeout)
+			err = fmt.Errorf("no answer within %s", within)
 		}
 		return nil, plain(err)
 	}
@@ -81,7 +85,7 @@ func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("the answer is not complete within %s", timeout)
+		return nil, fmt.Errorf("the answer is not complete within %s", within)
 	case err != nil:
 		return nil, plain(err)
 	case len(body) > maxBody:

@@ -182,7 +182,7 @@ func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.Public
 }
 
 // Probe fetches the set at a URL, apart from what is kept, and tells how many keys it has. skipped says why some of its keys
-// cannot be used.
+// cannot be used. If ctx has a deadline, that counts instead of Timeout.
 func (e *Endpoint) Probe(ctx context.Context, url string) (keys int, skipped, err error) {
 	list, skipped, err := e.fetch(ctx, url)
 	return len(list), skipped, err

@@ -246,7 +246,7 @@ func TestWaitEnds(t *testing.T) {
 		}
 		begin := time.Now()
 		want(t, e, "a", ErrUnavailable)
-		if took := time.Since(begin); took > Interval+2*attempts*timeout {
+		if took := time.Since(begin); took > Interval+2*attempts*Timeout {
 			t.Errorf("waited %s", took)
 		}
 		waits := make(chan error)

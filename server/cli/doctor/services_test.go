@@ -16,6 +16,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/material"
@@ -62,7 +63,7 @@ func (d *diagnosis) run(t *testing.T) {
 // onRedis has the engine of channels in a Redis.
 func onRedis(address string, edit func(*engines.RedisEngine)) func(*config.Config, *Options) {
 	return func(c *config.Config, _ *Options) {
-		c.Engine.Type, c.Engine.Redis.Address = engines.TypeRedis, []string{address}
+		c.Engine.Type, c.Engine.Redis.Address, c.Engine.Redis.ConnectTimeout = engines.TypeRedis, []string{address}, wait.Limit
 		if edit != nil {
 			edit(&c.Engine.Redis)
 		}

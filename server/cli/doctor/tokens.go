@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/gyrohq/gyro/server/auth/jwks"
 	"github.com/gyrohq/gyro/server/config"
@@ -73,7 +74,11 @@ func (d *doctor) keySet(ctx context.Context, key, at string, secure config.TLS, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
+	begun := time.Now()
 	keys, skipped, err := e.Probe(ctx, at)
+	if took := since(begun); err == nil && took > jwks.Timeout {
+		d.say(area, Warn, "look at the identity provider and the network", "%s: its keys came within %s, the server waits %s for them", key, took, jwks.Timeout)
+	}
 	switch {
 	case err != nil:
 		d.say(area, Fail, correct(err, key, section), "%s: its keys cannot be fetched: %v", key, err)

@@ -21,7 +21,7 @@ func TestBench(t *testing.T) {
 	p := launch(t, dir, nil, "gyro is running")
 	server := []string{
 		"--url", "ws://127.0.0.1:" + port + "/connection/websocket", "--api", "http://127.0.0.1:" + port + "/api/",
-		"--api-key", "api-key", "--timeout", "20s", "--json", "--token-hmac-secret", "token-secret",
+		"--api-key", "api-key", "--timeout", "60s", "--json", "--token-hmac-secret", "token-secret",
 	}
 	if _, err := os.Stat("/proc/self/stat"); err == nil {
 		server = append(server, "--pid", strconv.Itoa(p.cmd.Process.Pid))

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	launch(t, dir, nil, "gyro is running")
 	judge := func(code int, args ...string) string {
 		t.Helper()
-		out, messages, got := outcome(t, command(t, dir, nil, append([]string{"conformance", "--user", "ann"}, args...)...))
+		out, messages, got := outcome(t, command(t, dir, nil, append([]string{"conformance", "--user", "ann", "--timeout", "60s"}, args...)...))
 		if got != code {
 			t.Errorf("%q: exit code %d, expected %d: %s%s", args, got, code, out, messages)
 		}

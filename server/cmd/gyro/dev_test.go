@@ -15,6 +15,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/internal/wstest"
 )
 
@@ -38,9 +39,7 @@ func startDev(t *testing.T, flags ...string) (p *process, printed map[string]str
 // TestDev: what is printed works: the page, the token, the secret and the curl lines.
 func TestDev(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip(err)
-	}
+	need.Program(t, "curl")
 	p, printed, base := startDev(t)
 	if got := status(base + "/"); got != http.StatusOK {
 		t.Errorf("demo page: status %d", got)

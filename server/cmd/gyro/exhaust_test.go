@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -97,7 +97,7 @@ func operate(t *testing.T, url, body string) int {
 	}
 	req.Header.Set("X-API-Key", "k")
 	req.Close = true
-	res, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	res, err := (&http.Client{Timeout: wait.Limit}).Do(req)
 	if err != nil {
 		t.Log(err)
 		return 0

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/programtest"
 )
 
 // binary is the command, built once.
@@ -28,10 +30,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "gyro")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput()
-	if err != nil {
-		fmt.Printf("%s%v\n", out, err)
+	if binary, err = programtest.Server(dir); err != nil {
+		fmt.Println(err)
 		os.Exit(1)
 	}
 	code := m.Run()
@@ -186,7 +186,7 @@ func (p *process) text() string {
 // await waits for a text in the output, and returns the output.
 func (p *process) await(text string) string {
 	p.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(wait.Limit)
 	for {
 		if out := p.text(); strings.Contains(out, text) {
 			return out
@@ -213,7 +213,7 @@ func (p *process) exit() int {
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(20 * time.Second):
+	case <-time.After(wait.Limit):
 		p.t.Fatalf("does not end; output: %s", p.text())
 		return -1
 	}

@@ -234,7 +234,7 @@ func TestTokens(t *testing.T) {
 	if out := succeed(t, dir, "gensubtoken", "-s", "news", "-t", "0"); !strings.HasPrefix(out, "HMAC SHA-256 JWT for anonymous user and channel \"news\" without expiration:\neyJ") {
 		t.Errorf("got %s", out)
 	}
-	token := succeed(t, dir, "gentoken", "-q", "-u", "ann", "-t", "60")
+	token := succeed(t, dir, "gentoken", "-q", "-u", "ann", "-t", "3600")
 	if strings.ContainsAny(token, " \n") || strings.Count(token, ".") != 2 {
 		t.Errorf("got %q", token)
 	}

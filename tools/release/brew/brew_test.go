@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
 func archives() (all []Archive) {
@@ -29,11 +31,10 @@ func TestWrite(t *testing.T) {
 	if !strings.Contains(text.String(), `version "1.2.3"`) {
 		t.Error(text.String())
 	}
-	ruby, err := exec.LookPath("ruby")
-	if err != nil {
-		t.Skip("there is no Ruby to parse the formula")
+	if !need.Have(t, "ruby") {
+		return
 	}
-	check := exec.CommandContext(t.Context(), ruby, "-c")
+	check := exec.CommandContext(t.Context(), "ruby", "-c")
 	check.Stdin = &text
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)

@@ -45,7 +45,7 @@ func (p Package) Write(ctx context.Context, format, file string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "run", nfpm, "package", "--config", "deploy/packages/nfpm.yaml", "--packager", format, "--target", file)
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", nfpm, "package", "--config", "deploy/packages/nfpm.yaml", "--packager", format, "--target", file)
 	cmd.Dir = p.Tree
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GYRO_VERSION="+p.Version, "GYRO_ARCH="+p.Arch, "GYRO_FILES="+files,
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(p.Time.Unix(), 10))

@@ -9,16 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
 // TestSigned: with a key, the packages are signed by it, and what verifies packages of the two kinds accepts them, but not when
 // they were changed.
 func TestSigned(t *testing.T) {
-	for _, program := range []string{"gpg", "rpm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no %s here", program)
-		}
-	}
+	need.Program(t, "gpg")
+	need.Program(t, "rpm")
 	dir := t.TempDir()
 	run := func(stdin io.Reader, program string, args ...string) (string, error) {
 		t.Helper()

@@ -3,20 +3,21 @@ package sbom
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/gyrohq/gyro/internal/programtest"
 )
 
 // TestWrite describes a program of this module: one that has dependencies.
 func TestWrite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "chart")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/gyrohq/gyro/tools/chart").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := programtest.Build(file, "github.com/gyrohq/gyro/tools/chart"); err != nil {
+		t.Fatal(err)
 	}
 	program, err := os.ReadFile(file)
 	if err != nil {
