@@ -133,7 +133,7 @@ func redisFiles(t *testing.T, ca *authority) *redistest.TLS {
 
 // redisOptions are those of the place where a Redis is.
 func redisOptions(o options) options {
-	return options{"streams": []string{"events"}, "consumer_group": "gyro", "password": "secret"}.with(o)
+	return options{"streams": []string{"events"}, "consumer_group": "gyro", "password": "secret", "connect_timeout": "1m"}.with(o)
 }
 
 // redisPlace has a server that wants TLS, a certificate and a password.
@@ -190,10 +190,14 @@ func clusterPlace(t *testing.T, ca *authority) place {
 func startNATS(t *testing.T, o *server.Options, options ...nats.Option) (url string, add func()) {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, true, t.TempDir()
+	o.TLSTimeout, o.AuthTimeout = wait.Limit.Seconds(), wait.Limit.Seconds()
 	s := must(server.NewServer(o))
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	conn := must(nats.Connect(s.ClientURL(), options...))
+	if !s.ReadyForConnections(wait.Limit) {
+		t.Fatal("the NATS server does not get ready")
+	}
+	conn := must(nats.Connect(s.ClientURL(), append(options, nats.Timeout(wait.Limit))...))
 	t.Cleanup(conn.Close)
 	js := must(jetstream.New(conn))
 	must(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"events"}, Storage: jetstream.MemoryStorage}))
