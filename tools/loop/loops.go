@@ -2,7 +2,7 @@ package main
 
 // What the end-to-end steps rely on.
 const (
-	raceServer = "go build -race -o .cache/gyro-race ./server/cmd/gyro && go build -race -o .cache/rig ./e2e/cmd/rig"
+	raceServer = "go build -race -buildvcs=false -o .cache/gyro-race ./server/cmd/gyro && go build -race -buildvcs=false -o .cache/rig ./e2e/cmd/rig"
 	server     = "cd server && CGO_ENABLED=0 go build -o ../.bin/gyro ./cmd/gyro"
 	python     = "venv .cache/venv e2e/python/requirements.txt"
 	javascript = "modules e2e/js"
@@ -37,10 +37,10 @@ var loops = map[string]*loop{
 	"test": {
 		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 4, installs: true,
 		stages: append(cheap("all packages", all), []step{
+			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
+		}, []step{
 			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl"},
 				do: []action{goTest(readers, "-race", "-short", "-count=1"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
-		}, []step{
-			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
 			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
 				do: []action{goTest(services, "-race", "-short", "-p=3", "-parallel=8")}},
