@@ -20,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -42,13 +43,13 @@ func TestRefused(t *testing.T) {
 		"refused":   {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Standalone}}},
 		nobody:      {Shards: []redis.Shard{{Addresses: []string{nobody}, Mode: redis.Cluster}}},
 		"sentinel":  {Shards: []redis.Shard{{Addresses: []string{nobody}, SentinelMaster: "main"}}},
-		"WRONGPASS": {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "wr0ng"}}, StartTimeout: 15 * time.Second},
-		"NOAUTH":    {Shards: []redis.Shard{{Addresses: []string{server.Addr()}}}, StartTimeout: 15 * time.Second},
-		"DB index":  {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "right", DB: 99}}, StartTimeout: 15 * time.Second},
+		"WRONGPASS": {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "wr0ng"}}, StartTimeout: 2 * wait.Limit},
+		"NOAUTH":    {Shards: []redis.Shard{{Addresses: []string{server.Addr()}}}, StartTimeout: 2 * wait.Limit},
+		"DB index":  {Shards: []redis.Shard{{Addresses: []string{server.Addr()}, Password: "right", DB: 99}}, StartTimeout: 2 * wait.Limit},
 		"Cluster":   {Shards: []redis.Shard{standalone(server)}, ShardedPubSubPartitions: 2},
 	}
 	if server.Do("COMMAND", "INFO", "HPEXPIRE") == "" { // older than Redis 7.4
-		cases["HPEXPIRE"] = redis.Config{Shards: []redis.Shard{standalone(server)}, PresenceHashFieldTTL: true, StartTimeout: 15 * time.Second}
+		cases["HPEXPIRE"] = redis.Config{Shards: []redis.Shard{standalone(server)}, PresenceHashFieldTTL: true, StartTimeout: 2 * wait.Limit}
 	}
 	for mention, cfg := range cases {
 		cfg.Logger = quiet
@@ -61,7 +62,7 @@ func TestRefused(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(err), "redis shard 0 (") {
 			t.Errorf("%s: no shard in %v", mention, err)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > wait.Limit {
 			t.Errorf("%s: Run took %v", mention, took)
 		}
 		if _, err := b.Publish(t.Context(), "ch", &channel.Publication{}, keep); err == nil {
@@ -75,6 +76,7 @@ func TestRefused(t *testing.T) {
 
 // TestStartTimeout has Run wait for a Redis that comes later.
 func TestStartTimeout(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	server.Kill()
 	b := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, StartTimeout: time.Minute, Logger: quiet}).Broker()
@@ -92,6 +94,7 @@ func TestStartTimeout(t *testing.T) {
 // TestStartAgain: a server that restarts while the connection for PUB/SUB is made does not
 // end the start within StartTimeout.
 func TestStartAgain(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	shard := standalone(server)
 	shard.Addresses = []string{cutFirst(t, server.Addr(), "subscribe", func() {
@@ -158,6 +161,7 @@ func cutFirst(t *testing.T, server, word string, instead func()) (address string
 
 // TestErrors looks at what publishers get to know.
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	engine := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet})
 	b := engine.Broker().(*redis.Broker)
@@ -221,6 +225,7 @@ func TestErrors(t *testing.T) {
 // TestStopped: a Redis that takes commands and answers none must not hold up
 // anybody for longer than IOTimeout, and everything works again when it goes on.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	shard := standalone(server)
 	shard.IOTimeout = time.Second
@@ -243,7 +248,7 @@ func TestStopped(t *testing.T) {
 		}()
 	}
 	for range callers {
-		if d := receive(t, took); d > 10*time.Second {
+		if d := receive(t, took); d > wait.Limit {
 			t.Fatalf("a publisher waited for %v", d)
 		}
 	}
@@ -269,6 +274,7 @@ func awaitHealth(t testing.TB, b *redis.Broker, well bool) {
 // TestRestart: Redis dies and comes back empty. Subscriptions are restored, loss is
 // told, and streams have new epochs.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	n := newNote()
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet,
@@ -359,6 +365,7 @@ func lineWith(text, word string) string {
 
 // TestLossOfOneShard: the other shard's channels are not concerned.
 func TestLossOfOneShard(t *testing.T) {
+	t.Parallel()
 	servers := []*redistest.Server{redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})}
 	n := newNote()
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(servers[0]), standalone(servers[1])}, Logger: quiet}, n)
@@ -388,7 +395,7 @@ func TestLossOfOneShard(t *testing.T) {
 // on there.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	s := redistest.NewSentinel(t, redistest.Options{})
+	s := redistest.NewSentinel(t, redistest.Options{Failover: true})
 	n := newNote()
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet,
 		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}, n)
@@ -436,7 +443,7 @@ func TestMovedSlot(t *testing.T) {
 	for _, partitions := range []int{0, 3} {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
 			if partitions > 0 && c.Nodes[0].Do("COMMAND", "INFO", "SPUBLISH") == "" {
-				t.Skip("older than Redis 7")
+				t.Skip(need.Line("a redis-server that knows SPUBLISH", "set GYRO_REDIS_SERVER to a later version"))
 			}
 			n := newNote()
 			cfg := redis.Config{Shards: []redis.Shard{{Addresses: c.Addresses()}}, Logger: quiet, Prefix: fmt.Sprint("p", partitions),
@@ -501,6 +508,7 @@ func TestMovedSlot(t *testing.T) {
 
 // TestConnections counts them: few, whatever the number of callers.
 func TestConnections(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, Logger: quiet}, newNote())
 	done := make(chan error, 500)
@@ -526,6 +534,7 @@ func TestConnections(t *testing.T) {
 // TestControl sends control messages among three nodes on two shards, one of which
 // dies.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	servers := []*redistest.Server{redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})}
 	cfg := redis.Config{Shards: []redis.Shard{standalone(servers[0]), standalone(servers[1])}, Logger: quiet}
 	heard := make([]chan string, 3)
@@ -590,6 +599,7 @@ func TestControl(t *testing.T) {
 
 // TestSkipPubSub keeps history and delivers nothing.
 func TestSkipPubSub(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, SkipPubSub: true}, newNote())
 	if err := b.Subscribe(t.Context(), "ch"); err == nil {
@@ -642,6 +652,7 @@ func TestControlOnce(t *testing.T) {
 
 // Who sends to a node that has no connection to any shard is told so.
 func TestControlWithoutReceiver(t *testing.T) {
+	t.Parallel()
 	shards := []redis.Shard{standalone(redistest.Standalone(t, redistest.Options{})), standalone(redistest.Standalone(t, redistest.Options{}))}
 	var nodes [2]*redis.Broker
 	heard := make(chan string, 100)

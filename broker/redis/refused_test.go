@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
 // TestPublishRefused: Redis refuses a command of the script when others are done. The
@@ -34,7 +35,7 @@ func TestPublishRefused(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first %v", name, first), func(t *testing.T) {
 				if test.refuse[len(test.refuse)-1] == "%R~*" && server.Do("COMMAND", "INFO", "SPUBLISH") == "" {
-					t.Skip("older than Redis 7")
+					t.Skip(need.Line("a redis-server that knows SPUBLISH", "set GYRO_REDIS_SERVER to a later version"))
 				}
 				publishRefused(t, server, test.refuse, test.lists, test.opts, first)
 			})

@@ -13,7 +13,7 @@ import (
 // TestCluster: slots move while their channels are published to, and a primary dies.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
+	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
 	hold(t, s, clients, fault{
 		name: "slots move", always: true,
@@ -60,7 +60,7 @@ func busiest(c *redistest.Cluster) *redistest.Server {
 // TestClusterFailover: a primary dies, and its replica takes its place.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
+	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	replicas := addReplicas(t, redis)
 	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
 	hold(t, s, clients, fault{

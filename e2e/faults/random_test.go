@@ -284,7 +284,7 @@ func staleCopy(s *stand.Stand, redis *redistest.Server) []mishap {
 
 // sentinelWorld has a primary with a replica that the Sentinels promote.
 func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
-	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
+	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Failover: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
 		`"sentinel_address": [%q], "sentinel_master_name": %q`, strings.Join(redis.Addresses(), ","), redis.Master)), patched())
 	for _, sentinel := range redis.Sentinels { // none may take a slow primary on a busy machine for a dead one
@@ -347,7 +347,7 @@ const randomStreams = 4
 
 // clusterWorld has a Redis Cluster without replicas.
 func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
-	redis := redistest.NewCluster(t, redistest.Options{Persistent: true})
+	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
 		`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))), patched())
 	return s, append(nodeMishaps(s), mishap{
@@ -371,7 +371,7 @@ func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 
 // failoverWorld has a Redis Cluster whose primaries have a replica each.
 func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
-	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
+	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	replicas := addReplicas(t, redis)
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
 		`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))), patched())

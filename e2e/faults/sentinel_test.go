@@ -17,7 +17,7 @@ import (
 // subscribers have to be told what is lost that way.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
-	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true})
+	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Failover: true})
 	s := cluster(t, redisWithMaps(fmt.Sprintf(`"sentinel_address": [%q], "sentinel_master_name": %q`,
 		strings.Join(redis.Addresses(), ","), redis.Master)))
 	var faults []fault

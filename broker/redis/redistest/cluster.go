@@ -38,6 +38,11 @@ func NewCluster(tb testing.TB, opts Options) *Cluster {
 		node.Do("CLUSTER", "MEET", "127.0.0.1", portOf(c.Nodes[0]))
 	}
 	c.Await()
+	if !opts.Failover { // a Cluster comes together sooner with the shorter time
+		for _, node := range c.Nodes {
+			node.Do("CONFIG", "SET", "cluster-node-timeout", "300000")
+		}
+	}
 	return c
 }
 

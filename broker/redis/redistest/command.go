@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Do sends one command on a connection of its own and returns its reply as text,
@@ -26,12 +28,12 @@ func (s *Server) Do(args ...string) string {
 
 // try is Do that returns its error.
 func (s *Server) try(args ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.plain)), patience)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.plain)), wait.Limit)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(wait.Limit)); err != nil {
 		return "", err
 	}
 	reader := bufio.NewReader(conn)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestStandalone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Standalone(t, redistest.Options{Persistent: true, Password: "secret"})
 	s.Do("SET", "key", "value")
 	s.Restart(false)
@@ -26,7 +27,8 @@ func TestStandalone(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
-	s := redistest.NewSentinel(t, redistest.Options{})
+	t.Parallel()
+	s := redistest.NewSentinel(t, redistest.Options{Failover: true})
 	first := s.Primary()
 	if first != s.Servers[0] {
 		t.Fatal("the first server is not the primary")
@@ -38,6 +40,7 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.NewCluster(t, redistest.Options{})
 	slot := c.Slot("key")
 	from := c.Owner(slot)

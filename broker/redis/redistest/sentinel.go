@@ -10,7 +10,7 @@ import (
 )
 
 // Sentinel is a primary with one replica, watched by three Sentinels that replace
-// a dead primary within some two seconds.
+// a dead primary.
 type Sentinel struct {
 	// Master is the name that the Sentinels know the pair by.
 	Master string
@@ -43,7 +43,11 @@ func NewSentinel(tb testing.TB, opts Options) *Sentinel {
 
 func (s *Sentinel) config(opts Options) []byte {
 	config := fmt.Appendf(nil, "sentinel monitor %s 127.0.0.1 %s 2\n", s.Master, portOf(s.Servers[0]))
-	config = fmt.Appendf(config, "sentinel down-after-milliseconds %s 500\n", s.Master)
+	downAfter := 300_000
+	if opts.Failover {
+		downAfter = 500
+	}
+	config = fmt.Appendf(config, "sentinel down-after-milliseconds %s %d\n", s.Master, downAfter)
 	config = fmt.Appendf(config, "sentinel failover-timeout %s 3000\n", s.Master)
 	if opts.Password != "" {
 		config = fmt.Appendf(config, "sentinel auth-pass %s %s\n", s.Master, opts.Password)

@@ -28,9 +28,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// patience is how long a server may take to do what it was told.
-const patience = wait.Limit
-
 // Options of a server.
 type Options struct {
 	// Password that clients need. Default: none.
@@ -40,6 +37,9 @@ type Options struct {
 	Persistent bool
 	// TLS is what clients have to use, and what the servers use between themselves. Default: plaintext.
 	TLS *TLS
+	// Failover has the servers of a Sentinel or a Cluster give up on one that is silent within some two seconds, and replace
+	// it. Without it they wait for minutes: a machine that is busy for a while does not look like a dead server.
+	Failover bool
 	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
 	Args []string
 }
@@ -149,8 +149,8 @@ func (s *Server) Shutdown() {
 	select {
 	case <-s.exited:
 		s.cmd = nil
-	case <-time.After(patience):
-		s.tb.Fatalf("redistest: %s does not end within %v:\n%s", s.Addr(), patience, s.log)
+	case <-time.After(wait.Limit):
+		s.tb.Fatalf("redistest: %s does not end within %v:\n%s", s.Addr(), wait.Limit, s.log)
 	}
 }
 
