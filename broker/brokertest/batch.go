@@ -3,7 +3,6 @@ package brokertest
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
@@ -38,14 +37,16 @@ func testBatch(f *fixture) {
 		f.equal("data", string(e.Pub.Data), want)
 		f.equal("offset", e.Pub.Offset, uint64(0))
 	}
-	f.wantEvents(deaf, 0)
+	f.subscribe(deaf)
+	f.publish(deaf, "marker", broker.PublishOptions{})
+	f.begins(deaf, "marker", "shared")
 }
 
 // testBatchHistory checks positions, events and history of a batch, and one with a context
 // that has ended.
 func testBatchHistory(f *fixture) {
 	one, two := f.channel(), f.channel()
-	stored := broker.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute}
+	stored := f.kept(10)
 	var batch []broker.BatchItem
 	for i := range 6 {
 		for _, ch := range []string{one, two} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/brokertest/internal/pace"
 	"github.com/gyrohq/gyro/broker/brokertest/internal/record"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // Capabilities say what the traits of an engine do not: which channels it takes, how time
@@ -45,8 +47,9 @@ type Capabilities struct {
 	// Advance lets time pass for the engine. Default time.Sleep, which is right for
 	// Virtual too.
 	Advance func(t testing.TB, d time.Duration)
-	// Settle is how long to wait for an event that must not come. Default 100 ms.
-	Settle time.Duration
+	// Late says that an event that was accepted before Subscribe was called may be delivered nevertheless, because servers
+	// pass events on to one another.
+	Late bool
 	// Fault makes one random fault happen behind the engine (its connections break, its
 	// server stops, restarts or loses its data), and returns when the fault is over. r alone
 	// decides which. Default: no faults.
@@ -62,9 +65,6 @@ type Capabilities struct {
 func (c Capabilities) withDefaults() Capabilities {
 	if c.Unit <= 0 {
 		c.Unit = time.Second
-	}
-	if c.Settle <= 0 {
-		c.Settle = 100 * time.Millisecond
 	}
 	if c.MaxPayload <= 0 {
 		c.MaxPayload = 1 << 20
@@ -118,13 +118,17 @@ type brokerTest struct {
 }
 
 // RunBroker tests the engine that newBroker makes. Each test calls newBroker once. It returns
-// a broker on which Run was not called; the suite calls Run and Close.
+// a broker on which Run was not called; the suite calls Run and Close. The tests are parallel: they run when the function that
+// called RunBroker has returned, so what they use ends with t.Cleanup.
 func RunBroker(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	caps = caps.withDefaults()
+	var closed closedBrokers
+	t.Cleanup(func() { closed.check(t) })
 	for _, test := range brokerTests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			caps.bubble(t, func(t *testing.T) {
-				f := newFixture(t, newBroker(t), caps)
+				f := newFixture(t, newBroker(t), caps, &closed)
 				if offered(&f.traits)&test.needs != test.needs {
 					t.Skip("the traits of the engine do not offer this")
 				}
@@ -167,6 +171,7 @@ var brokerTests = []brokerTest{
 	{"MetaTTLRenewed", history, timely(testMetaTTLRenewed)},
 	{"RemoveHistory", history, testRemoveHistory},
 	{"Positions", positions | history, testPositions},
+	{"PositionsRenewed", positions | history, timely(testPositionsRenewed)},
 	{"ResultsBelongToCaller", history, testResultsBelongToCaller},
 	{"OrderWithHistory", history, testOrderWithHistory},
 	{"NothingLostOnSubscribe", history, testNothingLostOnSubscribe},
@@ -222,7 +227,7 @@ type event = record.Event
 // serial makes channel names unique: several engines may share a backend.
 var serial atomic.Int64
 
-func newFixture(t *testing.T, b broker.Broker, caps Capabilities) *fixture {
+func newFixture(t *testing.T, b broker.Broker, caps Capabilities, closed *closedBrokers) *fixture {
 	t.Helper()
 	f := &fixture{T: t, caps: caps, ctx: context.Background(), broker: b, traits: b.Describe(), events: record.New()}
 	if err := b.Run(f.events); err != nil {
@@ -232,8 +237,36 @@ func newFixture(t *testing.T, b broker.Broker, caps Capabilities) *fixture {
 		if err := b.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
+		closed.add(t.Name(), f.events)
 	})
 	return f
+}
+
+// closedBrokers are recorders of brokers that are closed. What such a broker delivers in spite of that is found when all tests
+// are over, so no test has to wait for it.
+type closedBrokers struct {
+	mu        sync.Mutex
+	recorders map[string]*record.Recorder // by test
+}
+
+func (c *closedBrokers) add(test string, r *record.Recorder) {
+	r.Seal()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recorders == nil {
+		c.recorders = make(map[string]*record.Recorder)
+	}
+	c.recorders[test] = r
+}
+
+func (c *closedBrokers) check(t *testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for test, r := range c.recorders {
+		if n := r.Unsealed(); n > 0 {
+			t.Errorf("%s: %d events came after Close had returned", test, n)
+		}
+	}
 }
 
 // name returns a fresh channel name.
@@ -297,20 +330,18 @@ func (f *fixture) advance(units float64) {
 	f.caps.Advance(f, d)
 }
 
-// kept returns options with room for size publications and long times to live.
+// kept returns options with room for size publications, and with times to live that no test reaches.
 func (f *fixture) kept(size int) broker.PublishOptions {
-	return broker.PublishOptions{HistorySize: size, HistoryTTL: 100 * f.caps.Unit, HistoryMetaTTL: 1000 * f.caps.Unit}
+	return broker.PublishOptions{HistorySize: size, HistoryTTL: 24 * time.Hour, HistoryMetaTTL: 48 * time.Hour}
 }
 
 // wait waits for n events of the channel and returns all that came by then.
 func (f *fixture) wait(ch string, n int) []event {
 	f.Helper()
-	events, err := f.events.Wait(ch, patience, atLeast(n))
+	events, err := f.events.Wait(ch, wait.Limit, record.AtLeast(n))
 	f.must(err)
 	return events
 }
-
-func atLeast(n int) func([]event) bool { return func(e []event) bool { return len(e) >= n } }
 
 // wantEvents waits for n events of the channel and returns them. More than n are
 // an error.
@@ -323,22 +354,25 @@ func (f *fixture) wantEvents(ch string, n int) []event {
 	return events
 }
 
-// wantQuiet waits for a while in which the channel must get no event beyond n.
+// wantQuiet checks that the channel, which is subscribed, has got n events, and that no other is under way: it publishes a
+// marker, which comes behind all that was accepted before. The marker does not count as an event.
 func (f *fixture) wantQuiet(ch string, n int) {
 	f.Helper()
-	f.pause()
-	if events := f.events.Of(ch); len(events) != n {
-		f.Fatalf("%d events of %s, want %d: %v", len(events), ch, n, events)
+	marker := fmt.Sprint("marker ", serial.Add(1))
+	f.publish(ch, marker, broker.PublishOptions{})
+	events, err := f.events.Wait(ch, wait.Limit, hasData(marker))
+	f.must(err)
+	if len(events) != n+1 {
+		f.Fatalf("%d events of %s before the marker, want %d: %v", len(events)-1, ch, n, events)
 	}
+	f.events.Drop(ch, func(e event) bool { return e.Pub != nil && string(e.Pub.Data) == marker })
 }
 
-// pause lasts until events that are under way have come.
-func (f *fixture) pause() {
-	if f.caps.Virtual {
-		synctest.Wait()
-		return
+// hasData tells whether the last event is a publication with the data.
+func hasData(data string) func([]event) bool {
+	return func(events []event) bool {
+		return len(events) > 0 && events[len(events)-1].Pub != nil && string(events[len(events)-1].Pub.Data) == data
 	}
-	time.Sleep(f.caps.Settle)
 }
 
 func (f *fixture) equal(what string, got, want any, opts ...cmp.Option) {

@@ -388,10 +388,6 @@ func testPositions(f *fixture) {
 	f.equal("number of epochs", len(epochs), len(names))
 	f.equal("positions again", f.traits.Positions(f.ctx, names, 0), got)
 	f.equal("read", f.history(names[5], broker.HistoryFilter{}).Top, got[5].Top)
-	f.publish(names[3], "1", f.ttl(1, 3))
-	f.traits.Positions(f.ctx, names[3:4], f.units(100)) // renews the life of the stream
-	f.advance(5)
-	f.equal("renewed", f.traits.Positions(f.ctx, names[3:4], 0)[0].Top.Offset, uint64(1))
 	f.equal("no positions", len(f.traits.Positions(f.ctx, nil, 0)), 0)
 
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -399,6 +395,17 @@ func testPositions(f *fixture) {
 	if got = f.traits.Positions(ctx, names[:2], 0); got[0].Err == nil || got[1].Err == nil {
 		f.Error("no error with a cancelled context")
 	}
+}
+
+// testPositionsRenewed checks that Positions renews the life of a stream.
+func testPositionsRenewed(f *fixture) {
+	names := []string{f.name()}
+	f.publish(names[0], "1", f.ttl(1, 3))
+	renewed := f.traits.Positions(f.ctx, names, f.units(100))
+	f.clock.Check()
+	f.equal("top", renewed[0].Top.Offset, uint64(1))
+	f.advance(5)
+	f.equal("renewed", f.traits.Positions(f.ctx, names, 0)[0].Top.Offset, uint64(1))
 }
 
 // testFollowed checks that, without faults, nothing is missing and the subscriber is told of

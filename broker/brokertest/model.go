@@ -3,6 +3,7 @@ package brokertest
 import (
 	"fmt"
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,6 @@ import (
 func testModel(f *fixture) {
 	if f.caps.slow { // the model's time stands still: nothing may expire
 		f.caps.Unit = time.Hour
-		f.caps.Settle /= 10 // there are many pauses, and compareEvents waits before them
 	}
 	rapid.Check(f, func(t *rapid.T) {
 		m := &model{f: f, caps: f.caps, channels: map[string]*modelChannel{}}
@@ -261,7 +261,9 @@ func (m *model) unsubscribe(t *rapid.T) {
 	if err := m.f.broker.Unsubscribe(m.f.ctx, name); err != nil {
 		t.Fatal(err)
 	}
-	m.f.pause()
+	if m.caps.Virtual {
+		synctest.Wait()
+	}
 	c.subscribed = false
 }
 

@@ -14,12 +14,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// RunPresence tests the presence manager that newPresence makes. Each test calls newPresence
-// once. Entries must live for ttl without being renewed.
-func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceManager, ttl time.Duration, caps Capabilities) {
+// RunPresence tests the presence managers that newPresence makes. Their entries must live for ttl without being renewed. The
+// tests are parallel: they run when the function that called RunPresence has returned.
+func RunPresence(t *testing.T, newPresence func(t testing.TB, ttl time.Duration) broker.PresenceManager, caps Capabilities) {
 	caps = caps.withDefaults()
 	for name, test := range map[string]func(*presenceFixture){
-		"Traits":       func(f *presenceFixture) { f.checkTraits(f.p) },
+		"Traits":       func(f *presenceFixture) { f.traits = f.p.Describe(); f.checkTraits(f.p) },
 		"AddRemove":    testPresenceAddRemove,
 		"Users":        testPresenceUsers,
 		"UserChange":   testPresenceUserChange,
@@ -34,10 +34,15 @@ func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceMan
 		"RemovedStays": testPresenceRemovedStays,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			caps.bubble(t, func(t *testing.T) {
-				p := newPresence(t)
-				f := &fixture{T: t, caps: caps, ctx: context.Background(), traits: p.Describe()}
-				test(&presenceFixture{fixture: f, p: p, ttl: ttl})
+				f := &presenceFixture{fixture: &fixture{T: t, caps: caps, ctx: context.Background()}, make: newPresence}
+				ttl := f.units(10)
+				if caps.slow {
+					ttl = time.Hour // nothing is meant to expire
+				}
+				f.renew(ttl)
+				test(f)
 			})
 		})
 	}
@@ -45,9 +50,13 @@ func RunPresence(t *testing.T, newPresence func(t testing.TB) broker.PresenceMan
 
 type presenceFixture struct {
 	*fixture
-	p   broker.PresenceManager
-	ttl time.Duration
+	make func(t testing.TB, ttl time.Duration) broker.PresenceManager
+	p    broker.PresenceManager
+	ttl  time.Duration
 }
+
+// renew goes on with a presence manager whose entries have this life.
+func (f *presenceFixture) renew(ttl time.Duration) { f.p, f.ttl = f.make(f, ttl), ttl }
 
 func clientInfo(client, user string) *channel.ClientInfo {
 	return &channel.ClientInfo{Client: client, User: user, ConnInfo: []byte(`{"of":"` + client + `"}`)}
@@ -74,9 +83,11 @@ func (f *presenceFixture) want(ch string, pairs ...string) {
 	}
 	got, err := f.p.Presence(f.ctx, ch)
 	f.must(err)
+	f.clock.Check()
 	f.equal("presence", got, want)
 	stats, err := f.p.Stats(f.ctx, ch)
 	f.must(err)
+	f.clock.Check()
 	f.equal("stats", stats, broker.PresenceStats{Clients: len(want), Users: len(users)})
 }
 
@@ -135,17 +146,23 @@ func testPresenceSeparate(f *presenceFixture) {
 }
 
 func testPresenceExpiry(f *presenceFixture) {
+	timely(func(*fixture) { f.expire() })(f.fixture)
+}
+
+// expire has entries of four units expire.
+func (f *presenceFixture) expire() {
+	f.renew(f.units(4))
 	ch, other := f.name(), f.name()
 	f.add(ch, "renewed", "u1")
 	f.add(ch, "left", "u2")
 	f.add(other, "left", "u2")
-	f.caps.Advance(f, f.ttl/2)
+	f.advance(2)
 	f.add(ch, "renewed", "u1")
-	f.caps.Advance(f, f.ttl/2+f.ttl/4)
+	f.advance(2.5) // with the unit that an attempt may take, "renewed" is still there
 	f.want(ch, "renewed", "u1")
 	f.want(other)
 	f.remove(ch, "left", "u2")
-	f.caps.Advance(f, f.ttl)
+	f.advance(4)
 	f.want(ch)
 	f.add(ch, "left", "u2")
 	f.want(ch, "left", "u2")
@@ -208,8 +225,7 @@ func testPresenceAbandoned(f *presenceFixture) {
 	f.want(ch, "c0", "u")
 }
 
-// testPresenceMany adds and removes in several goroutines: one alone could take longer than
-// entries live.
+// testPresenceMany adds and removes in several goroutines.
 func testPresenceMany(f *presenceFixture) {
 	ch := f.name()
 	const workers, each = 20, 10
@@ -263,8 +279,7 @@ func testPresenceConcurrent(f *presenceFixture) {
 	}
 }
 
-// testPresenceModel compares random histories with a plain map. In real time nothing is meant to
-// expire; entries that do because the machine is busy are removed, and not compared.
+// testPresenceModel compares random histories with a plain map. In real time nothing expires.
 func testPresenceModel(f *presenceFixture) {
 	type entry struct {
 		user  string
@@ -274,13 +289,6 @@ func testPresenceModel(f *presenceFixture) {
 		ch, model, now := f.name(), map[string]entry{}, time.Duration(0)
 		client := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4"})
 		user := rapid.SampledFrom([]string{"", "u1", "u2"})
-		start := time.Now()
-		expired := func(e entry) bool {
-			if f.caps.slow {
-				now = time.Since(start)
-			}
-			return e.until <= now
-		}
 		actions := map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				c, u := client.Draw(t, "client"), user.Draw(t, "user")
@@ -295,10 +303,7 @@ func testPresenceModel(f *presenceFixture) {
 			"": func(t *rapid.T) {
 				users := map[string]bool{}
 				for c, e := range model {
-					if expired(e) {
-						if f.caps.slow { // the server may see it a moment later
-							f.must(f.p.Remove(f.ctx, ch, c, e.user))
-						}
+					if e.until <= now {
 						delete(model, c)
 						continue
 					}
@@ -313,11 +318,6 @@ func testPresenceModel(f *presenceFixture) {
 				}
 				stats, err := f.p.Stats(f.ctx, ch)
 				f.must(err)
-				for _, e := range model {
-					if expired(e) {
-						return // it may have gone between the calls
-					}
-				}
 				want := broker.PresenceStats{Clients: len(model), Users: len(users)}
 				if diff := cmp.Diff(want, stats); diff != "" || len(got) != len(model) {
 					t.Fatalf("%d clients, stats (-want +got):\n%s", len(got), diff)

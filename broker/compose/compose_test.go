@@ -71,10 +71,10 @@ func TestPlainConformance(t *testing.T) {
 }
 
 func TestPresenceConformance(t *testing.T) {
-	brokertest.RunPresence(t, func(testing.TB) broker.PresenceManager {
-		c := memory.Config{PresenceTTL: 5 * time.Second}
+	brokertest.RunPresence(t, func(_ testing.TB, ttl time.Duration) broker.PresenceManager {
+		c := memory.Config{PresenceTTL: ttl}
 		return compose.NewPresence(byHash, memory.NewPresence(c), memory.NewPresence(c))
-	}, 5*time.Second, brokertest.Capabilities{Virtual: true})
+	}, brokertest.Capabilities{Virtual: true})
 }
 
 // plain has only what tests of history need.

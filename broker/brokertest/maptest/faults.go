@@ -69,7 +69,7 @@ func until(over <-chan struct{}, do func()) {
 
 // disturb changes an entry at random. It may fail.
 func (f *fixture) disturb(r *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	o := channel.MapOptions{StreamSize: 50, StreamTTL: time.Hour, Delta: r.IntN(2) == 0}
 	if r.IntN(3) == 0 {

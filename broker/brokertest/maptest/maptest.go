@@ -26,12 +26,9 @@ import (
 // made is channel.MapResult.Suppressed of a change that was made.
 const made broker.SuppressReason = ""
 
-// patience is how long an event may take.
-const patience = 30 * time.Second
-
 // Run tests the maps of the engine that newBroker makes. Each test calls newBroker once. It returns a
 // broker on which Run was not called; the suite calls Run and Close. Of the capabilities, Virtual
-// and Unit count.
+// and Unit count. The tests are parallel: they run when the function that called Run has returned.
 func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokertest.Capabilities) {
 	for name, test := range map[string]func(f *fixture){
 		"Changes": testChanges, "Conditions": testConditions, "Expected": testExpected, "Versions": testVersions,
@@ -40,6 +37,7 @@ func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokerte
 		"OneWins": testOneWins, "PagesUnderChange": testPagesUnderChange, "Model": testModel,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			run := func(t *testing.T) { test(newFixture(t, newBroker(t), caps)) }
 			if caps.Virtual {
 				synctest.Test(t, run)
@@ -165,7 +163,7 @@ func (f *fixture) wantState(want ...string) channel.State {
 func (f *fixture) wantEvents(want ...string) []broker.PublicationEvent {
 	f.Helper()
 	begin := time.Now()
-	all, err := f.events.Wait(f.ch, patience, func(e []record.Event) bool { return len(e) >= f.read+len(want) })
+	all, err := f.events.Wait(f.ch, wait.Limit, record.AtLeast(f.read+len(want)))
 	f.must(err)
 	f.clock.Pass(time.Since(begin))
 	var events []broker.PublicationEvent
@@ -377,11 +375,13 @@ func testEphemeral(f *fixture) {
 	f.equal("removal", f.remove("b", o), channel.MapResult{})
 	f.equal("removal of nothing", f.remove("b", o), channel.MapResult{Suppressed: channel.SuppressKeyNotFound})
 	f.advance(1)
+	f.clock.Hold(o.KeyTTL)
 	f.set("a", "2", o)
 	for _, e := range f.wantEvents("a=1@0", "b=1@0", "b removed@0", "a=2@0") {
 		f.equal("epoch", e.Epoch, "")
 	}
 	f.wantState("a=2@0")
+	f.clock.Release()
 	f.wantEvents("a removed@0")
 	f.wantState()
 	for _, bad := range []struct {
@@ -400,16 +400,20 @@ func testEphemeral(f *fixture) {
 func testExpiry(f *fixture) {
 	o := f.options()
 	o.KeyTTL = 3 * f.unit
+	f.clock.Hold(o.KeyTTL)
 	f.change(channel.Publication{Key: "a", Data: []byte("1"), Tags: map[string]string{"t": "a"}}, o)
 	f.set("b", "2", f.options())
-	o.KeyTTL = 10 * f.unit // so that it is there long after a has gone, also on a slow machine
+	o.KeyTTL = 10 * f.unit // long after a has gone
 	f.set("c", "3", o)
 	f.wantEvents("a=1@1", "b=2@2", "c=3@3")
+	f.clock.Release()
+	f.clock.Hold(6 * f.unit)
 	expired := f.wantEvents("a removed@4")[0]
 	if expired.Pub.Tags["t"] != "a" || expired.Pub.Time == 0 || expired.Epoch == "" {
 		f.Errorf("%+v", expired)
 	}
 	f.equal("top", f.wantState("b=2@2", "c=3@3").Top, channel.StreamPosition{Offset: 4, Epoch: expired.Epoch})
+	f.clock.Release()
 	f.wantEvents("c removed@5")
 	h, err := f.broker.History(context.Background(), f.ch, broker.HistoryFilter{Limit: -1})
 	f.must(err)
@@ -419,6 +423,7 @@ func testExpiry(f *fixture) {
 	f.advance(10)
 	f.wantState("b=6@6")
 
+	f.clock.Hold(20 * f.unit)
 	for key, ttl := range map[string]time.Duration{"d": 20, "e": 30, "f": 40} {
 		o.KeyTTL = ttl * f.unit
 		f.set(key, "7", o)
@@ -428,18 +433,21 @@ func testExpiry(f *fixture) {
 	f.set("e", "8", o) // it lives shorter than before
 	f.advance(4)
 	f.wantEvents("e=8@10", "e removed@11")
+	f.clock.Release()
 }
 
 func testRefresh(f *fixture) {
 	o := f.options()
 	o.KeyTTL, o.KeyMode, o.RefreshTTL = 4*f.unit, channel.KeyIfNew, true
 	for range 4 {
+		f.clock.Hold(o.KeyTTL)
 		f.set("a", "1", o)
 		f.advance(2)
 	}
 	f.wantEvents("a=1@1")
 	o.RefreshTTL = false
 	f.equal("without", f.set("a", "2", o).Suppressed, channel.SuppressKeyExists)
+	f.clock.Release()
 	f.wantEvents("a removed@2")
 
 	f.begin()

@@ -7,6 +7,7 @@ import "time"
 // Clock tells whether an attempt keeps pace. A nil Clock always does.
 type Clock struct {
 	limit time.Time // by which the attempt must have got where it is
+	held  time.Time // the same, between Hold and Release
 }
 
 // late is what Check panics with.
@@ -20,7 +21,7 @@ func Try(slack time.Duration, test func(c *Clock)) (kept bool) {
 			panic(r)
 		}
 	}()
-	test(&Clock{time.Now().Add(slack)})
+	test(&Clock{limit: time.Now().Add(slack)})
 	return true
 }
 
@@ -31,10 +32,29 @@ func (c *Clock) Pass(d time.Duration) {
 	}
 }
 
+// Hold begins a part of the attempt that has to be over before d has passed, waiting included, because something that it needs
+// lives for so long. Release ends the part.
+func (c *Clock) Hold(d time.Duration) {
+	if c != nil {
+		c.held = time.Now().Add(d)
+	}
+}
+
+// Release ends what Hold began. It ends the attempt if it is late.
+func (c *Clock) Release() {
+	if c != nil {
+		c.Check()
+		c.held = time.Time{}
+	}
+}
+
 // Check ends the attempt if it is late. The test calls it in its own goroutine, with each result
 // that depends on time, before it looks at that.
 func (c *Clock) Check() {
-	if c != nil && !time.Now().Before(c.limit) {
+	if c == nil {
+		return
+	}
+	if now := time.Now(); !now.Before(c.limit) || !c.held.IsZero() && !now.Before(c.held) {
 		panic(late{})
 	}
 }

@@ -33,6 +33,28 @@ func TestTry(t *testing.T) {
 	})
 }
 
+// TestHold: waiting counts between Hold and Release alone.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, takes := range []time.Duration{time.Minute - 1, time.Minute} {
+			released := false
+			kept := Try(time.Second, func(c *Clock) {
+				c.Hold(time.Minute)
+				c.Pass(takes)
+				time.Sleep(takes)
+				c.Release()
+				released = true
+				c.Pass(time.Hour)
+				time.Sleep(time.Hour)
+				c.Check()
+			})
+			if want := takes < time.Minute; kept != want || released != want {
+				t.Errorf("%v: kept %v, released %v", takes, kept, released)
+			}
+		}
+	})
+}
+
 func TestOtherPanics(t *testing.T) {
 	defer func() {
 		if r := recover(); r == nil {
@@ -45,5 +67,7 @@ func TestOtherPanics(t *testing.T) {
 func TestNoClock(t *testing.T) {
 	var c *Clock
 	c.Pass(time.Second)
+	c.Hold(0)
 	c.Check()
+	c.Release()
 }

@@ -42,6 +42,9 @@ type Recorder struct {
 	overlap string // a channel that had two calls at a time
 	losses  []loss
 	changed chan struct{}
+
+	sealed   bool
+	unsealed int // events that came later
 }
 
 // loss is a call of HandleLoss, and how many events of the channels came before it.
@@ -98,6 +101,9 @@ func (r *Recorder) add(ch string, e Event) {
 	defer r.mu.Unlock()
 	r.busy[ch] = false
 	r.events[ch] = append(r.events[ch], e)
+	if r.sealed {
+		r.unsealed++
+	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -115,6 +121,29 @@ func (r *Recorder) Of(ch string) []Event {
 	defer r.mu.Unlock()
 	return slices.Clone(r.events[ch])
 }
+
+// Drop removes events of the channel for which drop is true.
+func (r *Recorder) Drop(ch string, drop func(Event) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events[ch] = slices.DeleteFunc(r.events[ch], drop)
+}
+
+// Seal says that no event may come any more, and Unsealed how many have come since.
+func (r *Recorder) Seal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealed = true
+}
+
+func (r *Recorder) Unsealed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unsealed
+}
+
+// AtLeast is a condition for Wait.
+func AtLeast(n int) func([]Event) bool { return func(e []Event) bool { return len(e) >= n } }
 
 // Wait returns the events of the channel when they are enough. It fails after patience, or if
 // two events of one channel were delivered at a time.

@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker/brokertest/maptest"
 	"github.com/gyrohq/gyro/broker/postgres"
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections.
@@ -32,7 +33,7 @@ func faults(t *testing.T, notify bool) {
 	name, err := server.Database(t.Context())
 	must(t, err)
 	cfg := postgres.Config{
-		DSN: server.DSN(name), BinaryData: notify, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second,
+		DSN: server.DSN(name), BinaryData: notify, UseNotify: notify, NumShards: 3, Timeout: 3 * time.Second, StartTimeout: wait.Limit,
 		PollInterval: 20 * time.Millisecond, MapExpiryInterval: 100 * time.Millisecond, CleanupInterval: 300 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

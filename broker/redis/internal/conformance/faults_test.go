@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/broker/mapcache"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestFaults: what was acknowledged holds while a Redis that keeps its data in a file
@@ -32,7 +33,7 @@ func faults(t *testing.T, seed uint64) {
 	server := redistest.Standalone(t, redistest.Options{Persistent: true})
 	shard := standalone(server)
 	shard.IOTimeout = time.Second
-	cfg := redis.Config{Shards: []redis.Shard{shard}, CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second,
+	cfg := redis.Config{Shards: []redis.Shard{shard}, CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second, StartTimeout: wait.Limit,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	mishaps := []func(length time.Duration){
 		func(time.Duration) { server.Do("CLIENT", "KILL", "TYPE", "pubsub") },

@@ -14,7 +14,7 @@ var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []strin
 // TestMain lets the parallel tests, which mostly wait for times to live, be many.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "32"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
