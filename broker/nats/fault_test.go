@@ -34,10 +34,11 @@ func healthy(b *Broker) bool { return b.Health()[0].Err == nil }
 
 // A server that goes away is told of at once, and all is restored when it is back.
 func TestServerRestart(t *testing.T) {
+	t.Parallel()
 	first := startServer(t, nil)
 	port := first.Addr().(*net.TCPAddr).Port
 	got := newEvents()
-	b := newBroker(t, Config{URL: first.ClientURL()})
+	b := newBroker(t, Config{URL: first.ClientURL(), RequestTimeout: wait.Limit}) // longer than all calls that fail at once may take
 	controls := make(chan string, 10)
 	must(t, b.RunControl("me", func(data []byte) { controls <- string(data) }))
 	must(t, b.Run(got))
@@ -58,7 +59,7 @@ func TestServerRestart(t *testing.T) {
 	if err := b.PublishControl(t.Context(), "", nil); !errors.Is(err, errDisconnected) {
 		t.Errorf("control without a server: %v", err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > wait.Limit {
 		t.Errorf("that took %v", d)
 	}
 	if err := b.Health()[0].Err; !strings.Contains(err.Error(), "no connection") {
@@ -99,6 +100,7 @@ func TestServerRestart(t *testing.T) {
 
 // What the client gives up for is mended too.
 func TestClientGivesUp(t *testing.T) {
+	t.Parallel()
 	for _, raw := range []bool{false, true} {
 		got := newEvents()
 		b := newBroker(t, Config{URL: startServer(t, nil).ClientURL(), Raw: RawMode{Enabled: raw}})
@@ -221,10 +223,11 @@ func (p *proxy) url() string { return "nats://" + p.Addr().String() }
 // A connection that carries nothing is found by its canaries, although it seems to
 // be fine.
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, startServer(t, nil).ClientURL())
 	got := newEvents()
 	b := newBroker(t, Config{URL: p.url(), RequestTimeout: time.Second, DialTimeout: time.Second})
-	b.keeper.period = 30 * time.Millisecond
+	b.keeper.period = 200 * time.Millisecond
 	must(t, b.Run(got))
 	defer b.Close(context.Background())
 	must(t, b.Subscribe(t.Context(), "a"))
@@ -235,22 +238,25 @@ func TestFrozen(t *testing.T) {
 	if err := publish(b, "a", "lost"); err == nil {
 		t.Error("published into the void")
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > wait.Limit {
 		t.Errorf("that took %v", d)
 	}
 	wait.Until(t, "unhealthy", func() bool { return !healthy(b) })
 	p.thaw()
 	got.next(t, "loss")
-	wait.Until(t, "healthy", func() bool { return healthy(b) })
-	must(t, publish(b, "a", "1"))
+	wait.Until(t, "a delivery", func() bool { // a busy machine may hold up canaries again
+		return publish(b, "a", "1") == nil && wait.Within(time.Second, func() bool { return len(got) > 0 })
+	})
 	if e := got.next(t, "publication"); e.ch != "a" {
 		t.Error(e)
 	}
+	wait.Until(t, "healthy", func() bool { return healthy(b) })
 }
 
 // Whatever the connection does: what is said to be published is delivered, or the
 // loss is told.
 func TestTrueAnswers(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, startServer(t, nil).ClientURL())
 	url := p.url()
 	var received sync.Map
@@ -311,6 +317,7 @@ func (ledger) HandleLoss(func(string) bool)            {}
 // A node that is behind loses events of the channels that are too many, and is told
 // which, when it goes on.
 func TestNodeBehind(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	h := &stuck{events: newEvents(), release: make(chan struct{})}
 	b := newBroker(t, Config{URL: url, PendingBytes: minPendingBytes})
@@ -356,6 +363,7 @@ func (s *stuck) HandlePublication(ch string, e broker.PublicationEvent) {
 
 // What the client has no room for is lost, and told, each time.
 func TestIntakeOverflow(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	sender := run(t, Config{URL: url}, ignore{})
 	got := newEvents()
@@ -404,6 +412,7 @@ type drain struct{ events }
 func (drain) HandlePublication(string, broker.PublicationEvent) {}
 
 func TestNotPermitted(t *testing.T) {
+	t.Parallel()
 	deny := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Deny: subjects} }
 	s := startServer(t, &server.Options{Users: []*server.User{
 		{Username: "some", Password: "secret", Permissions: &server.Permissions{
@@ -445,6 +454,7 @@ func TestNotPermitted(t *testing.T) {
 
 // Close does not wait for a server that is away.
 func TestCloseWithoutServer(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, nil)
 	b := newBroker(t, Config{URL: s.ClientURL()})
 	must(t, b.Run(ignore{}))
@@ -457,7 +467,7 @@ func TestCloseWithoutServer(t *testing.T) {
 	if err := <-waiting; err == nil {
 		t.Error("subscribed at nobody")
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > wait.Limit {
 		t.Errorf("closing took %v", d)
 	}
 	if err := publish(b, "a", "1"); !errors.Is(err, errClosed) {
@@ -471,6 +481,7 @@ func TestCloseWithoutServer(t *testing.T) {
 
 // Who sends to a node that is not connected is told so.
 func TestControlWithoutReceiver(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	controls := make(chan string, 100)
 	var nodes [2]*Broker

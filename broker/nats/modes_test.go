@@ -22,6 +22,7 @@ import (
 func isBad(err error) bool { return errors.Is(err, protocol.ErrorBadRequest) }
 
 func TestWildcards(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	b := run(t, Config{URL: url}, ignore{})
 	for _, ch := range []string{"a.*", "a.>", "*", ">", "a*b"} {
@@ -87,6 +88,7 @@ func TestWildcards(t *testing.T) {
 }
 
 func TestRaw(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	got := newEvents()
 	b := run(t, Config{URL: url, Raw: RawMode{
@@ -135,6 +137,7 @@ func TestRaw(t *testing.T) {
 
 // What travels is what other nodes of the deployment understand.
 func TestWireFormat(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	other, err := natsio.Connect(url)
 	must(t, err)
@@ -181,6 +184,7 @@ func TestWireFormat(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
+	t.Parallel()
 	b := run(t, Config{URL: startServer(t, &server.Options{MaxPayload: 1000}).ClientURL()}, ignore{})
 	err := publish(b, "a", strings.Repeat("x", 1000))
 	if !errors.Is(err, protocol.ErrorLimitExceeded) || !strings.Contains(err.Error(), "1000") {
@@ -202,6 +206,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestNotAvailable(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t, Config{})
 	_, err := b.History(t.Context(), "a", broker.HistoryFilter{})
 	if !errors.Is(err, protocol.ErrorNotAvailable) || !errors.Is(b.RemoveHistory(t.Context(), "a"), protocol.ErrorNotAvailable) {
@@ -210,6 +215,7 @@ func TestNotAvailable(t *testing.T) {
 }
 
 func TestControl(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	var mu sync.Mutex
 	got := map[string]int{}
@@ -252,6 +258,7 @@ func TestControl(t *testing.T) {
 
 // Concurrent publishes share round trips.
 func TestSharedConfirmation(t *testing.T) {
+	t.Parallel()
 	b := run(t, Config{URL: startServer(t, nil).ClientURL()}, ignore{})
 	before := b.confirm.begin()
 	var wg sync.WaitGroup
@@ -321,6 +328,7 @@ func FuzzSubject(f *testing.F) {
 // No channel reaches the subjects by which nodes talk, nor those of NATS itself, by its
 // name or by a wildcard.
 func TestReservedSubjects(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	for _, tt := range []struct {
 		prefix, raw  string
@@ -388,6 +396,7 @@ func TestReservedSubjects(t *testing.T) {
 
 // In the usual mode channels are below a subject of their own.
 func TestReservedSubjectsAreElsewhere(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	b := run(t, Config{URL: url, AllowWildcards: true}, ignore{})
 	for _, ch := range []string{"gyro.control", "$SYS.x", "_INBOX.x", "control"} {
@@ -412,6 +421,7 @@ func TestReservedSubjectsAreElsewhere(t *testing.T) {
 
 // A replacement does not make a wildcard where these are not allowed.
 func TestReplacedWildcards(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	for _, allowed := range []bool{false, true} {
 		b := run(t, Config{URL: url, AllowWildcards: allowed, Raw: RawMode{Enabled: true, Prefix: "app.", Replacements: map[string]string{"!": "*"}}}, ignore{})
@@ -426,6 +436,7 @@ func TestReplacedWildcards(t *testing.T) {
 
 // What a wildcard matches is delivered as far as Covers says.
 func TestCovers(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, nil).ClientURL()
 	for _, raw := range []RawMode{{}, {Enabled: true}, {Enabled: true, Prefix: "app.", Replacements: map[string]string{":": "."}}} {
 		got := newEvents()

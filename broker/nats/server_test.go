@@ -95,7 +95,7 @@ func (e events) HandleLoss(match func(string) bool) { wait.Offer(e, event{kind: 
 // next waits for an event of a kind; others are passed over.
 func (e events) next(t testing.TB, kind string) event {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(wait.Limit)
 	for {
 		select {
 		case got := <-e:
@@ -103,7 +103,7 @@ func (e events) next(t testing.TB, kind string) event {
 				return got
 			}
 		case <-timeout:
-			t.Fatalf("no %s in 10 s", kind)
+			t.Fatalf("no %s in %v", kind, wait.Limit)
 		}
 	}
 }

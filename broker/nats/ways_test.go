@@ -31,6 +31,7 @@ func with(s *server.Server) Config {
 // Nodes on two servers are not healthy while the route between these is broken, even if
 // each server serves its nodes well.
 func TestBrokenRoute(t *testing.T) {
+	t.Parallel()
 	one, two, route := pair(t)
 	got := newEvents()
 	a, b := run(t, with(one), ignore{}), run(t, with(two), got)
@@ -66,6 +67,7 @@ func TestBrokenRoute(t *testing.T) {
 
 // A server that ends, or hangs, does not make the nodes of the others ill.
 func TestServerOfOthersEnds(t *testing.T) {
+	t.Parallel()
 	one, two, _ := pair(t)
 	a := run(t, with(one), ignore{})
 	ways := func() (n int, seen uint64) {

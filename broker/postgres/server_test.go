@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,7 +23,12 @@ import (
 // shared is the PostgreSQL of all tests, as it is installed: commits are on the disk when they are answered.
 var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"max_connections=300"}}}
 
+// TestMain lets the parallel tests, which wait for the server, be many.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	shared.Stop()
 	if err := goleak.Find(); code == 0 && err != nil {
@@ -67,7 +73,7 @@ func (d *database) exec(statements ...string) {
 // run starts a broker that delivers to h.
 func (d *database) run(cfg postgres.Config, h broker.EventHandler) *postgres.Broker {
 	d.tb.Helper()
-	cfg.DSN, cfg.Logger = d.dsn, quiet
+	cfg.DSN, cfg.Logger, cfg.Timeout = d.dsn, quiet, wait.Limit // a busy machine is no fault
 	b, err := postgres.New(cfg)
 	must(d.tb, err)
 	must(d.tb, b.Run(h))

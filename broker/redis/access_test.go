@@ -36,6 +36,7 @@ func works(t *testing.T, shard redis.Shard) {
 // TestAccess tries the ways to get in: ACL users, names, databases, a unix socket
 // and TLS, with both versions of the protocol.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	server := redistest.Standalone(t, redistest.Options{Password: "secret", Args: []string{"--unixsocket", socket}})
 	do := func(args ...string) { t.Helper(); server.Do(args...) }

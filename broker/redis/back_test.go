@@ -37,7 +37,7 @@ func newSite(t *testing.T, cfg redis.Config, nodes int, opts broker.PublishOptio
 	t.Helper()
 	cfg.Logger = quiet
 	cfg.CanaryInterval, cfg.CanaryTimeout = 100*time.Millisecond, 5*time.Second
-	cfg.StartTimeout = 20 * time.Second
+	cfg.StartTimeout = wait.Limit
 	s := &site{t: t, opts: opts}
 	for range nodes {
 		f := follower.New("ch")

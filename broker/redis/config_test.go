@@ -7,6 +7,7 @@ import (
 )
 
 func TestConfigErrors(t *testing.T) {
+	t.Parallel()
 	for mention, c := range map[string]Config{
 		"Prefix":                  {Prefix: strings.Repeat("x", 200)},
 		"hash tags":               {Prefix: "a{b}"},

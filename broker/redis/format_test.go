@@ -40,6 +40,7 @@ const dataOne = "\x22\x03one\x48\x05" // Data "one", Time 5
 
 // TestKeys looks at what lies in Redis.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	for name, test := range map[string]struct {
 		cfg     redis.Config
@@ -104,6 +105,7 @@ func TestKeys(t *testing.T) {
 
 // TestMessages reads what other nodes publish, and what a LIST of Centrifugo holds.
 func TestMessages(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	n := newNote()
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}, HistoryUseLists: true}, n)
@@ -144,6 +146,7 @@ func TestMessages(t *testing.T) {
 
 // TestBigNumbers checks that versions and offsets are exact where doubles are not.
 func TestBigNumbers(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}}, newNote())
 	opts := broker.PublishOptions{HistorySize: 2, HistoryTTL: time.Minute}
@@ -166,6 +169,7 @@ func TestBigNumbers(t *testing.T) {
 
 // TestEvictedMeta: what is left of a stream whose meta is gone belongs to no life.
 func TestEvictedMeta(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	for _, lists := range []bool{false, true} {
 		server.Do("FLUSHALL")

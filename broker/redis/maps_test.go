@@ -21,6 +21,7 @@ func (silent) HandleLoss(func(string) bool)                      {}
 
 // TestExpiresWhatIsDue: a key that was set again, or removed, since the look found it is not removed.
 func TestExpiresWhatIsDue(t *testing.T) {
+	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	engine, err := New(Config{Shards: []Shard{{Addresses: []string{server.Addr()}}}, MapExpiryInterval: time.Hour})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // TestLinksMarkApart: some links of a shard write their marks more often than others, because
@@ -22,7 +23,7 @@ func TestLinksMarkApart(t *testing.T) {
 			Shards:                  []Shard{{Addresses: c.Addresses(), Mode: Cluster}},
 			ShardedPubSubPartitions: partitions, Prefix: fmt.Sprint("p", partitions),
 			CanaryInterval: time.Hour, CanaryTimeout: 2 * time.Hour, // only the test writes marks
-			StartTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			StartTimeout: wait.Limit, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -32,6 +32,7 @@ func (s *witness) HandleLoss(match func(string) bool)      { wait.Offer(s.losses
 // TestOlderData: Redis comes back with older data than was delivered. What it lost
 // must not be taken for what is published in its place.
 func TestOlderData(t *testing.T) {
+	t.Parallel()
 	for _, lists := range []bool{false, true} {
 		for name, test := range map[string]struct {
 			saved int // publications of 5 that Redis has after the restart
@@ -89,11 +90,7 @@ func olderData(t *testing.T, lists bool, saved, again int, renew bool) {
 		t.Fatalf("%d publications, want %d", len(h.Publications), again)
 	}
 	// Delivery goes on, and the new life of the stream is no reason for a third one.
-	patience := time.Now().Add(20 * time.Second)
-	for delivered := false; !delivered; {
-		if time.Now().After(patience) {
-			t.Fatal("nothing is delivered any more")
-		}
+	wait.Until(t, "a delivery", func() (delivered bool) {
 		top := publishTo(t, writer, "last")
 		if top.Epoch != h.Top.Epoch {
 			t.Fatalf("epoch %q behind %q", top.Epoch, h.Top.Epoch)
@@ -103,14 +100,10 @@ func olderData(t *testing.T, lists bool, saved, again int, renew bool) {
 			delivered = string(e.Pub.Data) == "last" && e.Epoch == top.Epoch
 		case <-time.After(50 * time.Millisecond): // not subscribed again yet
 		}
-	}
-	select {
-	case match := <-s.losses:
-		if !match("ch") {
-			t.Fatal("the channel is not among those with losses")
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody was told of a loss")
+		return delivered
+	})
+	if match := wait.Receive(t, "a loss", s.losses); !match("ch") {
+		t.Fatal("the channel is not among those with losses")
 	}
 }
 
@@ -142,11 +135,7 @@ func TestOlderDataAcknowledged(t *testing.T) {
 			t.Errorf("%+v: renewed: %v", test, renewed)
 		}
 		if lost {
-			select {
-			case <-s.losses:
-			case <-time.After(20 * time.Second):
-				t.Error("nobody was told of a loss")
-			}
+			wait.Receive(t, "a loss", s.losses)
 		}
 	}
 }
@@ -254,7 +243,7 @@ func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Dura
 		Shards: []Shard{{
 			Addresses: []string{server.Addr()}, Password: server.Password(), Mode: Standalone, IOTimeout: timeout,
 		}},
-		StartTimeout: 20 * time.Second, HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
+		StartTimeout: wait.Limit, HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -284,6 +273,7 @@ func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 // An offset that comes late puts a stream in doubt, and what was delivered last tells that it holds all, even
 // if a read was ahead.
 func TestOvertaken(t *testing.T) {
+	t.Parallel()
 	sub := seen.NewStream("ch")
 	deliver := func(offset uint64, want bool) {
 		t.Helper()

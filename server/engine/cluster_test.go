@@ -180,7 +180,7 @@ func start(t *testing.T, cfg *config.Config) *server {
 		t.Fatal(err)
 	}
 	s.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := s.app.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -385,7 +385,7 @@ func TestHealthOfRedis(t *testing.T) {
 	if status, answer := s.request(http.MethodPost, "/api/publish", `{"channel":"ns:a","data":1}`); status != http.StatusOK || !strings.Contains(answer, `"code":100`) {
 		t.Errorf("publish: %d %s", status, answer)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > wait.Limit {
 		t.Errorf("the answer took %s", took)
 	}
 	redis.Continue()

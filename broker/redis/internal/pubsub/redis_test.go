@@ -156,7 +156,7 @@ func (l *live) resubscribed(want bool) {
 		if lost != want {
 			l.Fatalf("Resubscribed(%v)", lost)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(wait.Limit):
 		_, err := l.conn.Health()
 		l.Fatal("not resubscribed; health: ", err)
 	}
@@ -182,7 +182,7 @@ func (l *live) givenUp() {
 // passes demands that a message gets through.
 func (l *live) passes(channel, data string) {
 	l.Helper()
-	ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), wait.Limit)
 	defer cancel()
 	if err := l.publisher.publish(ctx, channel, []byte(data)); err != nil {
 		l.Fatal(err)
