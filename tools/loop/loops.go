@@ -13,16 +13,13 @@ const (
 	twoSQL     = "E2E_NODES=2 E2E_BROKER=postgres "
 )
 
-// sizes are the rules of packages and comments that golangci-lint does not know.
-const sizes = "go run ./tools/pkgsize -limit 2500 -limit .=1900 -limit client=3200 && go run ./tools/doccheck"
-
 // cheap returns the stages that check and test begin with, for the packages that choose returns, which scope describes.
 func cheap(scope string, choose selection) [][]step {
 	return [][]step{
 		{{name: "gofmt", about: "Go files are formatted", do: []action{gofmt}}},
 		{{name: "generated", about: "generated files are what their sources make", do: []action{sh("go run ./tools/generate -check")}}},
 		{{name: "vet", about: "`go vet` of " + scope, do: []action{vet(choose)}}},
-		{{name: "lint", about: "golangci-lint of what changed and what imports it; the sizes of packages; pages that comments name", do: []action{installLinter, lint(changed), sh(sizes)}}},
+		{{name: "lint", about: "golangci-lint of what changed and what imports it; pages and types that comments name", do: []action{installLinter, lint(changed), sh("go run ./tools/doccheck")}}},
 		{{name: "biome", about: "TypeScript and JavaScript are formatted and without findings", needs: []string{"npm"}, do: []action{sh("scripts/biome.sh")}}},
 	}
 }
