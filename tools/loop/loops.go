@@ -36,7 +36,7 @@ var loops = map[string]*loop{
 		stages: append(cheap("all packages", all), []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
-			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl"},
+			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl", "gpg", "rpm", "ruby"},
 				do: []action{goTest(readers, "-race", "-short", "-count=1"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
 		}, []step{
 			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
