@@ -32,7 +32,7 @@ var loops = map[string]*loop{
 		}),
 	},
 	"test": {
-		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 4, installs: true,
+		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 2, installs: true,
 		stages: append(cheap("all packages", all), []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
@@ -60,7 +60,7 @@ var loops = map[string]*loop{
 		}),
 	},
 	"ci": {
-		name: "ci", about: "everything else", width: 3, installs: true, thorough: true,
+		name: "ci", about: "everything else", width: 2, installs: true, thorough: true,
 		stages: [][]step{
 			{{name: "server", about: "the server, also with the race detector, and the rig of the SDKs", prepares: true, do: []action{sh(raceServer), sh(server)}}},
 			{
