@@ -11,7 +11,6 @@ import (
 
 // TestConfig: what is wrong is refused, by the name of the field, without the password.
 func TestConfig(t *testing.T) {
-	t.Parallel()
 	for field, edit := range map[string]func(*Config){
 		"DSN is missing":         func(c *Config) { c.DSN = "" },
 		"DSN does not parse":     func(c *Config) { c.DSN = "postgres://u:hush@h:port/x" },
@@ -60,7 +59,6 @@ func (silent) HandleLoss(func(string) bool)                      {}
 
 // TestUnreachable: Run fails, tells where and not the password; what is called before and after fails as well.
 func TestUnreachable(t *testing.T) {
-	t.Parallel()
 	b, err := New(Config{DSN: "postgres://u:hush@127.0.0.1:1/x?sslmode=disable"})
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,6 @@ func (c *cluster) subscribe() {
 
 // TestFanout: one node reads, all deliver.
 func TestFanout(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 3, postgres.Config{PollInterval: 10 * time.Millisecond, FanoutInterval: time.Hour})
 	c.subscribe()
 	c.expect(c.publish(1, 3)) // each worker has read once, and some have read a few of these rows
@@ -172,7 +171,6 @@ func TestFanout(t *testing.T) {
 
 // TestFanoutHoles: what the fan-out loses, nodes read, also if it is the last message.
 func TestFanoutHoles(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 2, postgres.Config{PollInterval: 5 * time.Millisecond, FanoutInterval: 300 * time.Millisecond})
 	c.subscribe()
 	lose := func() bool { return rand.IntN(3) == 0 }
@@ -185,7 +183,6 @@ func TestFanoutHoles(t *testing.T) {
 
 // TestFanoutDown: while the fan-out is down, each node reads for itself.
 func TestFanoutDown(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 2, postgres.Config{PollInterval: 10 * time.Millisecond, FanoutInterval: time.Hour})
 	c.subscribe()
 	c.expect(c.publish(1, 3))
@@ -204,7 +201,6 @@ func TestFanoutDown(t *testing.T) {
 
 // TestFanoutLeader: when the leader ends, or loses the connection that has its locks, nothing is lost, and another one leads.
 func TestFanoutLeader(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 2, postgres.Config{PollInterval: 10 * time.Millisecond, FanoutInterval: time.Hour})
 	c.subscribe()
 	c.expect(c.publish(1, 3))
@@ -226,7 +222,6 @@ func TestFanoutLeader(t *testing.T) {
 
 // TestFanoutLarge: rows that are too large for a message come as well, and those behind them.
 func TestFanoutLarge(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, 2, postgres.Config{PollInterval: 10 * time.Millisecond, FanoutInterval: 200 * time.Millisecond, BinaryData: true})
 	c.subscribe()
 	for i := range 6 {

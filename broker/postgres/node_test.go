@@ -15,7 +15,6 @@ import (
 
 // TestNodes: nodes are a cluster, and their clients get and recover what nodes and applications publish.
 func TestNodes(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	nodes := make([]*gyro.Node, 2)
 	for i := range nodes {

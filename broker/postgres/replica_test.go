@@ -147,7 +147,6 @@ func change(tb testing.TB, b *postgres.Broker, ch, key, data string) {
 
 // TestReplicaStreams: the standby answers, and never with less than the node has written, received or read.
 func TestReplicaStreams(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t)
 	got := newEvents()
 	b := r.run(r.config, got)
@@ -189,7 +188,6 @@ func TestReplicaStreams(t *testing.T) {
 
 // TestReplicaPositions: a node that has not received anything knows what its callers know.
 func TestReplicaPositions(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t)
 	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())
 	old := publish(t, writer, "ch", "1")
@@ -232,7 +230,6 @@ func TestReplicaPositions(t *testing.T) {
 
 // TestReplicaMaps: as TestReplicaStreams, for maps.
 func TestReplicaMaps(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t)
 	got := newEvents()
 	b := r.run(r.config, got)
@@ -261,7 +258,6 @@ func TestReplicaMaps(t *testing.T) {
 
 // TestReplicaAway: without the standby, the primary answers.
 func TestReplicaAway(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t)
 	other := newDatabase(t)
 	b := r.run(r.config, newEvents())
@@ -301,7 +297,6 @@ func TestReplicaAway(t *testing.T) {
 // TestReplicaGap: what is published around a subscription is in the history that is read after it, or comes live, though the
 // standby is behind all the time.
 func TestReplicaGap(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t)
 	r.config.NumShards, r.config.BatchSize, r.config.PollInterval = 2, 7, 2*time.Millisecond
 	writer := r.run(postgres.Config{NumShards: 2, PollInterval: time.Hour}, newEvents())

@@ -25,7 +25,6 @@ func (d *database) count(sql string, args ...any) (n int) {
 
 // TestSchema: the tables are made once, by whoever comes first, and other programs' tables are left alone.
 func TestSchema(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	cfg := postgres.Config{TablePrefix: "my_", NumShards: 4}
 	if err := d.refuse(postgres.Config{SkipSchemaInit: true}); err == nil || !strings.Contains(err.Error(), "SkipSchemaInit") {
@@ -81,7 +80,6 @@ func TestSchema(t *testing.T) {
 // TestPartitions: rows for which there is no partition go to the default one, and from there to theirs; old partitions are
 // dropped, and expired rows deleted.
 func TestPartitions(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	must(t, d.run(postgres.Config{}, newEvents()).Close(t.Context()))
 	d.exec(
@@ -131,7 +129,6 @@ func TestPartitions(t *testing.T) {
 
 // TestOtherShards: a node notices that others were started with another number of shards.
 func TestOtherShards(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	b := d.run(postgres.Config{NumShards: 2, CleanupInterval: 10 * time.Millisecond}, newEvents())
 	d.run(postgres.Config{NumShards: 3}, newEvents())
@@ -143,7 +140,6 @@ func TestOtherShards(t *testing.T) {
 
 // TestJSON: payloads are JSONB unless BinaryData is set, and what is no JSON is refused, alone.
 func TestJSON(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{}, got)
@@ -197,7 +193,6 @@ func TestJSON(t *testing.T) {
 
 // TestManySubscriptions: channels are delivered however many a node has subscribed to, and while it subscribes to others.
 func TestManySubscriptions(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{NumShards: 1, PollInterval: time.Millisecond}, got)
@@ -215,7 +210,6 @@ func TestManySubscriptions(t *testing.T) {
 
 // TestWentBack: it is told that data went back, and delivery goes on, although ids come again.
 func TestWentBack(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{NumShards: 1, PollInterval: time.Millisecond}, got)

@@ -22,7 +22,6 @@ import (
 // TestTransaction: what an application publishes in its transaction is delivered when that is committed, in order and
 // once, and never if it is rolled back.
 func TestTransaction(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{PollInterval: 10 * time.Millisecond}, got)
@@ -90,7 +89,6 @@ func (d *database) fails(sql string, args ...any) *pgconn.PgError {
 
 // TestStreamFunctions calls the functions of docs/postgres.md by the names of their parameters.
 func TestStreamFunctions(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{UseNotify: true, PollInterval: time.Hour}, got)
@@ -161,7 +159,6 @@ func TestStreamFunctions(t *testing.T) {
 // TestCommitOrder: transactions that take their offsets early and commit late, or never, are delivered without a gap and in
 // the order of their offsets.
 func TestCommitOrder(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{NumShards: 2, PollInterval: 5 * time.Millisecond}, got)
@@ -231,7 +228,6 @@ func TestCommitOrder(t *testing.T) {
 
 // TestMapFunctions calls the functions of maps.
 func TestMapFunctions(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{PollInterval: 10 * time.Millisecond, MapExpiryInterval: time.Hour}, got)
@@ -282,7 +278,6 @@ func TestMapFunctions(t *testing.T) {
 
 // TestDocumentedSQL executes the SQL of docs/postgres.md.
 func TestDocumentedSQL(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{PollInterval: 10 * time.Millisecond, NumShards: 8}, got)

@@ -12,7 +12,6 @@ import (
 // TestSubscriptionBegins: a channel does not get what was committed before it was subscribed, also if the node has not read that
 // yet. It gets what is committed afterwards, also in a transaction that began before.
 func TestSubscriptionBegins(t *testing.T) {
-	t.Parallel()
 	d := newDatabase(t)
 	got := newEvents()
 	b := d.run(postgres.Config{NumShards: 1, PollInterval: time.Hour}, got)
