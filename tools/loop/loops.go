@@ -32,7 +32,7 @@ var loops = map[string]*loop{
 		}),
 	},
 	"test": {
-		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 2, installs: true,
+		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 1, installs: true,
 		stages: append(cheap("all packages", all), []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
