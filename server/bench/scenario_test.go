@@ -22,7 +22,7 @@ import (
 )
 
 func testTarget(url string, e protocol.Encoding) Target {
-	return Target{URL: url, Encoding: e, Channel: "bench", Size: 128, Dialers: 4, Drain: wait.Limit}
+	return Target{URL: url, Encoding: e, Channel: "bench", Size: 128, Dialers: 4, Drain: wait.Limit, Timeout: wait.Limit}
 }
 
 // startServer starts a server: clients need a token, and may publish; namespace

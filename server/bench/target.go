@@ -53,6 +53,8 @@ type Target struct {
 	Page int
 	// Size of a payload in bytes, from MinSize to MaxSize.
 	Size int
+	// Timeout bounds an attempt to connect, subscription included, and each command of HTTP streams; 0 for 20 s.
+	Timeout time.Duration
 	// Dialers is how many connections are set up at a time; at least 1.
 	Dialers int
 	// Drain is how long a run waits for deliveries after the last one, until it counts the
@@ -78,7 +80,7 @@ func DefaultURL(transport string) string {
 // dialer returns what connects clients.
 func (t *Target) dialer() *wire.Dialer {
 	kind, _ := wire.KindOf(t.Transport)
-	d := &wire.Dialer{Kind: kind, URL: t.URL, Emulation: t.Emulation, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS}
+	d := &wire.Dialer{Kind: kind, URL: t.URL, Emulation: t.Emulation, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS, Timeout: t.Timeout}
 	if d.Emulation == "" {
 		d.Emulation = wire.EmulationURL(t.URL)
 	}

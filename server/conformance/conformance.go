@@ -144,6 +144,7 @@ func newSuite(o Options) (*suite, error) {
 	if err != nil {
 		return nil, err
 	}
+	dialer.Timeout = o.Timeout
 	if len(o.Prefixes) == 0 {
 		o.Prefixes = []string{""}
 	}

@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,8 +28,8 @@ const (
 	readSize = 64 << 10
 	// maxFrame bounds what a server can make the client allocate, in bytes.
 	maxFrame = 64 << 20
-	// connectTimeout bounds an attempt to connect, subscription included.
-	connectTimeout = 20 * time.Second
+	// usualTimeout is that of a Dialer without one.
+	usualTimeout = 20 * time.Second
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
@@ -54,6 +55,7 @@ type Dialer struct {
 	Encoding  protocol.Encoding // of commands and replies
 	Header    http.Header       // of the handshake or the request, beyond what it needs
 	TLS       *tls.Config       // of wss and https; nil for the defaults
+	Timeout   time.Duration     // bounds an attempt to connect, subscription included, and each request; 0 for 20 s
 
 	dialed atomic.Uint64
 	post   struct { // the requests of emulated kinds
@@ -88,9 +90,9 @@ type Conn struct {
 	mu sync.Mutex // orders writes
 }
 
-// Dial connects and sends the first commands, within 20 seconds and until ctx ends. One-way kinds
+// Dial connects and sends the first commands, within the Timeout and until ctx ends. One-way kinds
 // send the request of the first, which has to be a connect command. The connection fails after another
-// 20 seconds unless Expect is called before.
+// Timeout unless Expect is called before.
 func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, error) {
 	hello, err := t.hello(first)
 	if err != nil {
@@ -109,6 +111,8 @@ func (t *Dialer) DialFrame(ctx context.Context, frame []byte) (*Conn, error) {
 	}
 	return t.dialFrames(ctx, frame, true)
 }
+
+func (t *Dialer) timeout() time.Duration { return cmp.Or(t.Timeout, usualTimeout) }
 
 // dialFrames opens a WebSocket and sends the first message, if there is one.
 func (t *Dialer) dialFrames(ctx context.Context, hello []byte, send bool) (*Conn, error) {
@@ -254,7 +258,7 @@ func (c *Conn) SendFrame(frame []byte) error {
 	if c.back == nil {
 		return c.write(c.op(), frame)
 	}
-	ctx, cancel := context.WithTimeout(c.life, connectTimeout)
+	ctx, cancel := context.WithTimeout(c.life, c.back.timeout)
 	defer cancel()
 	err := c.back.send(ctx, frame)
 	if err != nil && c.life.Err() != nil {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -24,6 +25,7 @@ type requests struct {
 	posts         *posts
 	codec         codec.ClientCodec
 	node, session string
+	timeout       time.Duration
 }
 
 // send sends a frame of commands by one request.

@@ -62,7 +62,7 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 			return nil, err
 		}
 		c.life, c.end = context.WithCancelCause(context.Background())
-		c.back = &requests{posts: posts, codec: c.codec}
+		c.back = &requests{posts: posts, codec: c.codec, timeout: t.timeout()}
 	}
 	c.attach()
 	return c, nil
@@ -100,13 +100,13 @@ func (t *Dialer) streamRequest(hello []byte) (*http.Request, error) {
 // exchange connects, sends a request, and returns what came behind the head of the response. parse returns the size of the head, or
 // 0 if it is not complete.
 func (t *Dialer) exchange(ctx context.Context, u *url.URL, request []byte, parse func(data []byte) (int, error)) (net.Conn, []byte, error) {
-	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	limited, cancel := context.WithTimeout(ctx, t.timeout())
 	defer cancel()
 	conn, err := t.dialTCP(limited, u)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w%s", t.URL, err, dialHint(err))
 	}
-	_ = conn.SetDeadline(time.Now().Add(connectTimeout)) // a closed connection shows at once
+	_ = conn.SetDeadline(time.Now().Add(t.timeout())) // a closed connection shows at once
 	stop := context.AfterFunc(limited, func() { conn.Close() })
 	early, err := exchange(conn, request, parse)
 	if !stop() {
