@@ -28,6 +28,9 @@ import (
 	"github.com/gyrohq/gyro/transport/front/fronttest"
 )
 
+// A busy machine may take longer to accept a connection than backends may.
+func init() { reconnect.MinConnectTimeout = wait.Limit }
+
 // settings are those of a proxy in tests. Only tests about it run into the timeout.
 func settings(endpoint string) *config.Proxy {
 	return &config.Proxy{

@@ -135,9 +135,7 @@ func (s *Stream) Send(data []byte) error {
 	late := time.AfterFunc(s.proxy.config.Timeout, s.cancel)
 	err := s.conn.SendMsg(&message.StreamSubscribeRequest{Publication: &message.Publication{Data: data}})
 	switch inTime := late.Stop(); {
-	case err == nil:
-		return nil
-	case !inTime:
+	case !inTime: // also if gRPC took the message at that moment: the stream is canceled
 		return errUnread
 	case errors.Is(err, io.EOF):
 		return ErrClosed
