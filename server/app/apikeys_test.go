@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/grpctest"
@@ -52,7 +52,7 @@ var guarded = map[string]struct {
 		},
 		func(s *testServer, authorization, ch string) (known bool, answer string) {
 			s.t.Helper()
-			ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", authorization), 20*time.Second)
+			ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", authorization), wait.Limit)
 			defer cancel()
 			conn := dialGRPC(s, grpcAPIName, nil)
 			defer conn.Close()
@@ -204,7 +204,7 @@ func TestTokenOverGRPCWaitsAlone(t *testing.T) {
 	conn := dialGRPC(s, grpcAPIName, nil)
 	token := strings.Trim(strings.TrimPrefix(p.token("k", jwt.MapClaims{}), `"token":`), `"`)
 	s.secrets = append(s.secrets, token)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	waiting, err := conn.NewStream(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), &grpc.StreamDesc{},
 		"/"+api.ServiceName+"/Info", grpc.ForceCodecV2(grpctest.Codec{}))

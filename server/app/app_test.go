@@ -14,6 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/logging"
@@ -92,8 +93,26 @@ func startServerAt(t *testing.T, level string, edit func(*config.Config)) *testS
 	return s
 }
 
+// startVirtual starts a server without listeners, for virtual time: clients connect by pipe.
+func startVirtual(t *testing.T, edit func(*config.Config)) *testServer {
+	t.Helper()
+	s := &testServer{t: t, cfg: testConfig(edit), logs: new(logBuffer), expected: "expected by the test"}
+	s.app = must(New(s.cfg, Options{Version: "test", Logger: logs.To(s.logs, "trace", false)}))
+	if err := s.app.node.Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// pipe opens a connection in memory, without a connect command.
+func (s *testServer) pipe() *wstest.Client {
+	s.t.Helper()
+	return wstest.Pipe(s.t, s.app.node)
+}
+
 func (s *testServer) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	if err := s.app.Shutdown(ctx); err != nil {
 		s.t.Errorf("shutdown: %v", err)

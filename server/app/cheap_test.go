@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -30,7 +31,7 @@ func (s *testServer) dialCheap() (*cheapClient, error) {
 		return nil, err
 	}
 	in := bufio.NewReaderSize(nc, 512)
-	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	_, _ = nc.Write([]byte(churnRequest))
 	if err := handshake(in); err != nil {
 		nc.Close()
@@ -62,7 +63,7 @@ func (c *cheapClient) close() { c.nc.Close() }
 // start sends a command, which is written without its ID and braces, and returns the ID.
 func (c *cheapClient) start(command string) uint32 {
 	c.last++
-	_ = c.nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.nc.SetDeadline(time.Now().Add(wait.Limit))
 	_ = c.socket.Write(fmt.Appendf(nil, `{"id":%d,%s}`, c.last, command)) // reading fails, too, if this does
 	return c.last
 }

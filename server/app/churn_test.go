@@ -102,7 +102,7 @@ func (s *testServer) misbehave(r *rand.Rand, n int) {
 		return
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	request := []byte(churnRequest)
 	if r.IntN(10) == 0 { // half a handshake
 		_, _ = nc.Write(request[:r.IntN(len(request))])
@@ -173,15 +173,13 @@ func readUntil(in *bufio.Reader, text string) bool {
 // of the others. Nothing tells of it, so it has to look again and again.
 func (s *testServer) awaitClients(n int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+	wait.Success(s.t, fmt.Sprintf("%d clients are left", n), func() error {
 		http.DefaultClient.CloseIdleConnections()
-		if s.app.node.NumClients() == n && established(s.app.Addr("external")) == 0 {
-			return
+		if clients, conns := s.app.node.NumClients(), established(s.app.Addr("external")); clients != n || conns != 0 {
+			return fmt.Errorf("%d clients, %d connections", clients, conns)
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%d clients, %d connections", s.app.node.NumClients(), established(s.app.Addr("external")))
-		}
-	}
+		return nil
+	})
 }
 
 // established counts the server's ends of connections that have an owner.
@@ -212,11 +210,11 @@ func (s stock) more(before stock) bool {
 	return s.descriptors > before.descriptors || s.goroutines > before.goroutines+5
 }
 
-// awaitStock waits until no more is held than before, and returns what is held then or after 20 s.
+// awaitStock waits until no more is held than before, and returns what is held then, or after wait.Limit.
 // Nothing tells that a goroutine has ended.
 func awaitStock(t *testing.T, before stock) (s stock) {
 	t.Helper()
-	wait.Within(20*time.Second, func() bool {
+	wait.Within(wait.Limit, func() bool {
 		s = takeStock(t)
 		return !s.more(before)
 	})

@@ -111,7 +111,7 @@ func TestUpgradeOfKeptConnection(t *testing.T) {
 	upgrade := func(first string) {
 		nc := must(net.Dial("tcp", a.Addr("external")))
 		t.Cleanup(func() { nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 		in := bufio.NewReader(nc)
 		for _, exchange := range []struct{ request, want string }{
 			{first, "{}}"},

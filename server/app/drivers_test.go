@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -127,7 +128,7 @@ func TestTrickledHandshakes(t *testing.T) {
 				t.Errorf("client ended with %v", d)
 			}
 			for _, nc := range slow {
-				_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 				if _, err := nc.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 					t.Fatalf("a slow client's connection ended with %v", err)
 				}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -47,7 +48,7 @@ var faultyKinds = []faultyKind{
 			reader.Connect("")
 			reader.Subscribe("flood:a", "")
 			payload := []byte(`"` + strings.Repeat("x", 30_000) + `"`)
-			for end := time.Now().Add(20 * time.Second); disconnected(s.logs.String(), 3008) < len(clients) && time.Now().Before(end); {
+			for end := time.Now().Add(wait.Limit); disconnected(s.logs.String(), 3008) < len(clients) && time.Now().Before(end); {
 				calm.Lock()
 				_, err := s.app.Node().Publish(s.t.Context(), "flood:a", payload, nil)
 				reader.Push()
@@ -172,7 +173,7 @@ func (s *testServer) faulty(commands string) net.Conn {
 	nc := must(net.Dial("tcp", s.app.Addr("external")))
 	s.t.Cleanup(func() { nc.Close() })
 	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	in := bufio.NewReaderSize(nc, 16)
 	_, _ = nc.Write([]byte(churnRequest))
 	if !readUntil(in, "\r\n\r\n") {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
@@ -37,13 +38,13 @@ func overHTTP3(cfg *config.Config) {
 func client3(t *testing.T) *http.Client {
 	tr := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(func() { tr.Close() })
-	return &http.Client{Transport: tr, Timeout: 10 * time.Second}
+	return &http.Client{Transport: tr, Timeout: wait.Limit}
 }
 
 // session opens a WebTransport session, and returns the status of the answer.
 func (s *testServer) session(query string, header http.Header) (*wt.Session, int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), wait.Limit)
 	defer cancel()
 	tr := &wt.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		QUICConfig: &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true}}
@@ -67,7 +68,7 @@ type line struct {
 func (s *testServer) line(session *wt.Session) *line {
 	s.t.Helper()
 	stream := must(session.OpenStream())
-	_ = stream.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = stream.SetReadDeadline(time.Now().Add(wait.Limit))
 	return &line{s.t, stream, bufio.NewReader(stream)}
 }
 
@@ -180,7 +181,7 @@ func TestAlternativeServices(t *testing.T) {
 			r.fields += fmt.Sprintf("Content-Length: %d\r\n", len(r.body))
 		}
 		c := must(tls.Dial("tcp", s.app.Addr("external"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}))
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(wait.Limit))
 		must(io.WriteString(c, r.target+" HTTP/1.1\r\nHost: a:8443\r\n"+r.fields+"\r\n"+r.body))
 		res := must(http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})) //nolint:bodyclose // the connection is closed
 		if got := res.Header["Alt-Svc"]; res.StatusCode != r.status || len(got) != 1 || got[0] != `h3=":8443"; ma=86400` {
@@ -285,7 +286,7 @@ func TestWebTransportClient(t *testing.T) {
 		}
 	}
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		defer cancel()
 		c := must(client.NewOver(wtlink.WebTransport("https://"+s.app.Addr("external")+"/connection/webtransport"), client.Options{
 			Token: s.token(jwt.MapClaims{"sub": e.String()}), Encoding: e, TLS: &tls.Config{InsecureSkipVerify: true},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -30,14 +31,13 @@ func TestTokenReachesProxies(t *testing.T) {
 				p.HTTPHeaders, p.EmulatedHeaders = []string{"X-Real"}, []string{"X-Emulated"}
 			}
 		})
-		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2))
+		b.answerExpiring("Subscribe", `{"result":{"expire_at":%d}}`)
 		b.answer("Refresh", `{"result":{"expire_at":9999999999}}`)
 		b.answer("SubRefresh", `{"result":{}}`)
-		c := s.dial(http.Header{"X-Real": {"real"}})
-		c.Connect(s.tokenField(jwt.MapClaims{
-			"sub": "ann", "exp": unix(2 * time.Second), "meta": map[string]any{"n": 1}, "labels": map[string]any{"region": "eu"},
+		c, _ := s.connectExpiring(http.Header{"X-Real": {"real"}}, jwt.MapClaims{
+			"sub": "ann", "meta": map[string]any{"n": 1}, "labels": map[string]any{"region": "eu"},
 			"org": map[string]any{"tenant": "t1", "plan": "pro"},
-		}) + `,"headers":{"x-emulated":"mine"}`)
+		}, `,"headers":{"x-emulated":"mine"}`)
 		head := `{"transport":"websocket","protocol":"json","encoding":"json","user":"ann",`
 		const meta, labels = `"meta":{"n":1,"tenant":"t1"}`, `"labels":{"plan":"pro","region":"eu"}`
 		check := func(event, want string) {
@@ -50,7 +50,7 @@ func TestTokenReachesProxies(t *testing.T) {
 				t.Errorf("%s: %v", event, h)
 			}
 		}
-		c.Subscribe("a", "")
+		s.subscribeExpiring(c, "a")
 		check("Subscribe", `"channel":"a",`+meta+`,`+labels+`}`)
 		c.Do(`"publish":{"channel":"a","data":1}`)
 		check("Publish", `"channel":"a","data":1,`+meta+`,`+labels+`}`)
@@ -68,21 +68,21 @@ func TestConnectProxyLabels(t *testing.T) {
 	t.Parallel()
 	carriers(t, func(t *testing.T, b *testBackend) {
 		s := startProxied(t, b, func(cfg *config.Config) { cfg.Client.Proxy.Refresh.Enabled = true })
-		b.answer("Connect", fmt.Sprintf(`{"result":{"user":"u","expire_at":%d,"meta":{"n":1},"labels":{"region":"eu"}}}`, time.Now().Unix()+2))
+		b.answerExpiring("Connect", `{"result":{"user":"u","expire_at":%d,"meta":{"n":1},"labels":{"region":"eu"}}}`)
 		b.answer("Refresh", `{"result":{"expire_at":9999999999,"meta":{"n":2},"labels":{"region":"us"}}}`)
-		c := s.dial(nil)
-		if r := c.Connect(""); strings.Contains(jsonText(r), "region") || strings.Contains(jsonText(r), `"n"`) {
+		c, r := s.outlive(nil, "error 110", func() string { return "" })
+		if strings.Contains(jsonText(r), "region") || strings.Contains(jsonText(r), `"n"`) {
 			t.Errorf("%+v", r)
 		}
 		b.awaitAsked("Refresh", 1)
 		want := `{"transport":"websocket","protocol":"json","encoding":"json","user":"u","method":"m","meta":{"n":2},"labels":{"region":"eu"}}`
 		var got string
-		for end := time.Now().Add(20 * time.Second); got != want && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		wait.Success(t, "the refreshed meta", func() error {
 			c.Do(`"rpc":{"method":"m"}`)
-			got = without(b.last("RPC"))
-		}
-		if got != want {
-			t.Errorf("request %s, want %s", got, want)
-		}
+			if got = without(b.last("RPC")); got != want {
+				return fmt.Errorf("request %s, want %s", got, want)
+			}
+			return nil
+		})
 	})
 }

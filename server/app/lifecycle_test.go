@@ -17,6 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api/httpapi"
@@ -229,7 +230,7 @@ func TestShutdownIsSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	// All at once is well below, and jitter takes off half of the time at most.
-	if took := time.Since(begin); took < 50*time.Millisecond || took > 20*time.Second {
+	if took := time.Since(begin); took < 50*time.Millisecond || took > wait.Limit {
 		t.Errorf("the drain took %s", took)
 	}
 	for _, c := range all {
@@ -303,7 +304,7 @@ func TestShutdownTimeout(t *testing.T) {
 	if err := s.app.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "external listener: context deadline exceeded") {
 		t.Errorf("got %v", err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(wait.Limit))
 	if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
 		t.Error("the connection is still open")
 	}

@@ -169,7 +169,7 @@ func TestMetricsOfConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var diff string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(wait.Limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		_, text := get(t, s.url("/metrics"))
 		text = measurement.ReplaceAllString(text, "")
 		if diff = cmp.Diff(string(want), text); diff == "" {

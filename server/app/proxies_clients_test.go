@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -63,9 +64,9 @@ func TestSubRefreshProxy(t *testing.T) {
 		b.answer("Connect", `{"result":{"user":"42","meta":{"t":1}}}`)
 		c := s.dial(nil)
 		id := c.Connect("").Client
-		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2))
+		b.answerExpiring("Subscribe", `{"result":{"expire_at":%d}}`)
 		for ch := range answers {
-			if r := c.Subscribe(ch, ""); r.Expires {
+			if r := s.subscribeExpiring(c, ch); r.Expires {
 				t.Errorf("%s: the client is to refresh", ch)
 			}
 		}
@@ -79,12 +80,12 @@ func TestSubRefreshProxy(t *testing.T) {
 			s.awaitAsked(b, "SubRefresh", ch)
 			c.Do(fmt.Sprintf(`"presence":{"channel":%q}`, ch)) // for subscribers alone
 		}
-		info := func() string { return string(c.Do(`"presence":{"channel":"later"}`).Presence.Presence[id].ChanInfo) }
-		for end := time.Now().Add(20 * time.Second); info() != `{"role":"member"}`; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("channel info %s", info())
+		wait.Success(t, "the refreshed info", func() error {
+			if info := c.Do(`"presence":{"channel":"later"}`).Presence.Presence[id].ChanInfo; string(info) != `{"role":"member"}` {
+				return fmt.Errorf("channel info %s", info)
 			}
-		}
+			return nil
+		})
 		want := `{"transport":"websocket","protocol":"json","encoding":"json","user":"42","channel":"later","meta":{"t":1}}`
 		if got := b.lastOf("SubRefresh", "later"); without(got) != want {
 			t.Errorf("request %s", got)
@@ -110,11 +111,7 @@ func (b *testBackend) lastOf(event, ch string) string {
 // awaitAsked waits until the backend was asked about an event of a channel.
 func (s *testServer) awaitAsked(b *testBackend, event, ch string) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); b.lastOf(event, ch) == ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("the backend was not asked about %s of %s", event, ch)
-		}
-	}
+	wait.Until(s.t, fmt.Sprintf("the backend is asked about %s of %s", event, ch), func() bool { return b.lastOf(event, ch) != "" })
 }
 
 // One-way clients cannot get an error, so they are disconnected. Metadata of clients over gRPC is
@@ -217,8 +214,7 @@ func TestProxyTransforms(t *testing.T) {
 	if got, _ := c.Outcome(`"rpc":{}`); got != "error 1500" {
 		t.Error(got)
 	}
-	c = s.dial(nil)
-	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(2 * time.Second)}))
+	c, _ = s.connectExpiring(nil, jwt.MapClaims{"sub": "u"}, "")
 	if got := c.Disconnected().Code; got != 3005 {
 		t.Error(got)
 	}

@@ -136,11 +136,7 @@ func (s *testStream) publish(data string, tags map[string]string) {
 // gone waits until the backend is told that the stream has ended.
 func (s *testStream) gone() {
 	s.t.Helper()
-	select {
-	case <-s.Context().Done():
-	case <-time.After(20 * time.Second):
-		s.t.Error("the stream does not end")
-	}
+	wait.Receive(s.t, "the end of the stream", s.Context().Done())
 }
 
 // startStreaming starts a server whose channels are streams of b: those of namespace both are

@@ -8,9 +8,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/logs"
 )
 
 // With the default delays, the backend is asked about a connection when it expires, and about a
@@ -18,21 +16,16 @@ import (
 func TestProxyTimes(t *testing.T) {
 	b := newTestBackend(t) // outside of the bubble, so that time does not wait for it
 	synctest.Test(t, func(t *testing.T) {
-		s := &testServer{t: t, cfg: testConfig(proxied(b, func(cfg *config.Config) {
+		s := startVirtual(t, proxied(b, func(cfg *config.Config) {
 			cfg.Client.Proxy.Refresh.Enabled = true
 			cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
-		})), logs: new(logBuffer)}
-		s.app = must(New(s.cfg, Options{Version: "test", Logger: logs.To(s.logs, "trace", false)}))
-		if err := s.app.node.Run(); err != nil {
-			t.Fatal(err)
-		}
-		defer s.stop()
+		}))
 		const life = time.Minute
 		start := time.Now()
 		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, start.Add(life).Unix()))
 		b.answer("Refresh", `{"result":{"expire_at":9999999999}}`)
 		b.answer("SubRefresh", `{"result":{"expire_at":9999999999}}`)
-		c := wstest.Pipe(t, s.app.node)
+		c := s.pipe()
 		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": start.Add(life).Unix()}))
 		c.Subscribe("a", "")
 		for _, at := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -69,14 +70,12 @@ func TestProxyRequestsAlwaysHaveUser(t *testing.T) {
 			cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 			cfg.Client.PresenceInterval, cfg.Client.ExpiredSubCloseDelay = 100*time.Millisecond, time.Millisecond
 		})
-		later := time.Now().Unix() + 2
-		b.answer("Connect", fmt.Sprintf(`{"result":{"expire_at":%d}}`, later))
-		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, later))
+		b.answerExpiring("Connect", `{"result":{"expire_at":%d}}`)
+		b.answerExpiring("Subscribe", `{"result":{"expire_at":%d}}`)
 		b.answer("Refresh", `{"result":{"expire_at":9999999999}}`)
 		b.answer("SubRefresh", `{"result":{}}`)
-		c := s.dial(nil)
-		c.Connect("")
-		c.Subscribe("a", "")
+		c, _ := s.outlive(nil, "error 110", func() string { return "" })
+		s.subscribeExpiring(c, "a")
 		c.Do(`"publish":{"channel":"a","data":1}`)
 		c.Do(`"rpc":{"method":"m"}`)
 		b.awaitAsked("Refresh", 1)
@@ -100,11 +99,7 @@ func TestProxyRequestsAlwaysHaveUser(t *testing.T) {
 // awaitAsked waits until the backend was asked about an event so many times.
 func (b *testBackend) awaitAsked(event string, times int) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); len(b.askedAbout(event)) < times; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatalf("the backend was asked %d times about %s", len(b.askedAbout(event)), event)
-		}
-	}
+	wait.Until(b.t, fmt.Sprintf("the backend is asked %d times about %s", times, event), func() bool { return len(b.askedAbout(event)) >= times })
 }
 
 // What a client asks for with a subscription has no effect where the backend decides.
@@ -137,14 +132,14 @@ func TestConnectProxySubsDoNotExpire(t *testing.T) {
 			cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 			cfg.Client.PresenceInterval, cfg.Client.ExpiredSubCloseDelay = 50*time.Millisecond, time.Millisecond
 		})
-		b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2))
+		b.answerExpiring("Subscribe", `{"result":{"expire_at":%d}}`)
 		b.answer("SubRefresh", `{"result":{"expired":true}}`)
-		b.answer("Connect", fmt.Sprintf(`{"result":{"user":"u","subs":{"past":{"expire_at":1},"soon":{"expire_at":%d}}}}`, time.Now().Unix()+2))
+		b.answerExpiring("Connect", `{"result":{"user":"u","subs":{"past":{"expire_at":1},"soon":{"expire_at":%d}}}}`)
 		c := s.dial(nil)
 		if r := c.Connect(""); len(r.Subs) != 2 || r.Subs["past"].Expires || r.Subs["soon"].Expires {
 			t.Errorf("%+v", r.Subs)
 		}
-		c.Subscribe("own", "")
+		s.subscribeExpiring(c, "own")
 		if push := c.Push(); push.Channel != "own" || push.Unsubscribe == nil { // it expired at the same time
 			t.Errorf("%+v", push)
 		}
@@ -211,10 +206,10 @@ func TestProxyTransformsSubRefresh(t *testing.T) {
 					cfg.Channel.Proxy.SubRefresh.HTTP.StatusToCodeTransforms = []config.StatusTransform{x}
 				}
 			})
-			b.answer("Subscribe", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+2))
+			b.answerExpiring("Subscribe", `{"result":{"expire_at":%d}}`)
 			b.answer("SubRefresh", `<html>`)
 			c := s.connect("u")
-			c.Subscribe("a", "")
+			s.subscribeExpiring(c, "a")
 			failures := 0.0
 			if !tt.ends {
 				failures = 1

@@ -2,16 +2,17 @@ package app
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -78,40 +79,47 @@ func TestConnectLimits(t *testing.T) {
 // TestExpiration: expires and ttl, and the close after the delay.
 func TestExpiration(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, func(cfg *config.Config) { cfg.Client.ExpiredCloseDelay = time.Millisecond })
-	soon := s.dial(nil)
-	if res := soon.Connect(s.tokenField(jwt.MapClaims{"exp": unix(5 * time.Second)})); !res.Expires || res.TTL == 0 || res.TTL > 5 {
-		t.Errorf("got %+v", res)
-	}
-	if res := s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"exp": unix(time.Minute), "expire_at": 0})); res.Expires {
-		t.Errorf("expire_at 0: %+v", res)
-	}
-	if res := s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"exp": unix(time.Minute), "expire_at": unix(time.Hour)})); res.TTL < 3500 {
-		t.Errorf("expire_at later than exp: %+v", res)
-	}
-	if res := s.dial(nil).Connect(s.tokenField(jwt.MapClaims{"expire_at": unix(100000 * time.Hour)})); res.TTL != 31536000 {
-		t.Errorf("ttl is not capped to a year: %d", res.TTL)
-	}
-	if d := soon.Disconnected(); d != protocol.DisconnectExpired {
-		t.Errorf("ended with %v", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := startVirtual(t, func(cfg *config.Config) { cfg.Client.ExpiredCloseDelay = time.Millisecond })
+		soon := s.pipe()
+		if res := soon.Connect(s.tokenField(jwt.MapClaims{"exp": unix(5 * time.Second)})); !res.Expires || res.TTL == 0 || res.TTL > 5 {
+			t.Errorf("got %+v", res)
+		}
+		if res := s.pipe().Connect(s.tokenField(jwt.MapClaims{"exp": unix(time.Minute), "expire_at": 0})); res.Expires {
+			t.Errorf("expire_at 0: %+v", res)
+		}
+		if res := s.pipe().Connect(s.tokenField(jwt.MapClaims{"exp": unix(time.Minute), "expire_at": unix(time.Hour)})); res.TTL < 3500 {
+			t.Errorf("expire_at later than exp: %+v", res)
+		}
+		if res := s.pipe().Connect(s.tokenField(jwt.MapClaims{"expire_at": unix(100000 * time.Hour)})); res.TTL != 31536000 {
+			t.Errorf("ttl is not capped to a year: %d", res.TTL)
+		}
+		if d := soon.Disconnected(); d != protocol.DisconnectExpired {
+			t.Errorf("ended with %v", d)
+		}
+	})
 }
 
 // TestServerSubscriptionExpires: when a subscription expires that the server API made, its
 // client may connect again: there is no token that could be invalid.
 func TestServerSubscriptionExpires(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, func(cfg *config.Config) {
-		cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := startVirtual(t, func(cfg *config.Config) {
+			cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
+		})
+		c := s.pipe()
+		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u"}))
+		if _, err := s.app.newExecutor().Subscribe(t.Context(), &api.SubscribeRequest{User: "u", Channel: "a", ExpireAt: unix(5 * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+		if push := c.Push(); push.Channel != "a" || push.Subscribe == nil {
+			t.Fatalf("got %+v", push)
+		}
+		if d := c.Disconnected(); d != protocol.DisconnectSubExpired {
+			t.Errorf("ended with %v", d)
+		}
 	})
-	c := s.connect("u")
-	s.api("subscribe", fmt.Sprintf(`{"user":"u","channel":"a","expire_at":%d}`, unix(5*time.Second)))
-	if push := c.Push(); push.Channel != "a" || push.Subscribe == nil {
-		t.Fatalf("got %+v", push)
-	}
-	if d := c.Disconnected(); d != protocol.DisconnectSubExpired {
-		t.Errorf("ended with %v", d)
-	}
 }
 
 // refreshTests are outcomes of a refresh of user u, who is subscribed to a by its
@@ -161,22 +169,24 @@ func TestRefresh(t *testing.T) {
 // expiration if the new token has none.
 func TestRefreshInfo(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, func(cfg *config.Config) {
-		open(&cfg.Channel.WithoutNamespace)
-		cfg.Client.ExpiredCloseDelay = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := startVirtual(t, func(cfg *config.Config) {
+			open(&cfg.Channel.WithoutNamespace)
+			cfg.Client.ExpiredCloseDelay = time.Millisecond
+		})
+		c := s.pipe()
+		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(5 * time.Second), "info": 1}))
+		expiring := s.pipe()
+		expiring.Connect(s.tokenField(jwt.MapClaims{"sub": "v", "exp": unix(5 * time.Second)}))
+		c.Do(`"refresh":{` + s.tokenField(jwt.MapClaims{"sub": "u", "info": 2}) + `}`)
+		c.Subscribe("a", "")
+		c.Do(`"publish":{"channel":"a","data":{}}`)
+		if pub := c.Pub(); string(pub.Info.ConnInfo) != "2" {
+			t.Errorf("info is %s", pub.Info.ConnInfo)
+		}
+		expiring.Disconnected()
+		c.Do(`"presence":{"channel":"a"}`) // is still there
 	})
-	c := s.dial(nil)
-	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "exp": unix(5 * time.Second), "info": 1}))
-	expiring := s.dial(nil)
-	expiring.Connect(s.tokenField(jwt.MapClaims{"sub": "v", "exp": unix(5 * time.Second)}))
-	c.Do(`"refresh":{` + s.tokenField(jwt.MapClaims{"sub": "u", "info": 2}) + `}`)
-	c.Subscribe("a", "")
-	c.Do(`"publish":{"channel":"a","data":{}}`)
-	if pub := c.Pub(); string(pub.Info.ConnInfo) != "2" {
-		t.Errorf("info is %s", pub.Info.ConnInfo)
-	}
-	expiring.Disconnected()
-	c.Do(`"presence":{"channel":"a"}`) // is still there
 }
 
 // subscribeTokenTests are outcomes of a subscribe command of user u for $a with a
@@ -303,17 +313,20 @@ func TestSubRefresh(t *testing.T) {
 // tick after the delay. An expired token at refresh does not prolong it.
 func TestSubscriptionExpiration(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, func(cfg *config.Config) {
-		cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := startVirtual(t, func(cfg *config.Config) {
+			cfg.Client.ExpiredSubCloseDelay, cfg.Client.PresenceInterval = time.Millisecond, 100*time.Millisecond
+		})
+		c := s.pipe()
+		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u"}))
+		c.Subscribe("$a", s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(5 * time.Second)}))
+		if got, _ := c.Outcome(`"sub_refresh":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(-time.Hour)}) + `}`); got != "error 109" {
+			t.Errorf("expired token: %s", got)
+		}
+		if push := c.Push(); push.Channel != "$a" || push.Unsubscribe == nil || push.Unsubscribe.Code != 2501 {
+			t.Errorf("got %+v", push)
+		}
 	})
-	c := s.connect("u")
-	c.Subscribe("$a", s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(5 * time.Second)}))
-	if got, _ := c.Outcome(`"sub_refresh":{"channel":"$a",` + s.tokenField(jwt.MapClaims{"sub": "u", "channel": "$a", "exp": unix(-time.Hour)}) + `}`); got != "error 109" {
-		t.Errorf("expired token: %s", got)
-	}
-	if push := c.Push(); push.Channel != "$a" || push.Unsubscribe == nil || push.Unsubscribe.Code != 2501 {
-		t.Errorf("got %+v", push)
-	}
 }
 
 func personal(single bool) func(*config.Config) {

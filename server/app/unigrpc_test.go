@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/grpctest"
@@ -57,7 +58,7 @@ func dialGRPC(s *testServer, listener string, t *tls.Config, options ...grpc.Dia
 
 // streamContext bounds a stream, and has the metadata of all of them.
 func streamContext(s *testServer) context.Context {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "x-user", headerUser), 20*time.Second)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "x-user", headerUser), wait.Limit)
 	s.t.Cleanup(cancel)
 	return ctx
 }

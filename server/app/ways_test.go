@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/internal/grpctest"
@@ -59,7 +59,7 @@ var answering = []way{
 
 // keyed is the context of calls with the key of the gRPC API.
 func keyed(s *testServer) context.Context {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", "apikey "+apiKey), 20*time.Second)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", "apikey "+apiKey), wait.Limit)
 	s.t.Cleanup(cancel)
 	return ctx
 }
