@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -17,6 +18,7 @@ import (
 type stepLoop struct {
 	posts    chan func()
 	watchers map[int]transport.Watcher
+	newest   int // the descriptor that was watched last
 	timers   []func()
 	buffer   [64 << 10]byte
 }
@@ -31,7 +33,7 @@ func (noTimer) Stop() {}
 
 func (l *stepLoop) Post(f func()) bool { l.posts <- f; return true }
 func (l *stepLoop) Watch(fd int, w transport.Watcher, _, _ bool) error {
-	l.watchers[fd] = w
+	l.watchers[fd], l.newest = w, fd
 	return nil
 }
 func (l *stepLoop) Change(int, bool, bool) error { return nil }
@@ -48,6 +50,19 @@ func (l *stepLoop) ready() {
 	for _, w := range l.watchers {
 		w.Ready(true, false)
 	}
+	l.run()
+}
+
+// readyOne lets one watcher read, if the descriptor has one.
+func (l *stepLoop) readyOne(fd int) {
+	if w := l.watchers[fd]; w != nil {
+		w.Ready(true, false)
+	}
+	l.run()
+}
+
+// run does what is posted.
+func (l *stepLoop) run() {
 	for len(l.posts) > 0 {
 		(<-l.posts)()
 	}
@@ -59,6 +74,7 @@ type site struct {
 	loop  *stepLoop
 	ln    *Listener
 	taken chan change
+	fds   map[net.Conn]int // the server's end of each connection
 }
 
 // change is a connection that changed its protocol.
@@ -110,23 +126,29 @@ func (s *site) open() net.Conn {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(time.Minute)) // tests open a thousand, and the race detector and a busy machine take 10 s for that
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	(<-s.loop.posts)()
+	if s.fds == nil {
+		s.fds = make(map[net.Conn]int)
+	}
+	s.fds[nc] = s.loop.newest
 	return nc
 }
 
-// send writes, and lets the loop read.
+// send writes, and lets the loop read that.
 func (s *site) send(nc net.Conn, data string) {
 	s.t.Helper()
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit)) // from now on: a test may have opened a thousand others
 	if _, err := io.WriteString(nc, data); err != nil {
 		s.t.Fatal(err)
 	}
-	s.loop.ready()
+	s.loop.readyOne(s.fds[nc])
 }
 
 // switched reads the answer of a connection that was taken.
 func (s *site) switched(nc net.Conn) change {
 	s.t.Helper()
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	if b, err := io.ReadAll(nc); err != nil || string(b) != switching {
 		s.t.Fatalf("the client got %q, %v", b, err)
 	}

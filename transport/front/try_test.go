@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -126,7 +127,7 @@ func (s *trySite) open() *visitor {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 	(<-s.loops[0].posts)()
 	return &visitor{s, nc, bufio.NewReader(nc)}
 }
