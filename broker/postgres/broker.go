@@ -485,7 +485,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.explain(b.subs.Subscribe(ctx, channels))
 }
 
-// unread returns the newest rows of shards that are not read yet, nil if channels may have rows elsewhere.
+// unread returns the newest rows of shards that this node has not read yet, nil if channels may have rows elsewhere.
 func (b *Broker) unread(shards []int32) ([]interest.Rows, error) {
 	if !b.placed() {
 		return nil, nil
@@ -493,7 +493,11 @@ func (b *Broker) unread(shards []int32) ([]interest.Rows, error) {
 	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
 	defer cancel()
 	newest := make([]interest.Rows, len(shards))
-	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64) { newest[i][table] = id })
+	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
+		newest[i][table] = id
+		// The node will not see this row and those before it in these channels: a standby must have them to answer.
+		b.floors.At(table, int(shards[i])).Raise(replica.Mark{ID: id, Created: created})
+	})
 }
 
 // Unsubscribe implements broker.Broker.

@@ -294,6 +294,25 @@ func TestReplicaAway(t *testing.T) {
 	}
 }
 
+// TestReplicaSubscription: a subscriber does not get what was published before it, so the history that it reads must have it.
+func TestReplicaSubscription(t *testing.T) {
+	r := newReplicated(t)
+	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())
+	b := r.run(r.config, newEvents())
+	publish(t, writer, "ch", "1")
+	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1") })
+	r.pause()
+	r.config.PollInterval = time.Hour
+	b = r.run(r.config, newEvents()) // does not read the next row by itself
+	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1") })
+	publish(t, writer, "ch", "2")
+	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1") }) // nothing tells that this is old
+	must(t, b.Subscribe(t.Context(), "ch"))
+	byPrimary(t, b, func() { reader{t, b, "ch"}.history("1@1 2@2") })
+	r.resume()
+	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1 2@2") })
+}
+
 // TestReplicaGap: what is published around a subscription is in the history that is read after it, or comes live, though the
 // standby is behind all the time.
 func TestReplicaGap(t *testing.T) {

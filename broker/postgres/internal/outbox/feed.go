@@ -59,11 +59,11 @@ func New(cfg Config, tables ...*Table) *Feed {
 			workers[shard] = newWorker(f, i, t, shard)
 		}
 		f.workers = append(f.workers, workers)
-		// Scalar subqueries, so that each is one step in an index, whatever the planner thinks of the table.
+		// Subqueries with a limit, so that each is one step in an index, whatever the planner thinks of the table.
 		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
 			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
-		news = append(news, fmt.Sprintf(`SELECT %d, c.place, coalesce((SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id DESC LIMIT 1), 0)
-			FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, place)`, i, t.Name, i+2))
+		news = append(news, fmt.Sprintf(`SELECT %d, c.place, n.id, n.created_at FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, place),
+			LATERAL (SELECT x.id, x.created_at FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id DESC LIMIT 1) AS n`, i, i+2, t.Name))
 	}
 	f.unread = strings.Join(news, " UNION ALL ")
 	f.peek = strings.Join(looks, " UNION ALL ") + " UNION ALL SELECT -1, 0 WHERE pg_is_in_recovery()"
@@ -213,9 +213,9 @@ func (f *Feed) look(ctx context.Context) error {
 	return err
 }
 
-// Unread calls newest with the id of the newest row that is not read yet, 0 if there is none, for each table and each of the
-// shards, whose place among them is i.
-func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i int, id int64)) error {
+// Unread calls newest with the newest row for each table and each of the shards that have rows that are not read yet. The shard
+// is shards[i].
+func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i int, id int64, created time.Time)) error {
 	args := []any{shards}
 	for _, workers := range f.workers {
 		ids := make([]int64, len(shards))
@@ -230,8 +230,9 @@ func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i 
 	}
 	var table, place int
 	var id int64
-	_, err = pgx.ForEachRow(rows, []any{&table, &place, &id}, func() error {
-		newest(table, place-1, id)
+	var created time.Time
+	_, err = pgx.ForEachRow(rows, []any{&table, &place, &id, &created}, func() error {
+		newest(table, place-1, id, created)
 		return nil
 	})
 	return err
