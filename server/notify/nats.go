@@ -33,7 +33,15 @@ func (s *natsSource) start(ctx context.Context, r *Receiver) (err error) {
 				r.lost(err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { r.back() }),
+		nats.ReconnectHandler(func(conn *nats.Conn) {
+			// The server has the subscription when it answers.
+			for conn.FlushTimeout(startTimeout) != nil {
+				if !conn.IsConnected() {
+					return // this handler is called again
+				}
+			}
+			r.back()
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			r.log.Warn("notifications of shared poll keys are lost", "key", section, "error", err)
 		}),
