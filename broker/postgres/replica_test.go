@@ -26,6 +26,9 @@ type replicated struct {
 
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("standbys take long to make")
+	}
 	d := newDatabase(t)
 	standby, err := shared.Server(t).Standby()
 	must(t, err)

@@ -259,6 +259,9 @@ func TestDataReloadedUnderLoad(t *testing.T) {
 
 // TestStaleReplica makes the server a replica of a stale copy for a moment.
 func TestStaleReplica(t *testing.T) {
+	if testing.Short() {
+		t.Skip("replication takes long")
+	}
 	t.Parallel()
 	server, stale := redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})
 	for _, each := range []*redistest.Server{server, stale} {

@@ -157,7 +157,7 @@ func compare(root string, list []product, all bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(target)
+	defer func() { _ = os.RemoveAll(target) }()
 	var stale []string
 	var due []product
 	for _, p := range list {

@@ -4,13 +4,21 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
@@ -26,29 +34,80 @@ func goTest(choose func(*tree) []string, flags ...string) action {
 		if len(packages) == 0 {
 			return nil
 		}
-		return r.goTest(ctx, nil, append(flags[:len(flags):len(flags)], packages...))
+		return r.goTest(ctx, append(flags[:len(flags):len(flags)], packages...))
 	}
 }
 
-// goTestIn runs go test for packages by their names, with variables of the environment, in which $ROOT stands for the
-// folder of the repository.
-func goTestIn(env []string, args ...string) action {
+// testReaders runs go test for packages whose tests read files outside of their module. Go does not see when these change, and
+// would take a result that it has kept: so the hash of the files is a part of the command, in a flag that skips no test.
+func testReaders(flags ...string) action {
 	return func(ctx context.Context, r *runner, out *output) error {
-		var own []string
-		for _, variable := range env {
-			own = append(own, strings.ReplaceAll(variable, "$ROOT", r.root))
+		t, err := r.tree()
+		if err != nil {
+			return err
 		}
-		return r.goTest(ctx, own, append([]string{"-count=1"}, args...))
+		alike := make(map[string][]string)
+		for _, name := range readers(t) {
+			hash, err := hashFiles(r.root, t.packages[name].foreign(t))
+			if err != nil {
+				return err
+			}
+			alike[hash] = append(alike[hash], name)
+		}
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(2)
+		for _, hash := range slices.Sorted(maps.Keys(alike)) {
+			group.Go(func() error {
+				return r.goTest(ctx, slices.Concat(flags, []string{"-skip=^" + hash + "$"}, alike[hash]))
+			})
+		}
+		return group.Wait()
+	}
+}
+
+// hashFiles returns a hash of files, and of the files in folders without those that are made or installed there.
+func hashFiles(root string, names []string) (string, error) {
+	hash := sha256.New()
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		err := filepath.WalkDir(filepath.Join(root, name), func(file string, entry fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // a string that is no name of a file
+				return nil
+			case err != nil:
+				return err
+			case entry.IsDir() && slices.Contains(made, entry.Name()):
+				return filepath.SkipDir
+			case !entry.Type().IsRegular():
+				return nil
+			}
+			content, err := os.ReadFile(file)
+			fmt.Fprintf(hash, "%s %x\n", strings.TrimPrefix(file, root), sha256.Sum256(content))
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// made are names of folders whose files nobody wrote.
+var made = []string{".git", ".cache", ".bin", "node_modules", "dist"}
+
+// goTestIn runs go test for packages by their names, whether Go has kept a result or not.
+func goTestIn(args ...string) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		return r.goTest(ctx, append([]string{"-count=1"}, args...))
 	}
 }
 
 // goTest runs go test and notes the results of tests. The output of a package that fails is printed when the package ends.
-func (r *runner) goTest(ctx context.Context, env, args []string) error {
+func (r *runner) goTest(ctx context.Context, args []string) error {
 	argv := []string{"go", "test", "-json", "-vet=off"} // there is a step for vet
 	if r.fresh {
 		argv = append(argv, "-count=1")
 	}
-	cmd := r.command(ctx, ".", env, append(argv, args...)...)
+	cmd := r.command(ctx, ".", nil, append(argv, args...)...)
 	var stderr output
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -109,16 +109,40 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-func TestByModule(t *testing.T) {
-	got := house().byModule([]string{module, module + "/internal/hub", module + "/server/app", module + "/broker/redis", "./server/..."})
-	want := map[string][]string{".": {".", "./internal/hub"}, "server": {"./...", "./app"}, "broker/redis": {"."}}
-	if len(got) != len(want) {
-		t.Fatalf("got %q", got)
-	}
-	for dir, packages := range want {
-		if slices.Sort(got[dir]); !slices.Equal(got[dir], packages) {
-			t.Errorf("%s: got %q, want %q", dir, got[dir], packages)
+func TestHashFiles(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
 		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hash := func() string {
+		t.Helper()
+		h, err := hashFiles(root, []string{"docs", "Makefile", "no file", "docs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	write("Makefile", "a")
+	write("docs/guide.md", "b")
+	before := hash()
+	write("other/page.md", "c")
+	write("docs/node_modules/module.js", "d")
+	if hash() != before {
+		t.Error("the hash changes with a file that is not read")
+	}
+	write("docs/guide.md", "e")
+	changed := hash()
+	write("docs/guide.md", "b")
+	write("docs/more.md", "")
+	if added := hash(); changed == before || added == before || added == changed {
+		t.Error("the hash does not change")
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 // What the end-to-end steps rely on.
 const (
+	raced      = "E2E_GYRO=$ROOT/.cache/gyro-race"
+	plain      = "E2E_GYRO=$ROOT/.bin/gyro"
 	raceServer = "go build -race -buildvcs=false -o .cache/gyro-race ./server/cmd/gyro && go build -race -buildvcs=false -o .cache/rig ./e2e/cmd/rig"
 	server     = "cd server && CGO_ENABLED=0 go build -o ../.bin/gyro ./cmd/gyro"
 	python     = "venv .cache/venv e2e/python/requirements.txt"
@@ -32,17 +34,17 @@ var loops = map[string]*loop{
 		}),
 	},
 	"test": {
-		name: "test", about: "the product's proof in short; needs no root if the services are there", width: 1, installs: true,
+		name: "test", about: "the product's proof in short; needs no root if the services are there", gyro: raced, width: 1, installs: true,
 		stages: append(cheap("all packages", all), []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
 			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl", "gpg", "rpm", "ruby"},
-				do: []action{goTest(readers, "-race", "-short", "-count=1"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
+				do: []action{testReaders("-race", "-short"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
 		}, []step{
 			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
 				do: []action{goTest(services, "-race", "-short", "-p=3", "-parallel=8")}},
 			{name: "sdk-go", about: "centrifuge-go and its own suite, on memory and on two nodes with Redis", needs: []string{"redis-server"}, do: []action{
-				goTestIn(nil, "./e2e/gosdk"), goTestIn([]string{"E2E_NODES=2"}, "-run=TestScenarios", "./e2e/gosdk"),
+				goTestIn("./e2e/gosdk"), with("E2E_NODES=2", goTestIn("-run=TestScenarios", "./e2e/gosdk")),
 			}},
 			{name: "sdk-js", about: "npm centrifuge, on memory and on two nodes with Redis", needs: []string{"npm", "redis-server"}, do: []action{
 				sh(javascript), together(shIn("e2e/js", rigJS+"test"), shIn("e2e/js", twoRedis+rigJS+"test")),
@@ -52,7 +54,7 @@ var loops = map[string]*loop{
 					sh(python), together(sh(rigPython), sh(twoRedis+rigPython)),
 				}},
 			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "node", "curl"}, do: []action{
-				sh(python), goTestIn(nil, "-run=TestPages/README.md", "./e2e/docs"),
+				sh(python), goTestIn("-run=TestPages/README.md", "./e2e/docs"),
 			}},
 			{name: "budgets", about: "budgets of allocations and memory, which the race detector distorts", do: []action{
 				goTest(budgets, "-short", "-run="+distortedNames),
@@ -60,25 +62,25 @@ var loops = map[string]*loop{
 		}),
 	},
 	"ci": {
-		name: "ci", about: "everything else", width: 2, installs: true, thorough: true,
+		name: "ci", about: "everything else", gyro: plain, width: 2, installs: true, thorough: true,
 		stages: [][]step{
 			{{name: "server", about: "the server, also with the race detector, and the rig of the SDKs", prepares: true, do: []action{sh(raceServer), sh(server)}}},
 			{
 				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests", wants: []string{"redis-server", "initdb"},
-					do: []action{goTest(long, "-race", "-p=2", "-parallel=8")}},
+					do: []action{with(raced, goTest(long, "-race", "-p=2", "-parallel=8"))}},
 				{name: "interop", about: "tests of the module e2e that start servers and proxies", wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
-					do: []action{goTest(interop, "-count=1", "-timeout=10m", "-p=2")}},
+					do: []action{with(raced, goTest(interop, "-count=1", "-timeout=10m", "-p=2"))}},
 				{name: "stand", about: "the stand of a million connections, with 20,000", wants: []string{"redis-server"}, do: []action{
-					goTestIn([]string{"E2E_GYRO=$ROOT/.bin/gyro"}, "-timeout=10m", "./e2e/million/..."),
+					goTestIn("-timeout=10m", "./e2e/million/..."),
 				}},
 				{name: "faults", about: "three nodes and 300 subscribers on engines that fail", wants: []string{"redis-server", "initdb"}, do: []action{
-					goTestIn(nil, "-timeout=10m", "./e2e/faults"),
+					goTestIn("-timeout=10m", "./e2e/faults"),
 				}},
 				{name: "clients", about: "the client for JavaScript, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
-					sh("scripts/clients.sh"), goTestIn(nil, "-timeout=10m", "./e2e/soak"),
+					sh("scripts/clients.sh"), with(raced, goTestIn("-timeout=10m", "./e2e/soak")),
 				}},
 				{name: "sdks", about: "npm centrifuge on two nodes with NATS and PostgreSQL", needs: []string{"npm", "initdb"}, do: []action{
-					sh(javascript), together(shIn("e2e/js", twoNATS+rigJS+"test"), shIn("e2e/js", twoSQL+rigJS+"test")),
+					sh(javascript), with(raced, together(shIn("e2e/js", twoNATS+rigJS+"test"), shIn("e2e/js", twoSQL+rigJS+"test"))),
 				}},
 				{name: "chromium", about: "npm centrifuge in Chromium, on memory, Redis and NATS, with TLS and without", needs: []string{"npm", "chromium", "redis-server"}, do: []action{
 					sh(javascript),
@@ -88,16 +90,16 @@ var loops = map[string]*loop{
 				}},
 				{name: "pages", about: "gyro dev, the admin web interface and the examples in Chromium", needs: []string{"npm", "chromium", "python3-venv"}, do: []action{
 					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
-					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_GYRO=$root/.bin/gyro E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
+					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
 				}},
 				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
-					sh(python), goTestIn(nil, "-timeout=10m", "./e2e/proxies"),
+					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),
 				}},
 				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
-					sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/install"),
+					sh(javascript), goTestIn("-timeout=15m", "./e2e/install"),
 				}},
 				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "javac", "mcs"}, do: []action{
-					sh(python), sh(javascript), goTestIn(nil, "-timeout=15m", "./e2e/docs"),
+					sh(python), sh(javascript), goTestIn("-timeout=15m", "./e2e/docs"),
 				}},
 				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
 					sh("scripts/site.sh"), sh(javascript), shIn("e2e/js", "npm run --silent site"),

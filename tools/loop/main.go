@@ -63,7 +63,7 @@ func run(ctx context.Context, name, part string, fresh bool) error {
 			return err
 		}
 	}
-	r, err := newRunner(ctx, os.Stdout, fresh)
+	r, err := newRunner(ctx, os.Stdout, l.gyro, fresh)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,8 @@ type loop struct {
 	about string // for CONTRIBUTING.md
 	// stages follow each other; the steps of a stage run side by side.
 	stages [][]step
+	// gyro is the variable with the server that tests start; empty: they build it.
+	gyro string
 	// width is how many steps of a stage run at a time.
 	width int
 	// installs is true if programs that steps need are installed, where that is possible.

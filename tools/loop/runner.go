@@ -35,7 +35,7 @@ type runner struct {
 	failed  []string
 }
 
-func newRunner(ctx context.Context, out io.Writer, fresh bool) (*runner, error) {
+func newRunner(ctx context.Context, out io.Writer, gyro string, fresh bool) (*runner, error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -47,7 +47,10 @@ func newRunner(ctx context.Context, out io.Writer, fresh bool) (*runner, error) 
 	r := &runner{ctx: ctx, root: root, out: out, fresh: fresh}
 	// With -trimpath the build cache serves each clone of the repository, whatever its folder.
 	r.env = append(os.Environ(), "GOFLAGS="+goflags(os.Getenv("GOFLAGS")),
-		"PYTHONDONTWRITEBYTECODE=1", "E2E_GYRO="+filepath.Join(cache, "gyro-race"), "E2E_PYTHON="+filepath.Join(cache, "venv/bin/python"))
+		"PYTHONDONTWRITEBYTECODE=1", "E2E_PYTHON="+filepath.Join(cache, "venv/bin/python"))
+	if gyro != "" {
+		r.env = append(r.env, strings.ReplaceAll(gyro, "$ROOT", root))
+	}
 	r.tree = sync.OnceValues(func() (*tree, error) { return readTree(ctx, r) })
 	return r, nil
 }
@@ -175,11 +178,24 @@ func (o *output) String() string {
 func (r *runner) command(ctx context.Context, dir string, env []string, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = filepath.Join(r.root, dir)
-	cmd.Env = append(r.env[:len(r.env):len(r.env)], env...)
+	own, _ := ctx.Value(variables{}).([]string)
+	cmd.Env = slices.Concat(r.env, own, env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
+}
+
+// variables is the key of variables of the environment in the context of actions.
+type variables struct{}
+
+// with runs an action with a variable of the environment, in which $ROOT stands for the folder of the repository.
+func with(variable string, do action) action {
+	return func(ctx context.Context, r *runner, out *output) error {
+		own, _ := ctx.Value(variables{}).([]string)
+		own = append(own[:len(own):len(own)], strings.ReplaceAll(variable, "$ROOT", r.root))
+		return do(context.WithValue(ctx, variables{}, own), r, out)
+	}
 }
 
 // sh is a command line of the shell.

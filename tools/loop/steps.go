@@ -98,27 +98,25 @@ func all(_ context.Context, r *runner) ([]string, error) {
 	return t.patterns(), nil
 }
 
-// lint runs golangci-lint, with the rules of .golangci.yml, on the packages that choose returns, module by module.
+// lint runs golangci-lint, with the rules of .golangci.yml, once for the packages of all modules: so it reads what they share
+// once.
 func lint(choose selection) action {
 	return func(ctx context.Context, r *runner, out *output) error {
-		t, err := r.tree()
-		if err != nil {
+		packages, err := choose(ctx, r)
+		if err != nil || len(packages) == 0 {
 			return err
 		}
-		names, err := choose(ctx, r)
-		if err != nil {
-			return err
+		for i, name := range packages { // golangci-lint knows folders alone
+			if !strings.HasPrefix(name, "./") {
+				packages[i] = "./" + strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
+			}
 		}
-		var errs []error
-		for dir, packages := range t.byModule(names) {
-			// golangci-lint keeps the paths of what it finds: with the cache of a clone that is gone, it reports what it
-			// would have left out.
-			cmd := r.command(ctx, dir, []string{"GOLANGCI_LINT_CACHE=" + filepath.Join(r.root, ".cache/golangci-lint")},
-				append([]string{filepath.Join(r.root, ".bin", linter), "run", "--allow-parallel-runners"}, packages...)...)
-			cmd.Stdout, cmd.Stderr = out, out
-			errs = append(errs, cmd.Run())
-		}
-		return errors.Join(errs...)
+		// golangci-lint keeps the paths of what it finds: with the cache of a clone that is gone, it reports what it would
+		// have left out.
+		cmd := r.command(ctx, ".", []string{"GOLANGCI_LINT_CACHE=" + filepath.Join(r.root, ".cache/golangci-lint")},
+			append([]string{filepath.Join(r.root, ".bin", linter), "run", "--allow-parallel-runners"}, packages...)...)
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
 	}
 }
 
@@ -143,29 +141,6 @@ func cross(ctx context.Context, r *runner, out *output) error {
 		}
 	}
 	return nil
-}
-
-// byModule returns patterns of packages by the folder of their module, relative to it.
-func (t *tree) byModule(names []string) map[string][]string {
-	found := make(map[string][]string)
-	for _, name := range names {
-		folder := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "./"), module), "/")
-		best := t.moduleOf(folder)
-		relative := "./" + strings.TrimPrefix(folder, "/")
-		if best != "." {
-			relative = "." + strings.TrimPrefix(folder, best)
-		}
-		found[best] = append(found[best], path.Clean(relative))
-	}
-	for _, packages := range found {
-		slices.Sort(packages)
-		for i, p := range packages {
-			if p != "." && !strings.HasPrefix(p, "./") {
-				packages[i] = "./" + p
-			}
-		}
-	}
-	return found
 }
 
 const golangci = "v2.12.2"
@@ -203,7 +178,7 @@ func testChanged(ctx context.Context, r *runner, _ *output) error {
 		return p.endToEnd() || p.service() || !p.tested()
 	})
 	if len(names) > 0 {
-		if err := r.goTest(ctx, nil, append([]string{"-short", "-parallel=8"}, names...)); err != nil {
+		if err := r.goTest(ctx, append([]string{"-short", "-parallel=8"}, names...)); err != nil {
 			return err
 		}
 	}
@@ -211,5 +186,5 @@ func testChanged(ctx context.Context, r *runner, _ *output) error {
 	if err != nil || !slices.ContainsFunc(files, func(file string) bool { return path.Ext(file) == ".md" }) {
 		return nil //nolint:nilerr // without git, the packages above were all
 	}
-	return r.goTest(ctx, nil, []string{"-skip=TestPages", "./e2e/docs"})
+	return r.goTest(ctx, []string{"-skip=TestPages", "./e2e/docs"})
 }

@@ -141,19 +141,18 @@ func (p *goPackage) service() bool {
 
 // unit are packages whose tests need nothing, and read nothing outside of their module.
 func unit(t *tree) []string {
-	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && !p.reader(t) })
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && len(p.foreign(t)) == 0 })
 }
 
-// readers are packages whose tests need nothing and read files outside of their module. Changes of these files are not seen
-// by Go, which would take a result that it has kept.
+// readers are packages whose tests need nothing and read files outside of their module.
 func readers(t *tree) []string {
-	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && p.reader(t) })
+	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && len(p.foreign(t)) > 0 })
 }
 
-// reader reports whether tests of the package read files outside of their module.
-func (p *goPackage) reader(t *tree) bool {
+// foreign returns the files and folders outside of their module that tests of the package read.
+func (p *goPackage) foreign(t *tree) []string {
 	own := t.moduleOf(p.folder())
-	return slices.ContainsFunc(p.Reads, func(read string) bool { return t.moduleOf(read) != own })
+	return slices.DeleteFunc(slices.Clone(p.Reads), func(read string) bool { return t.moduleOf(read) == own })
 }
 
 // moduleOf returns the folder of the module that a file or folder is in.

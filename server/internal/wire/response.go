@@ -32,7 +32,8 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 		if size = bytes.Index(data, []byte("\r\n\r\n")) + 4; size < 4 {
 			return 0, nil
 		}
-		if res, err = http.ReadResponse(bufio.NewReader(bytes.NewReader(data[:size])), req); err == nil {
+		res, err = http.ReadResponse(bufio.NewReader(bytes.NewReader(data[:size])), req) //nolint:bodyclose // the linter does not see Close below
+		if err == nil {
 			res.Body.Close() // it has nothing: Serve reads the body
 		}
 		return size, err

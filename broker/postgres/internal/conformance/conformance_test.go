@@ -22,12 +22,12 @@ import (
 // unit of the tests' times to live: short, as they really pass.
 const unit = 300 * time.Millisecond
 
-// ways to have rows delivered.
+// ways to have rows delivered. With -short, rows are polled for, which is the default.
 func ways(t *testing.T, dsn string) map[string]postgres.Config {
-	ways := map[string]postgres.Config{
-		"polling":       {PollInterval: 50 * time.Millisecond, TablePrefix: "poll"},
-		"notifications": {UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7},
-		"replica":       {PollInterval: 50 * time.Millisecond, TablePrefix: "copied", NumShards: 2, Replicas: []string{standby(t, dsn)}},
+	ways := map[string]postgres.Config{"polling": {PollInterval: 50 * time.Millisecond, TablePrefix: "poll"}}
+	if !testing.Short() {
+		ways["notifications"] = postgres.Config{UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7}
+		ways["replica"] = postgres.Config{PollInterval: 50 * time.Millisecond, TablePrefix: "copied", NumShards: 2, Replicas: []string{standby(t, dsn)}}
 	}
 	for name, cfg := range ways {
 		cfg.DSN, cfg.BinaryData, cfg.Timeout = dsn, true, wait.Limit // a busy machine is no fault
@@ -65,6 +65,9 @@ func TestMaps(t *testing.T) {
 
 // TestCachedMaps: PostgreSQL behind a cache of maps does what PostgreSQL does.
 func TestCachedMaps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the cache is tested on brokers in memory")
+	}
 	t.Parallel()
 	cfg := ways(t, shared.Database(t))["polling"]
 	cfg.MapExpiryInterval = unit / 3

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 // unit of the conformance tests' times to live: short, as they really pass.
 const unit = 300 * time.Millisecond
 
-// setups are the ways in which Redis is run. Each is made once per test.
+// setups are the ways in which Redis is run. Each is made once per test. With -short, it is one server.
 var setups = map[string]func(t testing.TB) []redis.Shard{
 	"standalone": func(t testing.TB) []redis.Shard {
 		return []redis.Shard{standalone(redistest.Standalone(t, redistest.Options{Password: "secret"}))}
@@ -62,47 +63,60 @@ func newEngine(t testing.TB, cfg redis.Config) *redis.Engine {
 
 func TestConformance(t *testing.T) {
 	for name, setup := range setups {
+		if testing.Short() && name != "standalone" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			shards := setup(t)
-			cfg := redis.Config{Shards: shards, CanaryTimeout: wait.Limit}
+			cfg := redis.Config{Shards: setup(t), CanaryTimeout: wait.Limit}
 			late := name == "cluster" // its servers pass publications on to one another
 			t.Run("stream", func(t *testing.T) { conform(t, cfg, late) })
 			t.Run("maps", func(t *testing.T) { conformMaps(t, cfg) })
-			t.Run("cached maps", func(t *testing.T) { conformCached(t, cfg, late) })
-			lists := cfg
-			lists.HistoryUseLists, lists.Prefix = true, "lists"
-			t.Run("list", func(t *testing.T) { conform(t, lists, late) })
-			if name == "cluster" {
-				sharded := cfg
-				sharded.ShardedPubSubPartitions, sharded.Prefix = 4, "sharded"
-				t.Run("sharded PUBSUB", func(t *testing.T) {
-					knows(t, sharded, "SPUBLISH")
-					conform(t, sharded, false)
-					sharded.Prefix = "sharded maps"
-					conformMaps(t, sharded)
-				})
+			if name == "standalone" || name == "cluster" {
+				conformPresences(t, cfg)
 			}
-			if name == "standalone" {
-				resp2 := cfg
-				resp2.Shards = []redis.Shard{shards[0]}
-				resp2.Shards[0].ForceRESP2, resp2.Prefix = true, "resp2"
-				t.Run("RESP2", func(t *testing.T) { conform(t, resp2, false) })
+			if !testing.Short() {
+				t.Run("cached maps", func(t *testing.T) { conformCached(t, cfg, late) })
+				conformModes(t, cfg, name, late)
 			}
-			if name != "standalone" && name != "cluster" {
-				return
-			}
-			for _, mapped := range []bool{false, true} {
-				presence := cfg
-				presence.PresenceUserMapping, presence.Prefix = mapped, fmt.Sprint("presence", mapped)
-				t.Run(presence.Prefix, func(t *testing.T) { conformPresence(t, presence) })
-				fields := presence
-				fields.PresenceHashFieldTTL, fields.Prefix = true, "fields"+presence.Prefix
-				t.Run(fields.Prefix, func(t *testing.T) {
-					knows(t, fields, "HPEXPIRE")
-					conformPresence(t, fields)
-				})
-			}
+		})
+	}
+}
+
+// conformModes runs the suite with other settings of the engine.
+func conformModes(t *testing.T, cfg redis.Config, setup string, late bool) {
+	lists := cfg
+	lists.HistoryUseLists, lists.Prefix = true, "lists"
+	t.Run("list", func(t *testing.T) { conform(t, lists, late) })
+	switch setup {
+	case "cluster":
+		sharded := cfg
+		sharded.ShardedPubSubPartitions, sharded.Prefix = 4, "sharded"
+		t.Run("sharded PUBSUB", func(t *testing.T) {
+			knows(t, sharded, "SPUBLISH")
+			conform(t, sharded, false)
+			sharded.Prefix = "sharded maps"
+			conformMaps(t, sharded)
+		})
+	case "standalone":
+		resp2 := cfg
+		resp2.Shards = slices.Clone(cfg.Shards)
+		resp2.Shards[0].ForceRESP2, resp2.Prefix = true, "resp2"
+		t.Run("RESP2", func(t *testing.T) { conform(t, resp2, false) })
+	}
+}
+
+// conformPresences tests presence in each of its forms.
+func conformPresences(t *testing.T, cfg redis.Config) {
+	for _, mapped := range []bool{false, true} {
+		presence := cfg
+		presence.PresenceUserMapping, presence.Prefix = mapped, fmt.Sprint("presence", mapped)
+		t.Run(presence.Prefix, func(t *testing.T) { conformPresence(t, presence) })
+		fields := presence
+		fields.PresenceHashFieldTTL, fields.Prefix = true, "fields"+presence.Prefix
+		t.Run(fields.Prefix, func(t *testing.T) {
+			knows(t, fields, "HPEXPIRE")
+			conformPresence(t, fields)
 		})
 	}
 }

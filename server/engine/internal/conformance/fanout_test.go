@@ -87,6 +87,9 @@ func open(t testing.TB, fanout carrier, dsn, tables string) broker.Broker {
 
 // TestFanoutConformance: a broker on PostgreSQL does the same with a fan-out.
 func TestFanoutConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("brokers are tested without a fan-out")
+	}
 	t.Parallel()
 	for name, fanout := range map[string]carrier{
 		"redis": overRedis(redistest.Standalone(t, redistest.Options{})),
