@@ -1,6 +1,6 @@
 // Package need finds the programs that tests start beside themselves. A test whose program is missing is skipped with a
-// line that says what to install; with the environment variable CI set to true it fails instead, so that nothing is
-// left out unnoticed where everything has to be there.
+// line that names the package to install; with the environment variable CI set to true it fails instead, so that no test is
+// left out unnoticed.
 package need
 
 import (
@@ -50,7 +50,7 @@ var packages = map[string]string{
 // version, is taken.
 var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
 
-// imports are the modules of Python by which a program is looked for that is none.
+// imports are Python modules: a name of this table is found if Python can import its modules.
 var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
 // Program returns the path of a program, which must be one that the package knows. If the program is missing, Program

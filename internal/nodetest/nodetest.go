@@ -1,4 +1,4 @@
-// Package nodetest has what the tests of a node share. The tests themselves are below, by subject:
+// Package nodetest has the helpers that the tests of a node share. The tests themselves are below, by subject:
 //
 //   - nodes: how nodes begin and end, alone and in a cluster, and what they do to clients anywhere
 //   - connections: transports and modes of connections, and what a client comes back with
@@ -8,7 +8,7 @@
 //   - observation: counts, logs, taps, the flight recorder, and the list of connections
 //   - costs: allocations and bytes of a program that does nothing else
 //
-// They use the node as programs do. What has to see unexported names is in the root of the repository.
+// They use the node as programs do. Tests that need unexported names are in the root of the repository.
 package nodetest
 
 import (
@@ -39,7 +39,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Quiet is a log that nobody reads. Unlike slog.DiscardHandler it formats what it gets.
+// Quiet is a log whose lines are formatted and dropped; slog.DiscardHandler does not format them.
 var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // Run starts a node that is shut down, and found empty, when the test ends.
@@ -59,7 +59,7 @@ func Run(tb testing.TB, cfg gyro.Config) *gyro.Node {
 	return node
 }
 
-// Info returns what a node that is alone tells of itself.
+// Info returns the information that a single node reports about itself.
 func Info(tb testing.TB, n *gyro.Node) gyro.NodeInfo {
 	tb.Helper()
 	infos, err := n.Info(context.Background())

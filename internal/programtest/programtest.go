@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Variable is that of the environment which names the file of the server with the race detector, for all tests that run
-// it.
+// Variable is the environment variable with the path of the server with the race detector, which all tests share.
 const Variable = "E2E_GYRO"
 
 // Server builds the server like the test that calls it, and returns the path of the program. With the race detector, that is
@@ -22,8 +21,7 @@ func Server(dir string) (path string, err error) {
 	return path, Build(path, "github.com/gyrohq/gyro/server/cmd/gyro")
 }
 
-// Build builds a package like the test that calls it, with the race detector or without, so that both share what is
-// compiled.
+// Build builds a package like the test that calls it, with the race detector or without, so that both share compiled packages.
 func Build(file, name string) error {
 	args := []string{"build", "-buildvcs=false"} // the version of a program for tests is no commit
 	if race {

@@ -5,8 +5,8 @@
 // With -check it makes them in a temporary folder, compares, and fails with the names of the files that differ; it writes
 // nothing, needs no git and does not look at other files. Without names it makes all. It runs in the root of the repository.
 //
-// Some files take other tools than Go to make. They are made only if what they are made of has changed since, which a
-// stamp beside them tells, so that work on Go needs Go alone; -all makes and compares them all the same.
+// Some files take other tools than Go to make. A stamp beside them has the hash of their sources, and they are made again only
+// if it differs, so that work on Go needs Go alone; -all makes and compares them in any case.
 package main
 
 import (
@@ -34,8 +34,8 @@ type product struct {
 	command string
 	// owns is a pattern of files of which the command makes all: others that match are stale.
 	owns string
-	// stamp is the file that tells what the files were made of, for a command that takes more than Go; inputs are the
-	// files and folders that they are made of.
+	// stamp is the file with the hash of the inputs, for a command that takes more than Go; inputs are the source files
+	// and folders.
 	stamp  string
 	inputs []string
 }

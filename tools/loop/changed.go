@@ -66,7 +66,7 @@ func (p *goPackage) has(file string, t *tree) bool {
 			name += "/" + dir
 		}
 		if t.packages[name] != nil {
-			// What is far below the root belongs to nobody; what embeds or reads it says so.
+			// A file far below the root belongs to no package by its place: the packages that embed or read it name it.
 			return name == p.ImportPath && (dir != "." || path.Dir(file) == ".")
 		}
 		if dir == "." {

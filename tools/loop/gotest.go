@@ -91,7 +91,7 @@ func hashFiles(root string, names []string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// made are names of folders whose files nobody wrote.
+// made are names of folders whose files are made or installed by programs.
 var made = []string{".git", ".cache", ".bin", "node_modules", "dist"}
 
 // goTestIn runs go test for packages by their names, whether Go has kept a result or not.
@@ -226,7 +226,7 @@ func relevant(text string) string {
 	return kept.String()
 }
 
-// results are what the tests of all steps have said.
+// results are the results of the tests of all steps.
 type results struct {
 	passed, failed, skipped int
 	packages, tests         map[string]float64 // seconds
@@ -255,7 +255,7 @@ func (s *results) add(e event) {
 	}
 }
 
-// skip notes that a test, or a step, was skipped for want of what the line says.
+// skip notes that a test, or a step, was skipped because the program in the line is missing.
 func (s *results) skip(line, who string) {
 	if s.wants == nil {
 		s.wants = make(map[string]map[string]bool)

@@ -62,7 +62,7 @@ func missing(programs []string) (packages []string) {
 	return slices.Compact(packages)
 }
 
-// rights returns what a command of apt-get begins with, and whether this user may install anything.
+// rights returns the words in front of apt-get, such as sudo, and whether this user may install packages.
 func rights(ctx context.Context) (prefix []string, ok bool) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, false

@@ -1,6 +1,6 @@
 package main
 
-// What the end-to-end steps rely on.
+// Commands and variables that several end-to-end steps share.
 const (
 	raced      = "E2E_GYRO=$ROOT/.cache/gyro-race"
 	plain      = "E2E_GYRO=$ROOT/.bin/gyro"

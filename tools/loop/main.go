@@ -1,10 +1,10 @@
-// Command loop runs what a change has to pass, from what is cheap to what is dear:
+// Command loop runs the checks that a change has to pass, the cheap ones first:
 //
 //	loop [-fresh] [-part NAMES] check|test|ci
 //
-// check is for each commit, test for each change, ci for what is left; loops.go has the steps of each, and CONTRIBUTING.md
+// check is for each commit, test for each change, ci for everything else; loops.go has the steps of each, and CONTRIBUTING.md
 // a table of them. Each step prints its name when it begins, its time when it ends, and its output at once if it fails.
-// After the steps come the slowest packages and tests, and what was skipped for want of programs. -part runs some steps
+// After the steps come the slowest packages and tests, and the tests that were skipped because a program is missing. -part runs some steps
 // of a loop alone, separated by commas; -fresh runs Go tests whose results Go has kept.
 //
 // Three other uses:

@@ -72,7 +72,7 @@ func (r *runner) run(l *loop) error {
 			programs = append(append(programs, s.needs...), s.wants...)
 		}
 		if err := installMissing(r.ctx, r.out, programs); err != nil {
-			r.printf("%v\n", err) // what is missing is skipped, or fails with CI=true
+			r.printf("%v\n", err) // steps without their programs are skipped, or fail with CI=true
 		}
 	}
 	for _, stage := range l.stages {
@@ -156,7 +156,7 @@ func (r *runner) printf(format string, args ...any) {
 
 func since(t time.Time) string { return fmt.Sprintf("%.1f s", time.Since(t).Seconds()) }
 
-// output is what the actions of a step print. Several actions may write at once.
+// output is the output of the actions of a step. Several actions may write at once.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

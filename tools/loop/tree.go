@@ -70,7 +70,7 @@ func readTree(ctx context.Context, r *runner) (*tree, error) {
 	}
 }
 
-// patterns are those of all modules.
+// patterns are the patterns of the packages of all modules.
 func (t *tree) patterns() (patterns []string) {
 	for _, m := range t.modules {
 		patterns = append(patterns, "./"+path.Join(m, "..."))
@@ -84,7 +84,7 @@ var (
 	outside   = regexp.MustCompile(`"((?:\.\./)+[\w./-]+)`)
 )
 
-// distortedNames are words in the names of tests that measure what the race detector distorts.
+// distortedNames are words in the names of tests whose figures the race detector distorts.
 const distortedNames = "Alloc|Budget"
 
 func (p *goPackage) readTests(root string) error {

@@ -32,7 +32,7 @@ import (
 type Options struct {
 	// Files are written into the folder of the data, where settings find them by their names.
 	Files map[string][]byte
-	// Settings are those of postgresql.conf, such as "ssl=on".
+	// Settings are lines of postgresql.conf, such as "ssl=on".
 	Settings []string
 }
 
@@ -268,10 +268,10 @@ func (s *Server) Cut(ctx context.Context, database string) error {
 	return s.Do(ctx, "postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+database+"'")
 }
 
-// Port is that on 127.0.0.1.
+// Port is the server's port on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
 
-// DSN is that of a database, over TCP.
+// DSN returns the DSN of a database, over TCP.
 func (s *Server) DSN(database string) string {
 	return fmt.Sprintf("postgres://gyro@127.0.0.1:%d/%s", s.port, database)
 }

@@ -40,7 +40,7 @@ func File(path string) *Schema {
 // Message returns the message of a type that the text describes.
 func (s *Schema) Message(name, text string) Message { return parse(s.message(name), text) }
 
-// Encoded returns what is sent as these bytes, which do not have to be a message of the type, nor of any.
+// Encoded returns a message that is sent as these bytes. They need not be a valid message.
 func (s *Schema) Encoded(name, data string) Message {
 	m := Message{dynamicpb.NewMessage(s.message(name))}
 	m.SetUnknown([]byte(data))

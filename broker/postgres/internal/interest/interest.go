@@ -1,7 +1,7 @@
 // Package interest knows which channels a node delivers, and from which row on.
 //
-// A node may not have read yet what was committed before a channel is subscribed. So whoever subscribes asks the database for
-// the newest rows, one query for all who subscribe at a time, and what is not newer is not delivered to the channel.
+// Rows that were committed before a subscription may still be unread by the node when the subscription begins. So Subscribe asks
+// the database for the newest rows, in one query for all calls at a time, and only later rows are delivered to the channels.
 package interest
 
 import (
@@ -75,7 +75,7 @@ func New(shards int, unread func(shards []int32) ([]Rows, error), run func(func(
 	return s
 }
 
-// Close has calls of Subscribe fail.
+// Close makes calls of Subscribe fail.
 func (s *Set) Close() { s.lane.Close() }
 
 func (s *Set) of(ch string) *shard { return &s.shards[pghash.Shard(ch, len(s.shards))] }
@@ -143,7 +143,7 @@ func (s *Set) ask(batch []*call, unread func([]int32) ([]Rows, error)) {
 	}
 }
 
-// begin has a channel be delivered behind rows.
+// begin notes behind which rows the delivery of a channel begins.
 func (s *shard) begin(b *begin, after Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
