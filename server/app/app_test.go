@@ -43,14 +43,14 @@ type testServer struct {
 
 type logBuffer = logtest.Buffer
 
-// testConfig is a configuration for tests: any port, one secret for tokens, pings
-// out of the way.
+// testConfig is a configuration for tests: any port, one secret for tokens, no pings, and clients that are slow to connect on
+// a busy machine are not stale.
 func testConfig(edit func(*config.Config)) *config.Config {
 	cfg := config.DefaultConfig()
 	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", 0
 	cfg.Client.Token.HMACSecretKey = tokenSecret
 	cfg.HTTPAPI.Key = apiKey
-	cfg.Client.PingInterval, cfg.Client.PongTimeout = -1, -2
+	cfg.Client.PingInterval, cfg.Client.PongTimeout, cfg.Client.StaleCloseDelay = -1, -2, wait.Limit
 	if edit != nil {
 		edit(cfg)
 	}
