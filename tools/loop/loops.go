@@ -63,53 +63,62 @@ var loops = map[string]*loop{
 	},
 	"ci": {
 		name: "ci", about: "everything else", gyro: plain, width: 2, installs: true, thorough: true,
-		stages: [][]step{
+		stages: append([][]step{
 			{{name: "server", about: "the server, also with the race detector, and the rig of the SDKs", prepares: true, do: []action{sh(raceServer), sh(server)}}},
 			{
-				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests", wants: []string{"redis-server", "initdb"},
-					do: []action{with(raced, goTest(long, "-race", "-p=2", "-parallel=8"))}},
+				{name: "generated", about: "generated files that take more than Go", needs: []string{"npm"}, do: []action{sh("go run ./tools/generate -check -all")}},
+				{name: "lint", about: "golangci-lint of all packages", do: []action{installLinter, lint(all)}},
+				{name: "cross", about: "the library for other systems and 32 bits", do: []action{cross}},
 				{name: "interop", about: "tests of the module e2e that start servers and proxies", wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
 					do: []action{with(raced, goTest(interop, "-count=1", "-timeout=10m", "-p=2"))}},
-				{name: "stand", about: "the stand of a million connections, with 20,000", wants: []string{"redis-server"}, do: []action{
-					goTestIn("-timeout=10m", "./e2e/million/..."),
+				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
+				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
+					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),
 				}},
-				{name: "faults", about: "three nodes and 300 subscribers on engines that fail", wants: []string{"redis-server", "initdb"}, do: []action{
-					goTestIn("-timeout=10m", "./e2e/faults"),
-				}},
-				{name: "clients", about: "the client for JavaScript, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
-					sh("scripts/clients.sh"), with(raced, goTestIn("-timeout=10m", "./e2e/soak")),
-				}},
-				{name: "sdks", about: "npm centrifuge on two nodes with NATS and PostgreSQL", needs: []string{"npm", "initdb"}, do: []action{
-					sh(javascript), with(raced, together(shIn("e2e/js", twoNATS+rigJS+"test"), shIn("e2e/js", twoSQL+rigJS+"test"))),
-				}},
-				{name: "chromium", about: "npm centrifuge in Chromium, on memory, Redis and NATS, with TLS and without", needs: []string{"npm", "chromium", "redis-server"}, do: []action{
-					sh(javascript),
-					together(shIn("e2e/js", rigJS+"chromium"), shIn("e2e/js", twoRedis+rigJS+"chromium"), shIn("e2e/js", twoNATS+rigJS+"chromium")),
-					together(shIn("e2e/js", "export E2E_TLS=true; "+rigJS+"chromium"), shIn("e2e/js", "export E2E_TLS=true; "+twoRedis+rigJS+"chromium"),
-						shIn("e2e/js", "export E2E_TLS=true; "+twoNATS+rigJS+"chromium")),
-				}},
+				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests", wants: []string{"redis-server", "initdb"},
+					do: []action{with(raced, goTest(long, "-race", "-p=2", "-parallel=8"))}},
 				{name: "pages", about: "gyro dev, the admin web interface and the examples in Chromium", needs: []string{"npm", "chromium", "python3-venv"}, do: []action{
 					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
 					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
 				}},
-				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
-					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),
+				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "javac", "mcs"}, do: []action{
+					sh(python), sh(javascript), goTestIn("-timeout=15m", "./e2e/docs"),
+				}},
+				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
+				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
+					sh("scripts/site.sh"), sh(javascript), shIn("e2e/js", "npm run --silent site"),
+				}},
+				{name: "clients", about: "the client for JavaScript, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
+					sh("scripts/clients.sh"), with(raced, goTestIn("-timeout=10m", "./e2e/soak")),
 				}},
 				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
 					sh(javascript), goTestIn("-timeout=15m", "./e2e/install"),
 				}},
-				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "javac", "mcs"}, do: []action{
-					sh(python), sh(javascript), goTestIn("-timeout=15m", "./e2e/docs"),
-				}},
-				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
-					sh("scripts/site.sh"), sh(javascript), shIn("e2e/js", "npm run --silent site"),
-				}},
-				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
-				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
-				{name: "lint", about: "golangci-lint of all packages", do: []action{installLinter, lint(all)}},
-				{name: "cross", about: "the library for other systems and 32 bits", do: []action{cross}},
-				{name: "generated", about: "generated files that take more than Go", needs: []string{"npm"}, do: []action{sh("go run ./tools/generate -check -all")}},
 			},
-		},
+		}, alone(
+			step{name: "faults", about: "three nodes and 300 subscribers on engines that fail", wants: []string{"redis-server", "initdb"}, do: []action{
+				goTestIn("-timeout=10m", "./e2e/faults"),
+			}},
+			step{name: "sdks", about: "npm centrifuge on two nodes with NATS and PostgreSQL", needs: []string{"npm", "initdb"}, do: []action{
+				sh(javascript), with(raced, together(shIn("e2e/js", twoNATS+rigJS+"test"), shIn("e2e/js", twoSQL+rigJS+"test"))),
+			}},
+			step{name: "chromium", about: "npm centrifuge in Chromium, on memory, Redis and NATS, with TLS and without", needs: []string{"npm", "chromium", "redis-server"}, do: []action{
+				sh(javascript),
+				together(shIn("e2e/js", rigJS+"chromium"), shIn("e2e/js", twoRedis+rigJS+"chromium"), shIn("e2e/js", twoNATS+rigJS+"chromium")),
+				together(shIn("e2e/js", "export E2E_TLS=true; "+rigJS+"chromium"), shIn("e2e/js", "export E2E_TLS=true; "+twoRedis+rigJS+"chromium"),
+					shIn("e2e/js", "export E2E_TLS=true; "+twoNATS+rigJS+"chromium")),
+			}},
+			step{name: "stand", about: "the stand of a million connections, with 20,000", wants: []string{"redis-server"}, do: []action{
+				goTestIn("-timeout=10m", "./e2e/million/..."),
+			}},
+		)...),
 	},
+}
+
+// alone returns a stage for each step: they take all of the machine, or judge times.
+func alone(steps ...step) (stages [][]step) {
+	for _, s := range steps {
+		stages = append(stages, []step{s})
+	}
+	return stages
 }
