@@ -75,8 +75,8 @@ var loops = map[string]*loop{
 				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
 					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),
 				}},
-				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests", wants: []string{"redis-server", "initdb"},
-					do: []action{with(raced, goTest(long, "-race", "-p=2", "-parallel=8"))}},
+				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests; without the race detector", wants: []string{"redis-server", "initdb"},
+					do: []action{goTest(long, "-p=3", "-parallel=8", "-skip="+distortedNames)}},
 				{name: "pages", about: "gyro dev, the admin web interface and the examples in Chromium", needs: []string{"npm", "chromium", "python3-venv"}, do: []action{
 					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
 					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
