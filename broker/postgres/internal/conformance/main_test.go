@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // fast has a server answer before its data are on the disk, which only outlive a crash of the machine.
-var fast = postgrestest.Options{Settings: []string{"fsync=off", "max_connections=400", "shared_buffers=64MB"}}
+var fast = postgrestest.Options{Settings: []string{"fsync=off", "jit=off", "autovacuum=off", "max_connections=400", "shared_buffers=64MB"}}
 
 // standby returns the DSN of a database of shared at the standby.
 func standby(tb testing.TB, dsn string) string {
