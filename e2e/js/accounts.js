@@ -6,6 +6,7 @@ import { connect, createServer } from 'node:net';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome } from './local.js';
+import { patience } from './patience.js';
 
 const [a, b] = process.argv.slice(2);
 
@@ -54,7 +55,7 @@ class User {
     const user = new User();
     user.context = await browser.newContext();
     user.page = await user.context.newPage();
-    user.page.setDefaultTimeout(20_000);
+    user.page.setDefaultTimeout(patience);
     user.page.on('pageerror', error => faults.push(String(error.stack)));
     await user.page.goto(`http://${address}/`);
     return user;

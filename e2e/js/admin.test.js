@@ -11,7 +11,7 @@ import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots');
 const axe = path.resolve(import.meta.dirname, 'node_modules/axe-core/axe.min.js');
@@ -91,7 +91,7 @@ before(
     operator = { Authorization: `token ${(await answer.json()).token}` };
     await api('map_publish', { channel: 'board:phone', key: 'lamp', data: { on: true } });
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 // node starts a node of the cluster.
@@ -190,7 +190,7 @@ const confirm = async (page, verb) => {
 };
 
 describe('the views', { concurrency: 3 }, () => {
-  test('the login: a wrong password, the right one, the end of the session', { timeout: 60_000 }, async () => {
+  test('the login: a wrong password, the right one, the end of the session', { timeout: whole }, async () => {
     const page = await tab({}, { stay: 'out' });
     await page.getByLabel('Password').waitFor();
     await accessible(page, 'login');
@@ -217,7 +217,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.context().close();
   });
 
-  test('the overview, and all of channels', { timeout: 60_000 }, async t => {
+  test('the overview, and all of channels', { timeout: whole }, async t => {
     const page = await tab();
     await t.test('overview: nodes, delivery, charts', async () => {
       await page
@@ -396,7 +396,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.context().close();
   });
 
-  test('users, and what operators are told', { timeout: 60_000 }, async t => {
+  test('users, and what operators are told', { timeout: whole }, async t => {
     const page = await tab();
     await t.test('a user is disconnected', async () => {
       await at(page, 'users', 'Users');
@@ -549,7 +549,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.context().close();
   });
 
-  test('keys alone lead everywhere, and no dialog keeps the focus', { timeout: 60_000 }, async () => {
+  test('keys alone lead everywhere, and no dialog keeps the focus', { timeout: whole }, async () => {
     const page = await tab();
     await page.locator('body').press('g');
     await page.keyboard.press('c');
@@ -577,7 +577,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.context().close();
   });
 
-  test('dark colours, as the system has them and by the switch', { timeout: 60_000 }, async () => {
+  test('dark colours, as the system has them and by the switch', { timeout: whole }, async () => {
     const colours = ['color-contrast', 'link-in-text-block']; // all else is as in light
     const page = await tab({ colorScheme: 'dark' });
     const theme = want => page.waitForFunction(want => document.documentElement.dataset.theme === want, want, { timeout: patience });
@@ -605,7 +605,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.context().close();
   });
 
-  test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: 60_000 }, async () => {
+  test('a telephone: nothing scrolls sideways, and the menu opens', { timeout: whole }, async () => {
     const page = await tab({ viewport: { width: 375, height: 740 }, hasTouch: true, isMobile: true });
     await page.locator('.tile dd', { hasText: /\d/ }).first().waitFor();
     await fits(page, 'overview');
@@ -638,7 +638,7 @@ describe('the views', { concurrency: 3 }, () => {
   });
 });
 
-test('nodes that do not answer, are gone, and come back with another password', { timeout: 60_000 }, async () => {
+test('nodes that do not answer, are gone, and come back with another password', { timeout: whole }, async () => {
   const first = await tab(),
     second = await tab({}, { at: `http://localhost:${ports[1]}` });
   const row = first.getByRole('region', { name: 'Nodes', exact: true }).getByRole('row', { name: /^oslo-2/ });
@@ -676,7 +676,7 @@ test('nodes that do not answer, are gone, and come back with another password', 
   await Promise.all([first, second].map(page => page.context().close()));
 });
 
-test('10,000 channels, and a user with 1,000 connections', { timeout: 60_000 }, async t => {
+test('10,000 channels, and a user with 1,000 connections', { timeout: whole }, async t => {
   const channels = Array.from({ length: 10_000 }, (_, i) => `plain:n${String(i).padStart(5, '0')}`);
   const sockets = [];
   const open = claims =>

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const sdk = path.join(import.meta.dirname, 'node_modules/centrifuge/dist/centrifuge.js');
 
@@ -52,7 +52,7 @@ before(
     assert.ok(process.env.E2E_BOARD, 'run me by make ci PART=pages: E2E_BOARD is not set');
     browser = await chromium.launch(chrome);
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(() => browser?.close());
@@ -75,7 +75,7 @@ afterEach(
   { timeout: patience },
 );
 
-test('two users work on a board', { timeout: 60_000 }, async () => {
+test('two users work on a board', { timeout: whole }, async () => {
   const ann = await User.open('ann'),
     bob = await User.open('bob');
   for (const user of [ann, bob]) await user.here(/^ann, bob$/);
@@ -109,7 +109,7 @@ test('two users work on a board', { timeout: 60_000 }, async () => {
   assert.deepEqual(complaints, []);
 });
 
-test('a lost connection misses nothing', { timeout: 60_000 }, async () => {
+test('a lost connection misses nothing', { timeout: whole }, async () => {
   const ann = await User.open('ann'),
     bob = await User.open('bob');
   for (const [text, place] of [

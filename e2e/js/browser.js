@@ -9,6 +9,7 @@ import { WebSocketServer } from 'ws';
 import { rig } from './harness.js';
 import { chrome } from './local.js';
 import { Link } from './remote.js';
+import { patience, whole } from './patience.js';
 
 const files = {
   '/json.js': 'node_modules/centrifuge/dist/centrifuge.js',
@@ -60,11 +61,11 @@ export class Page {
       })
       .listen(0, '127.0.0.1');
     await once(this.server, 'listening');
-    const connection = once(new WebSocketServer({ server: this.server }), 'connection', { signal: AbortSignal.timeout(30_000) });
+    const connection = once(new WebSocketServer({ server: this.server }), 'connection', { signal: AbortSignal.timeout(patience) });
     connection.catch(() => {}); // it is waited for below
     this.chromium = await chromium.launch({
       ...chrome,
-      timeout: 60_000,
+      timeout: whole,
       args: [...chrome.args.filter(arg => arg !== '--disable-quic'), `--ignore-certificate-errors-spki-list=${rig.spki}`, '--webtransport-developer-mode'],
     });
     const tab = await this.chromium.newPage();

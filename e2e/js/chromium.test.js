@@ -4,6 +4,7 @@ import { after, before } from 'node:test';
 import { Page } from './browser.js';
 import { rig } from './harness.js';
 import { suite } from './scenarios.js';
+import { whole } from './patience.js';
 
 let opened;
 before(
@@ -11,7 +12,7 @@ before(
     opened = Page.open();
     return opened;
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 after(async () => (await opened).close());
 

@@ -11,9 +11,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { call, certificate, chatServer, chrome } from './local.js';
+import { whole } from './patience.js';
 
 const dist = path.resolve(import.meta.dirname, '../../clients/js/dist');
-const patience = { timeout: 60_000 };
+const patience = { timeout: whole };
 let folder, server, quic, files, browser, port;
 
 before(async () => {

@@ -13,7 +13,7 @@ import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const sdk = path.join(root, 'clients/js');
@@ -26,7 +26,7 @@ before(
     for (const name of ['E2E_GYRO', 'E2E_BOT']) assert.ok(process.env[name], `run me by make ci PART=pages: ${name} is not set`);
     browser = await chromium.launch(chrome);
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(() => browser?.close());
@@ -176,7 +176,7 @@ const says = async (page, text) => {
 };
 const sees = (page, text) => page.getByText(text, { exact: true }).waitFor();
 
-test('a room: a page in React, a phone, and a bot', { timeout: 60_000 }, async () => {
+test('a room: a page in React, a phone, and a bot', { timeout: whole }, async () => {
   const chat = await room();
   const server = await chat.serve({ GYRO_CHANNEL_NAMESPACES_CHAT_ALLOW_PUBLISH_FOR_SUBSCRIBER: 'false' });
   await chat.bot();
@@ -228,7 +228,7 @@ test('a room: a page in React, a phone, and a bot', { timeout: 60_000 }, async (
   assert.deepEqual(complaints, []);
 });
 
-test('a page without a build', { timeout: 60_000 }, async () => {
+test('a page without a build', { timeout: whole }, async () => {
   await copy('page');
   const port = await freePort();
   await replace('index.html', { 'localhost:8000': `localhost:${port}` });
@@ -272,7 +272,7 @@ test('a page without a build', { timeout: 60_000 }, async () => {
   }
 });
 
-test('a worker counts each order once', { timeout: 60_000 }, async () => {
+test('a worker counts each order once', { timeout: whole }, async () => {
   await copy('worker');
   const port = await freePort();
   const server = env => gyro(port, { GYRO_CLIENT_RECOVERY_MAX_PUBLICATION_LIMIT: '20', GYRO_CHANNEL_NAMESPACES_ORDERS_HISTORY_SIZE: '100', ...env });

@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const example = path.resolve(import.meta.dirname, '../../examples/flask');
 const run = promisify(execFile);
@@ -107,7 +107,7 @@ before(
     await rm(path.join(folder, 'node_modules'), { recursive: true, force: true });
     await symlink(path.join(import.meta.dirname, 'node_modules'), path.join(folder, 'node_modules'));
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -144,7 +144,7 @@ afterEach(
   { timeout: patience },
 );
 
-test('members of a room see each other and what is said, also after a reload', { timeout: 60_000 }, async () => {
+test('members of a room see each other and what is said, also after a reload', { timeout: whole }, async () => {
   const ann = await User.login('ann'),
     bob = await User.login('bob');
   assert.deepEqual(await ann.rooms(), ['kitchen']);
@@ -172,7 +172,7 @@ test('members of a room see each other and what is said, also after a reload', {
   assert.deepEqual(complaints, []);
 });
 
-test('a room is closed to everybody else', { timeout: 60_000 }, async () => {
+test('a room is closed to everybody else', { timeout: whole }, async () => {
   const ann = await User.login('ann'),
     bob = await User.login('bob');
   // Flask gives no token, so the SDK gives up.
@@ -195,7 +195,7 @@ test('a room is closed to everybody else', { timeout: 60_000 }, async () => {
   await bob.company('bob');
 });
 
-test('what is not a message is refused, and a backend that cannot publish says so', { timeout: 60_000 }, async () => {
+test('what is not a message is refused, and a backend that cannot publish says so', { timeout: whole }, async () => {
   const ann = await User.login('ann');
   await ann.enter('kitchen');
   const post = body => ann.post('/room/kitchen/messages', body);
@@ -210,7 +210,7 @@ test('what is not a message is refused, and a backend that cannot publish says s
   await ann.state('the message could not be delivered, try again');
 });
 
-test('without a session there is nothing to see', { timeout: 60_000 }, async () => {
+test('without a session there is nothing to see', { timeout: whole }, async () => {
   for (const [where, status, location] of [
     ['/', 302, '/login'],
     ['/room/kitchen', 302, '/login'],

@@ -12,6 +12,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 import { chrome, freePort } from './local.js';
+import { whole } from './patience.js';
 
 const count = 1000,
   restarts = 3,
@@ -164,7 +165,7 @@ before(
     proxy = new Relay();
     await proxy.listen();
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -186,7 +187,7 @@ function same(seen, numbers) {
   );
 }
 
-test('an EventSource in a browser loses nothing', { timeout: 180_000 }, async () => {
+test('an EventSource in a browser loses nothing', { timeout: whole }, async () => {
   browser = await chromium.launch(chrome);
   const page = await browser.newPage();
   await page.route('**/page', route => route.fulfill({ contentType: 'text/html', body: '<!doctype html>' }));
@@ -216,7 +217,7 @@ test('an EventSource in a browser loses nothing', { timeout: 180_000 }, async ()
   assert.ok((await failures()) >= cuts + restarts, `${await failures()} failures`);
 });
 
-test('a loop of curl loses nothing', { timeout: 180_000 }, async () => {
+test('a loop of curl loses nothing', { timeout: whole }, async () => {
   const loop = run(
     'bash',
     [

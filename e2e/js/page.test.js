@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
 const run = promisify(execFile);
@@ -195,7 +195,7 @@ before(
     browser.on('console', message => message.type() === 'error' && complaints.push(message.text()));
     browser.on('weberror', e => complaints.push(String(e.error().stack)));
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -222,7 +222,7 @@ afterEach(
   { timeout: patience },
 );
 
-test('two tabs chat, see each other, and show what curl publishes', { timeout: 60_000 }, async () => {
+test('two tabs chat, see each other, and show what curl publishes', { timeout: whole }, async () => {
   const alice = await Tab.open(),
     bob = await Tab.open();
   for (const tab of [alice, bob]) await tab.company(alice, bob);
@@ -242,7 +242,7 @@ test('two tabs chat, see each other, and show what curl publishes', { timeout: 6
   assert.deepEqual(complaints, []);
 });
 
-test("a reload keeps the name and shows the history, with one's own messages marked", { timeout: 60_000 }, async () => {
+test("a reload keeps the name and shows the history, with one's own messages marked", { timeout: whole }, async () => {
   const alice = await Tab.open(),
     bob = await Tab.open();
   await alice.say('first');
@@ -266,7 +266,7 @@ test("a reload keeps the name and shows the history, with one's own messages mar
   assert.deepEqual(complaints, []);
 });
 
-test('a connection that was cut catches up', { timeout: 60_000 }, async () => {
+test('a connection that was cut catches up', { timeout: whole }, async () => {
   const alice = await Tab.open(),
     bob = await Tab.open();
   const said = [];
@@ -295,7 +295,7 @@ test('a connection that was cut catches up', { timeout: 60_000 }, async () => {
   assert.deepEqual(complaints, []);
 });
 
-test('what the page publishes by the server while it is cut is there afterwards', { timeout: 60_000 }, async () => {
+test('what the page publishes by the server while it is cut is there afterwards', { timeout: whole }, async () => {
   const alice = await Tab.open();
   await alice.cut();
   await alice.page.getByRole('button', { name: 'Publish meanwhile' }).click();
@@ -312,7 +312,7 @@ test('what the page publishes by the server while it is cut is there afterwards'
 });
 
 for (const [transport, label] of Object.entries(transports)) {
-  test(`over ${label}, tabs chat, reload, are cut, and outlive a restart of the server`, { timeout: 60_000 }, async () => {
+  test(`over ${label}, tabs chat, reload, are cut, and outlive a restart of the server`, { timeout: whole }, async () => {
     const url = `${dev.page}?transport=${transport}`;
     const alice = await Tab.open({ url }),
       bob = await Tab.open({ url });
@@ -358,7 +358,7 @@ for (const [transport, label] of Object.entries(transports)) {
   });
 }
 
-test('switching transports loses no message, whoever sends it meanwhile', { timeout: 60_000 }, async () => {
+test('switching transports loses no message, whoever sends it meanwhile', { timeout: whole }, async () => {
   const alice = await Tab.open(),
     bob = await Tab.open();
   const said = [];
@@ -402,7 +402,7 @@ test('switching transports loses no message, whoever sends it meanwhile', { time
   assert.deepEqual(complaints, []);
 });
 
-test('messages that are still on their way keep their order, and are answered before the transport changes', { timeout: 60_000 }, async () => {
+test('messages that are still on their way keep their order, and are answered before the transport changes', { timeout: whole }, async () => {
   const alice = await Tab.open({ url: `${dev.page}?transport=http_stream` });
   let release;
   const released = new Promise(resolve => {
@@ -424,7 +424,7 @@ test('messages that are still on their way keep their order, and are answered be
   assert.deepEqual(complaints, []);
 });
 
-test('where a transport is blocked, the page takes the next one', { timeout: 60_000 }, async () => {
+test('where a transport is blocked, the page takes the next one', { timeout: whole }, async () => {
   // A proxy that knows nothing of WebSocket, and may refuse other paths.
   const refused = new Set();
   const proxy = http
@@ -467,7 +467,7 @@ test('where a transport is blocked, the page takes the next one', { timeout: 60_
 });
 
 // A server may put a reply and what is pushed after it into one frame; here it always does.
-test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async () => {
+test('pushes in the frame of a reply are not lost', { timeout: whole }, async () => {
   let bob;
   // Which push has to come before a reply is passed on, and what makes it come.
   const holds = [
@@ -511,7 +511,7 @@ test('pushes in the frame of a reply are not lost', { timeout: 60_000 }, async (
   assert.deepEqual(complaints, []);
 });
 
-test('what the page shows as examples works', { timeout: 60_000 }, async () => {
+test('what the page shows as examples works', { timeout: whole }, async () => {
   await dev.stop();
   dev = await Dev.start(await freePort(), '--secret', `it's "odd" \\ ${'ü😀'.repeat(9)}`, '--api-key', 'odd\'key"');
   const alice = await Tab.open();
@@ -574,7 +574,7 @@ test('what the page shows as examples works', { timeout: 60_000 }, async () => {
   assert.deepEqual(complaints, []);
 });
 
-test('the page works by keyboard, with names for everything, and fits a phone', { timeout: 60_000 }, async () => {
+test('the page works by keyboard, with names for everything, and fits a phone', { timeout: whole }, async () => {
   const alice = await Tab.open();
   await mkdir(screenshots, { recursive: true });
   await alice.say(`${'words '.repeat(30)}${'https://example.com/without/a/space'.repeat(5)}`);
@@ -652,7 +652,7 @@ test('the page works by keyboard, with names for everything, and fits a phone', 
   assert.deepEqual(complaints, []);
 });
 
-test('texts have contrast', { timeout: 60_000 }, async () => {
+test('texts have contrast', { timeout: whole }, async () => {
   const alice = await Tab.open(),
     bob = await Tab.open();
   await bob.say('Hello');
@@ -689,7 +689,7 @@ test('texts have contrast', { timeout: 60_000 }, async () => {
   assert.deepEqual(complaints, []);
 });
 
-test('pages of other ports connect, and not those of other sites', { timeout: 60_000 }, async () => {
+test('pages of other ports connect, and not those of other sites', { timeout: whole }, async () => {
   const tab = await Tab.open();
   const other = http
     .createServer((_, answer) => answer.setHeader('Content-Type', 'text/html').end('<!doctype html><link rel=icon href=data:,>'))

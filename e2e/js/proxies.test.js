@@ -12,6 +12,7 @@ import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
 import { freePort } from './local.js';
 import { Program } from './program.js';
+import { whole } from './patience.js';
 
 const example = path.resolve(import.meta.dirname, '../../examples/proxies');
 const schema = path.resolve(import.meta.dirname, '../../server/proxy/message');
@@ -28,7 +29,7 @@ before(
       cwd: folder,
     });
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(() => rm(folder, { recursive: true, force: true }));
@@ -178,7 +179,7 @@ const events = {
   },
 };
 
-test('a backend decides about every event', { concurrency: true, timeout: 120_000 }, async t => {
+test('a backend decides about every event', { concurrency: true, timeout: whole }, async t => {
   const rows = Object.entries(backends).flatMap(([carrier, backend]) =>
     Object.entries(encodings).map(([name, encoding]) => [`${carrier}, ${name}`, backend, encoding]),
   );

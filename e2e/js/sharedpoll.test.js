@@ -15,7 +15,7 @@ import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
 import { freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const secret = 'secret of track signatures';
 const command = promisify(execFile);
@@ -33,7 +33,7 @@ before(
       {},
     );
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -360,9 +360,9 @@ const scenarios = {
 
 for (const count of [1, 2]) {
   for (const encoding of Object.keys(encodings)) {
-    test(`${count} ${count > 1 ? 'nodes' : 'node'}, ${encoding}`, { timeout: 120_000 }, async t => {
+    test(`${count} ${count > 1 ? 'nodes' : 'node'}, ${encoding}`, { timeout: whole }, async t => {
       for (const [name, run] of Object.entries(scenarios)) {
-        await t.test(name, { timeout: 60_000 }, async t => run(await World.start(t, count, encoding)));
+        await t.test(name, { timeout: whole }, async t => run(await World.start(t, count, encoding)));
       }
     });
   }

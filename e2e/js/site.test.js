@@ -9,7 +9,7 @@ import path from 'node:path';
 import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 import { chrome } from './local.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const site = path.resolve(import.meta.dirname, '../../.cache/site');
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/screenshots');
@@ -34,7 +34,7 @@ before(
     origin = `http://127.0.0.1:${server.address().port}`;
     browser = await chromium.launch(chrome);
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -78,7 +78,7 @@ async function violations(page) {
     );
 }
 
-test('every page fits a phone, and says what it is', { timeout: 120_000 }, async () => {
+test('every page fits a phone, and says what it is', { timeout: whole }, async () => {
   // As they come, before scripts run.
   const plain = await open({ viewport: phone, javaScriptEnabled: false });
   const wrong = [];
@@ -103,7 +103,7 @@ test('every page fits a phone, and says what it is', { timeout: 120_000 }, async
   await page.close();
 });
 
-test('the navigation is the table of contents', { timeout: 60_000 }, async () => {
+test('the navigation is the table of contents', { timeout: whole }, async () => {
   const page = await open({ viewport: desktop });
   await visit(page, 'tokens.html');
   const contents = await readFile(path.resolve(import.meta.dirname, '../../docs/README.md'), 'utf8');
@@ -114,7 +114,7 @@ test('the navigation is the table of contents', { timeout: 60_000 }, async () =>
   await page.close();
 });
 
-test('the reference of the client for JavaScript is a part of it', { timeout: 60_000 }, async () => {
+test('the reference of the client for JavaScript is a part of it', { timeout: whole }, async () => {
   const page = await open({ viewport: desktop });
   await visit(page, 'client-js.html');
   await page.locator('.vp-doc').getByRole('link', { name: 'reference', exact: true }).click();
@@ -127,7 +127,7 @@ test('the reference of the client for JavaScript is a part of it', { timeout: 60
   await page.close();
 });
 
-test('code has no words that are for the tests, and diagrams are drawn', { timeout: 60_000 }, async () => {
+test('code has no words that are for the tests, and diagrams are drawn', { timeout: whole }, async () => {
   const page = await open({ viewport: desktop });
   await visit(page, 'start.html');
   const languages = await page.locator('.vp-doc span.lang').allTextContents();
@@ -142,7 +142,7 @@ test('code has no words that are for the tests, and diagrams are drawn', { timeo
   await page.close();
 });
 
-test('the search finds text, and asks nobody', { timeout: 60_000 }, async () => {
+test('the search finds text, and asks nobody', { timeout: whole }, async () => {
   const page = await open({ viewport: desktop });
   await visit(page, '');
   await page.keyboard.press('Control+k');
@@ -165,7 +165,7 @@ for (const [colorScheme, looked] of [
   ['light', ['index.html', 'start.html', 'concepts.html', 'comparison.html']],
   ['dark', ['concepts.html', 'scaling.html']],
 ]) {
-  test(`nothing serious for axe, ${colorScheme}`, { timeout: 120_000 }, async () => {
+  test(`nothing serious for axe, ${colorScheme}`, { timeout: whole }, async () => {
     const page = await open({ viewport: desktop, colorScheme });
     const found = [];
     for (const name of looked) {

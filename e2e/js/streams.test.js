@@ -11,6 +11,7 @@ import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
 import { freePort } from './local.js';
 import { Program } from './program.js';
+import { whole } from './patience.js';
 
 const root = path.resolve(import.meta.dirname, '../..');
 let folder;
@@ -65,7 +66,7 @@ for (const [name, Client, pack, unpack] of [
   ['json', Centrifuge, data => data, data => data],
   ['protobuf', ProtobufClient, encode, decode],
 ]) {
-  test(`streams of a backend, ${name}`, { timeout: 60_000 }, async t => {
+  test(`streams of a backend, ${name}`, { timeout: whole }, async t => {
     const { backend, connect } = await start(t);
     const client = connect(Client),
       other = connect(Client);

@@ -9,7 +9,7 @@ import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
 import { chrome, freePort } from './local.js';
 import { Program } from './program.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');
 const key = 'my-api-key';
@@ -33,7 +33,7 @@ before(
     gyro = await Program.start('"listening"', process.env.E2E_GYRO, ['-c', 'config.json', '-a', '127.0.0.1', '-p', String(port)], { cwd: folder });
     browser = await chromium.launch(chrome);
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -43,7 +43,7 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-test('the page shows the methods, and sends a publication with a key', { timeout: 60_000 }, async () => {
+test('the page shows the methods, and sends a publication with a key', { timeout: whole }, async () => {
   client = new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket });
   const subscription = client.newSubscription('chat:index');
   const subscribed = new Promise(resolve => {

@@ -5,12 +5,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { chrome } from './local.js';
+import { patience } from './patience.js';
 
 const [url, pattern, say] = process.argv.slice(2);
 const profile = await mkdtemp(path.join(tmpdir(), 'gyro-browser-'));
 const browser = await chromium.launchPersistentContext(profile, chrome);
 try {
-  browser.setDefaultTimeout(20_000);
+  browser.setDefaultTimeout(patience);
   const page = await browser.newPage();
   page.on('console', message => console.error(`${message.type()}: ${message.text()}`));
   page.on('pageerror', error => {

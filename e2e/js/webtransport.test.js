@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { certificate, chrome, freePort, http3 } from './local.js';
-import { patience } from './patience.js';
+import { patience, whole } from './patience.js';
 
 const secret = 'a-secret-of-this-test-with-32-bytes';
 const apiKey = 'e2e-api-key';
@@ -159,7 +159,7 @@ before(
     });
     browser.setDefaultTimeout(patience);
   },
-  { timeout: 60_000 },
+  { timeout: whole },
 );
 
 after(async () => {
@@ -170,7 +170,7 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-test('an endpoint answers over HTTP/3', { timeout: 60_000 }, async () => {
+test('an endpoint answers over HTTP/3', { timeout: whole }, async () => {
   const page = await browser.newPage();
   const response = await page.goto(`https://127.0.0.1:${port}/connection/init`);
   assert.equal(response.status(), 200);
@@ -178,7 +178,7 @@ test('an endpoint answers over HTTP/3', { timeout: 60_000 }, async () => {
 });
 
 for (const encoding of ['json', 'protobuf']) {
-  test(`clients talk over WebTransport, ${encoding}`, { timeout: 60_000 }, async () => {
+  test(`clients talk over WebTransport, ${encoding}`, { timeout: whole }, async () => {
     const [alice, bob] = [await Client.open(encoding, `alice-${encoding}`), await Client.open(encoding, `bob-${encoding}`)];
     await alice.sees(0, ['connecting', 0, 'connect called'], ['connected', null, 'webtransport']);
     const channel = `news-${encoding}`;
@@ -196,7 +196,7 @@ for (const encoding of ['json', 'protobuf']) {
     await bob.sees(5, ['publication', 'still here'], ['disconnected', 3503, 'force disconnect']);
   });
 
-  test(`clients follow a server that is restarted, ${encoding}`, { timeout: 60_000 }, async () => {
+  test(`clients follow a server that is restarted, ${encoding}`, { timeout: whole }, async () => {
     const client = await Client.open(encoding, `dave-${encoding}`);
     await client.call('subscribe', `after-${encoding}`);
     const seen = await client.count();
