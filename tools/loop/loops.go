@@ -34,28 +34,30 @@ var loops = map[string]*loop{
 		}),
 	},
 	"test": {
-		name: "test", about: "the product's proof in short; needs no root if the services are there", gyro: raced, width: 1, installs: true,
+		name: "test", about: "the product's proof in short; needs no root if the services are there", gyro: raced, width: 2, installs: true,
 		stages: append(cheap("all packages", all), []step{
 			{name: "server", about: "the server and the rig of the SDKs, with the race detector", prepares: true, do: []action{sh(raceServer)}},
 		}, []step{
 			{name: "unit", about: "unit, property and fixture tests of all modules, with the race detector", wants: []string{"curl", "gpg", "rpm", "ruby"},
-				do: []action{testReaders("-race", "-short"), goTest(unit, "-race", "-short", "-p=3", "-parallel=8")}},
+				do: []action{together(testReaders("-race", "-short"), goTest(unit, "-race", "-short", "-parallel=8"))}},
 		}, []step{
 			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
 				do: []action{goTest(services, "-race", "-short", "-p=3", "-parallel=8")}},
+		}, []step{
+			{name: "sdk-python", about: "centrifuge-python, and every method of the API by cent, on memory and on two nodes with Redis",
+				needs: []string{"python3-venv", "redis-server"}, do: []action{
+					sh(python), together(sh(rigPython), sh(twoRedis+rigPython)),
+				}},
 			{name: "sdk-go", about: "centrifuge-go and its own suite, on memory and on two nodes with Redis", needs: []string{"redis-server"}, do: []action{
 				goTestIn("./e2e/gosdk"), with("E2E_NODES=2", goTestIn("-run=TestScenarios", "./e2e/gosdk")),
 			}},
 			{name: "sdk-js", about: "npm centrifuge, on memory and on two nodes with Redis", needs: []string{"npm", "redis-server"}, do: []action{
 				sh(javascript), together(shIn("e2e/js", rigJS+"test"), shIn("e2e/js", twoRedis+rigJS+"test")),
 			}},
-			{name: "sdk-python", about: "centrifuge-python, and every method of the API by cent, on memory and on two nodes with Redis",
-				needs: []string{"python3-venv", "redis-server"}, do: []action{
-					sh(python), together(sh(rigPython), sh(twoRedis+rigPython)),
-				}},
 			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "node", "curl"}, do: []action{
 				sh(python), goTestIn("-run=TestPages/README.md", "./e2e/docs"),
 			}},
+		}, []step{
 			{name: "budgets", about: "budgets of allocations and memory, which the race detector distorts", do: []action{
 				goTest(budgets, "-short", "-run="+distortedNames),
 			}},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"go/format"
@@ -111,10 +112,14 @@ func lint(choose selection) action {
 				packages[i] = "./" + strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
 			}
 		}
-		// golangci-lint keeps the paths of what it finds: with the cache of a clone that is gone, it reports what it would
-		// have left out.
-		cmd := r.command(ctx, ".", []string{"GOLANGCI_LINT_CACHE=" + filepath.Join(r.root, ".cache/golangci-lint")},
-			append([]string{filepath.Join(r.root, ".bin", linter), "run", "--allow-parallel-runners"}, packages...)...)
+		// golangci-lint keeps the paths of its findings, so each path of a clone has a cache of its own: with the cache of a
+		// clone that is gone, findings that nolint leaves out would come back. The caches are outside of the clones, so that a
+		// clean clone in the place of another is linted in seconds.
+		program, cache, err := r.linter()
+		if err != nil {
+			return err
+		}
+		cmd := r.command(ctx, ".", []string{"GOLANGCI_LINT_CACHE=" + cache}, append([]string{program, "run", "--allow-parallel-runners"}, packages...)...)
 		cmd.Stdout, cmd.Stderr = out, out
 		return cmd.Run()
 	}
@@ -145,21 +150,35 @@ func cross(ctx context.Context, r *runner, out *output) error {
 
 const golangci = "v2.12.2"
 
-// linter is the file of golangci-lint below .bin.
-const linter = "golangci-lint-" + golangci
+// linter returns the path of golangci-lint and the folder of its cache, both in the user's cache.
+func (r *runner) linter() (program, cache string, err error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	dir := filepath.Join(user, "gyro")
+	return filepath.Join(dir, "golangci-lint-"+golangci), filepath.Join(dir, fmt.Sprintf("lint-%x", sha256.Sum256([]byte(r.root)))), nil
+}
 
 // installLinter builds golangci-lint unless it is there.
 func installLinter(ctx context.Context, r *runner, out *output) error {
-	bin := filepath.Join(r.root, ".bin")
-	if _, err := os.Stat(filepath.Join(bin, linter)); err == nil {
+	program, _, err := r.linter()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(program); err == nil {
 		return nil
 	}
+	bin := filepath.Join(r.root, ".cache")
 	cmd := r.command(ctx, ".", []string{"GOWORK=off", "GOBIN=" + bin}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangci)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("installing golangci-lint: %w", err)
 	}
-	return os.Rename(filepath.Join(bin, "golangci-lint"), filepath.Join(bin, linter))
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(bin, "golangci-lint"), program)
 }
 
 // testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed those
