@@ -157,7 +157,7 @@ func (r *runner) linter() (program, cache string, err error) {
 		return "", "", err
 	}
 	dir := filepath.Join(user, "gyro")
-	return filepath.Join(dir, "golangci-lint-"+golangci), filepath.Join(dir, fmt.Sprintf("lint-%x", sha256.Sum256([]byte(r.root)))), nil
+	return filepath.Join(dir, "golangci-lint-"+golangci, "golangci-lint"), filepath.Join(dir, fmt.Sprintf("lint-%x", sha256.Sum256([]byte(r.root)))), nil
 }
 
 // installLinter builds golangci-lint unless it is there.
@@ -169,16 +169,12 @@ func installLinter(ctx context.Context, r *runner, out *output) error {
 	if _, err := os.Stat(program); err == nil {
 		return nil
 	}
-	bin := filepath.Join(r.root, ".cache")
-	cmd := r.command(ctx, ".", []string{"GOWORK=off", "GOBIN=" + bin}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangci)
+	cmd := r.command(ctx, ".", []string{"GOWORK=off", "GOBIN=" + filepath.Dir(program)}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangci)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("installing golangci-lint: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
-		return err
-	}
-	return os.Rename(filepath.Join(bin, "golangci-lint"), program)
+	return nil
 }
 
 // testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed those
