@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -64,10 +65,15 @@ func reserve(port int) bool {
 	return err == nil && ln.Close() == nil
 }
 
+// length is the length of the names of locks, which is the room in the address: Node.js fills it up, and the tests in JavaScript take the
+// same locks.
+const length = 108
+
 // lock takes a name for a port that only one process can have. Linux has such names without files.
 func lock(port int) (net.Listener, error) {
 	if runtime.GOOS != "linux" {
 		return nil, nil
 	}
-	return net.Listen("unix", fmt.Sprintf("@gyro-test-port-%d", port))
+	name := fmt.Sprintf("@gyro-test-port-%d", port)
+	return net.Listen("unix", name+strings.Repeat("\x00", length-len(name)))
 }
