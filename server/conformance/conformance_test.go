@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -183,33 +182,6 @@ func TestGyro(t *testing.T) {
 
 // ofAnother matches why a check is for another transport or encoding.
 var ofAnother = regexp.MustCompile(`^needs (WebSocket|an HTTP stream|SSE|HTTP streaming|WebTransport|SockJS|JSON|Protobuf|messages in frames)(, messages in frames)?$`)
-
-// TestSections: the sections that checks name are there.
-func TestSections(t *testing.T) {
-	t.Parallel()
-	names := make(map[string]bool)
-	for _, r := range Rules() {
-		if names[r.Check] {
-			t.Errorf("two checks have the name %s", r.Check)
-		}
-		names[r.Check] = true
-		page, anchor, _ := strings.Cut(r.Section, "#")
-		text, err := os.ReadFile("../../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := false
-		for line := range strings.Lines(string(text)) {
-			if title, ok := strings.CutPrefix(line, "#"); ok {
-				title = strings.ToLower(strings.TrimSpace(strings.TrimLeft(title, "#")))
-				found = found || strings.ReplaceAll(title, " ", "-") == anchor
-			}
-		}
-		if !found {
-			t.Errorf("%s: docs/%s has no section #%s", r.Check, page, anchor)
-		}
-	}
-}
 
 // TestSkipped: what a server does not offer is skipped with the reason, and not passed.
 func TestSkipped(t *testing.T) {
