@@ -298,7 +298,7 @@ func TestReplicaAway(t *testing.T) {
 	}
 }
 
-// TestReplicaSubscription: a subscriber does not get what was published before it, so the history that it reads must have it.
+// TestReplicaSubscription: publications before a subscription are not delivered, so a history that is read after it must have them.
 func TestReplicaSubscription(t *testing.T) {
 	r := newReplicated(t)
 	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())

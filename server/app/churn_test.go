@@ -210,8 +210,8 @@ func (s stock) more(before stock) bool {
 	return s.descriptors > before.descriptors || s.goroutines > before.goroutines+5
 }
 
-// awaitStock waits until no more is held than before, and returns what is held then, or after wait.Limit.
-// Nothing tells that a goroutine has ended.
+// awaitStock waits until the process holds no more descriptors and goroutines than before, for wait.Limit at most, and returns the
+// counts. It asks again and again, because nothing tells that a goroutine has ended.
 func awaitStock(t *testing.T, before stock) (s stock) {
 	t.Helper()
 	wait.Within(wait.Limit, func() bool {

@@ -137,8 +137,8 @@ func TestMetricsOfClients(t *testing.T) {
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
-// measurement is what differs from one conversation to the next: times, the requests of this test itself, and what canaries
-// measure, of which a short conversation meets none.
+// measurement matches the lines that differ from one conversation to the next: times, requests of this test itself, and figures of
+// canaries, which a short conversation may end without.
 var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp|gyro_node_canary))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|gyro_node_memory|.*path="/metrics").*\n`)
 
 // TestMetricsOfConversation compares what a conversation adds up to with testdata/metrics.txt.

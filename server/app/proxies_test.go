@@ -234,7 +234,7 @@ func (s *testServer) connectExpiring(header http.Header, claims jwt.MapClaims, f
 	})
 }
 
-// outlive connects, again if the answer is that what was to expire soon has expired already.
+// outlive connects, and does so again if the token or the backend's answer expired before the connection was made.
 func (s *testServer) outlive(header http.Header, expired string, fields func() string) (*wstest.Client, *protocol.ConnectResult) {
 	s.t.Helper()
 	for {

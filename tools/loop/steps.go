@@ -99,8 +99,8 @@ func all(_ context.Context, r *runner) ([]string, error) {
 	return t.patterns(), nil
 }
 
-// lint runs golangci-lint, with the rules of .golangci.yml, once for the packages of all modules: so it reads what they share
-// once.
+// lint runs golangci-lint, with the rules of .golangci.yml, in one run for the packages of all modules, which share
+// most of their dependencies.
 func lint(choose selection) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		packages, err := choose(ctx, r)

@@ -61,7 +61,7 @@ func (l *stepLoop) readyOne(fd int) {
 	l.run()
 }
 
-// run does what is posted.
+// run calls the posted functions.
 func (l *stepLoop) run() {
 	for len(l.posts) > 0 {
 		(<-l.posts)()

@@ -28,7 +28,7 @@ const (
 	readSize = 64 << 10
 	// maxFrame bounds what a server can make the client allocate, in bytes.
 	maxFrame = 64 << 20
-	// usualTimeout is that of a Dialer without one.
+	// usualTimeout is the time-out of a Dialer whose Timeout is 0.
 	usualTimeout = 20 * time.Second
 )
 

@@ -143,7 +143,7 @@ func (s *Set) ask(batch []*call, unread func([]int32) ([]Rows, error)) {
 	}
 }
 
-// begin notes behind which rows the delivery of a channel begins.
+// begin notes the rows after which the delivery of a channel begins.
 func (s *shard) begin(b *begin, after Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
