@@ -54,8 +54,8 @@ var loops = map[string]*loop{
 			{name: "sdk-js", about: "npm centrifuge, on memory and on two nodes with Redis", needs: []string{"npm", "redis-server"}, do: []action{
 				sh(javascript), together(shIn("e2e/js", rigJS+"test"), shIn("e2e/js", twoRedis+rigJS+"test")),
 			}},
-			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "node", "curl"}, do: []action{
-				sh(python), goTestIn("-run=TestPages/README.md", "./e2e/docs"),
+			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "npm", "curl", "chromium"}, do: []action{
+				sh(python), sh(javascript), goTestIn("-run=TestPages/README.md", "./e2e/docs"),
 			}},
 		}, []step{
 			{name: "budgets", about: "budgets of allocations and memory, which the race detector distorts", do: []action{
@@ -83,7 +83,7 @@ var loops = map[string]*loop{
 					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
 					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
 				}},
-				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "node", "curl", "jq", "php", "ruby", "javac", "mcs"}, do: []action{
+				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "npm", "curl", "jq", "php", "ruby", "javac", "mcs", "chromium"}, do: []action{
 					sh(python), sh(javascript), goTestIn("-timeout=15m", "./e2e/docs"),
 				}},
 				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
