@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -91,7 +93,9 @@ func connectInTurns(s *testServer) {
 		tokens[secret] = s.sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "u", "channels": []string{"n1:a"}})
 	}
 	let := map[string]int{}
-	for range 10 * inTurns {
+	// All turns may pass within one configuration, so they go on until both have been in force.
+	end := time.Now().Add(wait.Limit)
+	for n := 0; n < 10*inTurns || (let[first] == 0 || let[second] == 0) && time.Now().Before(end); n++ {
 		for secret, token := range tokens {
 			reply, err := connecting(s.t.Context(), gyro.ConnectEvent{Token: token})
 			if errors.Is(err, protocol.DisconnectInvalidToken) {
