@@ -3,6 +3,7 @@ package row
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ func CheckName(name string) error {
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Check returns protocol.ErrorBadRequest for a publication that cannot be stored: with strings that are not UTF-8 or contain
-// NUL, with versions beyond 2^63-1, or, unless the payloads are binary, with payloads that are not JSON.
+// NUL, with versions beyond 2^63-1, or, unless the payloads are binary, with payloads that are not JSON or that have numbers
+// with an exponent beyond maxExponent.
 func Check(pub *channel.Publication, binary bool) error {
 	ok := pub.Version <= math.MaxInt64 && isText(pub.Key)
 	for name, value := range pub.Tags {
@@ -42,17 +44,23 @@ func Check(pub *channel.Publication, binary bool) error {
 	if !binary && !pub.Removed && !pub.Checked {
 		ok = ok && json.Valid(pub.Data)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return protocol.ErrorBadRequest
+	case !binary && grows(pub.Data):
+		return errGrows
 	}
 	return nil
 }
+
+var errGrows = fmt.Errorf("%w: a number in the payload has an exponent beyond %d, and PostgreSQL would write out all of its digits",
+	protocol.ErrorBadRequest, maxExponent)
 
 // CheckInfo is Check for the info of a client.
 func CheckInfo(info *channel.ClientInfo, binary bool) error {
 	ok := isText(info.Client) && isText(info.User)
 	for _, data := range [][]byte{info.ConnInfo, info.ChanInfo} {
-		ok = ok && (binary || len(data) == 0 || json.Valid(data))
+		ok = ok && (binary || len(data) == 0 || json.Valid(data) && !grows(data))
 	}
 	if !ok {
 		return protocol.ErrorBadRequest
