@@ -179,12 +179,15 @@ const (
 	// LimitConnections: the user has too many connections to the node
 	// (UserConnectionLimit).
 	LimitConnections
+	// LimitFormat: a publication, a join or a leave was left out for the client, whose connection has JSON, because it is not
+	// JSON (ChannelOptions.Binary).
+	LimitFormat
 	// NumLimits is the number of limits.
 	NumLimits
 )
 
 var limits = [NumLimits]string{
-	"channel_length", "channels", "reply_size", "queue_size", "pending_size", "user_connections",
+	"channel_length", "channels", "reply_size", "queue_size", "pending_size", "user_connections", "format",
 }
 
 func (l Limit) String() string { return limits[l] }

@@ -33,12 +33,26 @@ var limits = [observe.NumLimits]struct {
 
 func (e *env) Refused(l observe.Limit, ch string) {
 	e.loop.counts.Refused(l)
+	if l == observe.LimitFormat {
+		e.client().leftOut(ch)
+		return
+	}
 	of, clients := &limits[l], e.loop.clients
 	why := refusal.Because(errLimit, "Config."+of.key, "the limit is "+strconv.Itoa(of.limit(clients)))
 	e.loop.refusals.Report(refusal.Refusal{Kind: of.message, Client: e.ID(), User: e.session.User(), Channel: ch}, 0, why)
 	if l == observe.LimitQueue {
 		queue, _ := e.session.Load()
 		e.Note(inspect.Slow, ch, 0, queue, "")
+	}
+}
+
+// leftOut reports that the client does not get what others of the channel get. That concerns all clients of the channel that
+// speak JSON, so it is reported once per channel and minute.
+func (c *Client) leftOut(ch string) {
+	if c.loop.clients.unreadable.Allow(ch) {
+		c.loop.refusals.Report(refusal.Refusal{
+			Kind: "publication left out for clients with JSON: it is not JSON", Level: slog.LevelWarn, Client: c.ID(), User: c.UserID(), Channel: ch,
+		}, 0, errUnreadable)
 	}
 }
 

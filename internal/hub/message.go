@@ -415,6 +415,9 @@ var removedJSON = []byte(`"null"`)
 // string, and the error is codec.ErrNotJSON if the client could not read the data.
 func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
 	out = p.Data
+	if e == protocol.JSON && prev != nil && !prev.Checked && !codec.ValidJSON(prev.Data) {
+		prev = nil // the client did not get it
+	}
 	if prev != nil && !prev.Removed && !p.Removed {
 		*patch = delta.Append((*patch)[:0], prev.Data, p.Data)
 		// The patch of a text is a text, so a JSON string can hold it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,14 +123,41 @@ func TestPayloadsAreCheckedOnce(t *testing.T) {
 			if frame, err := (&hub.Message{Channel: "ch", Pub: pub}).Frame(f, form); (err == nil) != checked || checked && !bytes.Contains(frame, pub.Data) {
 				t.Errorf("checked %v, form %d: %q, %v", checked, form, frame, err)
 			}
-			if out, err := new(hub.Results).Make([]*channel.Publication{pub}, form, protocol.JSON); (err == nil) != checked || checked && !out[0].DataChecked {
-				t.Errorf("checked %v, form %d: %+v, %v", checked, form, out, err)
+			var r hub.Results
+			if out := r.Make([]*channel.Publication{pub}, form, protocol.JSON); (r.LeftOut == 0) != checked || len(out)+r.LeftOut != 1 || checked && !out[0].DataChecked {
+				t.Errorf("checked %v, form %d: %+v, %d left out", checked, form, out, r.LeftOut)
 			}
 		}
 	}
+	var r hub.Results
 	lines := &channel.Publication{Data: []byte("{\n}")}
-	if out, err := new(hub.Results).Make([]*channel.Publication{lines, {}}, 0, protocol.JSON); err != nil || out[0].DataChecked {
-		t.Errorf("line breaks: %+v, %v", out, err)
+	if out := r.Make([]*channel.Publication{lines, {}}, 0, protocol.JSON); len(out) != 2 || out[0].DataChecked {
+		t.Errorf("line breaks: %+v", out)
+	}
+}
+
+// JSON connections do not get publications that are not JSON, and no patch builds on such a publication.
+func TestLeftOut(t *testing.T) {
+	text := func(n int) []byte { return []byte(`"` + strings.Repeat("long text ", 20) + strconv.Itoa(n) + `"`) }
+	bad := bytes.Replace(text(2), []byte(`"`), nil, 1)
+	pubs := []*channel.Publication{
+		{Offset: 1, Data: text(1)}, {Offset: 2, Data: bad}, {Offset: 3, Data: text(3)}, {Offset: 4, Data: text(4)},
+		{Offset: 5, Data: text(5), Info: &channel.ClientInfo{ConnInfo: []byte("\xff")}},
+	}
+	var r hub.Results
+	if out := r.Make(pubs, hub.Escaped, protocol.JSON); len(out) != 3 || r.LeftOut != 2 || out[1].Offset != 3 || out[1].Delta || !out[2].Delta {
+		t.Errorf("%d left out, %+v", r.LeftOut, out)
+	}
+	if out := r.Make(pubs, hub.Escaped, protocol.Protobuf); len(out) != 5 || r.LeftOut != 0 || !out[2].Delta {
+		t.Errorf("Protobuf: %d left out, %+v", r.LeftOut, out)
+	}
+	f := &envelope{encoding: protocol.JSON}
+	frame, err := (&hub.Message{Channel: "ch", Pub: pubs[2], Prev: pubs[1]}).Frame(f, hub.Patched)
+	if err != nil || bytes.Contains(frame, []byte(`"delta"`)) {
+		t.Errorf("a patch of what the client did not get: %s, %v", frame, err)
+	}
+	if frame, err = (&hub.Message{Channel: "ch", Pub: pubs[3], Prev: pubs[2]}).Frame(f, hub.Patched); err != nil || !bytes.Contains(frame, []byte(`"delta"`)) {
+		t.Errorf("no patch: %s, %v", frame, err)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 
 // Results holds the publications for the result of a command.
 type Results struct {
+	// LeftOut is how many publications the last result lacks, because they are not JSON and the client's encoding is.
+	LeftOut int
+
 	list []*protocol.Publication
 	all  []protocol.Publication
 }
@@ -23,18 +26,19 @@ func (r *Results) Reset() {
 		*r = Results{}
 	}
 	clear(r.all)
+	r.LeftOut = 0
 }
 
 // Whole is Make without patches, for publications that do not follow one another. In the form Escaped, each
 // is as one that is sent in full.
-func (r *Results) Whole(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
+func (r *Results) Whole(pubs []*channel.Publication, form Form, e protocol.Encoding) []*protocol.Publication {
 	return r.make(pubs, form, e, func(*channel.Publication) *channel.Publication { return nil })
 }
 
 // Make returns publications for the result of a command, in a form. They are valid until the
 // next call of Make or Reset. In the form Escaped, each is a patch of the one before, which with keys is the
-// one before with its key. The error is a protocol.Disconnect if a payload does not fit the encoding.
-func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encoding) ([]*protocol.Publication, error) {
+// one before with its key. Publications that do not fit the encoding are left out.
+func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encoding) []*protocol.Publication {
 	if form&Escaped == 0 {
 		return r.make(pubs, form, e, nil)
 	}
@@ -47,9 +51,10 @@ func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encodi
 }
 
 // make is Make; base returns what a publication may be a patch of.
-func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) ([]*protocol.Publication, error) {
+func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) []*protocol.Publication {
+	r.LeftOut = 0
 	if len(pubs) == 0 {
-		return nil, nil
+		return nil
 	}
 	r.Reset()
 	r.list = slices.Grow(r.list[:0], len(pubs))
@@ -57,22 +62,34 @@ func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encodi
 	for i, p := range pubs {
 		q := &r.all[i]
 		fillPublication(q, p)
-		r.list = append(r.list, q)
-		if form&Escaped == 0 {
-			if e == protocol.JSON && !q.DataChecked && len(q.Data) > 0 {
-				ok, lines := jsonwire.Check(q.Data)
-				if q.DataChecked = !lines; !ok {
-					return nil, protocol.DisconnectInappropriateProtocol
-				}
-			}
+		if !encodable(q, p, form, e, base) {
+			r.LeftOut++
 			continue
 		}
+		r.list = append(r.list, q)
+	}
+	return r.list
+}
+
+// isJSON tells whether JSON can have a payload, which may be missing.
+func isJSON(data []byte) bool { return len(data) == 0 || jsonwire.Valid(data) }
+
+// encodable gives q the data of p in a form, and reports whether it fits the encoding.
+func encodable(q *protocol.Publication, p *channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) (ok bool) {
+	if e == protocol.JSON && q.Info != nil && !(isJSON(q.Info.ConnInfo) && isJSON(q.Info.ChanInfo)) {
+		return false
+	}
+	if form&Escaped != 0 {
 		var patch, text []byte
 		var err error
-		if q.Data, q.Delta, err = deltaData(&patch, &text, e, base(p), p); err != nil {
-			return nil, protocol.DisconnectInappropriateProtocol
-		}
+		q.Data, q.Delta, err = deltaData(&patch, &text, e, base(p), p)
 		q.DataChecked = true
+		return err == nil
 	}
-	return r.list, nil
+	if e != protocol.JSON || q.DataChecked || len(q.Data) == 0 {
+		return true
+	}
+	ok, lines := jsonwire.Check(q.Data)
+	q.DataChecked = !lines
+	return ok
 }

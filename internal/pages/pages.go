@@ -39,11 +39,12 @@ func (c *Cache) Fill(r *protocol.SubscribeResult, k Key, entries []*channel.Publ
 			return nil
 		}
 	}
-	list, err := room.Whole(entries, k.Form, k.Encoding)
-	if err != nil || !share || len(list) == 0 {
+	list := room.Whole(entries, k.Form, k.Encoding)
+	if !share || len(list) == 0 {
 		r.State = list
-		return err
+		return nil
 	}
+	var err error
 	if r.StateEncoded, err = encode(list, k.Encoding); err == nil {
 		c.put(k, r.StateEncoded)
 	}

@@ -63,13 +63,17 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A page that JSON clients cannot get is an error each time.
+// JSON clients do not get the entries of a page that they cannot read.
 func TestNotJSON(t *testing.T) {
 	var c Cache
-	bad := []*channel.Publication{{Key: "k", Data: []byte("{")}}
+	some := []*channel.Publication{{Key: "k", Data: []byte("{")}, {Key: "l", Data: []byte("{}")}}
 	for range 2 {
-		if err := c.Fill(new(protocol.SubscribeResult), Key{}, bad, true, new(hub.Results)); err == nil {
-			t.Error("no error")
+		var r protocol.SubscribeResult
+		if err := c.Fill(&r, Key{}, some, true, new(hub.Results)); err != nil {
+			t.Fatal(err)
+		}
+		if sent, read := wire(t, &r, protocol.JSON); len(read.State) != 1 || read.State[0].Key != "l" {
+			t.Error(sent)
 		}
 	}
 }

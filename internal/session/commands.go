@@ -9,6 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -74,10 +75,18 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 func (s *Session) historyRead(e *effect.History) {
 	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
 	if e.Err == nil {
-		r.Publications, e.Err = new(hub.Results).Make(e.Publications, hub.Form(0), s.via.Framer.Encoding())
-		s.env.Explain(reason.CommandRefused, e.Channel, e.Err)
+		var all hub.Results
+		r.Publications = all.Make(e.Publications, hub.Form(0), s.via.Framer.Encoding())
+		s.leftOut(e.Channel, all.LeftOut)
 	}
 	s.finish(e.ID, e.Err, protocol.Reply{History: &r})
+}
+
+// leftOut reports n publications of a channel that a result lacks.
+func (s *Session) leftOut(ch string, n int) {
+	for range n {
+		s.env.Refused(observe.LimitFormat, ch)
+	}
 }
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {

@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/flight"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/track"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -123,8 +123,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	}
 	frame, err := m.Frame(b.s.via.Framer, form)
 	if err != nil {
-		b.s.env.Explain(reason.CommandRefused, b.channel, protocol.DisconnectInappropriateProtocol)
-		b.s.Disconnect(protocol.DisconnectInappropriateProtocol)
+		b.s.env.Refused(observe.LimitFormat, b.channel)
 		return
 	}
 	b.s.cfg.Taps.Delivered(b.s.env, b.s, m.Message)

@@ -48,6 +48,7 @@ func (s *Session) tracked(e *effect.Track) {
 		if err = reason.NotSubscribed; b.state == subLive {
 			budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
 			err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
+			s.leftOut(b.channel, r.LeftOut())
 		}
 		s.env.Explain(reason.CommandRefused, b.channel, err)
 	}

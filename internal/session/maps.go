@@ -163,7 +163,8 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 	if r.Phase == phases.State {
 		err = b.putEntries(room, page)
 	} else {
-		r.Publications, err = room.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
+		r.Publications = room.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
+		s.leftOut(b.channel, room.Missed.LeftOut)
 	}
 	if err != nil {
 		s.giveUp(b, id, err)
@@ -197,7 +198,10 @@ func (b *Subscription) putEntries(of *scratch.Subscribed, page *phases.Page) err
 		Channel: b.channel, Cursor: page.From, Limit: page.Limit, Top: page.Top, Since: page.Position.Offset,
 		Form: b.at.Form & hub.Escaped, Encoding: b.s.via.Framer.Encoding(),
 	}
-	return b.s.env.Scratch().Pages.Fill(&of.Result, key, page.Publications, share, &of.Entries)
+	of.Entries.LeftOut = 0 // also if the page is shared
+	err := b.s.env.Scratch().Pages.Fill(&of.Result, key, page.Publications, share, &of.Entries)
+	b.s.leftOut(b.channel, of.Entries.LeftOut)
+	return err
 }
 
 // giveUp answers a command with an error, and has the client begin anew.

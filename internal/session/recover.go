@@ -45,7 +45,9 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	} else if len(missed) > 0 {
 		b.at.Received(missed[len(missed)-1].Offset)
 	}
-	if r.Publications, err = of.Missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding()); err == nil && was.catchup != nil {
+	r.Publications = of.Missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding())
+	b.s.leftOut(b.channel, of.Missed.LeftOut)
+	if was.catchup != nil {
 		err = b.caughtUp(of)
 	}
 	return r, err

@@ -189,7 +189,8 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 		return nil
 	}
 	k.channel.Track(k.place.Loop, wants)
-	return k.items(wants, budget, e, r)
+	k.items(wants, budget, e, r)
+	return nil
 }
 
 // seat makes trackers of the keys of a request, but those that are gone. Of a key in several batches the last one
@@ -231,7 +232,7 @@ func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expir
 }
 
 // items puts the values that the node keeps into the result. Those that do not fit are pushed.
-func (k *Keys) items(wants []sharedpoll.Want, budget int, e protocol.Encoding, r *Result) error {
+func (k *Keys) items(wants []sharedpoll.Want, budget int, e protocol.Encoding, r *Result) {
 	var pubs []*channel.Publication
 	for i := range wants {
 		v := wants[i].Value
@@ -246,10 +247,11 @@ func (k *Keys) items(wants []sharedpoll.Want, budget int, e protocol.Encoding, r
 		t.version, t.full = v.Version, true
 		pubs = append(pubs, v)
 	}
-	var err error
-	r.Items, err = r.room.Whole(pubs, k.form&hub.Escaped, e)
-	return err
+	r.Items = r.room.Whole(pubs, k.form&hub.Escaped, e)
 }
+
+// LeftOut is how many values the result lacks, because they are not JSON and the client's encoding is.
+func (r *Result) LeftOut() int { return r.room.LeftOut }
 
 // overhead estimates what a value in a reply takes besides key and data, in bytes.
 const overhead = 64

@@ -250,9 +250,10 @@ var backendMistakes = []mistake{
 		c := s.connect("u")
 		c.Subscribe("chat:a", "")
 		request("POST /api/publish", `{"channel":"chat:a","b64data":"/w=="}`, withKey)(s)
-		return c.Disconnected().Error()
-	}, "disconnect 3506: inappropriate protocol", fields{"message": "client disconnected: a payload is not JSON", "level": "warn",
-		"user": "u", "channel": "chat:a", "code": 3506.0, "key": "channel.namespaces[chat].publication_data_format"}},
+		request("POST /api/publish", `{"channel":"chat:a","data":"what follows"}`, withKey)(s)
+		return string(c.Pub().Data)
+	}, `"what follows"`, fields{"message": "publication left out for clients with JSON: it is not JSON", "level": "warn",
+		"user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].publication_data_format"}},
 	{"missing /api", nil, request("POST /publish", `{}`, withKey), "404 Not Found 404 page not found: the server API expects POST /api/publish\n",
 		fields{"message": "request refused: nothing is served at its path", "path": "/publish", "key": "http_api.handler_prefix"}},
 	{"WebSocket without path", nil, request("GET /", "", upgrade...), "404 Not Found 404 page not found: WebSocket clients connect to /connection/websocket\n",
