@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -221,7 +222,11 @@ func (f *File) append(line []byte) error {
 
 // rewrite replaces the file by one with the live records alone.
 func (f *File) rewrite() error {
-	fresh, err := openLocked(f.path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	// A file that is there is not opened: it may be a link to another file, which others may have made.
+	if err := os.Remove(f.path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fresh, err := openLocked(f.path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}

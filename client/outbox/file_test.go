@@ -162,3 +162,33 @@ func TestLock(t *testing.T) {
 		t.Errorf("%+v", entries)
 	}
 }
+
+// TestLinks: whoever may write to the folder cannot make the outbox empty another file.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, other := filepath.Join(folder, "outbox"), filepath.Join(folder, "other")
+	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, path)
+	defer func() { _ = f.Close() }()
+	if err := os.Symlink(other, path+".new"); err != nil {
+		t.Skipf("the system makes no links: %v", err)
+	}
+	if err := f.Put(Entry{ID: 1, Data: []byte("a")}); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	err := f.rewrite()
+	f.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "precious" {
+		t.Errorf("the other file has %q, %v", text, err)
+	}
+	if entries := load(t, f); len(entries) != 1 {
+		t.Errorf("%d entries", len(entries))
+	}
+}
