@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -27,6 +28,8 @@ const (
 var (
 	errTooMany = errors.New("too many handshakes wait for their clients, this one the longest")
 	errNotTLS  = errors.New("not TLS")
+	errHello   = fmt.Errorf("the ClientHello has more than %d bytes", maxHello)
+	errLong    = fmt.Errorf("the handshake has more than %d bytes", maxHandshake)
 	errPanic   = errors.New("a callback of tls.Config panicked")
 )
 
@@ -43,11 +46,12 @@ type handshakes struct {
 // its tls.Conn until it is over. The goroutine reads and writes the socket; the loop closes it, and
 // watches it while the handshake waits for its client.
 type handshake struct {
-	all  *handshakes
-	n    *newcomer
-	tls  *netio.TLS
-	task slots.Task
-	read bool // something was read
+	all   *handshakes
+	n     *newcomer
+	tls   *netio.TLS
+	task  slots.Task
+	read  int // bytes that came
+	hello hello
 	// plain has the first bytes of a client that does not speak TLS; nil: it speaks TLS, or has sent nothing.
 	plain []byte
 
@@ -110,11 +114,18 @@ func (s *handshake) Read(p []byte) (int, error) {
 	for {
 		n, err := netio.TryRead(uintptr(s.n.fd), p)
 		switch {
-		case n > 0 && !s.read && p[0] != recordOfHandshake:
+		case n > 0 && s.read == 0 && p[0] != recordOfHandshake:
 			s.plain = bytes.Clone(p[:n])
 			return 0, errNotTLS
-		case n > 0 || err != nil:
-			s.read = true
+		case n > 0:
+			if s.read += n; s.read > maxHandshake {
+				return 0, errLong
+			}
+			if long := s.hello.length(p[:n]); long > maxHello && long <= maxHandshake { // crypto/tls refuses longer ones at once
+				return 0, errHello
+			}
+			return n, err
+		case err != nil:
 			return n, err
 		}
 		if err := s.wait(false); err != nil {
