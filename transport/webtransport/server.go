@@ -2,6 +2,7 @@ package webtransport
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ const (
 	// Received bytes that nobody has read yet.
 	streamWindow, maxStreamWindow = 128 << 10, 1 << 20
 	connWindow, maxConnWindow     = 192 << 10, 2 << 20
+	// maxIdle is how many connections may be without a request, of all clients. Each holds some 30 KB. If there are more,
+	// the one that has been without a request longest is closed.
+	maxIdle = 4096
 	// silence is how long a client may send nothing at all. keepAlive is less than the time
 	// after which many firewalls and load balancers forget the path of UDP packets.
 	silence   = 30 * time.Second
@@ -55,6 +59,8 @@ type Server struct {
 
 	mu      sync.Mutex
 	conns   map[*connection]struct{}
+	idles   list.List // of connections without a request, the one that has been longest is the first
+	maxIdle int
 	closing bool
 	closed  func() error  // closes everything, once
 	drained chan struct{} // closed once closing is true and conns is empty
@@ -77,7 +83,7 @@ func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 	}
 	server := &Server{
 		of: s, handler: s.Handler, conn: conn, idle: cmp.Or(s.IdleTimeout, s.ReadTimeout, 30*time.Second),
-		conns: make(map[*connection]struct{}), drained: make(chan struct{}),
+		conns: make(map[*connection]struct{}), drained: make(chan struct{}), maxIdle: maxIdle,
 	}
 	if server.handler == nil {
 		server.handler = http.DefaultServeMux
@@ -265,6 +271,8 @@ type connection struct {
 	server *Server
 	quic   *quic.Conn
 
+	place *list.Element // in server.idles, whose lock it has; nil: not there
+
 	mu    sync.Mutex
 	busy  int         // requests and sessions
 	last  time.Time   // when the last of them ended
@@ -294,8 +302,12 @@ func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
 	c.timer = time.AfterFunc(wait, c.closeIdle)
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
+	c.noRequest()
 	context.AfterFunc(q.Context(), func() {
 		c.timer.Stop()
+		c.mu.Lock()
+		s.setIdle(c, false)
+		c.mu.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
@@ -304,16 +316,50 @@ func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
+// noRequest notes that the connection has no request any more.
+func (c *connection) noRequest() {
+	c.mu.Lock()
+	var first *connection
+	if c.busy == 0 && c.quic.Context().Err() == nil {
+		first = c.server.setIdle(c, true)
+	}
+	c.mu.Unlock()
+	if first != nil {
+		first.closeIdle()
+	}
+}
+
+// setIdle notes whether a connection is without a request. It returns a connection to close if there are too many. The lock
+// of the connection is held.
+func (s *Server) setIdle(c *connection, idle bool) (first *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.place != nil {
+		s.idles.Remove(c.place)
+		c.place = nil
+	}
+	if idle {
+		c.place = s.idles.PushBack(c)
+		if s.idles.Len() > s.maxIdle {
+			first = s.idles.Front().Value.(*connection)
+		}
+	}
+	return first
+}
+
 // begin notes a request or a session.
 func (c *connection) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy++
+	if c.busy++; c.busy == 1 {
+		c.server.setIdle(c, false)
+	}
 	c.timer.Stop()
 }
 
 // end is called once for each begin.
 func (c *connection) end() {
+	defer c.noRequest()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy--; c.busy > 0 {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -162,6 +163,37 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	})
+}
+
+// TestIdleConnections: connections without a request are bounded, and those with one are not counted.
+func TestIdleConnections(t *testing.T) {
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, func(h *http.Server) { h.IdleTimeout = time.Hour })
+		s.mu.Lock()
+		s.maxIdle = 2
+		s.mu.Unlock()
+		busy := s.dial("", nil).open()
+		busy.write("hello\n")
+		p := wait.Receive(t, "a peer", s.peers)
+		p.Message()
+		var conns []*quic.Conn
+		for range 5 {
+			cfg := clientQUIC()
+			cfg.KeepAlivePeriod = time.Second
+			conns = append(conns, must[*quic.Conn](t)(s.dialQUIC(t.Context(), cfg, clientTLS())))
+			synctest.Wait()
+		}
+		for _, c := range conns[:3] {
+			wait.Receive(t, "end of the connection", c.Context().Done())
+		}
+		for _, c := range conns[3:] {
+			if err := c.Context().Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		busy.write("still there\n")
+		p.Message()
 	})
 }
 
