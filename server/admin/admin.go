@@ -132,9 +132,9 @@ var errRefused = errors.New("refused")
 
 // login answers a password with a token.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
-	s := h.settings()
-	address := addressOf(r.RemoteAddr)
-	wait, ok := h.throttle.begin(address, time.Now())
+	s, now := h.settings(), time.Now()
+	from := sourceOf(s, r, now)
+	wait, ok := h.throttle.begin(from, now)
 	if !ok {
 		h.refuse(r, http.StatusTooManyRequests, "", "too many logins have failed")
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
@@ -142,7 +142,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
-	password := r.FormValue("password")
+	password := r.PostFormValue("password") // not of the URL, which logs of reverse proxies have
 	var key, text string
 	switch {
 	case s.Password == "" || s.Secret == "":
@@ -150,9 +150,10 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	case !equal(password, s.Password):
 		key, text = "admin.password", "the password is wrong"
 	default:
-		h.throttle.succeeded(address)
+		h.throttle.succeeded(from)
+		http.SetCookie(w, newDevice(s, r, now))
 		h.refusals.Log.Info("an operator has logged in", "addr", r.RemoteAddr)
-		Answer(w, map[string]string{"token": newToken(s, time.Now())})
+		Answer(w, map[string]string{"token": newToken(s, now)})
 		return
 	}
 	h.refuse(r, http.StatusBadRequest, key, text)

@@ -93,7 +93,7 @@ func TestLogin(t *testing.T) {
 	d.want(400, d.ask("POST", "/admin/auth", "password=open+sesame&x="+strings.Repeat("x", maxLogin)))
 	multipart := "--b\r\nContent-Disposition: form-data; name=\"password\"\r\n\r\nopen sesame\r\n--b--\r\n"
 	d.want(200, d.ask("POST", "/admin/auth", multipart, "Content-Type", "multipart/form-data; boundary=b"))
-	d.want(200, d.ask("POST", "/admin/auth?password=open+sesame", ""))
+	d.want(400, d.ask("POST", "/admin/auth?password=open+sesame", "")) // logs of reverse proxies have the URL
 	token := d.login()
 	for _, field := range []string{"token " + token, "Token  " + token, "TOKEN " + token} {
 		d.want(200, d.ask("POST", "/admin/secret", "", "Authorization", field))
@@ -175,11 +175,11 @@ func TestThrottle(t *testing.T) {
 			return d.ask("POST", "/admin/auth", url.Values{"password": {password}}.Encode(), "from", from)
 		}
 		for range 3 { // logins that succeed are not limited
-			for range ofAddress {
+			for range ofSource {
 				d.want(200, try("10.0.0.1:1", "open sesame"))
 			}
 		}
-		for range ofAddress {
+		for range ofSource {
 			d.want(400, try("10.0.0.1:1", "wrong"))
 		}
 		w := try("10.0.0.1:2", "open sesame") // not even the right one, as that would tell it from the others
@@ -188,11 +188,11 @@ func TestThrottle(t *testing.T) {
 			t.Error("no Retry-After")
 		}
 		d.want(200, try("10.0.0.2:1", "open sesame"))
-		time.Sleep(addressInterval)
+		time.Sleep(sourceInterval)
 		d.want(400, try("10.0.0.1:1", "wrong"))
 		d.want(429, try("10.0.0.1:1", "wrong"))
 		// A network of IPv6 is one address.
-		for i := range ofAddress {
+		for i := range ofSource {
 			d.want(400, try(fmt.Sprintf("[2001:db8::%d]:1", i), "wrong"))
 		}
 		d.want(429, try("[2001:db8::ffff]:1", "wrong"))
@@ -216,20 +216,58 @@ func TestThrottle(t *testing.T) {
 func TestThrottleIsBounded(t *testing.T) {
 	throttle, now := newThrottle(), time.Now()
 	address := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
-	for i := range 3 * maxAddresses {
-		throttle.begin(address(i), now)
+	for i := range 3 * maxSources {
+		throttle.begin(source{address: address(i)}, now)
 		throttle.all.left = ofAll
 	}
-	if n := len(throttle.addresses); n > maxAddresses {
+	if n := len(throttle.sources); n > maxSources {
 		t.Errorf("%d addresses", n)
 	}
-	if _, ok := throttle.begin(address(4*maxAddresses), now); ok {
+	if _, ok := throttle.begin(source{address: address(4 * maxSources)}, now); ok {
 		t.Error("an address beyond the bound has a budget of its own")
 	}
 	now = now.Add(time.Minute)
-	if _, ok := throttle.begin(address(4*maxAddresses), now); !ok || len(throttle.addresses) > 1 {
-		t.Errorf("%t, %d addresses are left", ok, len(throttle.addresses))
+	if _, ok := throttle.begin(source{address: address(4 * maxSources)}, now); !ok || len(throttle.sources) > 1 {
+		t.Errorf("%t, %d addresses are left", ok, len(throttle.sources))
 	}
+}
+
+// TestDevice: a browser in which somebody has logged in is not kept out by what others do, at the same address or at many.
+func TestDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		try := func(from, password string, fields ...string) *httptest.ResponseRecorder {
+			return d.ask("POST", "/admin/auth", url.Values{"password": {password}}.Encode(), append(fields, "from", from)...)
+		}
+		w := try("10.0.0.1:1", "open sesame")
+		d.want(200, w)
+		cookies := w.Result().Cookies()
+		if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Path != "/admin" {
+			t.Fatalf("cookies %v", cookies)
+		}
+		known := cookies[0].Name + "=" + cookies[0].Value
+		for i := range 200 {
+			try(fmt.Sprintf("10.1.0.%d:1", i), "wrong")
+			try("10.0.0.1:1", "wrong")
+		}
+		d.want(429, try("10.0.0.1:1", "open sesame"))
+		d.want(429, try("10.9.9.9:1", "open sesame"))
+		d.want(200, try("10.0.0.1:1", "open sesame", "Cookie", known))
+		d.want(429, try("10.0.0.1:1", "open sesame", "Cookie", cookies[0].Name+"=x"+cookies[0].Value[1:]))
+		// It may guess as little as an address, and opens nothing.
+		for range ofSource {
+			d.want(400, try("10.0.0.1:1", "wrong", "Cookie", known))
+		}
+		d.want(429, try("10.0.0.1:1", "open sesame", "Cookie", known))
+		d.want(401, d.ask("POST", "/admin/secret", "", "Cookie", known, "Authorization", "token "+cookies[0].Value))
+		time.Sleep(sourceInterval)
+		d.want(200, try("10.0.0.1:1", "open sesame", "Cookie", known))
+		d.settings.Secret = "another"
+		for range ofSource {
+			try("10.0.0.1:1", "wrong", "Cookie", known)
+		}
+		d.want(429, try("10.0.0.1:1", "open sesame", "Cookie", known))
+	})
 }
 
 func TestFields(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"net/http"
+	"path"
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
@@ -40,6 +42,47 @@ func checkToken(s *config.Admin, text string, now time.Time) (expires time.Time,
 	expires = time.Unix(int64(binary.BigEndian.Uint64(token)), 0)
 	// Sessions that began under a longer admin.session_ttl do not outlive the one in force.
 	return expires, now.Before(expires) && !expires.After(now.Add(s.SessionTTL))
+}
+
+// A device is a browser in which an operator has logged in. Its cookie gives it a login budget of its own. An attacker at the
+// same address, behind the same reverse proxy or at many addresses cannot use that budget up. The cookie opens nothing.
+const (
+	deviceCookie = "gyro-admin-device"
+	deviceTTL    = 90 * 24 * time.Hour
+)
+
+// device names a device; the zero value is none.
+type device [claimSize]byte
+
+// newDevice returns the cookie for a login.
+func newDevice(s *config.Admin, r *http.Request, now time.Time) *http.Cookie {
+	token := binary.BigEndian.AppendUint64(make([]byte, 0, tokenSize), uint64(now.Add(deviceTTL).Unix()))
+	token = token[:claimSize]
+	rand.Read(token[timeSize:]) // never fails
+	return &http.Cookie{
+		Name: deviceCookie, Value: base64.RawURLEncoding.EncodeToString(append(token, signDevice(s, token)...)),
+		Path: path.Dir(r.URL.Path), MaxAge: int(deviceTTL / time.Second), Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// deviceOf returns the device that sends a request.
+func deviceOf(s *config.Admin, r *http.Request, now time.Time) (d device) {
+	c, err := r.Cookie(deviceCookie)
+	if err != nil || s.Secret == "" {
+		return d
+	}
+	token, err := base64.RawURLEncoding.Strict().DecodeString(c.Value)
+	if err != nil || len(token) != tokenSize || !hmac.Equal(token[claimSize:], signDevice(s, token[:claimSize])) ||
+		int64(binary.BigEndian.Uint64(token)) <= now.Unix() {
+		return d
+	}
+	return device(token[:claimSize])
+}
+
+func signDevice(s *config.Admin, claims []byte) []byte {
+	mac := hmac.New(sha256.New, []byte("gyro admin device\x00"+s.Secret))
+	mac.Write(claims)
+	return mac.Sum(nil)
 }
 
 // sign returns the HMAC of the first part of a token. The password is in its key, so that a new one
