@@ -237,6 +237,7 @@ func TestForm(t *testing.T) {
 		good[:len(good)-2], parts[0] + "." + parts[1][:len(parts[1])-1] + "." + parts[2],
 		hs256(secret, `{}`, `{}`), hs256(secret, `{"alg":1}`, `{}`), hs256(secret, `{"alg":"HS256","alg":1}`, `{}`), hs256(secret, `{"alg":"HS256"}x`, `{}`), hs256(secret, `{"alg":"hs256"}`, `{}`), hs256(secret, `{"alg":"HS384"}`, `{}`),
 		hs256(secret, `{"alg":"XX"}`, `{}`), hs256(secret, ` {"alg":"HS256"}`, `{}`), hs256("other", `{"alg":"HS256"}`, `{}`), hs256("", `{"alg":"HS256"}`, `{}`),
+		hs256(secret, `{"alg":"HS256","crit":["exp"]}`, `{}`), hs256(secret, `{"crit":[],"alg":"HS256"}`, `{}`), hs256(secret, `{"alg":"HS256","crit":null}`, `{}`),
 	} {
 		_, err := v.VerifyConnect(t.Context(), bad)
 		if !errors.Is(err, ErrInvalid) {

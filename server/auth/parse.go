@@ -34,9 +34,12 @@ func parse(token string) (*parsed, error) {
 		return nil, errMalformed
 	}
 	p := &parsed{signed: token[:len(first)+1+len(second)], signature: signature}
-	alg, kid, err := header(first)
-	if err != nil {
+	alg, kid, critical, err := header(first)
+	switch {
+	case err != nil:
 		return nil, errMalformed
+	case critical:
+		return nil, errCritical
 	}
 	p.method, p.kid = jwt.GetSigningMethod(alg), kid
 	payload, err := base64.RawURLEncoding.DecodeString(second)
@@ -54,11 +57,14 @@ func parse(token string) (*parsed, error) {
 	return p, nil
 }
 
-// header returns the members alg and kid of a token's header. They are empty unless they are texts.
-func header(part string) (alg, kid string, err error) {
+// errCritical follows RFC 7515, 4.1.11: Gyro understands none of the extensions that crit can name.
+var errCritical = invalid("its header has crit, and no extension is supported")
+
+// header returns the members alg and kid of a token's header, and whether it has crit. They are empty unless they are texts.
+func header(part string) (alg, kid string, critical bool, err error) {
 	data, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	r := jsonwire.NewReader(data)
 	for ok := r.Object(); ok; ok = r.NextMember() {
@@ -68,6 +74,8 @@ func header(part string) (alg, kid string, err error) {
 			into = &alg
 		case "kid":
 			into = &kid
+		case "crit":
+			critical = true
 		}
 		switch {
 		case into == nil:
@@ -79,7 +87,7 @@ func header(part string) (alg, kid string, err error) {
 			r.Skip()
 		}
 	}
-	return alg, kid, r.End()
+	return alg, kid, critical, r.End()
 }
 
 // object returns the members of a JSON object by exact name, the last of those with the same name;

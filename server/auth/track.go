@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ var (
 	errTrackFormat  = errors.New("the track signature is not iat:exp:hex, in Unix seconds")
 	errTrackInvalid = errors.New("the track signature was made with another secret, or for other keys, another channel or another user")
 	errTrackRetired = errors.New("the track signature was made with the previous secret after shared_poll.hmac_previous_secret_key_valid_until")
+	errTrackZero    = errors.New("a key, the user or the channel has a zero byte, which separates them in what is signed")
 	errTrackExpired = errors.Join(ErrExpired, errors.New("the track signature has expired"))
 )
 
@@ -31,7 +33,10 @@ func VerifyTrack(cfg *config.SharedPoll, signature, user, channel string, keys [
 	if err != nil {
 		return expireAt, err
 	}
+	zero := func(text string) bool { return strings.IndexByte(text, 0) >= 0 }
 	switch {
+	case zero(user) || zero(channel) || slices.ContainsFunc(keys, zero):
+		return expireAt, errTrackZero
 	case s.by(cfg.HMACSecretKey, user, channel, keys):
 	case !s.by(cfg.HMACPreviousSecretKey, user, channel, keys):
 		return expireAt, errTrackInvalid

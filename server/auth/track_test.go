@@ -57,6 +57,19 @@ func TestVerifyTrack(t *testing.T) {
 			t.Errorf("user %q, channel %q: %v", other[0], other[1], err)
 		}
 	}
+	// Zero bytes separate the signed texts. With a zero byte in a key, the signature of one key would be valid for two keys.
+	zero := SignTrack("new", "42", "prices:x", []string{"a\x00b"}, now, 0)
+	for _, c := range []struct {
+		user, channel string
+		keys          []string
+	}{{"42", "prices:x", []string{"a\x00b"}}, {"42\x00prices", "x", keys}, {"42", "prices\x00x", keys}} {
+		if _, err := VerifyTrack(&cfg, SignTrack("new", c.user, c.channel, c.keys, now, 0), c.user, c.channel, c.keys, time.Unix(now, 0)); !errors.Is(err, errTrackZero) {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	if _, err := VerifyTrack(&cfg, zero, "42", "prices:x", []string{"a", "b"}, time.Unix(now, 0)); err != nil {
+		t.Errorf("the signature of one key with a zero byte is the one of two keys, which backends have to refuse to make: %v", err)
+	}
 	none := config.SharedPoll{}
 	if _, err := VerifyTrack(&none, sign("", now, 0), "42", "prices:x", keys, time.Unix(now, 0)); !errors.Is(err, errTrackInvalid) {
 		t.Errorf("without a secret: %v", err)
@@ -103,6 +116,8 @@ func FuzzVerifyTrack(f *testing.F) {
 			exp, also = strconv.ParseInt(m[2], 10, 64)
 			valid = bad == nil && also == nil && iat <= maxSeconds && exp <= maxSeconds
 		}
+		zero := strings.Contains(user+channel+joined, "\x00")
+		valid = valid && !zero
 		late := valid && exp > 0 && exp+5 < now
 		switch {
 		case (err == nil) != (valid && !late):
@@ -113,7 +128,7 @@ func FuzzVerifyTrack(f *testing.F) {
 			t.Fatalf("%q: expires at %v", signature, at)
 		}
 		// What is signed here is accepted.
-		if _, err := VerifyTrack(&cfg, SignTrack("s", user, channel, keys, now, 0), user, channel, keys, time.Unix(now, 0)); err != nil {
+		if _, err := VerifyTrack(&cfg, SignTrack("s", user, channel, keys, now, 0), user, channel, keys, time.Unix(now, 0)); (err != nil) != zero {
 			t.Fatal(err)
 		}
 	})
