@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -43,6 +44,8 @@ type Inspector struct {
 	Expressions func(text string) (inspect.Condition, error)
 
 	snapshots snapshots
+	// searching lets one request at a time evaluate an expression: each may take a processor for searchTime.
+	searching sync.Mutex
 }
 
 // message is a generated message.
@@ -210,6 +213,8 @@ func (i *Inspector) connections(ctx context.Context, req *control.ConnectionsReq
 		return nil, err
 	}
 	if s.condition != nil {
+		i.searching.Lock()
+		defer i.searching.Unlock()
 		return s.search(ctx, i.Clients.Walk(), s.Limit)
 	}
 	found, err := i.Clients.Connections(ctx, &s.Filter, s.labels)

@@ -271,9 +271,12 @@ type selection struct {
 	labels    func(map[string]string) bool
 	condition inspect.Condition // nil: none
 	failed    string            // its first error
+	until     time.Time         // when step stops; the zero time: never
+	late      bool              // step has stopped
 }
 
-// step returns the next connections that are selected. They may be none, although there are more.
+// step returns the next connections that are selected. They may be none, although there are more. more is true if it has
+// stopped.
 func (s *selection) step(ctx context.Context, walk *client.Walk) (list []inspect.Connection, more bool, err error) {
 	list, more, err = walk.Connections(ctx, &s.Filter, s.labels)
 	if err != nil || s.condition == nil {
@@ -281,11 +284,14 @@ func (s *selection) step(ctx context.Context, walk *client.Walk) (list []inspect
 	}
 	kept := list[:0]
 	for n := range list {
+		if s.late = !s.until.IsZero() && time.Now().After(s.until); s.late || ctx.Err() != nil {
+			return kept, true, ctx.Err()
+		}
 		if s.selects(ctx, &list[n]) {
 			kept = append(kept, list[n])
 		}
 	}
-	return kept, more, ctx.Err()
+	return kept, more, nil
 }
 
 // selects evaluates the expression.
@@ -301,7 +307,8 @@ func (s *selection) selects(ctx context.Context, c *inspect.Connection) bool {
 func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (res *control.ConnectionsResponse, err error) {
 	defer walk.Close()
 	res = new(control.ConnectionsResponse)
-	channels, began := 0, time.Now()
+	s.until = time.Now().Add(searchTime)
+	channels := 0
 	for more := true; more && !res.More; {
 		var list []inspect.Connection
 		if list, more, err = s.step(ctx, walk); err != nil {
@@ -314,7 +321,7 @@ func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (r
 			}
 			res.Connections = append(res.Connections, described(&list[n]))
 		}
-		if more && time.Since(began) > searchTime {
+		if s.late {
 			res.More = true
 			if s.failed == "" {
 				s.failed = fmt.Sprintf("the node has looked at a part of its connections only, because that took %v", searchTime)

@@ -23,6 +23,11 @@ func (e *Executor) Connections(ctx context.Context, r *ConnectionsRequest) (*Con
 	if r.User == "" && r.Client == "" && r.Channel == "" && r.LabelFilter == nil && r.Expression == "" {
 		return nil, e.failed(ctx, MethodConnections, r.Channel, errNobody)
 	}
+	if r.Expression != "" && e.rights != nil { // an expression sees all channels of a connection
+		if err := e.rights.EveryChannel(); err != nil {
+			return nil, e.failed(ctx, MethodConnections, r.Channel, err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	found, err := e.node.Connections(ctx, r.Filter())

@@ -70,6 +70,13 @@ func TestConnections(t *testing.T) {
 	if calls := n.Calls(); len(calls) != 1 || calls[0] != "connections // 0 queue > 0" {
 		t.Errorf("got %q", calls)
 	}
+	// An expression sees all channels, so that its answers would tell of those that a sender may not name.
+	if got := run(t, e.With(newsAlone{}), "connections", `{"expression":"channels.exists(c, c.startsWith('s'))"}`); got != "103" || len(n.Calls()) > 0 {
+		t.Errorf("a sender that may name some channels gets %s for an expression", got)
+	}
+	if got := run(t, e.With(newsAlone{}), "connections", `{"channel":"news"}`); got == "103" || len(n.Calls()) != 1 {
+		t.Errorf("a sender that may name some channels gets %s for one of them", got)
+	}
 	n.Err = errors.New("broken")
 	if got := run(t, e, "connections", `{"channel":"news"}`); got != "100" {
 		t.Error(got)
@@ -189,6 +196,7 @@ func TestExplain(t *testing.T) {
 type newsAlone struct{}
 
 func (newsAlone) Method(api.Method) error { return nil }
+func (newsAlone) EveryChannel() error     { return api.ErrPermissionDenied }
 func (newsAlone) Channel(ch string) error {
 	if ch == "news" {
 		return nil

@@ -9,6 +9,8 @@ type Rights interface {
 	Method(m Method) error
 	// Channel returns an error if the sender's commands may not name a channel.
 	Channel(ch string) error
+	// EveryChannel returns an error if there are channels that the sender's commands may not name.
+	EveryChannel() error
 }
 
 // With returns an executor whose Execute holds every request to rights: each command of a batch

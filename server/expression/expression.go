@@ -64,7 +64,7 @@ func Compile(text string) (inspect.Condition, error) {
 		return nil, fmt.Errorf("%s: %w", quoted(text), err)
 	}
 	return func(ctx context.Context, c *inspect.Connection) (bool, error) {
-		out, _, err := program.ContextEval(ctx, &variables{c: c})
+		out, _, err := program.ContextEval(ctx, &variables{c: c, now: time.Now().UnixMilli()})
 		if err != nil {
 			return false, fmt.Errorf("%s for client %s: %w", quoted(text), c.Client, err)
 		}
@@ -95,8 +95,13 @@ func quoted(text string) string {
 	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "…"
 }
 
-// variables are those of one connection. They are made when the expression uses them.
-type variables struct{ c *inspect.Connection }
+// variables has the variables for one connection. What takes long to make is made when the expression first names it: CEL
+// asks once for each time that it is named, and does not count what that costs.
+type variables struct {
+	c              *inspect.Connection
+	now            int64
+	meta, channels any
+}
 
 // Parent implements cel.Activation.
 func (v *variables) Parent() cel.Activation { return nil }
@@ -137,7 +142,7 @@ func (v *variables) more(name string) (any, bool) {
 	case "connected_at_ms":
 		return c.ConnectedAt.UnixMilli(), true
 	case "now_ms":
-		return time.Now().UnixMilli(), true
+		return v.now, true
 	case "ping_pong_latency_ms":
 		if c.Latency < 0 {
 			return int64(-1), true
@@ -148,9 +153,15 @@ func (v *variables) more(name string) (any, bool) {
 	case "commands":
 		return int64(c.Commands), true
 	case "meta":
-		return metaOf(c.Meta), true
+		if v.meta == nil {
+			v.meta = metaOf(c.Meta)
+		}
+		return v.meta, true
 	case "channels":
-		return channelsOf(c.Channels), true
+		if v.channels == nil {
+			v.channels = channelsOf(c.Channels)
+		}
+		return v.channels, true
 	case "connection_token":
 		return tokenOf(c.Token), true
 	}

@@ -137,3 +137,26 @@ func BenchmarkCondition(b *testing.B) {
 		}
 	}
 }
+
+// However often an expression names meta and channels, they are made once for a connection.
+func TestVariablesAreMadeOnce(t *testing.T) {
+	once, often := `meta.on && size(channels) > 0`, strings.Repeat(`meta.on && size(channels) > 0 && `, 100)+`true`
+	allocated := func(text string) float64 {
+		condition, err := Compile(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := ann()
+		for i := range 100 {
+			c.Channels[strings.Repeat("x", i)] = inspect.Subscription{}
+		}
+		return testing.AllocsPerRun(100, func() {
+			if yes, err := condition(t.Context(), c); err != nil || !yes {
+				t.Fatal(yes, err)
+			}
+		})
+	}
+	if a, b := allocated(once), allocated(often); b > 3*a {
+		t.Errorf("%.0f allocations if they are named once, %.0f if 100 times", a, b)
+	}
+}

@@ -257,6 +257,14 @@ func (h *holder) Method(m api.Method) error {
 	return h.noMethod
 }
 
+// EveryChannel implements api.Rights.
+func (h *holder) EveryChannel() error {
+	if h.any {
+		return nil
+	}
+	return h.noChannel
+}
+
 // Channel implements api.Rights.
 func (h *holder) Channel(ch string) error {
 	if h.any {
