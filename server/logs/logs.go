@@ -50,7 +50,7 @@ func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() err
 	out, console := os.Stderr, false
 	switch {
 	case cfg.File != "":
-		if out, err = os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		if out, err = os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640); err != nil {
 			return nil, nil, fmt.Errorf("log.file: %w", err)
 		}
 	case runtime.GOOS != "windows" && IsTerminal(os.Stdout):

@@ -86,3 +86,18 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// TestFileMode: a log has users, channels and addresses, which are not for everybody on the machine.
+func TestFileMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	_, closeLog, err := New(&config.Log{File: path, Level: "info"}, NewRecent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closeLog(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
