@@ -26,9 +26,12 @@ type counted struct {
 	clients int
 }
 
+// shown returns as much of a text as is kept, in valid UTF-8.
+func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxAgent)], "") }
+
 // add returns the number for one more client.
 func (t *agents) add(name, version string) uint16 {
-	a := agent{name[:min(len(name), maxAgent)], version[:min(len(version), maxAgent)]}
+	a := agent{shown(name), shown(version)}
 	if a == (agent{}) {
 		return 0
 	}
@@ -37,7 +40,7 @@ func (t *agents) add(name, version string) uint16 {
 		return n
 	}
 	// The texts may lie in a request with more.
-	a = agent{strings.Clone(strings.ToValidUTF8(a.name, "")), strings.Clone(strings.ToValidUTF8(a.version, ""))}
+	a = agent{strings.Clone(a.name), strings.Clone(a.version)}
 	var n uint16
 	switch last := len(t.free) - 1; {
 	case last >= 0:

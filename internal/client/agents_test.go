@@ -19,6 +19,10 @@ func TestAgents(t *testing.T) {
 	if got := table.of(long).name; len(got) != maxAgent {
 		t.Errorf("%d bytes are kept", len(got))
 	}
+	var cut agents // names that end within a character
+	if a, b := cut.add(strings.Repeat("n", maxAgent-1)+"é", ""), cut.add(strings.Repeat("n", maxAgent-1)+"ö", ""); a != b || len(cut.list) != 1 {
+		t.Errorf("two names that are alike as far as they are kept have numbers %d and %d of %d", a, b, len(cut.list))
+	}
 	table.remove(js)
 	if table.add("js", "5.5") != js {
 		t.Error("an agent that another client has was forgotten")
