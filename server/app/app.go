@@ -445,7 +445,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 	errs = append(errs, a.mountStreams(external))
 	if cfg.WebTransport.Enabled {
 		add(external, "webtransport.handler_prefix", cfg.WebTransport.HandlerPrefix,
-			endpoint{Handler: a.webTransport(), limited: true, checkOrigin: true})
+			endpoint{Handler: a.webTransport(), limited: true, foreign: refuseForeign})
 	}
 	if cfg.SockJS.Enabled {
 		errs = append(errs, a.mountSockJS(external))

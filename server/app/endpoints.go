@@ -1,9 +1,11 @@
 package app
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/server/sockjs"
@@ -38,17 +40,35 @@ func (a *App) mountSockJS(s *site) error {
 	cfg.MessageSizeLimit = c.MaxRequestBodySize
 	h := sockjs.NewHandler(a.node, sockjs.Config{
 		Prefix: strings.TrimSuffix(cleanPrefix(c.HandlerPrefix), "/"), ScriptURL: c.URL, AllowFrame: a.origins.Match,
-		Admit:       func(r *http.Request) error { return a.admit(r.RemoteAddr) },
+		Admit:    func(r *http.Request) error { return a.admit(r.RemoteAddr) },
+		Identity: a.identityFields(), Stranger: a.sockJSStranger,
 		MaxBodySize: c.MaxRequestBodySize, WriteTimeout: a.cfg.WebSocket.WriteTimeout, DisconnectDelay: c.DisconnectDelay,
 		WebSocket: cfg,
 	})
-	return s.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, endpoint{Handler: cors(a.origins, h), checkOrigin: true})
+	return s.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, endpoint{Handler: cors(a.origins, h), foreign: refuseForeign, embedded: h.IsFrame})
 }
+
+// identityFields are the fields of a request that say who sends it, beside Cookie.
+func (a *App) identityFields() []string {
+	fields := []string{"Authorization"}
+	if name := a.cfg.Client.UserIDHTTPHeader; name != "" {
+		fields = append(fields, name)
+	}
+	return fields
+}
+
+// sockJSStranger reports a request that has the ID of a session and not what its client sends.
+func (a *App) sockJSStranger(r *http.Request) {
+	refusal.Reporter{Log: a.log}.Report(refusal.Refusal{Kind: "request refused: the SockJS session is another client's", Addr: r.RemoteAddr},
+		http.StatusNotFound, refusal.Because(errStranger, "", "none of its cookies, or another user, is in the requests of the session"))
+}
+
+var errStranger = errors.New("no such session")
 
 // mountWebSocket serves WebSocket clients at path, which is the value of key.
 func mountWebSocket(s *site, key, path string, h *websocket.Handler) error {
 	return s.handle(key, path, endpoint{
-		Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, checkOrigin: true,
+		Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, foreign: refuseForeign,
 	})
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/origin"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -21,11 +24,28 @@ type gate struct {
 	access   logs.Access
 	refusals refusal.Reporter
 	limits   *admission.Limits               // nil: no limits
-	allowed  func(origin string) bool        // nil: all origins are allowed
+	origins  *origin.Matcher                 // nil: all origins are allowed
+	rule     foreignRule                     // for the others
+	embedded func(path string) bool          // nil: no path is excepted
 	known    func(host string) bool          // nil: all hosts are known
 	count    func(method string, status int) // nil: requests are not counted
 	foreign  error                           // why other origins are refused
+	identity []string                        // fields that say who a client is, beside Cookie
+
+	certified bool // clients need a certificate, which browsers send by themselves
 }
+
+// foreignRule says how a gate treats a request that a page of a foreign origin makes a browser send.
+type foreignRule uint8
+
+const (
+	serveForeign  foreignRule = iota
+	refuseForeign             // all are refused
+	// refuseCredentials refuses a request with the credentials of a user: cookies, a certificate or a password that the browser
+	// adds, or a user name that a reverse proxy adds. A request without them can do no more than a request without a browser.
+	// Pages of the endpoint's own host are not foreign.
+	refuseCredentials
+)
 
 // newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
 func (a *App) newGate(path string, e endpoint) *gate {
@@ -36,8 +56,10 @@ func (a *App) newGate(path string, e endpoint) *gate {
 	if e.limited {
 		g.limits = a.limits
 	}
-	if e.checkOrigin {
-		g.allowed, g.foreign = a.origins.Match, foreign(a.cfg.Client.AllowedOrigins)
+	if e.foreign != serveForeign {
+		g.origins, g.rule, g.embedded = a.origins, e.foreign, e.embedded
+		g.foreign, g.identity = foreign(a.cfg.Client.AllowedOrigins), a.identityFields()
+		g.certified = a.cfg.HTTPServer.TLS.Enabled && a.cfg.HTTPServer.TLS.ClientCAPEM != ""
 	}
 	if e.checkHost {
 		g.known = a.knowsHost
@@ -77,15 +99,35 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 		g.log.Info("request refused: the server does not answer under that host name", "path", excerpt(q.Path), "host", excerpt(q.Host), "addr", q.RemoteAddr)
 		return unknownHost
 	}
-	if g.allowed == nil {
-		return nil
-	}
-	if from := q.Get("Origin"); !g.allowed(from) {
-		g.refusals.Report(refusal.Refusal{Kind: "connection refused: its origin is not allowed", Addr: q.RemoteAddr, Origin: from},
+	if g.isForeign(q) {
+		g.refusals.Report(refusal.Refusal{Kind: "connection refused: its origin is not allowed", Addr: q.RemoteAddr, Origin: q.Get("Origin")},
 			http.StatusForbidden, g.foreign)
 		return foreignOrigin
 	}
 	return nil
+}
+
+// isForeign reports whether a request is refused because of the page that sends it.
+func (g *gate) isForeign(q *front.Request) bool {
+	switch {
+	case g.origins == nil || !g.origins.Foreign(q.Get):
+		return false
+	case g.rule == refuseForeign:
+		return g.embedded == nil || !g.embedded(q.Path)
+	}
+	return !ofOwnHost(q) && g.hasCredentials(q)
+}
+
+// hasCredentials reports whether a request may act in the name of a user.
+func (g *gate) hasCredentials(q *front.Request) bool {
+	return q.Get("Cookie") != "" || g.certified ||
+		slices.ContainsFunc(g.identity, func(name string) bool { return q.Get(name) != "" })
+}
+
+// ofOwnHost reports whether a page of the host of the request sends it.
+func ofOwnHost(q *front.Request) bool {
+	u, err := url.Parse(q.Get("Origin"))
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, q.Host)
 }
 
 // excerpt is what the log shows of a text that a client chose.

@@ -31,8 +31,10 @@ type endpoint struct {
 	routes []front.Route
 	// limited: the limits of client connections apply to its requests.
 	limited bool
-	// checkOrigin: requests of origins outside of client.allowed_origins are refused.
-	checkOrigin bool
+	// foreign is the rule for requests of pages whose origin is not in client.allowed_origins.
+	foreign foreignRule
+	// embedded tells of paths that pages of any origin may embed; nil: there are none.
+	embedded func(path string) bool
 	// checkHost: requests for other hosts than Options.KnowsHost knows are refused.
 	checkHost bool
 }

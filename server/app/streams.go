@@ -3,8 +3,6 @@ package app
 import (
 	"errors"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -36,7 +34,8 @@ func (a *App) mountStreams(s *site) error {
 		path := cleanPrefix(c.HandlerPrefix)
 		a.bodyLimits[path] = "emulation.max_request_body_size"
 		// The limits of connections do not apply: its clients have connected.
-		errs = append(errs, s.handle("emulation.handler_prefix", c.HandlerPrefix, endpoint{Handler: h, routes: []front.Route{h.Route(path)}}))
+		errs = append(errs, s.handle("emulation.handler_prefix", c.HandlerPrefix,
+			endpoint{Handler: h, routes: []front.Route{h.Route(path)}, foreign: refuseCredentials}))
 	}
 	return errors.Join(errs...)
 }
@@ -51,7 +50,7 @@ func (a *App) mountStream(s *site, section string, kind httpstream.Kind, c *conf
 	own.MaxRequestBodySize, own.StaleTimeout, own.AllowOrigin = c.MaxRequestBodySize, a.cfg.Client.StaleCloseDelay, a.mayRead
 	h := httpstream.NewHandler(kind, a.node, own)
 	a.bodyLimits[path] = section + ".max_request_body_size"
-	return s.handle(section+".handler_prefix", c.HandlerPrefix, endpoint{Handler: h, routes: h.Routes(path), limited: true})
+	return s.handle(section+".handler_prefix", c.HandlerPrefix, endpoint{Handler: h, routes: h.Routes(path), limited: true, foreign: refuseCredentials})
 }
 
 // connectAnswers returns the answers to failed connects; nil if these are told in the stream. Of
@@ -84,14 +83,14 @@ func connectDisconnects(c *config.Client) map[uint32]protocol.Disconnect {
 }
 
 // mayRead reports whether the page that sends a request may read the answer. Requests of other
-// pages are served, too, but the log says why their browser hides the answer. It does not say so
+// pages without credentials are served, too, but the log says why their browser hides the answer. It does not say so
 // of pages of the server's own host, which need no permission.
 func (a *App) mayRead(q *front.Request) bool {
 	origin := q.Get("Origin")
 	if a.origins.Match(origin) {
 		return true
 	}
-	if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, q.Host) {
+	if !ofOwnHost(q) {
 		refusal.Reporter{Log: a.log}.Report(refusal.Refusal{
 			Kind: "request answered without CORS fields: its origin is not allowed", Addr: q.RemoteAddr, Origin: origin, Path: q.Path,
 		}, http.StatusOK, foreign(a.cfg.Client.AllowedOrigins))

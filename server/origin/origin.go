@@ -32,6 +32,24 @@ func New(patterns []string) (*Matcher, error) {
 	return m, nil
 }
 
+// Foreign reports whether a page of an origin that is not allowed made a browser send a request. field returns the value of a
+// field of the request, empty if there is none. Browsers send navigations and what pages embed without Origin, with the
+// cookies of the user: no client sends such requests, so they count as foreign, also if the browser does not say that they
+// come from another site. Clients without a browser have none of these fields.
+func (m *Matcher) Foreign(field func(name string) string) bool {
+	if m.any {
+		return false
+	}
+	if origin := field("Origin"); origin != "" {
+		return !m.Match(origin)
+	}
+	switch field("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return true
+	}
+	return field("Sec-Fetch-Mode") == "navigate"
+}
+
 // maxLength is the length of the longest origin that is compared with patterns, in bytes: twice
 // that of the longest host name.
 const maxLength = 512

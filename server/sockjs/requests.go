@@ -1,12 +1,10 @@
 package sockjs
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
@@ -21,7 +19,7 @@ type envelope struct {
 	wrap        func(frame string) string
 }
 
-// Browsers show nothing of a stream before its first 2 KB, or 1 KB of HTML.
+// Browsers show nothing of a stream before its first 2 KB.
 var (
 	polling   = envelope{contentType: "application/javascript; charset=UTF-8", poll: true, wrap: line}
 	streaming = envelope{
@@ -34,43 +32,6 @@ func line(frame string) string { return frame + "\n" }
 
 // event escapes what clients unescape.
 func event(frame string) string { return "data: " + strings.ReplaceAll(frame, "%", "%25") + "\r\n\r\n" }
-
-// script makes frame a call of the page. The encoder of package json escapes what could end a
-// script.
-func script(frame string) string {
-	b, _ := json.Marshal(frame) // cannot fail
-	return "<script>\np(" + string(b) + ");\n</script>\r\n"
-}
-
-const htmlPrelude = `<!DOCTYPE html>
-<html><head>
-  <meta charset="utf-8">
-</head><body>
-  <script>
-    document.domain = document.domain;
-    var c = parent.%s;
-    c.start();
-    function p(d) { c.message(d); }
-    window.onload = function() { c.stop(); };
-  </script>
-`
-
-// callback is the name of a function, of at most maxName bytes.
-var callback = regexp.MustCompile(`^[a-zA-Z0-9_.]+$`)
-
-// receiveHTML serves htmlfile: a page that calls a function of the page around it with each frame.
-func (h *Handler) receiveHTML(w http.ResponseWriter, r *http.Request, id string) {
-	function := r.URL.Query().Get("c")
-	if len(function) > maxName || !callback.MatchString(function) {
-		http.Error(w, `the query parameter c is not the name of a function`, http.StatusBadRequest)
-		return
-	}
-	prelude := fmt.Sprintf(htmlPrelude, function)
-	h.receive(w, r, id, &envelope{
-		contentType: "text/html; charset=UTF-8", wrap: script,
-		prelude: prelude + strings.Repeat(" ", max(0, 1024-len(prelude))) + "\r\n\r\n",
-	})
-}
 
 // receive serves a request that receives what the server sends. Its body means nothing, but has to
 // be there: net/http would wait for it before it sends the answer, and this request has no deadline.
@@ -164,7 +125,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()
-	if s == nil {
+	if s == nil || !s.sentBy(r) {
 		http.NotFound(w, r)
 		return
 	}

@@ -30,6 +30,7 @@ type session struct {
 	peer   transport.Peer // nil before accepting and after Closed
 
 	mu       sync.Mutex
+	sender   sender
 	out      []byte // JSON strings, each with a comma behind it
 	opened   bool   // the client got its first frame
 	attached bool   // a request receives
@@ -54,13 +55,16 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, id string) *sessi
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()
-	if s != nil {
+	switch {
+	case s != nil && !s.sentBy(r):
+		http.NotFound(w, r)
+		return nil
+	case s != nil:
 		return s
-	}
-	if !h.admit(w, r) {
+	case !h.admit(w, r):
 		return nil
 	}
-	fresh := &session{handler: h, id: id, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	fresh := &session{handler: h, id: id, sender: sender{first: r.Header}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	fresh.peerMu.Lock() // until the core has taken it
 	defer fresh.peerMu.Unlock()
 	h.mu.Lock()
@@ -68,10 +72,25 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, id string) *sessi
 		s, h.sessions[id] = fresh, fresh
 	}
 	h.mu.Unlock()
-	if s == fresh {
+	switch {
+	case s == fresh:
 		s.accept(r)
+	case !s.sentBy(r):
+		http.NotFound(w, r)
+		return nil
 	}
 	return s
+}
+
+// sentBy tells whether a request is from the client of the session.
+func (s *session) sentBy(r *http.Request) bool {
+	s.mu.Lock()
+	ok := s.sender.sends(r.Header, s.handler.cfg.Identity)
+	s.mu.Unlock()
+	if !ok && s.handler.cfg.Stranger != nil {
+		s.handler.cfg.Stranger(r)
+	}
+	return ok
 }
 
 // accept hands the session to the core.

@@ -1,10 +1,10 @@
 // Package sockjs is the SockJS transport, protocol version 0.3, for clients that still use it:
-// WebSocket, XHR streaming, XHR polling, EventSource and htmlfile. The messages are those of the
+// WebSocket, XHR streaming, XHR polling and EventSource. The messages are those of the
 // client protocol, in JSON.
 //
 // A session is on the node that its first request came to, and further requests have to come to the
-// same one. Its ID is chosen by the client, and whoever knows it can send commands and read
-// replies; so requests of pages of other origins have to be refused before they get here.
+// same one. Its ID is chosen by the client, and is no secret. So requests that pages of other origins make a browser send have
+// to be refused before they get here, or an attacker could use a session that was opened in the name of another user.
 package sockjs
 
 import (
@@ -34,6 +34,10 @@ type Config struct {
 	// Admit is called for each new session. It must not block. If it returns an error, the
 	// answer is 503 with the text of the error. Default: all are admitted.
 	Admit func(r *http.Request) error
+	// Identity are the names of the fields that say who a client is, beside Cookie. A request of a session needs those of
+	// its first request. Stranger is called for a request that has others, which is answered with 404.
+	Identity []string
+	Stranger func(r *http.Request)
 	// MaxBodySize is the most bytes of a request with messages. A larger one is refused with
 	// 413. Default: 65536.
 	MaxBodySize int
@@ -83,8 +87,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 // sessionPath is SERVER/SESSION/TRANSPORT. What the client puts for SERVER is for proxies.
 var sessionPath = regexp.MustCompile(`^/([^/.]+)/([^/.]+)/([a-z_]+)$`)
 
-// maxName bounds SERVER, SESSION and the name of a function, in bytes. The patterns do not, because each
-// repetition of a bounded one takes memory.
+// maxName bounds SERVER and SESSION, in bytes. The patterns do not, because each repetition of a bounded one takes memory.
 const maxName = 128
 
 var framePath = regexp.MustCompile(`^/iframe[0-9-.a-z_]*\.html$`)
@@ -97,11 +100,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		only(h.welcome, http.MethodGet)(w, r)
 	case path == "/info":
 		only(h.info, http.MethodGet)(w, r)
-	case framePath.MatchString(path) && h.cfg.ScriptURL != "":
+	case h.IsFrame(r.URL.Path):
 		only(h.frame, http.MethodGet)(w, r)
 	default:
 		h.serveSession(w, r, sessionPath.FindStringSubmatch(path))
 	}
+}
+
+// IsFrame tells whether a path is the path of the page that others may embed. The page looks at their origin itself.
+func (h *Handler) IsFrame(path string) bool {
+	return h.cfg.ScriptURL != "" && framePath.MatchString(strings.TrimPrefix(path, h.cfg.Prefix))
 }
 
 // serveSession serves a request below SERVER/SESSION.
@@ -123,8 +131,6 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, match []s
 		only(receive(&streaming), http.MethodPost)(w, r)
 	case "eventsource":
 		only(receive(&eventSource), http.MethodGet)(w, r)
-	case "htmlfile":
-		only(func(w http.ResponseWriter, r *http.Request) { h.receiveHTML(w, r, id) }, http.MethodGet)(w, r)
 	case "xhr_send":
 		only(func(w http.ResponseWriter, r *http.Request) { h.send(w, r, id) }, http.MethodPost)(w, r)
 	default:

@@ -118,17 +118,6 @@ func (s *testServer) stream(kind string) *stream {
 		st.open = func(f string) string {
 			return strings.ReplaceAll(strings.TrimPrefix(f, "data: "), "%25", "%")
 		}
-	case "htmlfile":
-		res = s.open("GET", "/0/a/htmlfile?c=_jp.a", "", nil)
-		st.end = "</script>\r\n"
-		st.open = func(f string) string {
-			var frame string
-			call := strings.TrimSuffix(strings.TrimPrefix(f, "<script>\np("), ");\n")
-			if err := json.Unmarshal([]byte(call), &frame); err != nil {
-				s.t.Fatalf("%q: %v", f, err)
-			}
-			return frame
-		}
 	}
 	if res.status != http.StatusOK {
 		s.t.Fatalf("status %d", res.status)
@@ -140,18 +129,6 @@ func (s *testServer) stream(kind string) *stream {
 	case "eventsource":
 		if b, _ := st.r.ReadString('\n'); b != "\r\n" {
 			s.t.Fatalf("%q", b)
-		}
-	case "htmlfile":
-		var prelude string
-		for !strings.HasSuffix(prelude, "  \r\n\r\n") {
-			line, err := st.r.ReadString('\n')
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			prelude += line
-		}
-		if len(prelude) < 1024 || !strings.Contains(prelude, "var c = parent._jp.a;") {
-			s.t.Fatalf("%q", prelude)
 		}
 	}
 	return st
@@ -192,7 +169,7 @@ func TestMissingBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{MaxBodySize: 1000})
 		var group sync.WaitGroup
-		for _, path := range []string{"POST /s/0/a/xhr", "POST /s/0/a/xhr_streaming", "GET /s/0/a/eventsource", "GET /s/0/a/htmlfile?c=a"} {
+		for _, path := range []string{"POST /s/0/a/xhr", "POST /s/0/a/xhr_streaming", "GET /s/0/a/eventsource"} {
 			group.Go(func() {
 				nc := s.pipes.Dial()
 				defer nc.Close()
@@ -212,7 +189,7 @@ func TestMissingBody(t *testing.T) {
 	})
 }
 
-var streams = []string{"xhr_streaming", "eventsource", "htmlfile"}
+var streams = []string{"xhr_streaming", "eventsource"}
 
 // odd has what an envelope could break.
 const odd = "{\"a\":\"</script>%41\\n\u2028\"}"
@@ -427,9 +404,7 @@ func TestBadInput(t *testing.T) {
 			{"OPTIONS", "/a/b/xhr", "", 204},
 			{"POST", "/a/b/eventsource", "", 405},
 			{"GET", "/a/b/websocket", "", 400},
-			{"GET", "/a/b/htmlfile", "", 400},
-			{"GET", "/a/b/htmlfile?c=a(b)", "", 400},
-			{"GET", "/a/b/htmlfile?c=%3Cscript%3E", "", 400},
+			{"GET", "/a/b/htmlfile?c=a", "", 404},
 			{"POST", "/a/unknown/xhr_send", `["a"]`, 404},
 			{"POST", "/a/known/xhr", "", 200},
 			{"POST", "/a/known/xhr_send", "", 400},
@@ -461,6 +436,50 @@ func TestSecondReceiver(t *testing.T) {
 		}
 		write(t, p, "x")
 		st.want(`a["x"]`)
+	})
+}
+
+// A session is of no use to others than its client, whatever its cookies become.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		strangers := 0
+		s := newServer(t, Config{Identity: []string{"Authorization", "X-User"}, Stranger: func(*http.Request) { strangers++ }, ResponseLimit: 1})
+		ann := http.Header{"Cookie": {"session=0123; balancer=a"}, "X-User": {"ann"}}
+		if res := s.open("POST", "/0/id/xhr", "", ann); res.status != 200 {
+			t.Fatal(res.status)
+		}
+		p := peertest.Await(t, s.Peers)
+		refused := 0
+		for _, of := range []http.Header{
+			{}, {"X-User": {"ann"}}, {"Cookie": ann["Cookie"]}, {"Cookie": ann["Cookie"], "X-User": {"eve"}},
+			{"Cookie": {"session=4567; balancer=b"}, "X-User": {"ann"}}, {"Cookie": {"session=a; balancer=0123"}, "X-User": {"ann"}},
+			{"Cookie": ann["Cookie"], "X-User": {"ann"}, "Authorization": {"x"}},
+		} {
+			for _, path := range []string{"POST /0/id/xhr_send", "POST /0/id/xhr", "POST /0/id/xhr_streaming", "GET /0/id/eventsource"} {
+				method, path, _ := strings.Cut(path, " ")
+				if res := s.open(method, path, `["stranger"]`, of); res.status != 404 {
+					t.Errorf("%v: %s is answered with %d", of, path, res.status)
+				}
+				refused++
+			}
+		}
+		if strangers != refused {
+			t.Errorf("%d strangers are told, not %d", strangers, refused)
+		}
+		for _, cookie := range []string{"session=0123", "balancer=b; session=0123", "balancer=b; session=4567", "session=4567; balancer=c", "session=0123"} {
+			if res := s.open("POST", "/0/id/xhr_send", `["own"]`, http.Header{"Cookie": {cookie}, "X-User": {"ann"}}); res.status != 204 {
+				t.Errorf("%s is answered with %d", cookie, res.status)
+			}
+			if got := peertest.Await(t, p.Received); got != "own" {
+				t.Errorf("got %q", got)
+			}
+		}
+		if res := s.open("POST", "/0/other/xhr", "", nil); res.status != 200 { // opened without cookies
+			t.Fatal(res.status)
+		}
+		if res := s.open("POST", "/0/other/xhr_send", `[]`, http.Header{"Cookie": {"a=1"}}); res.status != 204 {
+			t.Error(res.status)
+		}
 	})
 }
 
