@@ -45,7 +45,7 @@ type snapshot struct {
 func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slog.Logger) (*snapshot, error) {
 	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
 	var err error
-	if s.channels, err = namespace.NewResolver(cfg.Channel); err != nil {
+	if s.channels, err = namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel); err != nil {
 		return nil, err
 	}
 	s.backend = &backend.Backend{Channels: s.channels, Log: log}

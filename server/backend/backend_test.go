@@ -78,7 +78,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection bool, sta
 	at(&cfg.Client.Proxy.Refresh.Proxy)
 	cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 	at(&cfg.Channel.Proxy.SubRefresh)
-	channels, err := namespace.NewResolver(cfg.Channel)
+	channels, err := namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
 	if err != nil {
 		t.Fatal(err)
 	}

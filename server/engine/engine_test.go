@@ -52,7 +52,7 @@ func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Routes], error) {
 func routesOf(t *testing.T, s *Set, text string, before *Routes) (*Routes, error) {
 	t.Helper()
 	cfg := load(t, text)
-	channels, err := namespace.NewResolver(cfg.Channel)
+	channels, err := namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestRoutesOfOne(t *testing.T) {
 func BenchmarkRoute(b *testing.B) {
 	c := config.DefaultConfig()
 	c.Channel.Namespaces = []config.Namespace{{Name: "chat"}}
-	channels, err := namespace.NewResolver(c.Channel)
+	channels, err := namespace.NewResolver(c.Channel, c.Client.UserPersonalChannel)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestSavings(t *testing.T) {
 	ns := config.Namespace{Name: "ns"}
 	ns.AllowChannelCompaction, ns.ClientPublishDebounce, ns.BatchMaxSize, ns.BatchFlushLatest = true, time.Second, 7, true
 	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
-	channels, err := namespace.NewResolver(cfg)
+	channels, err := namespace.NewResolver(cfg, config.PersonalChannel{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestBatchOptions(t *testing.T) {
 	ns := config.Namespace{Name: "ns"}
 	ns.BatchMaxDelay, ns.BatchMaxSize = 5*time.Millisecond, 7
 	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
-	channels, err := namespace.NewResolver(cfg)
+	channels, err := namespace.NewResolver(cfg, config.PersonalChannel{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,15 +74,17 @@ func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool)
 
 // decideSubscribe notes what it looks at: see ExplainSubscribe.
 func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool, t *trace) Decision {
-	switch limited := c.UserLimited(); {
-	case asked != c.Type:
+	if asked != c.Type {
 		return denied(c.wrongType(asked))
-	case t.name(c.Private(), "the channel's name begins with channel.private_prefix", "channel.private_prefix", c.naming.privatePrefix) && !hasToken:
-		return denied(denyPrivate())
+	}
+	closed, limited := c.closed(f, t), c.UserLimited()
+	switch {
 	case t.fact(hasToken, "the client has a subscription token, which decides alone"):
 		return Decision{By: Token}
+	case closed != nil:
+		return denied(closed)
 	case t.option(c.AllowUserLimitedChannels, "names of channels may list the users that may subscribe", c.Options, "allow_user_limited_channels") &&
-		t.name(limited, "the channel's name lists users, behind channel.user_boundary", "channel.user_boundary", c.naming.userBoundary) &&
+		t.name(limited, "the channel's name lists users, behind channel.user_boundary", "channel.user_boundary", c.resolver.userBoundary) &&
 		t.fact(c.ListsUser(f.User), "the channel's name lists this user"):
 		return Decision{Source: SourceUserLimited}
 	case !limited && t.option(c.SubscribeProxyEnabled, "the backend decides, by the subscribe proxy", c.Options, "subscribe_proxy_enabled"):
@@ -113,10 +115,15 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 		return ch, nil, refusal.Answer(protocol.DisconnectBadRequest, err)
 	case !ch.validName():
 		return ch, ch.wrongName(), nil
-	case ch.Private():
-		return ch, denyPrivate(), nil
+	}
+	if ignored = ch.closed(f, nil); ignored != nil {
+		return ch, ignored, nil
+	}
+	switch {
 	case ch.SubscribeProxyEnabled:
 		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_proxy_enabled", "on", ", and asks for a subscribe command"), nil
+	case ch.SubscribeStreamProxyEnabled:
+		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_stream_proxy_enabled", "on", ", and asks for a subscribe command"), nil
 	case f.Insecure, ch.UserLimited() && ch.ListsUser(f.User), !ch.UserLimited() && ch.subscribePermission().to(f):
 		return ch, nil, nil
 	}

@@ -51,7 +51,7 @@ func TestTruthTable(t *testing.T) {
 			AllowPublishForClient: c, AllowPublishForSubscriber: s, AllowPublishForAnonymous: a,
 			AllowPresenceForClient: c, AllowPresenceForSubscriber: s, AllowPresenceForAnonymous: a,
 			AllowHistoryForClient: c, AllowHistoryForSubscriber: s, AllowHistoryForAnonymous: a}
-		r, err := NewResolver(config.Channel{MaxLength: 255, PrivatePrefix: "$", UserBoundary: "#", WithoutNamespace: o})
+		r, err := NewResolver(config.Channel{MaxLength: 255, PrivatePrefix: "$", UserBoundary: "#", WithoutNamespace: o}, config.PersonalChannel{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestRequested(t *testing.T) {
 		{client + `, "channel_regex": "b"`, "ns:a", user, false, nil},
 		{client, "$ns:a", insecure, false, nil},
 		{client + `, "subscribe_proxy_enabled": true`, "ns:a", insecure, false, nil},
-		{client + `, "subscribe_stream_proxy_enabled": true`, "ns:a", user, true, nil},
+		{client + `, "subscribe_stream_proxy_enabled": true`, "ns:a", user, false, nil},
 		{client + `, "subscription_type": "map"`, "ns:a", user, true, nil},
 		{limited, "ns:#42", user, true, nil},
 		{limited, "ns:#", anonymous, false, nil},
@@ -301,7 +301,7 @@ func TestReasons(t *testing.T) {
 	subscribe := func(c Channel, f Facts) error { return c.DecideSubscribe(f, Stream, false).Err }
 	publish := func(c Channel, f Facts) error { return c.DecidePublish(f, []byte("1")).Err }
 	command := func(c Channel, f Facts) error {
-		_, err := (&Resolver{naming: *c.naming, options: map[string]*Options{"ns": c.Options}}).ForClient(c.Name)
+		_, err := (&Resolver{naming: c.resolver.naming, options: map[string]*Options{"ns": c.Options}}).ForClient(c.Name)
 		return err
 	}
 	for _, tt := range []struct {

@@ -25,7 +25,7 @@ func TestExplanationsAgree(t *testing.T) {
 			SubscribeStreamProxyEnabled: rand.IntN(4) == 0, ChannelRegex: []string{"", "^[a-z#0-9,]*$"}[rand.IntN(2)],
 		}
 		r, err := NewResolver(config.Channel{MaxLength: 20, PrivatePrefix: "$", UserBoundary: "#", UserSeparator: ",", NamespaceBoundary: ":",
-			WithoutNamespace: o, Namespaces: []config.Namespace{{Name: "ns", ChannelOptions: o}}})
+			WithoutNamespace: o, Namespaces: []config.Namespace{{Name: "ns", ChannelOptions: o}}}, config.PersonalChannel{Enabled: coin(), Namespace: []string{"", "ns"}[rand.IntN(2)]})
 		if err != nil {
 			t.Fatal(err)
 		}

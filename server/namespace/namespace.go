@@ -42,13 +42,18 @@ type Options struct {
 	ClientsMap, UsersMap *Options
 	// FullStates are the prefixes of the full-state channels that the namespace is for; empty if it is an ordinary one.
 	FullStates []string
-	regex      *regexp.Regexp
+	// presencePrefixes are the prefixes of the presence maps that the namespace is for.
+	presencePrefixes []string
+	regex            *regexp.Regexp
 }
 
 // Resolver finds the options of channels. It is immutable and safe for concurrent use. Its
 // methods do not allocate.
 type Resolver struct {
 	naming
+	// personalPrefix is what the names of personal channels begin with; empty if there are none.
+	personalPrefix string
+
 	plain   *Options            // of channels without a namespace
 	options map[string]*Options // of namespaces
 }
@@ -61,13 +66,16 @@ type naming struct {
 }
 
 // NewResolver returns a resolver of a validated configuration. An error names the key.
-func NewResolver(cfg config.Channel) (*Resolver, error) {
+func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, error) {
 	r := &Resolver{
 		naming: naming{
 			maxLength: cfg.MaxLength, tooLong: tooLong(cfg.MaxLength), privatePrefix: cfg.PrivatePrefix, namespaceBoundary: cfg.NamespaceBoundary,
 			userBoundary: cfg.UserBoundary, userSeparator: cfg.UserSeparator,
 		},
 		options: make(map[string]*Options, len(cfg.Namespaces)+1),
+	}
+	if own.Enabled && cfg.UserBoundary != "" {
+		r.personalPrefix = r.PersonalChannel(own.Namespace, "")
 	}
 	compile := func(key, name string, o config.ChannelOptions) (options *Options, err error) {
 		options = &Options{ChannelOptions: o, Name: name, Type: types[o.SubscriptionType]}
@@ -111,30 +119,7 @@ func (r *Resolver) Each(f func(of *Options)) {
 
 // linkPresence finds the namespaces that the prefixes of presence maps begin with.
 func (r *Resolver) linkPresence(o *Options) {
-	if o.MapClientsPresence != "" {
-		ch, _ := r.Resolve(o.MapClientsPresence)
-		o.ClientsMap = ch.Options
-	}
-	if o.MapUsersPresence != "" {
-		ch, _ := r.Resolve(o.MapUsersPresence)
-		o.UsersMap = ch.Options
-	}
-}
-
-// FullState returns the map that a full-state channel shows; false if the channel shows none.
-func (r *Resolver) FullState(name string) (of Channel, ok bool) {
-	ch, known := r.Resolve(name)
-	if !known {
-		return of, false
-	}
-	for _, prefix := range ch.FullStates {
-		if rest, has := strings.CutPrefix(name, prefix); has {
-			if of, ok = r.Resolve(rest); ok && of.Map.FullStatePrefix == prefix {
-				return of, true
-			}
-		}
-	}
-	return Channel{}, false
+	o.ClientsMap, o.UsersMap = r.derive(o.MapClientsPresence), r.derive(o.MapUsersPresence)
 }
 
 // Channel is a resolved channel name.
@@ -146,13 +131,13 @@ type Channel struct {
 	Rest string
 	// Options of the namespace; never nil.
 	*Options
-	naming *naming
+	resolver *Resolver
 }
 
 // Resolve returns the channel of a name; false if its namespace is unknown. It
 // does not check the name otherwise.
 func (r *Resolver) Resolve(name string) (Channel, bool) {
-	ch := Channel{Name: name, Rest: name, Options: r.plain, naming: &r.naming}
+	ch := Channel{Name: name, Rest: name, Options: r.plain, resolver: r}
 	trimmed := name
 	if r.privatePrefix != "" {
 		trimmed = strings.TrimPrefix(name, r.privatePrefix)
@@ -211,13 +196,16 @@ func (r *Resolver) forClient(name string, t *trace) (Channel, error) {
 
 // Covers tells whether subscribers of pattern, a channel with wildcards, get what is published
 // to name, a channel that it matches. They do if a client that may subscribe to pattern may also
-// subscribe to name: if both are in the same namespace, and name is neither
-// private nor user-limited.
+// subscribe to name: if both are in the same namespace, and name is neither private, user-limited nor personal, and stands for
+// no such channel.
 func (r *Resolver) Covers(pattern, name string) bool {
 	p, known := r.Resolve(pattern)
 	ch, also := r.Resolve(name)
-	return known && also && p.Options == ch.Options && len(name) <= r.maxLength &&
-		!ch.Private() && !ch.UserLimited() && ch.validName()
+	if !known || !also || p.Options != ch.Options || len(name) > r.maxLength || !ch.validName() {
+		return false
+	}
+	m := ch.meant()
+	return !m.Private() && !m.UserLimited() && !m.personal()
 }
 
 // PersonalChannel returns the name of a user's personal channel in a namespace,
@@ -245,12 +233,12 @@ func (c Channel) validName() bool {
 
 // Private reports whether the name starts with the private prefix.
 func (c Channel) Private() bool {
-	return c.naming.privatePrefix != "" && strings.HasPrefix(c.Name, c.naming.privatePrefix)
+	return c.resolver.privatePrefix != "" && strings.HasPrefix(c.Name, c.resolver.privatePrefix)
 }
 
 // UserLimited reports whether the name lists the users that may subscribe.
 func (c Channel) UserLimited() bool {
-	return c.AllowUserLimitedChannels && c.naming.userBoundary != "" && strings.Contains(c.Name, c.naming.userBoundary)
+	return c.AllowUserLimitedChannels && c.resolver.userBoundary != "" && strings.Contains(c.Name, c.resolver.userBoundary)
 }
 
 // ListsUser reports whether a user is in the list of a user-limited name. The list is what
@@ -261,13 +249,13 @@ func (c Channel) ListsUser(user string) bool {
 		return false
 	}
 	list := ""
-	for part := range strings.SplitSeq(c.Name, c.naming.userBoundary) {
+	for part := range strings.SplitSeq(c.Name, c.resolver.userBoundary) {
 		list = part // the last one remains
 	}
-	if c.naming.userSeparator == "" {
+	if c.resolver.userSeparator == "" {
 		return list == user
 	}
-	for item := range strings.SplitSeq(list, c.naming.userSeparator) {
+	for item := range strings.SplitSeq(list, c.resolver.userSeparator) {
 		if item == user {
 			return true
 		}

@@ -29,7 +29,7 @@ func channelConfig(t testing.TB, text string) config.Channel {
 
 func resolver(t testing.TB, text string) *Resolver {
 	t.Helper()
-	r, err := NewResolver(channelConfig(t, text))
+	r, err := NewResolver(channelConfig(t, text), config.PersonalChannel{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestEffectiveOptions(t *testing.T) {
 }
 
 func TestBadRegex(t *testing.T) {
-	_, err := NewResolver(channelConfig(t, `{"namespaces": [{"name": "bb"}, {"name": "cc", "channel_regex": "("}]}`))
+	_, err := NewResolver(channelConfig(t, `{"namespaces": [{"name": "bb"}, {"name": "cc", "channel_regex": "("}]}`), config.PersonalChannel{})
 	if err == nil || !strings.Contains(err.Error(), "channel.namespaces[1](cc).channel_regex") {
 		t.Error(err)
 	}
@@ -194,7 +194,7 @@ func FuzzResolve(f *testing.F) {
 		cfg := config.Channel{PrivatePrefix: prefix, NamespaceBoundary: boundary, UserBoundary: userBoundary, UserSeparator: separator,
 			WithoutNamespace: config.ChannelOptions{AllowUserLimitedChannels: true},
 			Namespaces:       []config.Namespace{{Name: "chat", ChannelOptions: config.ChannelOptions{AllowUserLimitedChannels: true}}}}
-		r, err := NewResolver(cfg)
+		r, err := NewResolver(cfg, config.PersonalChannel{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,9 @@ var (
 	errRPCOff   = refusal.Because(protocol.ErrorNotAvailable, "rpc.namespaces[].proxy_enabled", "proxy_enabled is off in the method's RPC namespace")
 	errNoMethod = refusal.Because(protocol.ErrorMethodNotFound, "rpc.namespaces", "nobody answers this RPC method")
 	errNoKey    = refusal.Because(protocol.ErrorBadRequest, "", "the command names no key of the map")
-	errNoName   = refusal.Because(protocol.DisconnectBadRequest, "", "the command names no channel")
+	errPersonal = refusal.Because(protocol.ErrorPermissionDenied, "client.subscribe_to_user_personal_channel.enabled",
+		"the channel is the personal channel of another user, so a subscription token is needed")
+	errNoName = refusal.Because(protocol.DisconnectBadRequest, "", "the command names no channel")
 )
 
 func tooLong(limit int) error {
