@@ -122,7 +122,7 @@ func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.Publis
 
 // changing decides on a command that changes a map.
 func (s *snapshot) changing(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
-	decision := ch.DecideMapChange(s.facts(c.UserID(), e.Subscribed), e.Removed)
+	decision := ch.DecideMapChange(s.facts(c.UserID(), e.Subscribed), e.Removed, e.Data)
 	if decision.Err != nil {
 		return reply, decision.Err
 	}

@@ -61,7 +61,7 @@ type ChannelOptions struct {
 	AllowTagsFilter        bool          `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`
 	AllowChannelCompaction bool          `key:"allow_channel_compaction" doc:"Give clients that ask for it a number, which replaces the channel's name in what they get."`
 	ClientPublishDebounce  time.Duration `key:"client_publish_debounce_interval" min:"0" max:"1h" doc:"Ask clients to publish only the newest value within this time, in a map of each key; in milliseconds, rounded up, at most 1h. 0: they publish all."`
-	PublicationDataFormat  string        `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty."`
+	PublicationDataFormat  string        `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty, and JSON from clients."`
 	ChannelRegex           string        `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
 
 	BatchMaxDelay    time.Duration `key:"batch_max_delay" min:"0" max:"1m" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`

@@ -57,6 +57,7 @@ func start(t *testing.T, edit ...func(*config.Config)) Options {
 		all.Presence, all.AllowPresenceForSubscriber, all.JoinLeave, all.ForcePushJoinLeave = true, true, true, true
 		all.HistorySize, all.HistoryTTL, all.ForceRecovery, all.AllowHistoryForSubscriber = 100, time.Minute, true, true
 		all.AllowedDeltaTypes, all.DeltaPublish, all.AllowTagsFilter, all.AllowChannelCompaction = []string{"fossil"}, true, true, true
+		all.PublicationDataFormat = "binary"
 		cached := all
 		cached.ForceRecoveryMode = "cache"
 		board := config.ChannelOptions{}

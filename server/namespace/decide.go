@@ -137,7 +137,7 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
 	case c.Type != Stream:
 		return denied(c.wrongType(Stream))
-	case !c.ValidData(data):
+	case !c.validFromClient(data):
 		return denied(c.wrongData())
 	case c.PublishProxyEnabled:
 		return Decision{By: PublishProxy}
@@ -151,8 +151,8 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	return denied(c.deny(c.publishPermission(), f))
 }
 
-// DecideMapChange decides on a command that sets an entry of a map, or removes it.
-func (c Channel) DecideMapChange(f Facts, removes bool) Decision {
+// DecideMapChange decides on a command that sets an entry of a map to data, or removes it.
+func (c Channel) DecideMapChange(f Facts, removes bool, data []byte) Decision {
 	p := permission{"map.allow_publish_for_", "publish", c.Map.AllowPublishForClient, c.Map.AllowPublishForSubscriber, c.Map.AllowPublishForAnonymous}
 	proxy, by := c.Map.PublishProxyEnabled, MapPublishProxy
 	if removes {
@@ -162,6 +162,8 @@ func (c Channel) DecideMapChange(f Facts, removes bool) Decision {
 	switch {
 	case c.Type < Map || c.Type > MapUsers:
 		return denied(c.wrongType(Map))
+	case !removes && len(data) > 0 && !c.validFromClient(data):
+		return denied(c.wrongData())
 	case proxy:
 		return Decision{By: by}
 	case p.to(f), f.Insecure:
@@ -234,6 +236,15 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 		Recoverable: w.Recoverable && (c.AllowRecovery || history),
 		JoinLeave:   w.JoinLeave && c.JoinLeave && c.mayPresence(f),
 	}
+}
+
+// validFromClient is ValidData for a publication of a client, which has to be JSON by default. One that is not would be of no
+// use to all subscribers that speak JSON.
+func (o *Options) validFromClient(data []byte) bool {
+	if o.PublicationDataFormat == "" {
+		return codec.ValidJSON(data)
+	}
+	return o.ValidData(data)
 }
 
 // ValidData reports whether a payload has the publication_data_format. JSON that is not UTF-8 is

@@ -139,10 +139,10 @@ func (c Channel) wrongName() error {
 	return c.refuse(protocol.ErrorBadRequest, "channel_regex", "not set", ", and then the channel's name must be ASCII")
 }
 
-// wrongData is the refusal of a payload that ValidData is false for.
+// wrongData is the refusal of a payload that validFromClient is false for.
 func (c Channel) wrongData() error {
 	if c.PublicationDataFormat == "" {
-		return c.refuse(protocol.ErrorBadRequest, "publication_data_format", "not set", ", and then the data must not be empty")
+		return c.refuse(protocol.ErrorBadRequest, "publication_data_format", "not set", ", and then the data of clients has to be JSON")
 	}
 	return c.refuse(protocol.ErrorBadRequest, "publication_data_format", c.PublicationDataFormat, ", and the data is something else")
 }
