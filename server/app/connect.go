@@ -75,8 +75,13 @@ var (
 		"the token names no user, and client.disallow_anonymous_connection_tokens is on")
 )
 
+// headerUser returns the user that an authenticating reverse proxy names. uni_grpc has a port of its own, which a reverse proxy
+// of HTTP is not in front of, and so a name of its own.
 func (s *snapshot) headerUser(e gyro.ConnectEvent) string {
 	name := s.cfg.Client.UserIDHTTPHeader
+	if e.Transport.Name == uniGRPCName {
+		name = s.cfg.UniGRPC.UserIDMetadata
+	}
 	if name == "" {
 		return ""
 	}

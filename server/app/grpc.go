@@ -52,7 +52,7 @@ func (a *App) makeGRPC(exec *api.Executor) error {
 		server := unigrpc.New(a.node, unigrpc.Config{
 			TLS: tls, HandshakeFailed: a.handshakeFailed(uniGRPCName), MaxReceiveMessageSize: c.MaxReceiveMessageSize, Admit: a.admit,
 			KeepaliveInterval: a.cfg.Client.PingInterval, KeepaliveTimeout: a.cfg.Client.PongTimeout,
-			NotRead: a.streamsNotRead,
+			NotRead: a.streamsNotRead, Crowded: a.streamsCrowded,
 		})
 		a.grpc = append(a.grpc, &grpcListener{
 			name: uniGRPCName, addr: joinAddr(c.Address, strconv.Itoa(c.Port)), secure: tls != nil, server: server, linger: grpcLinger,
@@ -97,6 +97,12 @@ func (a *App) streamsNotRead(addr string) {
 	d := protocol.DisconnectWriteError
 	refusal.Reporter{Log: a.log}.Report(refusal.Refusal{Kind: "connection closed: its client does not read", Addr: addr},
 		d.Code, refusal.Because(d, "", "16 of its streams have ended because the client did not read them"))
+}
+
+// streamsCrowded reports that a stream is refused because too many of its connection do not connect.
+func (a *App) streamsCrowded(addr string) {
+	refusal.Reporter{Log: a.log}.Report(refusal.Refusal{Kind: "connection refused: others of the client do not connect", Addr: addr},
+		0, refusal.Because(admission.ErrUnavailable, "", "100 streams of the client's connection have sent no connect request"))
 }
 
 // admit applies the limits of client connections to a new one that no gate sees.

@@ -163,11 +163,12 @@ func TestOneWayEnds(t *testing.T) {
 	})
 }
 
-// TestOneWayUserHeader: a proxy in front may say who the client is.
+// TestOneWayUserHeader: a proxy in front may say who the client is. Each kind of proxy has a name of its own.
 func TestOneWayUserHeader(t *testing.T) {
 	t.Parallel()
 	edit := func(cfg *config.Config) {
 		cfg.Client.AllowAnonymousConnect, cfg.Client.UserIDHTTPHeader = false, "X-User"
+		cfg.UniGRPC.UserIDMetadata = "x-user"
 	}
 	onOneWays(t, edit, func(t *testing.T, s *testServer, open func(string) oneWay) {
 		c := open(`{}`)
@@ -175,6 +176,16 @@ func TestOneWayUserHeader(t *testing.T) {
 		s.api("disconnect", `{"user":"`+headerUser+`"}`)
 		wantNext(t, c, ended(3503, "force disconnect")...)
 	})
+}
+
+// TestMetadataIsNoHeader: clients of gRPC reach its port themselves, so that metadata does not name the user as a header does.
+func TestMetadataIsNoHeader(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		everyOneWay(cfg)
+		cfg.Client.AllowAnonymousConnect, cfg.Client.UserIDHTTPHeader = false, "X-User"
+	})
+	wantNext(t, openUniGRPC(s, `{}`), ended(3501, "bad request")...)
 }
 
 // headerUser is what all one-way clients of the tests send in X-User.

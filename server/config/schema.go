@@ -292,7 +292,8 @@ type UniGRPC struct {
 	Enabled               bool        `key:"enabled" doc:"Serve clients that get a stream of pushes by gRPC (docs/unidirectional.md)."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
 	Port                  int         `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
-	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest connect request, bytes; 0 for 4 MiB."`
+	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest connect request, bytes; 0 for 64 KiB."`
+	UserIDMetadata        string      `key:"user_id_metadata" doc:"Key of the metadata in which an authenticating reverse proxy of gRPC names the user. client.user_id_http_header does not count here. Gyro's own key."`
 	TLS                   ListenerTLS `key:"tls"`
 }
 

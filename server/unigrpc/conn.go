@@ -29,6 +29,7 @@ const stashSize = 32 << 10
 type conn struct {
 	stream  grpc.ServerStream
 	cancel  context.CancelFunc // ends a write that waits for the client
+	arrived func()             // is called when the connect request has come, or does not come any more
 	timeout time.Duration      // of the writing of out
 	timer   *time.Timer        // of timeout; nil before the first write
 	wake    chan struct{}      // has an element if the goroutine that writes has something to do
@@ -85,7 +86,9 @@ func (c *conn) contain(reason any) bool {
 func (c *conn) receive() {
 	defer func() { c.contain(recover()) }()
 	var m message
-	if c.stream.RecvMsg(&m) != nil {
+	err := c.stream.RecvMsg(&m)
+	c.arrived()
+	if err != nil {
 		c.Close(protocol.DisconnectBadRequest, nil) // if the client has not gone
 		return
 	}

@@ -183,6 +183,45 @@ func TestDeafStreams(t *testing.T) {
 	})
 }
 
+// Streams that have sent no connect request are bounded: further ones are refused until one has.
+func TestCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := peertest.NewAcceptor()
+		refused := make(chan string, 10)
+		client := start(t, a, Config{Crowded: func(addr string) { refused <- addr }})
+		open := func() (*schematest.Stream, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := schema.Open(ctx, client, "Consume")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, cancel
+		}
+		var first context.CancelFunc
+		for i := range maxWaiting {
+			_, cancel := open()
+			if i == 0 {
+				first = cancel
+			}
+			peertest.Await(t, a.Peers)
+		}
+		s, _ := open()
+		if _, err := s.Receive(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("error %v", err)
+		}
+		if addr := peertest.Await(t, refused); addr == "" {
+			t.Error("the address is missing")
+		}
+		first()
+		synctest.Wait()
+		for range 10 { // those that connect make room
+			consume(t, client)
+			peertest.Await(t, peertest.Await(t, a.Peers).Received)
+			synctest.Wait()
+		}
+	})
+}
+
 // The peer is told when the client leaves.
 func TestClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,7 @@ type Config struct {
 	// nothing is.
 	HandshakeFailed func(addr string, err error)
 	// MaxReceiveMessageSize is the most bytes of a connect request. A longer one is refused
-	// with status RESOURCE_EXHAUSTED. Default: 4 MiB.
+	// with status RESOURCE_EXHAUSTED. Default: 64 KiB, as in other transports.
 	MaxReceiveMessageSize int
 	// KeepaliveInterval is after how much silence of a connection the server asks, by an HTTP/2
 	// ping, whether the client lives; KeepaliveTimeout is how long it waits for an answer
@@ -44,6 +45,9 @@ type Config struct {
 	// NotRead is called when a connection is closed for that, on any goroutine. Default:
 	// nothing is.
 	NotRead func(addr string)
+	// Crowded is called for a stream that ends with status RESOURCE_EXHAUSTED because 100 others of its connection have sent
+	// no connect request yet, on any goroutine. Default: nothing is.
+	Crowded func(addr string)
 	// Admit is called for each new stream, with the address of the client, on any goroutine. It
 	// must not block. If it returns an error, the stream ends with status UNAVAILABLE and the
 	// text of the error. Default: all are admitted.
@@ -59,6 +63,8 @@ const (
 	// maxDeaf is how many streams may end because the client does not read them. gRPC keeps up to 64 KB
 	// and a message of each, for as long as the connection lasts.
 	maxDeaf = 16
+	// maxWaiting is how many streams may be without a whole connect request. gRPC keeps what has come of each.
+	maxWaiting = 100
 )
 
 const method = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume"
@@ -89,7 +95,7 @@ func New(acceptor transport.Acceptor, cfg Config) *Server {
 	s.Server = grpcserver.New(cfg.TLS, cfg.HandshakeFailed,
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.InTapHandle(s.enter),
-		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxReceiveMessageSize, 4<<20)),
+		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxReceiveMessageSize, 64<<10)),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: cfg.KeepaliveInterval, Timeout: cfg.KeepaliveTimeout}),
@@ -125,7 +131,8 @@ func (l listener) Accept() (net.Conn, error) {
 // client is a connection, on which there may be several streams.
 type client struct {
 	net.Conn
-	deaf atomic.Int32 // streams that ended because the client did not read them
+	deaf    atomic.Int32 // streams that ended because the client did not read them
+	waiting atomic.Int32 // streams without a whole connect request
 }
 
 // address is the address of a client. Streams find their client by it.
@@ -177,10 +184,19 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
 	defer cancel()
-	c := &conn{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), timeout: s.cfg.WriteTimeout}
+	of := clientOf(ctx)
+	arrived := sync.OnceFunc(func() { of.waiting.Add(-1) })
+	defer arrived()
+	if of.waiting.Add(1) > maxWaiting {
+		if s.cfg.Crowded != nil {
+			s.cfg.Crowded(grpcserver.Addr(ctx))
+		}
+		return status.Error(codes.ResourceExhausted, "too many streams of the connection have sent no connect request")
+	}
+	c := &conn{stream: stream, cancel: cancel, arrived: arrived, wake: make(chan struct{}, 1), timeout: s.cfg.WriteTimeout}
 	defer func() {
 		if c.isDeaf() {
-			s.notRead(clientOf(ctx))
+			s.notRead(of)
 		}
 	}()
 	return c.serve(ctx, s.acceptor, transport.Info{
