@@ -13,9 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
@@ -25,6 +22,7 @@ import (
 	"github.com/gyrohq/gyro/server/api/rights"
 	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/auth/jwks"
+	"github.com/gyrohq/gyro/server/backend"
 	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consumers"
@@ -93,7 +91,7 @@ type App struct {
 	serving   sync.WaitGroup
 	reserve   reserve.Reserve
 	inForce   atomic.Pointer[snapshot] // never nil after New
-	forged    rate.Sometimes           // the log lines on headers that clients invent
+	asked     *backend.State
 	reloading sync.Mutex
 	load      func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
@@ -112,7 +110,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
-		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), forged: rate.Sometimes{Interval: time.Minute},
+		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: backend.NewState(),
 	}
 	a.leaving, a.leave = context.WithCancel(context.Background())
 	var err error

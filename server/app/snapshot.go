@@ -97,7 +97,8 @@ func (a *App) publish(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	s.backend.Proxies, s.backend.Forged, s.backend.Polled = proxies, &a.forged, a.meters.polled
+	s.backend.Proxies, s.backend.State, s.backend.Polled = proxies, a.asked, a.meters.polled
+	s.backend.Grace = cfg.Client.RefreshProxyGrace
 	s.backend.Traced, s.status = a.tracer != nil, a.status
 	s.polls = polls(&cfg.SharedPoll, s.channels, &a.inForce)
 	if s.routes, err = a.engines.Routes(cfg, s.channels, a.routesInForce()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -23,9 +24,6 @@ import (
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
-// grace is how long a connection or subscription lives on whose refresh proxy gives no answer.
-const grace = 60 * time.Second
-
 // Backend asks the proxies of one configuration. Its methods may be called from any goroutine.
 // Those that ask wait for the answer, at most for the timeout of the proxy.
 type Backend struct {
@@ -36,8 +34,22 @@ type Backend struct {
 	Polled func(proxy string, asked, answered int)
 	// Traced says that the contexts of handlers have spans, which calls to the backend are part of.
 	Traced bool
-	// Forged bounds the log lines about headers in connect commands that are not forwarded.
-	Forged *rate.Sometimes
+	// Grace is client.refresh_proxy_grace.
+	Grace time.Duration
+	// State is the State of all configurations.
+	State *State
+}
+
+// State outlives the configuration.
+type State struct {
+	// forged and long bound the log lines about headers that are not forwarded.
+	forged, long rate.Sometimes
+	unanswered   unanswered
+}
+
+// NewState returns the State of a server.
+func NewState() *State {
+	return &State{forged: rate.Sometimes{Interval: time.Minute}, long: rate.Sometimes{Interval: time.Minute}}
 }
 
 // Decides tells whether the configuration has a proxy for an event that namespaces do not choose.
@@ -54,11 +66,17 @@ func fromOf(c *gyro.Client) *proxy.From {
 // Keep adds to the reply what proxies forward of the client's headers with this event and later
 // ones. The context of a client of which nothing is forwarded stays as it is.
 func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectReply) *proxy.From {
-	from, dropped := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
-	if len(dropped) > 0 {
-		b.Forged.Do(func() {
+	from, left := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
+	if len(left.Forged) > 0 {
+		b.State.forged.Do(func() {
 			b.Log.Info("headers in the connect command of a client are not forwarded: http_headers names them, but not emulated_headers",
-				"client", e.ClientID, "headers", dropped)
+				"client", e.ClientID, "headers", left.Forged)
+		})
+	}
+	if len(left.Long) > 0 {
+		b.State.long.Do(func() {
+			b.Log.Warn("headers of a client are not forwarded: they are too long", "client", e.ClientID, "headers", left.Long,
+				"key", "client.forwarded_headers_max_size")
 		})
 	}
 	if from != nil {
@@ -128,13 +146,17 @@ type answer interface {
 }
 
 // ask calls a proxy for a client. The error is the answer to the client: what the backend says,
-// or protocol.ErrorInternal if it says nothing.
+// or protocol.ErrorInternal if it says nothing. If the client has gone, it is the error of ctx.
 func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel string, from *proxy.From, req proxy.Request, res answer) error {
 	if err := p.Call(ctx, from, req, res); err != nil {
-		if ctx.Err() == nil {
-			b.Log.Debug("a proxy gave no answer", "client", client, "channel", channel, "error", err)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, proxy.ErrNotJSON):
+			return refusal.Because(protocol.ErrorBadRequest, p.Key()+".binary_encoding", "the client's data is not JSON, and the proxy has no binary_encoding")
 		}
-		return protocol.ErrorInternal
+		b.Log.Debug("a proxy gave no answer", "client", client, "channel", channel, "error", err)
+		return refusal.Because(protocol.ErrorInternal, p.Key(), "the backend gave no answer")
 	}
 	return refused(p, res)
 }
@@ -148,10 +170,13 @@ func refused(p *proxy.Proxy, res message.Answer) error {
 	case e != nil && e.Code == 0:
 		return refusal.Because(&protocol.Error{Message: e.Message, Temporary: e.Temporary}, p.Key(), "the error in the answer of the backend has no code")
 	case e != nil:
-		return &protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}
+		return refusal.Because(&protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}, p.Key(), backendRefuses)
 	}
 	return nil
 }
+
+// backendRefuses is the reason for what a backend refuses. The code of the answer says more.
+const backendRefuses = "the backend refuses it"
 
 // disconnect returns what the backend disconnects a client with. Any code is sent, but SDKs take
 // codes that no disconnect has for a broken connection, so the log tells of them.
@@ -163,7 +188,21 @@ func disconnect(p *proxy.Proxy, d *message.Disconnect) error {
 	case d.Code < 3000 || d.Code > 4999:
 		return refusal.Because(out, p.Key(), "the code of the disconnect in the answer of the backend is not from 4000 to 4999")
 	}
-	return out
+	return refusal.Because(out, p.Key(), backendRefuses)
+}
+
+// prolong returns how long the client, or its subscription to a channel, lives on after a refresh proxy gave no answer. ok is
+// false if it ends.
+func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err error) (until time.Time, ok bool) {
+	until, ok = b.State.unanswered.prolong(thing{c.ID(), channel}, b.Grace)
+	if !ok {
+		b.Log.Warn("a refresh proxy gave no answer for too long: what it is asked about ends", "client", c.ID(), "user", c.UserID(),
+			"channel", channel, "key", "client.refresh_proxy_grace", "proxy", p.Key(), "error", err)
+		return until, false
+	}
+	b.Log.Debug("a refresh proxy gave no answer: what it is asked about lives on for a while", "client", c.ID(), "channel", channel,
+		"until", until, "error", err)
+	return until, true
 }
 
 // decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a

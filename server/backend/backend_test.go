@@ -66,12 +66,18 @@ func TestGrace(t *testing.T) {
 			b := new(answering)
 			s := httptest.NewServer(http.HandlerFunc(b.serve))
 			defer s.Close()
-			synctest.Test(t, func(t *testing.T) { testGrace(t, b, s.URL, name == "refresh", start) })
+			for _, answered := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) { testGrace(t, b, s.URL, name == "refresh", answered, start) })
+			}
 		})
 	}
 }
 
-func testGrace(t *testing.T, b *answering, endpoint string, connection bool, start func(*testing.T, *gyro.Node) func() bool) {
+// grace is how long something lives on after each question without an answer, bound how long it does in all.
+const grace, bound = 60 * time.Second, 10 * time.Minute
+
+// testGrace tests a connection or a subscription; answered says whether the backend answers at last.
+func testGrace(t *testing.T, b *answering, endpoint string, connection, answered bool, start func(*testing.T, *gyro.Node) func() bool) {
 	cfg := config.DefaultConfig()
 	at := func(p *config.Proxy) { p.Endpoint, p.Timeout, p.Breaker.Failures = endpoint, time.Hour, 0 }
 	cfg.Client.Proxy.Refresh.Enabled = true
@@ -87,9 +93,8 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection bool, sta
 		t.Fatal(err)
 	}
 	defer proxies.Close()
-	decides := &backend.Backend{Proxies: proxies, Channels: channels, Log: slog.New(slog.DiscardHandler)}
+	decides := &backend.Backend{Proxies: proxies, Channels: channels, Log: slog.New(slog.DiscardHandler), State: backend.NewState(), Grace: bound}
 	expires := time.Now().Add(100 * time.Second)
-	const grace = 60 * time.Second
 	var mu sync.Mutex
 	var asked []time.Duration // after the expiration
 	ask := func() {
@@ -138,6 +143,11 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection bool, sta
 	}
 	b.set("<html>")
 	pass(390*time.Second, 5, false)
+	if !answered {
+		pass(bound-390*time.Second, 9, false)
+		pass(130*time.Second, 11, true)
+		return
+	}
 	b.set(fmt.Sprintf(`{"result":{"expire_at":%d}}`, expires.Add(1000*time.Second).Unix()))
 	pass(600*time.Second, 6, false)
 	b.set(`{"result":{"expired":true}}`)

@@ -64,10 +64,10 @@ func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch namespace.C
 	req.Labels = labelsOf(c)
 	var res message.SubRefreshResponse
 	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
-		b.Log.Debug("a proxy gave no answer, the subscription lives on for a while", "client", c.ID(), "channel", name,
-			"for", grace, "error", err)
-		return gyro.SubRefreshReply{ExpireAt: time.Now().Add(grace)}, nil
+		until, ok := b.prolong(p, c, name, err)
+		return gyro.SubRefreshReply{ExpireAt: until, Expired: !ok}, nil
 	}
+	b.State.unanswered.answered(thing{c.ID(), name})
 	r := res.Result
 	if r == nil || r.Expired || r.ExpireAt > 0 && r.ExpireAt <= time.Now().Unix() {
 		b.Log.Info("the backend does not prolong a subscription: it ends", "client", c.ID(), "channel", name, "key", p.Key())

@@ -91,9 +91,10 @@ func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshRepl
 	req.Labels = labelsOf(c)
 	var res message.RefreshResponse
 	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
-		b.Log.Debug("a proxy gave no answer, the connection lives on for a while", "client", c.ID(), "for", grace, "error", err)
-		return gyro.RefreshReply{ExpireAt: time.Now().Add(grace)}, nil
+		until, ok := b.prolong(p, c, "", err)
+		return gyro.RefreshReply{ExpireAt: until, Expired: !ok}, nil
 	}
+	b.State.unanswered.answered(thing{c.ID(), ""})
 	r := res.Result
 	switch {
 	case r == nil:

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -53,11 +54,14 @@ var hopByHop = []string{
 }
 
 // Keeper tells which headers of clients the proxies of a configuration need.
-type Keeper struct{ forward }
+type Keeper struct {
+	forward
+	limit int // bytes of names and values that are kept of a client
+}
 
-// NewKeeper returns the keeper for all proxies that are in use.
-func NewKeeper(proxies ...*Proxy) *Keeper {
-	k := new(Keeper)
+// NewKeeper returns the keeper for all proxies that are in use. limit is as client.forwarded_headers_max_size.
+func NewKeeper(limit int, proxies ...*Proxy) *Keeper {
+	k := &Keeper{limit: limit}
 	for _, p := range proxies {
 		k.transport = union(k.transport, p.forward.transport)
 		k.metadata = union(k.metadata, p.forward.metadata)
@@ -75,12 +79,35 @@ func union(a, b []string) []string {
 	return a
 }
 
+// LeftOut has names of headers that a client sent, and that are not forwarded.
+type LeftOut struct {
+	// Forged are headers of the connect command that only a request may have.
+	Forged []string
+	// Long are headers for which the limit leaves no room.
+	Long []string
+}
+
 // Keep returns what has to be kept of a client for later calls: nil if nothing. header is of
 // the request that opened its connection, or the metadata of its gRPC stream; it is called only
-// if it is needed. emulated are the headers of the connect command. dropped are the names among
-// emulated that only a real header may have.
-func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (from *From, dropped []string) {
+// if it is needed. emulated are the headers of the connect command. Keep leaves out the headers that exceed the limit, headers of
+// the connect command first. A backend answers long headers with an error, so without the limit a client could use them to
+// keep its backend from deciding.
+func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (*From, LeftOut) {
+	var left LeftOut
 	var fromHeader, fromCommand []field
+	room := k.limit
+	fits := func(n string, values ...string) bool {
+		size := 0
+		for _, v := range values {
+			size += len(n) + len(v)
+		}
+		if size > room {
+			left.Long = append(left.Long, n)
+			return false
+		}
+		room -= size
+		return true
+	}
 	names := k.transport
 	if overGRPC {
 		names = k.metadata
@@ -88,26 +115,35 @@ func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[str
 	if len(names) > 0 {
 		h := header()
 		for _, n := range names {
-			if values := h[n]; len(values) > 0 {
-				fromHeader = append(fromHeader, field{n, values})
+			if values := h[n]; len(values) > 0 && fits(n, values...) {
+				fromHeader = append(fromHeader, field{n, cloned(values)})
 			}
 		}
 	}
-	for given, value := range emulated {
-		n := textproto.CanonicalMIMEHeaderKey(given)
+	for _, given := range slices.Sorted(maps.Keys(emulated)) {
+		n, value := textproto.CanonicalMIMEHeaderKey(given), emulated[given]
 		switch {
 		case slices.Contains(k.emulated, n):
-			if httpguts.ValidHeaderFieldName(n) && httpguts.ValidHeaderFieldValue(value) {
-				fromCommand = append(fromCommand, field{n, []string{value}})
+			if httpguts.ValidHeaderFieldName(n) && httpguts.ValidHeaderFieldValue(value) && fits(n, value) {
+				fromCommand = append(fromCommand, field{n, []string{strings.Clone(value)}})
 			}
 		case slices.Contains(k.transport, n):
-			dropped = append(dropped, n)
+			left.Forged = append(left.Forged, n)
 		}
 	}
 	if fromHeader == nil && fromCommand == nil {
-		return nil, dropped
+		return nil, left
 	}
-	return &From{overGRPC: overGRPC, transport: fromHeader, emulated: fromCommand}, dropped
+	return &From{overGRPC: overGRPC, transport: fromHeader, emulated: fromCommand}, left
+}
+
+// cloned returns a copy that does not keep the request in memory.
+func cloned(values []string) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = strings.Clone(v)
+	}
+	return out
 }
 
 // fields calls set for each header that the proxy forwards of a client. Of several headers with

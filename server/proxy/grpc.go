@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -102,15 +103,36 @@ func target(endpoint string) string {
 
 func (g *grpcCarrier) close() { _ = g.conn.Close() }
 
-func (g *grpcCarrier) call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+// grpcAttempt is a request for a gRPC backend. Protobuf takes each payload as it is.
+type grpcAttempt struct {
+	carrier *grpcCarrier
+	req     Request
+}
+
+func (g *grpcCarrier) prepare(req Request) (attempt, error) { return grpcAttempt{g, req}, nil }
+
+func (a grpcAttempt) send(ctx context.Context, deadline time.Time, from *From, res Response) error {
+	g := a.carrier
 	ctx, cancel := context.WithDeadline(g.outgoing(ctx, ctx, from), deadline)
 	defer cancel()
-	err := g.conn.Invoke(ctx, g.method, req, res)
-	if status.Code(err) == codes.DeadlineExceeded {
+	return answered(g.conn.Invoke(ctx, g.method, a.req, res))
+}
+
+func (grpcAttempt) release() {}
+
+// answered returns the error of a call of gRPC as guard expects it.
+func answered(err error) error {
+	switch code := status.Code(err); {
+	case err == nil || code == codes.Unavailable || errors.Is(err, errFirst):
+		return err
+	case code == codes.DeadlineExceeded:
 		return errTimeout
 	}
-	return err
+	return fmt.Errorf("%w: %w", errStatus, err)
 }
+
+// errStatus is the error of a call that the backend fails.
+const errStatus = unusable("the backend fails the call")
 
 // outgoing returns ctx with the metadata of a call. traced has its span.
 func (g *grpcCarrier) outgoing(ctx, traced context.Context, from *From) context.Context {

@@ -27,6 +27,13 @@ type guard struct {
 	last    atomic.Int64 // the time of the latest failure, in nanoseconds
 }
 
+// unusable is the error of an answer that is of no use. It shows that the backend is there. Every other error says that the
+// backend cannot be reached, or that it is too slow.
+type unusable string
+
+// Error implements error.
+func (u unusable) Error() string { return string(u) }
+
 // calm is how long no call may fail before the log says that the backend answers again. So a
 // backend that fails now and then leaves a line or two, not two for each failure.
 const calm = 5 * time.Second
@@ -45,6 +52,11 @@ func newGuard(o Options) *guard {
 		Timeout:     c.Breaker.OpenFor,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(c.Breaker.Failures) },
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
+		// An answer that is of no use may be about what one client sent. It must not keep the others from the backend.
+		IsSuccessful: func(err error) bool {
+			_, useless := errors.AsType[unusable](err)
+			return err == nil || useless
+		},
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
 			case from == gobreaker.StateClosed: // once per outage: a probe that fails changes the state as well

@@ -28,7 +28,11 @@ func (c *fakeCarrier) set(takes time.Duration, fails error) {
 	c.takes, c.fails = takes, fails
 }
 
-func (c *fakeCarrier) call(ctx context.Context, deadline time.Time, _ *From, _ Request, _ Response) error {
+func (c *fakeCarrier) prepare(Request) (attempt, error) { return c, nil }
+
+func (c *fakeCarrier) release() {}
+
+func (c *fakeCarrier) send(ctx context.Context, deadline time.Time, _ *From, _ Response) error {
 	c.mu.Lock()
 	takes, fails := c.takes, c.fails
 	c.asked++

@@ -35,8 +35,10 @@ type httpCarrier struct {
 	tracer     Tracer // nil: calls are not traced
 }
 
-// exchange is the memory of a call.
+// exchange is the attempt of a carrier for HTTP, and its memory.
 type exchange struct {
+	carrier *httpCarrier
+
 	req  fasthttp.Request
 	res  fasthttp.Response
 	body []byte
@@ -79,17 +81,23 @@ func newHTTP(c *config.Proxy, f *forward, t Tracer) (*httpCarrier, error) {
 
 func (h *httpCarrier) close() { h.conns.close() }
 
-// call makes one attempt. A connection that turns out to be closed before anything was written
-// to it is replaced once; a request that may have reached the backend is not sent again.
-func (h *httpCarrier) call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error {
+func (h *httpCarrier) prepare(req Request) (attempt, error) {
 	x := exchanges.Get().(*exchange)
-	defer x.release()
+	x.carrier = h
 	var err error
 	if x.body, err = req.AppendJSON(x.body[:0]); err != nil {
-		return fmt.Errorf("the request cannot be written as JSON, see binary_encoding: %w", err)
+		x.release()
+		return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
 	}
+	return x, nil
+}
+
+// send replaces, once, a connection that turns out to be closed before anything was written to it. A request that may have
+// reached the backend is not sent again.
+func (x *exchange) send(ctx context.Context, deadline time.Time, from *From, res Response) error {
+	h := x.carrier
 	h.fill(ctx, &x.req, from, x.body)
-	err = h.exchange(ctx, deadline, x)
+	err := h.exchange(ctx, deadline, x)
 	if errors.Is(err, errUnsent) {
 		err = h.exchange(ctx, deadline, x)
 	}
@@ -103,7 +111,7 @@ func (h *httpCarrier) call(ctx context.Context, deadline time.Time, from *From, 
 		return h.transform(x.res.StatusCode(), res)
 	}
 	if err := res.UnmarshalJSON(x.res.Body()); err != nil {
-		return fmt.Errorf("the body of the answer is not the JSON that is expected: %w", err)
+		return fmt.Errorf("%w: %w", errBody, err)
 	}
 	return nil
 }
@@ -113,6 +121,7 @@ func (x *exchange) release() {
 		return
 	}
 	x.req.SetBodyRaw(nil)
+	x.carrier = nil
 	exchanges.Put(x)
 }
 
@@ -184,5 +193,13 @@ func (h *httpCarrier) transform(status int, res Response) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the backend answered with status %d, not 200", status)
+	text := fmt.Sprintf("the backend answered with status %d, not 200", status)
+	switch status {
+	case fasthttp.StatusBadGateway, fasthttp.StatusServiceUnavailable, fasthttp.StatusGatewayTimeout:
+		return errors.New(text)
+	}
+	return unusable(text)
 }
+
+// errBody is the error of an answer whose body cannot be read.
+const errBody = unusable("the body of the answer is not the JSON that is expected")

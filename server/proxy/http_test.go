@@ -184,7 +184,7 @@ func TestForwardByKind(t *testing.T) {
 	other, _ := open(t, RPC, o)
 	header := func() http.Header { return http.Header{"X-Meta": {"m"}, "X-Head": {"h"}} }
 	for _, overGRPC := range []bool{false, true} {
-		from, _ := NewKeeper(p, other).Keep(overGRPC, header, nil)
+		from, _ := NewKeeper(8192, p, other).Keep(overGRPC, header, nil)
 		if err := p.Call(t.Context(), from, new(message.RPCRequest), new(message.RPCResponse)); err != nil {
 			t.Fatal(err)
 		}

@@ -55,9 +55,9 @@ var errUnsent = errors.New("the connection was closed before the request was wri
 // Errors of answers that cannot be read.
 var (
 	errClosed  = errors.New("the backend closed the connection before the end of its answer")
-	errHead    = fmt.Errorf("the headers of the answer have more than %d bytes", maxHead)
-	errInterim = fmt.Errorf("more than %d interim answers came before the answer", maxInterim)
-	errNotHTTP = errors.New("the backend's answer is not HTTP/1.1")
+	errHead    = unusable(fmt.Sprintf("the headers of the answer have more than %d bytes", maxHead))
+	errInterim = unusable(fmt.Sprintf("more than %d interim answers came before the answer", maxInterim))
+	errNotHTTP = unusable("the backend's answer is not HTTP/1.1")
 )
 
 func newPool(host, port string, secure *tls.Config) *pool {
@@ -230,7 +230,7 @@ func withoutContents(err error) error {
 	}
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		return err
+		return unusable(err.Error())
 	case errors.As(err, &network):
 		return network
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):

@@ -125,9 +125,17 @@ type Proxy struct {
 
 // carrier brings requests to the backend.
 type carrier interface {
-	// call makes one attempt, which ends at the deadline at the latest, or when ctx ends.
-	call(ctx context.Context, deadline time.Time, from *From, req Request, res Response) error
+	// prepare encodes a request. An error is about what the request has, and the backend has no part in it.
+	prepare(req Request) (attempt, error)
 	close()
+}
+
+// attempt is an encoded request, which can be sent once.
+type attempt interface {
+	// send waits for the answer, until the deadline at the latest, or until ctx ends.
+	send(ctx context.Context, deadline time.Time, from *From, res Response) error
+	// release gives the memory of the attempt back.
+	release()
 }
 
 // New returns a proxy. It does not look for the backend: the first call does. An error names the
@@ -183,32 +191,37 @@ func (p *Proxy) retire() {
 
 // Call asks the backend, and waits for its answer or until the timeout of the proxy. from is the
 // client that the call is about; nil if there is none. ctx is the client's: if it ends, so does
-// the call, and Call returns the error of ctx. Any other error says why there is no answer. It has
-// been counted and, as far as docs/proxies.md says so, logged.
+// the call, and Call returns the error of ctx. ErrNotJSON says that req cannot be sent, so that no call was made. Any other
+// error says why there is no answer. It has been counted and, as far as docs/proxies.md says so, logged.
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
+	a, err := p.carrier.prepare(req)
+	if err != nil {
+		return &Failure{Event: p.event, Key: p.guard.key, Err: err}
+	}
+	defer a.release()
 	return p.ask(ctx, &p.traced, res, func(ctx context.Context, deadline time.Time) error {
-		return p.carrier.call(ctx, deadline, from, req, res)
+		return a.send(ctx, deadline, from, res)
 	})
 }
 
 // fallible is a response that counts as none if it has an error.
 type fallible interface{ Failure() error }
 
-// ask makes an attempt to get an answer within the bounds of the guard, measures it, and traces it as c. res may be nil.
-func (p *Proxy) ask(ctx context.Context, c *Call, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
+// ask calls send for an answer within the bounds of the guard, measures it, and traces it as c. res may be nil.
+func (p *Proxy) ask(ctx context.Context, c *Call, res Response, send func(ctx context.Context, deadline time.Time) error) error {
 	if p.tracer == nil {
-		return p.measured(ctx, res, attempt)
+		return p.measured(ctx, res, send)
 	}
 	ctx, end := p.tracer.Begin(ctx, c)
-	err := p.measured(ctx, res, attempt)
+	err := p.measured(ctx, res, send)
 	end(err)
 	return err
 }
 
-func (p *Proxy) measured(ctx context.Context, res Response, attempt func(ctx context.Context, deadline time.Time) error) error {
+func (p *Proxy) measured(ctx context.Context, res Response, send func(ctx context.Context, deadline time.Time) error) error {
 	start := time.Now()
 	p.meter.Began()
-	err := p.guarded(ctx, start.Add(p.config.Timeout), attempt)
+	err := p.guarded(ctx, start.Add(p.config.Timeout), send)
 	if err != nil && ctx.Err() != nil {
 		p.meter.Ended(time.Since(start), false)
 		return ctx.Err()
@@ -224,7 +237,7 @@ func (p *Proxy) measured(ctx context.Context, res Response, attempt func(ctx con
 }
 
 func (p *Proxy) guarded(
-	ctx context.Context, deadline time.Time, attempt func(ctx context.Context, deadline time.Time) error,
+	ctx context.Context, deadline time.Time, send func(ctx context.Context, deadline time.Time) error,
 ) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -233,7 +246,7 @@ func (p *Proxy) guarded(
 	if err != nil {
 		return err
 	}
-	err = attempt(ctx, deadline)
+	err = send(ctx, deadline)
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}
@@ -253,6 +266,9 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: the %s proxy: %v", f.
 
 // Unwrap returns why there is no answer.
 func (f *Failure) Unwrap() error { return f.Err }
+
+// ErrNotJSON is why there is no call if a payload of the request is not JSON, and the proxy has no binary_encoding.
+var ErrNotJSON = errors.New("the request cannot be written as JSON, see binary_encoding")
 
 // Why there is no answer, beside the errors of the network.
 var (

@@ -118,11 +118,11 @@ func TestHTTPRequest(t *testing.T) {
 	c.EmulatedHeaders = []string{"AUTHORIZATION", "x-both", "x-fallback"}
 	c.HTTP.StaticHeaders = map[string]string{"X-Env": "prod", "Content-Type": "text/plain", "X-Fallback": "static"}
 	p, _ := open(t, RPC, c)
-	from, dropped := NewKeeper(p).Keep(false, func() http.Header {
+	from, left := NewKeeper(8192, p).Keep(false, func() http.Header {
 		return http.Header{"Cookie": {"a=1", "b=2"}, "X-Both": {"transport"}, "X-Other": {"no"}}
 	}, map[string]string{"authorization": "t", "X-both": "emulated", "cookie": "forged", "x-fallback": "mine", "x-other": "no"})
-	if len(dropped) != 1 || dropped[0] != "Cookie" {
-		t.Errorf("dropped %q", dropped)
+	if len(left.Forged) != 1 || left.Forged[0] != "Cookie" || len(left.Long) > 0 {
+		t.Errorf("left out %q", left)
 	}
 	res := new(message.RPCResponse)
 	if err := p.Call(t.Context(), from, &message.RPCRequest{Client: "c", Data: []byte(`{"q":[1, 2]}`)}, res); err != nil {
@@ -320,7 +320,7 @@ func TestGRPC(t *testing.T) {
 		c.GRPC.CredentialsKey, c.GRPC.CredentialsValue = "x-secret", "s3"
 		c.GRPC.Compression = true
 		p, _ := open(t, RPC, c)
-		from, _ := NewKeeper(p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1", "b=2"}, "X-Bad": {"\xff"}} }, nil)
+		from, _ := NewKeeper(8192, p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1", "b=2"}, "X-Bad": {"\xff"}} }, nil)
 		res := new(message.RPCResponse)
 		if err := p.Call(t.Context(), from, &message.RPCRequest{Client: "c", Data: []byte(`{ "a":1}`)}, res); err != nil {
 			t.Fatal(err)

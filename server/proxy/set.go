@@ -51,7 +51,7 @@ func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event
 	for _, p := range s.proxies {
 		all = append(all, p)
 	}
-	s.keeper = NewKeeper(all...)
+	s.keeper = NewKeeper(cfg.Client.ForwardedHeadersMax, all...)
 	return s, nil
 }
 
@@ -68,9 +68,9 @@ func (s *Set) Of(e Event, name string) *Proxy {
 }
 
 // Keep is Keeper.Keep for all proxies of the set.
-func (s *Set) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (from *From, dropped []string) {
+func (s *Set) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (*From, LeftOut) {
 	if s == nil {
-		return nil, nil
+		return nil, LeftOut{}
 	}
 	return s.keeper.Keep(overGRPC, header, emulated)
 }

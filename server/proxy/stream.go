@@ -39,9 +39,11 @@ var (
 	// ErrStreams is the reason of the Failure of Open if max_streams streams are open.
 	ErrStreams = errors.New("too many streams are open already")
 
-	errFirst  = errors.New("the first message of the stream has no subscribe_response")
 	errUnread = errors.New("the backend did not read from the stream within the timeout")
 )
+
+// errFirst is the error of a stream whose backend does not answer.
+const errFirst = unusable("the first message of the stream has no subscribe_response")
 
 // bidirectionalMethod is what a stream is opened with that takes publications of the client.
 const bidirectionalMethod = service + "SubscribeBidirectional"
@@ -75,7 +77,7 @@ func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequ
 		if !late.Stop() {
 			return errTimeout
 		}
-		return err
+		return answered(err)
 	})
 	if err != nil {
 		s.Close()

@@ -123,7 +123,7 @@ func TestStream(t *testing.T) {
 			}))
 			c.HTTPHeaders, c.GRPC.StaticMetadata, c.GRPC.Compression = []string{"Cookie"}, map[string]string{"X-Env": "prod"}, true
 			p, meter := openStreams(t, c)
-			from, _ := NewKeeper(p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1"}} }, nil)
+			from, _ := NewKeeper(8192, p).Keep(false, func() http.Header { return http.Header{"Cookie": {"a=1"}} }, nil)
 			s, res, err := p.Open(t.Context(), from, &message.SubscribeRequest{Client: "c", Channel: "news", Data: []byte(`{}`)}, bidirectional)
 			if err != nil {
 				t.Fatal(err)

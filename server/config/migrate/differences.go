@@ -47,6 +47,17 @@ var differences = []difference{
 	},
 		"client.connection_limit and client.connection_rate_limit hold for gRPC streams, too: above them the status is UNAVAILABLE.",
 		"Count gRPC clients in when you choose the limits."},
+	{"uni_grpc.enabled", func(c *config.Config) bool { return c.UniGRPC.Enabled && c.Client.UserIDHTTPHeader != "" },
+		"client.user_id_http_header is not read from the metadata of gRPC clients, who reach that port without the reverse proxy that sets it.",
+		"Set uni_grpc.user_id_metadata if a reverse proxy of gRPC names the user."},
+	{"uni_grpc.max_receive_message_size", func(c *config.Config) bool { return c.UniGRPC.Enabled && c.UniGRPC.MaxReceiveMessageSize == 0 },
+		"the default for connect requests of gRPC clients is 64 KiB, not 4 MiB.", "Set it if connect requests are larger."},
+	{"client.subscribe_to_user_personal_channel.enabled", func(c *config.Config) bool { return c.Client.UserPersonalChannel.Enabled },
+		"a client needs a subscription token for the personal channel of another user; the options of the namespace do not count. #ann,bob is the channel of the user ann,bob.",
+		"Use another namespace for user-limited channels of several users."},
+	{"client.proxy.refresh.enabled", func(c *config.Config) bool { return c.Client.Proxy.Refresh.Enabled },
+		"a connection whose refresh proxy gives no answer for 10 minutes ends with 3005; Centrifugo keeps it for ever.",
+		"Set client.refresh_proxy_grace, 0 for no bound."},
 	{"health.enabled", func(c *config.Config) bool { return c.Health.Enabled && c.Health.Mode != "live" },
 		"the health endpoint is 503 while the engine (Redis, NATS) is away and while the node shuts down; Centrifugo answers 200 always. A liveness probe there restarts all nodes when Redis is away, and disconnects all clients.",
 		"Let liveness probes ask PATH/live and readiness probes PATH/ready, or set health.mode to live."},
@@ -87,6 +98,10 @@ var optionDifferences = []struct {
 	on       func(*config.ChannelOptions) bool
 	what, do string
 }{
+	{"publication_data_format", func(o *config.ChannelOptions) bool {
+		return o.PublicationDataFormat == "" && (o.AllowPublishForClient || o.AllowPublishForSubscriber)
+	}, "by default a client can publish JSON only. Centrifugo takes any bytes, and disconnects all JSON subscribers if these are not JSON; Gyro leaves out such publications of the API for JSON subscribers.",
+		"Set binary where clients publish other data."},
 	{"allow_user_limited_channels", func(o *config.ChannelOptions) bool { return o.AllowUserLimitedChannels },
 		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
 	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },

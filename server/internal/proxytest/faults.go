@@ -15,6 +15,8 @@ type Fault struct {
 	HTTP, GRPC string
 	// Slow tells that the call ends with its timeout.
 	Slow bool
+	// HTTPDown and GRPCDown tell that the fault says that the backend is down, and not only that its answer is of no use.
+	HTTPDown, GRPCDown bool
 }
 
 const (
@@ -34,19 +36,19 @@ var Faults = []Fault{
 		c.Send(w, []byte("{"), 10)
 		<-r.Context().Done()
 	}},
-	{Name: "is cut off", HTTP: closed, GRPC: reset, Do: func(Carrier, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-	{Name: "is cut off in the middle", HTTP: closed, GRPC: reset, Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
+	{Name: "is cut off", HTTPDown: true, HTTP: closed, GRPC: reset, Do: func(Carrier, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	{Name: "is cut off in the middle", HTTPDown: true, HTTP: closed, GRPC: reset, Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
 		c.Send(w, []byte("{"), 10)
 		panic(http.ErrAbortHandler)
 	}},
 	status("500", 500, codes.Internal, "code = Internal"),
-	status("503", 503, codes.Unavailable, "code = Unavailable"),
+	down(status("503", 503, codes.Unavailable, "code = Unavailable")),
 	status("404", 404, codes.Unimplemented, "code = Unimplemented"),
-	status("504", 504, codes.DeadlineExceeded, late),
+	down(status("504", 504, codes.DeadlineExceeded, late)),
 	status("409", 409, codes.Aborted, "code = Aborted"),
 	{Name: "204", HTTP: "status 204", GRPC: "code = Unknown", Do: func(_ Carrier, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }},
 	page("HTML", http.StatusOK, syntax, "code = Unknown"),
-	page("HTML of a gateway", http.StatusBadGateway, "status 502", "code = Unavailable"),
+	down(page("HTML of a gateway", http.StatusBadGateway, "status 502", "code = Unavailable")),
 	{Name: "no message", HTTP: syntax, GRPC: "code = Internal", Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) {
 		c.Fail(w, http.StatusOK, codes.OK)
 	}},
@@ -68,6 +70,14 @@ var Faults = []Fault{
 func status(name string, status int, code codes.Code, want string) Fault {
 	return Fault{Name: name, HTTP: "status " + name, GRPC: want, Do: func(c Carrier, w http.ResponseWriter, _ *http.Request) { c.Fail(w, status, code) }}
 }
+
+func down(f Fault) Fault {
+	f.HTTPDown, f.GRPCDown = true, true
+	return f
+}
+
+// Down tells whether the fault says that the backend is down.
+func (f *Fault) Down(c Carrier) bool { return c.grpc && f.GRPCDown || !c.grpc && f.HTTPDown }
 
 func page(name string, status int, http1, want string) Fault {
 	return Fault{Name: name, HTTP: http1, GRPC: want, Do: func(_ Carrier, w http.ResponseWriter, _ *http.Request) {
