@@ -104,6 +104,16 @@ func drop(lost func(l *link, m message) bool) fault {
 	}}
 }
 
+// gaps is a server that loses every nth publication, live or recovered: how many of them are live depends on the pace.
+func gaps(n int) fault {
+	return drop(func(l *link, m message) bool {
+		if found := inner(m, "subscribe"); found != nil && len(pubs(found, "publications")) > 0 {
+			found["publications"] = slices.DeleteFunc(pubs(found, "publications"), func(any) bool { return l.every("pub", n) })
+		}
+		return inner(m, "push", "pub") != nil && l.every("pub", n)
+	})
+}
+
 // swap is a server that delivers every nth publication behind the next message.
 func swap(n int) fault {
 	return fault{messages: func(l *link, in []message) (out []message) {

@@ -142,7 +142,7 @@ var faults = []struct {
 	{"the epoch is not compared", "recovery.sentinel", changeCommands("subscribe", func(m message) { delete(m, "epoch") })},
 	{"positions are forgotten", "recovery.missed", changeCommands("subscribe", func(m message) { delete(m, "recover") })},
 	{"the flag is not kept", "recovery.reject", changeCommands("subscribe", func(m message) { delete(m, "flag") })},
-	{"a gap after recovery", "recovery.race", drop(func(l *link, m message) bool { return inner(m, "push", "pub") != nil && l.every("pub", 9) })},
+	{"a gap after recovery", "recovery.race", gaps(9)},
 	{"cache mode gives nothing", "recovery.cache", on(func(m message) { delete(m, "publications") }, "subscribe")},
 	{"patches against something else", "deltas.live", on(func(m message) {
 		if data, _ := m["data"].(json.RawMessage); m["delta"] == nil {
