@@ -23,7 +23,18 @@ func (r *Resolver) FullState(name string) (of Channel, ok bool) {
 	if !known {
 		return of, false
 	}
-	return ch.derived(ch.FullStates, func(of *Options, prefix string) bool { return of.Map.FullStatePrefix == prefix })
+	return ch.fullState()
+}
+
+func (c Channel) fullState() (of Channel, ok bool) {
+	return c.derived(c.FullStates, func(of *Options, prefix string) bool { return of.Map.FullStatePrefix == prefix })
+}
+
+// presenceOf returns the channel whose subscribers a presence map has.
+func (c Channel) presenceOf() (of Channel, ok bool) {
+	return c.derived(c.presencePrefixes, func(of *Options, prefix string) bool {
+		return of.MapClientsPresence == prefix || of.MapUsersPresence == prefix
+	})
 }
 
 // derived returns the channel whose name follows one of the prefixes, if its options agree.
@@ -42,11 +53,9 @@ func (c Channel) derived(prefixes []string, agree func(of *Options, prefix strin
 // are subscribed to, and of every other channel the channel itself.
 func (c Channel) meant() Channel {
 	for {
-		of, ok := c.derived(c.FullStates, func(of *Options, prefix string) bool { return of.Map.FullStatePrefix == prefix })
+		of, ok := c.fullState()
 		if !ok {
-			of, ok = c.derived(c.presencePrefixes, func(of *Options, prefix string) bool {
-				return of.MapClientsPresence == prefix || of.MapUsersPresence == prefix
-			})
+			of, ok = c.presenceOf()
 		}
 		if !ok {
 			return c
