@@ -27,7 +27,7 @@ func (s Server) Warn(log *slog.Logger) {
 	WarnOpen(log, &cfg.GRPCAPI)
 	s.warnUseless(log)
 	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
-		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled
+		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled || cfg.WebTransport.Enabled
 	if !clients || loopback(cfg.HTTPServer.Address) {
 		return
 	}

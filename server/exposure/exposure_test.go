@@ -35,6 +35,7 @@ func TestWarnExposed(t *testing.T) {
 			[]string{"admin /ops: admin.external"}},
 		"nothing but clients": {func(cfg *config.Config) { cfg.HTTPAPI.Disabled = true }, nil},
 		"no clients":          {func(cfg *config.Config) { cfg.WebSocket.Disabled = true }, nil},
+		"WebTransport alone":  {func(cfg *config.Config) { cfg.WebSocket.Disabled, cfg.WebTransport.Enabled = true, true }, []string{"http_api /api: " + port}},
 		"port of its own":     {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.Prometheus.Enabled = true }, nil},
 		"address of its own":  {func(cfg *config.Config) { cfg.HTTPServer.InternalAddress = "10.0.0.1" }, nil},
 		"external": {func(cfg *config.Config) { cfg.HTTPServer.InternalPort = "9000"; cfg.HTTPAPI.External = true },

@@ -4,9 +4,13 @@ package profiles
 import (
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
 	"time"
 )
+
+// maxSeconds is how long a profile may take.
+const maxSeconds = 300
 
 // Handler serves profiles below a prefix, a path without a slash at the end.
 func Handler(prefix string) http.Handler {
@@ -17,6 +21,10 @@ func Handler(prefix string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A profile may take longer than the listener's write timeout; if this fails, it is cut short.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		if n, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && n > maxSeconds {
+			http.Error(w, "seconds is more than "+strconv.Itoa(maxSeconds), http.StatusBadRequest)
+			return
+		}
 		name := strings.TrimPrefix(r.URL.Path, prefix)
 		if h, ok := own[name]; ok {
 			h(w, r)
