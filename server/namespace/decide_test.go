@@ -163,6 +163,23 @@ func TestRequested(t *testing.T) {
 	}
 }
 
+// Values of maps have the format of publications. A value may be missing.
+func TestDecideMapChange(t *testing.T) {
+	const open = `"subscription_type": "map", "map": {"mode": "ephemeral", "allow_publish_for_client": true, "allow_remove_for_client": true}`
+	for _, tt := range []struct {
+		options, data string
+		removes, may  bool
+	}{
+		{open, "{}", false, true}, {open, "", false, true}, {open, "", true, true}, {open, "\xff", false, false},
+		{open + `, "publication_data_format": "binary"`, "\xff", false, true},
+		{open + `, "publication_data_format": "json_object"`, "1", false, false},
+	} {
+		if d := resolve(t, tt.options, "ns:a").DecideMapChange(user, tt.removes, []byte(tt.data)); (d.Err == nil) != tt.may {
+			t.Errorf("%s %q: %v", tt.options, tt.data, d.Err)
+		}
+	}
+}
+
 func TestDecidePublish(t *testing.T) {
 	client, bad := `"allow_publish_for_client": true`, Decision{Err: protocol.ErrorBadRequest}
 	for _, tt := range []struct {
@@ -176,6 +193,10 @@ func TestDecidePublish(t *testing.T) {
 		{`"subscribe_stream_proxy_enabled": true, ` + client, "1", insecure, Decision{Err: protocol.ErrorNotAvailable}},
 		{`"subscribe_stream_proxy_enabled": true, "subscribe_stream_proxy_bidirectional": true`, "1", user, Decision{By: StreamProxy}},
 		{client, "1", user, Decision{}},
+		{client, "\xff", user, bad}, // subscribers with JSON connections could not get it
+		{client, "{", user, bad},
+		{client, "\xff", insecure, Decision{}},
+		{client + `, "publication_data_format": "binary"`, "\xff", user, Decision{}},
 		{client, "1", anonymous, denied103},
 		{`"presence": true`, "1", user, denied103},
 		{`"presence": true`, "1", insecure, Decision{}},
