@@ -9,7 +9,8 @@ import path from 'node:path';
 import { Centrifuge } from 'centrifuge';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
-import { chrome, freePort } from './local.js';
+import { chrome } from './local.js';
+import { freePort } from './ports.js';
 import { Program } from './program.js';
 import { patience, whole } from './patience.js';
 

@@ -3,7 +3,8 @@ import { after, afterEach, before, beforeEach, test } from 'node:test';
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { chrome, freePort } from './local.js';
+import { chrome } from './local.js';
+import { freePort } from './ports.js';
 import { Program } from './program.js';
 import { patience, whole } from './patience.js';
 

@@ -11,7 +11,8 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import axe from 'axe-core';
 import { chromium } from 'playwright-core';
-import { chrome, freePort } from './local.js';
+import { chrome } from './local.js';
+import { freePort } from './ports.js';
 import { Program } from './program.js';
 import { patience, whole } from './patience.js';
 

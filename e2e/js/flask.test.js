@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
-import { chrome, freePort } from './local.js';
+import { chrome } from './local.js';
+import { freePort } from './ports.js';
 import { Program } from './program.js';
 import { patience, whole } from './patience.js';
 

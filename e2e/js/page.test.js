@@ -11,7 +11,8 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import WebSocket from 'ws';
-import { chrome, freePort } from './local.js';
+import { chrome } from './local.js';
+import { freePort } from './ports.js';
 import { patience, whole } from './patience.js';
 
 const screenshots = path.resolve(import.meta.dirname, '../../.cache/e2e');

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
-import { freePort } from './local.js';
+import { freePort } from './ports.js';
 import { Program } from './program.js';
 import { whole } from './patience.js';
 

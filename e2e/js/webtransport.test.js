@@ -9,7 +9,8 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { certificate, chrome, freePort, http3 } from './local.js';
+import { certificate, chrome, http3 } from './local.js';
+import { freePort } from './ports.js';
 import { patience, whole } from './patience.js';
 
 const secret = 'a-secret-of-this-test-with-32-bytes';

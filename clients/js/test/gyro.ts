@@ -8,6 +8,7 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { freePort } from "../../../e2e/js/ports.js";
 
 const binary = path.resolve(process.env.GYRO ?? "../../.bin/gyro");
 const secret = "secret of the tests, of at least 32 bytes";
@@ -34,6 +35,7 @@ const config = {
         ...history,
       },
       { name: "stream", force_recovery: true, allow_channel_compaction: true, ...history },
+      { name: "price", force_recovery: true, force_recovery_mode: "cache", auto_cache_recover: true, ...history },
       { name: "small", force_recovery: true, ...history, history_size: 2 },
       { name: "delta", force_recovery: true, allowed_delta_types: ["fossil"], delta_publish: true, ...history },
       { name: "tagged", allow_tags_filter: true, allow_subscribe_for_client: true },
@@ -63,16 +65,6 @@ const config = {
   },
 };
 
-/** A free port of the loopback interface. */
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return port;
-}
-
 export class Gyro {
   #process!: ChildProcess;
   #folder = mkdtempSync(path.join(tmpdir(), "gyro-client-"));
@@ -99,32 +91,45 @@ export class Gyro {
     writeFileSync(dictionary, dictionaryText);
     const dictionaries = ["json", "protobuf"].map(encoding => ({ name: encoding, encoding, profile: "test", file: dictionary }));
     writeFileSync(file, JSON.stringify({ ...config, http_server: { ...config.http_server, port: gyro.port }, channel, websocket: { dictionaries } }));
-    gyro.#process = spawn(binary, ["--config", file], { stdio: ["ignore", "pipe", "pipe"] });
-    let log = "";
-    const started = new Promise<void>((resolve, reject) => {
-      const line = (text: string) => {
-        log += `${text}\n`;
-        if (text.includes("gyro is running")) resolve();
-      };
-      createInterface(gyro.#process.stdout!).on("line", line);
-      createInterface(gyro.#process.stderr!).on("line", line);
-      gyro.#process.once("exit", code => reject(new Error(`gyro ended with ${code}:\n${log}`)));
-    });
-    await started.catch(async error => {
+    await gyro.#run().catch(async error => {
       await gyro.stop();
       throw error;
     });
     return gyro;
   }
 
+  #run(): Promise<void> {
+    const process = spawn(binary, ["--config", path.join(this.#folder, "config.json")], { stdio: ["ignore", "pipe", "pipe"] });
+    this.#process = process;
+    let log = "";
+    return new Promise<void>((resolve, reject) => {
+      const line = (text: string) => {
+        log += `${text}\n`;
+        if (text.includes("gyro is running")) resolve();
+      };
+      createInterface(process.stdout).on("line", line);
+      createInterface(process.stderr).on("line", line);
+      process.once("exit", code => reject(new Error(`gyro ended with ${code}:\n${log}`)));
+    });
+  }
+
+  /** Kills the server, and starts it again on the same port, with nothing in memory. */
+  async restart(): Promise<void> {
+    await this.#kill();
+    await this.#run();
+  }
+
+  async #kill(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    this.#process.kill("SIGKILL");
+    await once(this.#process, "exit");
+  }
+
   async stop(): Promise<void> {
     for (const proxy of this.#proxies) proxy.stop();
     this.#backend.close();
     this.#backend.closeAllConnections();
-    if (this.#process.exitCode === null) {
-      this.#process.kill("SIGKILL");
-      await once(this.#process, "exit");
-    }
+    await this.#kill();
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
