@@ -51,7 +51,7 @@ func (s *stream) request() *protocol.SubscribeRequest {
 
 // subscribed takes the result of a subscription.
 func (s *stream) subscribed(r *protocol.SubscribeResult) error {
-	before, now := s.at, StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
+	before, now := s.at, s.positionOf(r)
 	s.live, s.delta, s.at = true, r.Delta, now
 	s.recoverable = s.recoverable || r.Recoverable
 	if !r.Recovered {
@@ -70,6 +70,16 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 		}
 	}
 	return nil
+}
+
+// positionOf returns the position of a result. In cache mode a server may recover from a position of another stream, and
+// return its offset beside the epoch of the present stream: by that offset publications would be taken for old ones.
+func (s *stream) positionOf(r *protocol.SubscribeResult) StreamPosition {
+	at := StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
+	if r.Recovered && s.at.Epoch != "" && s.at.Epoch != r.Epoch {
+		at.Offset = 0
+	}
+	return at
 }
 
 // publication takes a publication. After an error it was not handed over.

@@ -55,10 +55,16 @@ func AtMost(setting int) int {
 
 func (r *Request) passes(p *channel.Publication) bool { return r.Filter == nil || r.Filter(p.Tags) }
 
+// elsewhere tells whether the subscriber's position cannot be one of the stream with this top.
+func (r *Request) elsewhere(top channel.StreamPosition) bool {
+	return r.Since.Offset > top.Offset || r.Since.Epoch != "" && r.Since.Epoch != top.Epoch
+}
+
 // Missed is what a subscriber gets that recovers.
 type Missed struct {
 	Publications []*channel.Publication
-	// Offset is sent with them. Without publications it is the subscriber's position.
+	// Offset is sent with them, and belongs to the stream's epoch: it is the subscriber's position, or,
+	// where that is of another stream, the position before the publications.
 	Offset uint64
 }
 
@@ -158,6 +164,9 @@ func (cache) Resume(r Request, h channel.History) (Missed, bool) {
 			return m, true
 		default:
 			m.Publications = pubs[i : i+1 : i+1]
+			if r.elsewhere(h.Top) {
+				m.Offset = p.Offset - 1
+			}
 			return m, true
 		}
 	}

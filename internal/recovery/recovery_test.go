@@ -93,7 +93,9 @@ func TestStrategies(t *testing.T) {
 		{"too much, and refused", Stream, kept, with(at(5, "A"), reject), 160, false, 7, nil, lost},
 
 		{"newest", Cache, kept, at(0, ""), ample, true, 0, []uint64{7}, nil},
-		{"newest of a foreign position", Cache, kept, at(9, "B"), ample, true, 9, []uint64{7}, nil},
+		{"newest of another epoch", Cache, kept, at(5, "B"), ample, true, 6, []uint64{7}, nil},
+		{"newest of a position above the top", Cache, kept, at(9, ""), ample, true, 6, []uint64{7}, nil},
+		{"newest of a position without an epoch", Cache, kept, at(5, ""), ample, true, 5, []uint64{7}, nil},
 		{"has the newest", Cache, kept, at(7, "A"), ample, true, 7, nil, nil},
 		{"newest that passes", Cache, store{4, 8}, with(at(0, ""), filter), ample, true, 0, []uint64{7}, nil},
 		{"none passes", Cache, store{8, 8}, with(at(0, ""), filter), ample, false, 8, nil, nil},

@@ -19,7 +19,8 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
 	was, r := b.setup, &of.Result
 	b.result(r, it)
-	r.WasRecovering = was.subscribing.Request.Recover || recovery.Recovers(was.opts, was.subscribing.Request.Recover)
+	asked := was.subscribing.Request.Recover
+	r.WasRecovering = asked
 	var missed []*channel.Publication
 	if b.at.Positioned {
 		b.at.Offset, b.at.Epoch = it.Top.Offset, it.Top.Epoch
@@ -29,15 +30,17 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 		}
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
-	if recovery.Recovers(was.opts, was.subscribing.Request.Recover) {
+	if recovery.Recovers(was.opts, asked) {
 		q := b.asks(was.subscribing.Request)
 		m, ok, err := recovery.Resume(recovery.For(was.opts), q, it.History, budget)
-		b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
-		b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), b.s.cfg.Epochs.Recovered(b.channel, q.Since, it.Top))
+		if ok || asked || was.catchup != nil { // a first subscriber to an empty cache has lost nothing
+			b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
+			b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), b.s.cfg.Epochs.Recovered(b.channel, q.Since, it.Top))
+		}
 		if err != nil {
 			return nil, err
 		}
-		r.Recovered, r.Offset, missed = ok, m.Offset, m.Publications
+		r.Recovered, r.WasRecovering, r.Offset, missed = ok, ok || asked, m.Offset, m.Publications
 	}
 	if len(missed) == 0 && was.catchup == nil {
 		// Publications of the application need not be of the stream, so they are no base.

@@ -154,6 +154,7 @@ func lossChecks() []check {
 			c.Leave(h.channel)
 			r := c.Recover(h.channel, 7, "another")
 			t.Want(r.Recovered && slices.Equal(offsetsOf(r.Publications), []uint64{3}), "a foreign position gives the publications %v, expected 3", offsetsOf(r.Publications))
+			t.Want(r.Epoch == h.epoch && r.Offset < 3, "the result has the position %d of %q, expected one before the publication, 3 of %q", r.Offset, r.Epoch, h.epoch)
 		}},
 	}
 }

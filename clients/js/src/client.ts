@@ -593,7 +593,7 @@ export class Client extends Emitter<ClientEvents> {
     one.active = true;
     this.#server.set(channel, one);
     const gap = one.stream.begin(result);
-    this._emit("subscribed", { channel, ...subscribed(result, this._codec.value(result.data)) });
+    this._emit("subscribed", { channel, ...subscribed(result, one.stream.position, this._codec.value(result.data)) });
     if (gap && !signal.aborted) this._emit("gap", { channel, ...gap });
     for (const pub of result.publications ?? []) {
       if (!signal.aborted) this.#serverPublication(channel, one.stream, pub);

@@ -128,7 +128,7 @@ export class MapSubscription<T = unknown> extends Subscription<T, MapEvents<T>> 
       this.#entries.clear();
       this.#bases.clear();
     }
-    this._emit("subscribed", subscribed(result, this._client._codec.value(result.data)));
+    this._emit("subscribed", subscribed(result, this._stream.position, this._client._codec.value(result.data)));
     const read = this.#read.splice(0);
     for (const pub of read) {
       if (signal.aborted) return;

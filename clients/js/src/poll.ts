@@ -99,7 +99,7 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
     }
     this.#epoch = epoch;
     this._live(result);
-    this._emit("subscribed", subscribed(result, this._client._codec.value(result.data)));
+    this._emit("subscribed", subscribed(result, this._stream.position, this._client._codec.value(result.data)));
     for (const batch of [...this.#batches]) {
       if (signal.aborted) return;
       this.#track(batch);

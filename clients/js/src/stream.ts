@@ -43,7 +43,7 @@ export class Stream {
     const from = this.position;
     if (result.recoverable) {
       this.recover = true;
-      this.position = { offset: result.offset ?? 0, epoch: result.epoch ?? "" };
+      this.position = positionOf(result, from);
     }
     return result.was_recovering && !result.recovered ? { from, to: this.position && { ...this.position } } : undefined;
   }
@@ -68,15 +68,23 @@ export class Stream {
   }
 }
 
+/**
+ * The position of a reply. In cache mode a server may recover from a position of another stream, and return its offset beside the epoch of
+ * the stream of now: by that offset publications would be taken for old ones.
+ */
+function positionOf({ offset = 0, epoch = "", recovered }: SubscribeResult, from: Position | undefined): Position {
+  return { offset: recovered && from?.epoch && from.epoch !== epoch ? 0 : offset, epoch };
+}
+
 /** What the event tells of a reply. */
-export function subscribed(result: SubscribeResult, data: unknown): Subscribed {
+export function subscribed(result: SubscribeResult, position: Position | undefined, data: unknown): Subscribed {
   const positioned = !!(result.positioned || result.recoverable);
   return {
     wasRecovering: !!result.was_recovering,
     recovered: !!result.recovered,
     recoverable: !!result.recoverable,
     positioned,
-    position: positioned ? { offset: result.offset ?? 0, epoch: result.epoch ?? "" } : undefined,
+    position: positioned ? (result.recoverable && position ? { ...position } : positionOf(result, undefined)) : undefined,
     data,
   };
 }

@@ -410,7 +410,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     const gap = this._stream.begin(result);
     if (gap || !result.delta) this.#base = undefined;
     this._live(result);
-    this._emit("subscribed", subscribed(result, codec.value(result.data)));
+    this._emit("subscribed", subscribed(result, this._stream.position, codec.value(result.data)));
     if (gap && !signal.aborted) this._emit("gap", gap);
     for (const pub of result.publications ?? []) {
       if (signal.aborted) return;

@@ -43,6 +43,17 @@ const make = (...args: ConstructorParameters<typeof Client>) => {
   return client;
 };
 
+/** Resolves when a publication with the value has come. */
+const reached = (client: any, seen: number[], value: number): Promise<void> =>
+  new Promise(resolve => {
+    if (seen.includes(value)) return resolve();
+    const off = client.on("seen", (one: number) => {
+      if (one !== value) return;
+      off();
+      resolve();
+    });
+  });
+
 const next = <T>(emitter: any, name: string): Promise<T> => new Promise(resolve => emitter.once(name, resolve));
 
 for (const [name, way, options] of ways) {
@@ -222,6 +233,48 @@ test("a gap reaches whoever iterates, before anything new", limit, async () => {
   await taken;
   assert.deepEqual(got, [1, "gap", 9]);
   client.close();
+});
+
+test("in cache mode nothing new is taken for old when a server has lost its streams", { timeout: 110_000 }, async () => {
+  const own = await Gyro.start();
+  try {
+    const channel = unique("price:");
+    const clients = ways.map(([name, way, options]) => ({ name, client: make(way(own.port), { token: token({ sub: "ann" }), ...fast, ...options() }) }));
+    const seen = clients.map(() => [] as number[]);
+    const first = clients.map(async ({ client }, at) => {
+      client.connect();
+      const one = client.subscription<number>(channel);
+      one.on("publication", ({ data }) => {
+        seen[at]!.push(data);
+        (client as any)._emit("seen", data);
+      });
+      one.subscribe();
+      await one.ready();
+    });
+    await Promise.all(first);
+    let value = 0;
+    for (let round = 0; round < 20; round++) {
+      for (const last = value + 5; value < last; ) {
+        const wanted = ++value;
+        const all = Promise.all(clients.map(({ client }, at) => reached(client, seen[at]!, wanted)));
+        await own.api("publish", { channel, data: wanted });
+        await all;
+      }
+      await own.restart();
+      // Clients that are back get it live, the others by recovery.
+      const wanted = ++value;
+      const all = Promise.all(clients.map(({ client }, at) => reached(client, seen[at]!, wanted)));
+      await own.api("publish", { channel, data: wanted });
+      await all;
+    }
+    const want = Array.from({ length: value }, (_, n) => n + 1);
+    for (const [at, { name, client }] of clients.entries()) {
+      assert.deepEqual(seen[at], want, name);
+      client.close();
+    }
+  } finally {
+    await own.stop();
+  }
 });
 
 test("without WebSocket it goes on over HTTP, and remembers that", limit, async () => {
