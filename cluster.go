@@ -105,8 +105,9 @@ func (n *Node) answer(ctx context.Context, from, op string, data []byte) (cluste
 // Channels returns the channels with subscribers in the cluster whose names match a glob pattern, and the number of
 // subscribers of each. In a pattern of at most 1,024 bytes, * stands for any characters, ? for one, [a-c] for one of
 // a class, {foo,bar} for alternatives; the empty pattern matches all names. A malformed pattern is ErrorBadRequest.
-// Channels is a Survey with the same limits, but without a partial result: if nodes are missing, the error names
-// them.
+// Channels is a Survey with the same limits. If only nodes are missing that gave no sign of life for 7 s, or that receive
+// nothing any more, Channels returns the channels of the others with an ErrNoAnswer that names the missing nodes. With any
+// other error it returns no channels.
 func (n *Node) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	n.cfg.Observer.Totals.AddAction(observe.ActionSurvey, "", 1)
 	return n.cluster.Channels(ctx, pattern)

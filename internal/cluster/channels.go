@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,8 @@ func Reserved(op string) bool {
 }
 
 // Channels returns the channels of all nodes that match a pattern, and the number of
-// their subscribers.
+// their subscribers. If all nodes have answered but silent ones, it returns the channels of the
+// others with an error that names the silent nodes.
 func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	match, err := glob.Compile(pattern)
 	if err != nil {
@@ -37,9 +39,9 @@ func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int,
 		return c.cfg.Handler.Channels(ctx, match)
 	}
 	req := control.ChannelsRequest{Pattern: pattern}
-	answers, err := c.Survey(ctx, opChannels, req.AppendProto(nil), "")
-	if err != nil {
-		return nil, err
+	answers, missing := c.Survey(ctx, opChannels, req.AppendProto(nil), "")
+	if missing != nil && !errors.Is(missing, errSilent) {
+		return nil, missing
 	}
 	channels := make(map[string]int)
 	for uid, a := range answers {
@@ -54,7 +56,7 @@ func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int,
 			channels[ch] += int(i.NumClients)
 		}
 	}
-	return channels, nil
+	return channels, missing
 }
 
 // answerChannels answers with the channels of this node.

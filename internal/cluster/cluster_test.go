@@ -31,6 +31,7 @@ type node struct {
 	clocks *skew.Clocks
 	// answer is called for surveys, dispatch for commands of clients.
 	answer   func(ctx context.Context, from, op string, data []byte) Answer
+	channels map[string]int // nil: an error
 	dispatch func(session, data string) <-chan struct{}
 
 	mu      sync.Mutex
@@ -65,7 +66,10 @@ func (n *node) Answer(ctx context.Context, from, op string, data []byte) (Answer
 }
 
 func (n *node) Channels(context.Context, func(string) bool) (map[string]int, error) {
-	return nil, errors.New("none")
+	if n.channels == nil {
+		return nil, errors.New("none")
+	}
+	return n.channels, nil
 }
 
 func (n *node) Dispatch(session string, data []byte) <-chan struct{} {
@@ -533,6 +537,7 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 		a, b := join(t, bus, "a"), join(t, bus, "b")
 		echo(a)
 		echo(b)
+		a.channels, b.channels = map[string]int{"ch": 1}, map[string]int{"ch": 2}
 		time.Sleep(time.Minute) // b has just given a sign of life
 		b.engine.Cut(true)
 		for cut := time.Now(); time.Since(cut) < time.Minute; {
@@ -542,6 +547,12 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 				_, err := a.Survey(ctx, "op", nil, to)
 				cancel()
 				switch {
+				case at < time.Second && to == "":
+					ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+					if channels, err := a.Cluster.Channels(ctx, ""); channels != nil || !errors.Is(err, ErrNoAnswer) {
+						t.Errorf("after %v channels are %v, %v, although b is not silent yet", at, channels, err)
+					}
+					cancel()
 				case at < missedFor-pingInterval-time.Second && (err == nil || !strings.Contains(err.Error(), "node b (name of b)")),
 					at > missedFor && to == "" && err != nil, at > missedFor && to != "" && !errors.Is(err, ErrUnknownNode):
 					t.Errorf("after %v, to %q: %v", at, to, err)
@@ -559,6 +570,11 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 		start := time.Now()
 		if _, err := a.Survey(t.Context(), "op", nil, ""); !errors.Is(err, errSilent) || time.Since(start) > silentPause {
 			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		// Who is in which channel is known of the others.
+		start = time.Now()
+		if channels, err := a.Cluster.Channels(t.Context(), ""); len(channels) != 1 || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "name of b") || time.Since(start) > silentPause {
+			t.Errorf("after %v: %v, %v", time.Since(start), channels, err)
 		}
 		b.Leave(t.Context()) // which is not heard
 	})

@@ -370,6 +370,9 @@ func TestChannels(t *testing.T) {
 		{"none", "channels", `{"pattern":"x*"}`, apitest.Node{}, `{"channels":{}}`, []string{"channels x*"}},
 		{"malformed", "channels", `{"pattern":"[a"}`, apitest.Node{Err: fmt.Errorf("%w: pattern", protocol.ErrorBadRequest)}, `100`, []string{"channels [a"}},
 		{"failure", "channels", `{}`, apitest.Node{Err: context.DeadlineExceeded}, `100`, []string{"channels"}},
+		{"a silent node", "channels", `{}`, apitest.Node{Subscribers: subscribers, Err: fmt.Errorf("%w of node b (n2)", gyro.ErrNoAnswer)},
+			`{"channels":{"chat:a":{"num_clients":2}},"incomplete":"no answer of node b (n2)"}`, []string{"channels"}},
+		{"failure with an answer", "channels", `{}`, apitest.Node{Subscribers: subscribers, Err: errDown}, `100`, []string{"channels"}},
 	}...))
 }
 

@@ -95,14 +95,14 @@ func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsR
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	all, err := e.node.Channels(ctx, r.Pattern)
-	switch {
-	case errors.Is(err, protocol.ErrorBadRequest):
-		// The caller's mistake, but this is the code that callers know.
-		return nil, e.failed(ctx, MethodChannels, "", errPattern)
-	case err != nil:
+	var incomplete string
+	if all != nil || errors.Is(err, protocol.ErrorBadRequest) {
+		incomplete, err = partial(err, errPattern)
+	}
+	if err != nil {
 		return nil, e.failed(ctx, MethodChannels, "", err)
 	}
-	res := &ChannelsResult{Channels: make(map[string]*ChannelInfo)}
+	res := &ChannelsResult{Channels: make(map[string]*ChannelInfo), Incomplete: incomplete}
 	for ch, n := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, e.failed(ctx, MethodChannels, "", err)

@@ -3522,6 +3522,11 @@ func (m *ChannelsResult) appendJSON(dst []byte) []byte {
 	}
 	dst = jsonwire.EndObject(dst)
 	dst = append(dst, ',')
+	if m.Incomplete != "" {
+		dst = append(dst, `"incomplete":`...)
+		dst = jsonwire.AppendString(dst, m.Incomplete)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst)
 }
 
@@ -3529,6 +3534,8 @@ func channelsResultField(key []byte) int {
 	switch string(key) {
 	case "channels":
 		return 1
+	case "incomplete":
+		return 101
 	}
 	return 0
 }
@@ -3550,6 +3557,8 @@ func (m *ChannelsResult) readJSON(r *jsonwire.Reader) {
 				}
 				m.Channels[key] = v
 			}
+		case 101: // incomplete
+			r.String(&m.Incomplete)
 		default:
 			r.Skip()
 		}

@@ -271,7 +271,8 @@ type ChannelsRequest struct {
 
 // ChannelsResult has the channels by name.
 type ChannelsResult struct {
-	Channels map[string]*ChannelInfo // By name.
+	Channels   map[string]*ChannelInfo // By name.
+	Incomplete string                  // Which silent nodes have not answered; absent if all have.
 }
 
 // ChannelInfo tells of a channel on all nodes.

@@ -3819,12 +3819,19 @@ func (m *ChannelsResult) SizeProto() (n int) {
 	for k, v := range m.Channels {
 		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(v.SizeProto()))
 	}
+	if m.Incomplete != "" {
+		n += 2 + pbwire.SizeBytes(len(m.Incomplete))
+	}
 	return n
 }
 
 func (m *ChannelsResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Incomplete != "" {
+		i = pbwire.PutString(buf, i, m.Incomplete)
+		i = pbwire.PutVarint(buf, i, 0x32a)
 	}
 	for k, v := range m.Channels {
 		end := i
@@ -3849,6 +3856,8 @@ func (m *ChannelsResult) readProto(r *pbwire.Reader) {
 		case 0x0a: // channels = 1
 			r.Element()
 			m.readChannelsProto(r)
+		case 0x32a: // incomplete = 101
+			m.Incomplete = r.String()
 		default:
 			r.Skip()
 		}
