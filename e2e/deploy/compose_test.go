@@ -35,6 +35,11 @@ type stand struct {
 	internal []string
 	// public and private are what nginx publishes.
 	public, private string
+	// ports and env start the nodes.
+	ports []int
+	env   [][]string
+	// errors is the file of nginx's errors.
+	errors string
 }
 
 func port(t *testing.T) int {
@@ -58,22 +63,14 @@ func start(t *testing.T) *stand {
 	conf := read(t, "nginx.conf")
 	for i := range 2 {
 		name, public, internal := fmt.Sprintf("gyro-%d", i+1), port(t), port(t)
-		node, err := rig.StartServer(public, []string{"-c", filepath.Join(folder, "gyro.json"), "-a", "127.0.0.1", "-p", strconv.Itoa(public)}, []string{
+		s.ports, s.env = append(s.ports, public), append(s.env, []string{
 			"GYRO_HTTP_SERVER_INTERNAL_PORT=" + strconv.Itoa(internal),
 			"GYRO_ENGINE_REDIS_ADDRESS=" + redis.Addr(),
 			"GYRO_CLIENT_TOKEN_HMAC_SECRET_KEY=" + rig.TokenSecret,
 			"GYRO_HTTP_API_KEY=" + rig.APIKey,
 			"GYRO_NODE_NAME=" + name,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(node.Stop)
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("log of %s:\n%s", name, node.Log())
-			}
-		})
+		node := s.run(i)
 		s.nodes = append(s.nodes, node)
 		s.internal = append(s.internal, fmt.Sprintf("127.0.0.1:%d", internal))
 		conf = replace(t, conf, "server "+name+":8000", "server "+node.Addr)
@@ -83,9 +80,28 @@ func start(t *testing.T) *stand {
 	s.public, s.private = fmt.Sprintf("127.0.0.1:%d", public), fmt.Sprintf("127.0.0.1:%d", private)
 	conf = replace(t, conf, "listen 8000;", "listen "+s.public+";")
 	conf = replace(t, conf, "listen 9000;", "listen "+s.private+";")
+	s.errors = filepath.Join(dir, "errors")
+	conf = replace(t, conf, "/dev/stderr", s.errors)
 	conf = replace(t, conf, "/tmp/nginx.pid", filepath.Join(dir, "nginx.pid"))
 	s.nginx(dir, conf)
 	return s
+}
+
+// run starts a node, until the test ends.
+func (s *stand) run(i int) *rig.Server {
+	s.t.Helper()
+	args := []string{"-c", filepath.Join(folder, "gyro.json"), "-a", "127.0.0.1", "-p", strconv.Itoa(s.ports[i])}
+	node, err := rig.StartServer(s.ports[i], args, s.env[i])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(node.Stop)
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("log of gyro-%d:\n%s", i+1, node.Log())
+		}
+	})
+	return node
 }
 
 func read(t *testing.T, name string) string {
@@ -250,6 +266,33 @@ func TestCompose(t *testing.T) {
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != want {
 			t.Errorf("%s is open to the public: %s, %v", path, resp.Status, err)
 		}
+	}
+}
+
+// Nodes restart one after the other, and nginx has a node for each client that comes back, at any time.
+func TestRollingRestart(t *testing.T) {
+	s := start(t)
+	const all = 40
+	for i := range all {
+		s.connect(fmt.Sprint("user", i), "chat:a")
+	}
+	begun := time.Now()
+	for round := range 2 {
+		for i := range s.nodes {
+			wait.Until(t, "clients on both nodes", func() bool { return s.clients(0)+s.clients(1) == all })
+			s.nodes[i].Stop()
+			s.nodes[i] = s.run(i)
+			t.Logf("%.1f s: node %d runs again, round %d", time.Since(begun).Seconds(), i+1, round+1)
+		}
+	}
+	wait.Until(t, "all clients are back", func() bool { return s.clients(0)+s.clients(1) == all })
+	t.Logf("%.1f s: all clients are back", time.Since(begun).Seconds())
+	log, err := os.ReadFile(s.errors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), "no live upstreams"); n > 0 {
+		t.Errorf("nginx refused %d connections although a node was there:\n%.2000s", n, log)
 	}
 }
 
