@@ -85,6 +85,7 @@ type App struct {
 	notified  *notify.Receiver   // nil: there are no notifications of shared poll keys
 	status    *userstatus.Keeper // nil: the status of users is not kept
 	failed    chan error
+	withdrawn atomic.Bool // not ready, as a shutdown has begun
 	stopping  atomic.Bool
 	leaving   context.Context // ends when Shutdown begins
 	leave     context.CancelFunc
@@ -381,10 +382,11 @@ func (a *App) Addr(name string) string {
 // Node of the server.
 func (a *App) Node() *gyro.Node { return a.node }
 
-// Shutdown stops accepting, disconnects all clients with 3001, spread over
+// Shutdown reports for shutdown.delay that the node is not ready. Then it stops accepting, disconnects all clients with 3001, spread over
 // shutdown.drain_time, and waits for requests and commands under way. If ctx ends before, it
 // cuts off the rest and returns the error of ctx. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
+	a.withdraw(ctx)
 	a.stopping.Store(true)
 	a.taps.Close()
 	a.leave()
@@ -392,12 +394,19 @@ func (a *App) Shutdown(ctx context.Context) error {
 	for _, g := range a.grpc {
 		g.server.Stop()
 	}
+	drained := make(chan struct{})
 	var wg sync.WaitGroup
 	for i, l := range a.listeners {
-		wg.Go(func() { errs[i] = l.shutdown(ctx) })
+		wg.Go(func() {
+			if l.name == internalListener { // probes and Prometheus see the drain
+				<-drained
+			}
+			errs[i] = l.shutdown(ctx)
+		})
 	}
 	a.notified.Close()
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
+	close(drained)
 	err = errors.Join(err, a.consumers.Shutdown(ctx))
 	err = errors.Join(err, a.node.Shutdown(ctx))
 	a.status.Close()

@@ -1,10 +1,14 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/api/httpapi"
+	"github.com/gyrohq/gyro/server/config"
 )
 
 // mountHealth mounts the health endpoints: PREFIX/live and PREFIX/ready, and PREFIX
@@ -13,7 +17,7 @@ func (a *App) mountHealth(s *site) error {
 	const key = "health.handler_prefix"
 	c := &a.cfg.Health
 	live := endpoint{Handler: httpapi.Live(), checkHost: true}
-	ready := endpoint{Handler: httpapi.Ready(a.node.Health), checkHost: true}
+	ready := endpoint{Handler: httpapi.Ready(a.health), checkHost: true}
 	byMode := ready
 	if c.Mode == "live" {
 		byMode = live
@@ -32,5 +36,46 @@ func (a *App) readiness() func() error {
 	if a.cfg.Health.Mode == "live" {
 		return nil
 	}
-	return func() error { return httpapi.Failing(a.node.Health()) }
+	return func() error { return httpapi.Failing(a.health()) }
+}
+
+var errShuttingDown = errors.New("shutting down")
+
+// health returns the health of the node's parts. The node is not ready from the beginning of a shutdown on.
+func (a *App) health() []gyro.Health {
+	parts := a.node.Health()
+	if a.withdrawn.Load() && parts[0].Err == nil {
+		parts[0].Err = errShuttingDown
+	}
+	return parts
+}
+
+// withdrawal is the default of shutdown.delay where there are other nodes for clients to go to.
+const withdrawal = 3 * time.Second
+
+// withdraw reports that the node is not ready, and waits for shutdown.delay. In this time load balancers send new
+// clients to other nodes, and everything else goes on. A further call does not wait.
+func (a *App) withdraw(ctx context.Context) {
+	if !a.withdrawn.CompareAndSwap(false, true) {
+		return
+	}
+	nodes, _ := a.node.Info(ctx) // an error means that ctx has ended, which ends the delay, too
+	delay := delayOf(a.cfg, len(nodes))
+	if delay <= 0 {
+		return
+	}
+	a.log.Info("node is not ready any more, and goes on for shutdown.delay", "delay", delay.String())
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+}
+
+// delayOf returns shutdown.delay in a cluster of this many nodes.
+func delayOf(cfg *config.Config, nodes int) time.Duration {
+	delay := cfg.Shutdown.Delay
+	if delay == 0 && cfg.Health.Enabled && nodes > 1 {
+		delay = withdrawal
+	}
+	return min(delay, cfg.Shutdown.Timeout/4)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -243,6 +244,53 @@ func TestShutdownIsSpread(t *testing.T) {
 	httpapi.Ready(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting down") {
 		t.Errorf("health: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestShutdownDelay: for shutdown.delay the node is not ready, and everything else goes on.
+func TestShutdownDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := startVirtual(t, func(cfg *config.Config) {
+			cfg.Shutdown.Delay = 5 * time.Second
+		})
+		c := s.pipe()
+		c.Connect(s.tokenField(jwt.MapClaims{"sub": "u"}))
+		begin := time.Now()
+		done := make(chan error, 1)
+		go func() { done <- s.app.Shutdown(t.Context()) }()
+		time.Sleep(5*time.Second - 1)
+		if err := s.app.readiness()(); !errors.Is(err, errShuttingDown) {
+			t.Errorf("the node is ready: %v", err)
+		}
+		s.pipe().Connect(s.tokenField(jwt.MapClaims{"sub": "u"})) // new clients are welcome
+		if s.app.stopping.Load() {
+			t.Error("requests are refused")
+		}
+		if d := c.Disconnected(); d != protocol.DisconnectShutdown || time.Since(begin) < 5*time.Second {
+			t.Errorf("after %s the client ended with %v", time.Since(begin), d)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDelayOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		delay  time.Duration
+		health bool
+		nodes  int
+		want   time.Duration
+	}{
+		{0, true, 1, 0}, {0, true, 2, 3 * time.Second}, {0, false, 2, 0}, {-1, true, 2, -1}, {time.Second, false, 1, time.Second}, {time.Hour, true, 2, 10 * time.Second},
+	} {
+		cfg := config.DefaultConfig()
+		cfg.Health.Enabled, cfg.Shutdown.Delay, cfg.Shutdown.Timeout = c.health, c.delay, 40*time.Second
+		if got := delayOf(cfg, c.nodes); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
 }
 

@@ -57,6 +57,9 @@ type listener struct {
 	wantsHTTP3 bool
 }
 
+// internalListener is the name of the listener of internal endpoints, where they do not share the external one.
+const internalListener = "internal"
+
 // samePlace tells whether internal endpoints share the external listener.
 func samePlace(h *config.HTTPServer) bool { return externalAddr(h) == internalAddr(h) }
 
@@ -95,7 +98,7 @@ func makeListeners(cfg *config.Config, store *certs.Store, external, internal *s
 		list = append(list, l)
 	}
 	if internal != external && !internal.empty() {
-		list = append(list, newListener("internal", internalAddr(h), internal, intTLS, false, log))
+		list = append(list, newListener(internalListener, internalAddr(h), internal, intTLS, false, log))
 	}
 	if challenges := store.Challenges(); challenges != nil {
 		s := newSite(external.gate)
@@ -242,7 +245,7 @@ func (l *listener) open(r *reserve.Reserve) error {
 	if err != nil {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
-	if l.name == "internal" {
+	if l.name == internalListener {
 		l.ln = r.ForOperators(ln)
 	} else {
 		l.ln = r.ForClients(ln)

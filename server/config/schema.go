@@ -139,6 +139,7 @@ type Node struct {
 // Shutdown bounds the graceful shutdown.
 type Shutdown struct {
 	Timeout   time.Duration `key:"timeout" def:"30s" doc:"The process exits with code 1 when a shutdown takes longer."`
+	Delay     time.Duration `key:"delay" def:"0s" doc:"How long the node goes on as before a shutdown while /health says 503, so that load balancers send new clients to other nodes. 0: 3 s with health.enabled where there are other nodes, and none elsewhere. At most a quarter of timeout; negative: none. Key of Gyro alone."`
 	DrainTime time.Duration `key:"drain_time" def:"5s" doc:"Clients are told to leave spread over this time, so that the nodes that they go to are not overrun; few clients take less. At most half of timeout; negative: all at once."`
 }
 

@@ -108,7 +108,7 @@ func Launch(port int, args, env []string) (*Server, error) {
 	cmd := exec.Command(bin, args...)
 	// A binary that was built with the race detector ends at the first race, so that the
 	// suites notice it.
-	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), env...)
+	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "GYRO_SHUTDOWN_DELAY=-1s"), env...)
 	p, err := run(cmd)
 	if err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ var own = []struct{ keys, then string }{
 	{"http_server.tls.certificates", "Clients get the certificate of `cert_pem` under every name."},
 	{"http_server.tls.min_version http_server.tls.session_ticket_secret http_server.tls.session_ticket_secret_file http_server.tls.session_ticket_rotation",
 		"The defaults of its TLS."},
-	{"shutdown.drain_time engine.redis.start_timeout broker.nats.start_timeout broker.postgres.io_timeout engine.redis.presence_read_from_replica engine.concurrency websocket.goroutine_driver " +
+	{"shutdown.delay shutdown.drain_time engine.redis.start_timeout broker.nats.start_timeout broker.postgres.io_timeout engine.redis.presence_read_from_replica engine.concurrency websocket.goroutine_driver " +
 		"http_server.tls.autocert http_server.tls_autocert.directory_url http_server.tls_autocert.directory_ca_pem", "No effect."},
 }
 
