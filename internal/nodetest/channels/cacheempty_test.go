@@ -223,7 +223,7 @@ func TestCacheEmptyFails(t *testing.T) {
 							if got != tt.want {
 								t.Errorf("%s: %s, want %s", command, got, tt.want)
 							}
-							if reply != nil && reply.Subscribe != nil && (reply.Subscribe.Recovered || !reply.Subscribe.WasRecovering) {
+							if reply != nil && reply.Subscribe != nil && (reply.Subscribe.Recovered || reply.Subscribe.WasRecovering) {
 								t.Errorf("%+v", reply.Subscribe)
 							}
 						})
