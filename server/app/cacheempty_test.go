@@ -108,7 +108,7 @@ func TestCacheEmptyProxyAnswers(t *testing.T) {
 				if got != tt.want {
 					t.Errorf("%s: %s, want %s", tt.answer, got, tt.want)
 				}
-				if got == "ok" && (reply.Subscribe.Recovered || !reply.Subscribe.WasRecovering) {
+				if got == "ok" && (reply.Subscribe.Recovered || reply.Subscribe.WasRecovering) {
 					t.Errorf("%s: %+v", tt.answer, reply.Subscribe)
 				}
 				if got, _ := c.Outcome(fmt.Sprintf(`"history":{"channel":%q,"limit":1}`, ch)); got != tt.want {
