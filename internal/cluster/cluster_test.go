@@ -571,7 +571,7 @@ func TestSurveyMissesASilentNode(t *testing.T) {
 		if _, err := a.Survey(t.Context(), "op", nil, ""); !errors.Is(err, errSilent) || time.Since(start) > silentPause {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		// Who is in which channel is known of the others.
+		// Channels has the subscribers of the other nodes.
 		start = time.Now()
 		if channels, err := a.Cluster.Channels(t.Context(), ""); len(channels) != 1 || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "name of b") || time.Since(start) > silentPause {
 			t.Errorf("after %v: %v, %v", time.Since(start), channels, err)

@@ -30,7 +30,7 @@ type Node interface {
 	PresenceStats(ctx context.Context, ch string) (gyro.PresenceStats, error)
 	History(ctx context.Context, ch string, f *gyro.HistoryFilter) (gyro.History, error)
 	RemoveHistory(ctx context.Context, ch string) error
-	// Channels, Connections and Flight return what they have with an error that is gyro.ErrNoAnswer.
+	// If nodes do not answer, Channels, Connections and Flight return the answers of the others and gyro.ErrNoAnswer.
 	Channels(ctx context.Context, pattern string) (map[string]int, error)
 	Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error)
 	Flight(ctx context.Context, q inspect.Query) (inspect.Log, error)
