@@ -390,20 +390,11 @@ func (a *App) Shutdown(ctx context.Context) error {
 	a.stopping.Store(true)
 	a.taps.Close()
 	a.leave()
-	errs := make([]error, len(a.listeners))
 	for _, g := range a.grpc {
 		g.server.Stop()
 	}
 	drained := make(chan struct{})
-	var wg sync.WaitGroup
-	for i, l := range a.listeners {
-		wg.Go(func() {
-			if l.name == internalListener { // probes and Prometheus see the drain
-				<-drained
-			}
-			errs[i] = l.shutdown(ctx)
-		})
-	}
+	closed := a.closeListeners(ctx, drained)
 	a.notified.Close()
 	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
 	close(drained)
@@ -416,14 +407,33 @@ func (a *App) Shutdown(ctx context.Context) error {
 	err = errors.Join(err, a.engines.Close(ctx))
 	a.meters.pushers.Shutdown(ctx)
 	a.inForce.Load().backend.Proxies.Close()
-	wg.Wait()
+	err = errors.Join(err, closed())
 	a.jwks.Close()
 	a.stopCerts()
 	logs.Of(a.log).Close()
 	a.serving.Wait()
 	err = errors.Join(err, a.tracer.Shutdown(ctx))
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
-	return errors.Join(append(errs, err)...)
+	return err
+}
+
+// closeListeners closes the listeners in the background, the internal one when drained is closed, so that probes and
+// Prometheus see the drain. It returns a function that waits for them.
+func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func() error {
+	errs := make([]error, len(a.listeners))
+	var wg sync.WaitGroup
+	for i, l := range a.listeners {
+		wg.Go(func() {
+			if l.name == internalListener {
+				<-drained
+			}
+			errs[i] = l.shutdown(ctx)
+		})
+	}
+	return func() error {
+		wg.Wait()
+		return errors.Join(errs...)
+	}
 }
 
 // routes mounts the endpoints.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -274,6 +275,32 @@ func TestShutdownDelay(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestInternalListenerStays: health and metrics can be had until all clients have left.
+func TestInternalListenerStays(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		cfg.HTTPServer.InternalPort = fmt.Sprint(must(porttest.Free()))
+		cfg.Health.Enabled = true
+	})
+	open := func(name string) bool {
+		c, err := net.Dial("tcp", s.app.Addr(name))
+		return err == nil && c.Close() == nil
+	}
+	drained := make(chan struct{})
+	closed := s.app.closeListeners(t.Context(), drained)
+	wait.Until(t, "the external listener is closed", func() bool { return !open("external") })
+	if status, body := get(t, "http://"+s.app.Addr("internal")+"/health"); status != http.StatusOK {
+		t.Errorf("health: %d %s", status, body)
+	}
+	close(drained)
+	if err := closed(); err != nil {
+		t.Error(err)
+	}
+	if open("internal") {
+		t.Error("the internal listener is still open")
+	}
 }
 
 func TestDelayOf(t *testing.T) {
