@@ -20,7 +20,7 @@ await build({
   sourcemap: "inline",
 });
 const files = entryPoints.map(file => file.replace(/^test/, ".test").replace(/ts$/, "js"));
-// Node.js may hang at its exit while another thread compiles (https://github.com/nodejs/node/issues/54918): 3 of 328 runs of server.test.ts
+// Node.js may hang at its exit while another thread compiles (https://github.com/nodejs/node/issues/54918): 4 of some 600 runs of server.test.ts
 // did, 8 to 24 at a time. So V8 does everything in one thread.
 const { status } = spawnSync(
   process.execPath,
