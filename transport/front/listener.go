@@ -184,7 +184,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
 		case err == nil:
-			return netio.NewReplay(in.conn, in.remote, in.early, in.broken), nil
+			return netio.NewRequests(in.conn, in.remote, in.early, in.broken), nil
 		case netio.IsShort(err):
 			l.putBack(in)
 			return nil, err

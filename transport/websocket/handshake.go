@@ -260,7 +260,7 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 	header := w.Header()
 	hs.setHeader(header)
 	early, err := rw.Reader.Peek(rw.Reader.Buffered())
-	early = bytes.Clone(early)
+	early = append(bytes.Clone(early), netio.Early(nc)...)
 	stream := netio.NewStream(nc)
 	if err != nil || stream.Write(hs.answer(header), timeout) != nil {
 		stream.Abort()

@@ -62,6 +62,9 @@ func (s *Site) Close() {
 	<-s.finished
 }
 
+// Addr returns the address of the server.
+func (s *Site) Addr() string { return s.addr }
+
 // Exchange sends the parts on a connection of its own, ends its direction, and returns all answers, as
 // Answer does. The error is that of the connection.
 func (s *Site) Exchange(parts ...string) ([]string, error) {

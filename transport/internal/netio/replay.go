@@ -1,8 +1,13 @@
 package netio
 
 import (
+	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
+	"sync"
+
+	"github.com/gyrohq/gyro/transport/internal/smuggling"
 )
 
 // replay is a connection of which some bytes, early, were read before. One goroutine at a time
@@ -10,53 +15,128 @@ import (
 type replay struct {
 	net.Conn
 	remote net.Addr
+
+	mu     sync.Mutex // for what follows, which a write may change
 	early  []byte
-	broken error // of the reads after early; nil: they are those of Conn
+	broken error            // of the reads after early; nil: they are those of Conn
+	guard  *smuggling.Guard // judges what is read; nil: nobody does
 }
 
 // NewReplay returns a connection that reads early and then nc, or gets the error broken then if that is
-// not nil. remote is its RemoteAddr, also if nc does not know that any more. If nc is a *tls.Conn,
-// net/http finds the state of TLS.
+// not nil. remote is its RemoteAddr, also if nc does not know that any more.
 func NewReplay(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
-	r := replay{Conn: nc, remote: remote, early: early, broken: broken}
+	return &replay{Conn: nc, remote: remote, early: early, broken: broken}
+}
+
+// NewRequests is NewReplay for net/http, which reads requests. It gets none whose end another server may
+// see elsewhere: instead of such a request it reads one that it refuses. If nc is a *tls.Conn, net/http
+// finds the state of TLS, and if nothing was read of it, net/http gets it as it is: it may speak HTTP/2.
+func NewRequests(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
 	t, ok := nc.(*tls.Conn)
-	switch {
-	case !ok:
-		return &r
-	case len(early) == 0:
+	if ok && len(early) == 0 {
 		return t
 	}
-	return &secureReplay{r, t}
+	r := &replay{Conn: nc, remote: remote, early: early, broken: broken, guard: new(smuggling.Guard)}
+	if ok {
+		return &secureReplay{r, t}
+	}
+	return r
 }
 
 func (r *replay) RemoteAddr() net.Addr { return r.remote }
 
 func (r *replay) Read(p []byte) (int, error) {
+	for {
+		n, held, err := r.read(p)
+		if n == 0 || r.guard == nil {
+			return n, err
+		}
+		if n = r.judge(p[:n], held); n > 0 {
+			return n, err
+		}
+	}
+}
+
+// read reads bytes that nobody has judged. It reports whether the guard holds them; it reads one only
+// then.
+func (r *replay) read(p []byte) (n int, held bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held = r.guard != nil && r.guard.Holds(); held {
+		p = p[:min(len(p), 1)]
+	}
 	switch {
 	case len(r.early) > 0:
+		n = copy(p, r.early)
+		if r.early = r.early[n:]; len(r.early) == 0 {
+			r.early = nil
+		}
 	case r.broken != nil:
-		return 0, r.broken
+		err = r.broken
 	default:
-		return r.Conn.Read(p)
+		r.mu.Unlock()
+		n, err = r.Conn.Read(p)
+		r.mu.Lock()
 	}
-	n := copy(p, r.early)
-	if r.early = r.early[n:]; len(r.early) == 0 {
-		r.early = nil
+	return n, held, err
+}
+
+// judge returns how many of the bytes that were read the caller may have.
+func (r *replay) judge(data []byte, held bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held && r.guard.Holds() {
+		r.guard.Peek(data[0])
+		return len(data)
 	}
-	return n, nil
+	n, verdict := r.guard.Pass(data)
+	switch verdict {
+	case smuggling.Held:
+		r.early = append(bytes.Clone(data[n:]), r.early...)
+	case smuggling.Refused:
+		r.early, r.broken = []byte(smuggling.Refusal), io.EOF
+	case smuggling.Broken:
+		r.early, r.broken = nil, io.ErrUnexpectedEOF
+	}
+	return n
+}
+
+func (r *replay) Write(p []byte) (int, error) {
+	if r.guard != nil {
+		r.mu.Lock()
+		if r.guard.Holds() && r.guard.Answer(p) == smuggling.Broken {
+			r.early, r.broken = nil, io.ErrUnexpectedEOF
+		}
+		r.mu.Unlock()
+	}
+	return r.Conn.Write(p)
 }
 
 // secureReplay is a replay of a TLS connection. net/http finds the state by its method.
 type secureReplay struct {
-	replay
+	*replay
 	tls *tls.Conn
 }
 
 func (r *secureReplay) ConnectionState() tls.ConnectionState { return r.tls.ConnectionState() }
 
+// Early returns the bytes that follow the request for another protocol, which net/http has not got.
+func (r *replay) Early() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil {
+		return nil
+	}
+	early := r.early
+	r.early = nil
+	return early
+}
+
 // Bare returns the connection beneath, for a handler that takes the connection from the server,
 // as that of WebSocket does. It returns nil while early is not read, and if nothing can follow.
 func (r *replay) Bare() net.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.early) > 0 || r.broken != nil {
 		return nil
 	}

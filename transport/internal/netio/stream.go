@@ -70,6 +70,25 @@ func bare(d Duplex) Duplex {
 	}
 }
 
+// Early takes the bytes that were read of a connection that a handler has taken from net/http, besides those that
+// net/http returns.
+func Early(d Duplex) []byte {
+	for {
+		if r, ok := d.(interface{ Early() []byte }); ok {
+			return r.Early()
+		}
+		w, ok := d.(wrapper)
+		if !ok {
+			return nil
+		}
+		inner := w.Bare()
+		if inner == nil {
+			return nil
+		}
+		d = inner
+	}
+}
+
 // NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets get
 // non-blocking I/O where the system has it. A type around a socket prevents that, unless its
 // method Bare() net.Conn returns the socket.
