@@ -36,6 +36,9 @@ const (
 	// maxIdle is how many connections may be without a request, of all clients. Each holds some 30 KB. If there are more,
 	// the one that has been without a request longest is closed.
 	maxIdle = 4096
+	// maxUnfinished is how many connections may be in the first part of their handshake, whose first message has not
+	// arrived as a whole. Further ones are refused. quic-go gives each 5 s without a packet.
+	maxUnfinished = 1024
 	// silence is how long a client may send nothing at all. keepAlive is less than the time
 	// after which many firewalls and load balancers forget the path of UDP packets.
 	silence   = 30 * time.Second
@@ -61,6 +64,9 @@ type Server struct {
 	conns   map[*connection]struct{}
 	idles   list.List // of connections without a request, the one that has been longest is the first
 	maxIdle int
+	// unfinished counts handshakes whose first message has not arrived, at most maxUnfinished.
+	unfinished, maxUnfinished int
+
 	closing bool
 	closed  func() error  // closes everything, once
 	drained chan struct{} // closed once closing is true and conns is empty
@@ -83,13 +89,15 @@ func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 	}
 	server := &Server{
 		of: s, handler: s.Handler, conn: conn, idle: cmp.Or(s.IdleTimeout, s.ReadTimeout, 30*time.Second),
-		conns: make(map[*connection]struct{}), drained: make(chan struct{}), maxIdle: maxIdle,
+		conns: make(map[*connection]struct{}), drained: make(chan struct{}), maxIdle: maxIdle, maxUnfinished: maxUnfinished,
 	}
 	if server.handler == nil {
 		server.handler = http.DefaultServeMux
 	}
 	limiter := rate.NewLimiter(freeHandshakes, freeHandshakes)
-	server.quic = &quic.Transport{Conn: conn, VerifySourceAddress: func(net.Addr) bool { return !limiter.Allow() }}
+	server.quic = &quic.Transport{
+		Conn: conn, VerifySourceAddress: func(net.Addr) bool { return !limiter.Allow() }, ConnContext: server.approach,
+	}
 	server.sessions = &wt.Server{
 		H3: &http3.Server{
 			Handler: http.HandlerFunc(server.serve), MaxHeaderBytes: s.MaxHeaderBytes, EnableDatagrams: true,
@@ -291,8 +299,32 @@ func connectionOf(ctx context.Context) *connection {
 	return c
 }
 
+var errHandshakes = errors.New("too many unfinished handshakes")
+
+type approachKey struct{}
+
+// approach is a hook for quic.Transport.ConnContext: a client has sent its first packet.
+func (s *Server) approach(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unfinished >= s.maxUnfinished {
+		return nil, errHandshakes
+	}
+	s.unfinished++
+	arrived := sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unfinished--
+	})
+	context.AfterFunc(ctx, arrived)
+	return context.WithValue(ctx, approachKey{}, arrived), nil
+}
+
 // welcome is a hook for http3.Server.ConnContext.
 func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
+	if arrived, ok := q.Context().Value(approachKey{}).(func()); ok {
+		arrived()
+	}
 	c := &connection{server: s, quic: q}
 	s.mu.Lock()
 	wait := s.idle

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,56 @@ func TestIdleConnections(t *testing.T) {
 		}
 		busy.write("still there\n")
 		p.Message()
+	})
+}
+
+// firstOnly sends the first packet alone.
+type firstOnly struct {
+	net.PacketConn
+	sent atomic.Bool
+}
+
+func (c *firstOnly) WriteTo(p []byte, to net.Addr) (int, error) {
+	if c.sent.Swap(true) {
+		return len(p), nil
+	}
+	return c.PacketConn.WriteTo(p, to)
+}
+
+// TestUnfinishedHandshakes: connections whose first message does not arrive as a whole are bounded, and end.
+func TestUnfinishedHandshakes(t *testing.T) {
+	inMemory(t, func(t *testing.T, net *network) {
+		s := net.newServer(t, Config{}, nil, nil)
+		s.mu.Lock()
+		s.maxUnfinished = 2
+		s.mu.Unlock()
+		ctx, cancel := context.WithCancel(t.Context())
+		var dials sync.WaitGroup
+		for range 2 {
+			qt := &quic.Transport{Conn: &firstOnly{PacketConn: net.endpoint(t)}}
+			t.Cleanup(func() { qt.Close(); qt.Conn.Close() })
+			dials.Go(func() {
+				if _, err := qt.Dial(ctx, s.Addr(), clientTLS(), clientQUIC()); err == nil {
+					t.Error("a handshake without its second packet was finished")
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		var refused *quic.TransportError
+		if _, err := s.dialQUIC(t.Context(), clientQUIC(), clientTLS()); !errors.As(err, &refused) || refused.ErrorCode != quic.ConnectionRefused {
+			t.Errorf("beside too many: %v", err)
+		}
+		cancel()
+		dials.Wait()
+		time.Sleep(time.Minute)
+		for range 3 {
+			must[*quic.Conn](t)(s.dialQUIC(t.Context(), clientQUIC(), clientTLS()))
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.unfinished != 0 {
+			t.Errorf("%d handshakes are counted as unfinished", s.unfinished)
+		}
 	})
 }
 
