@@ -93,6 +93,7 @@ type Cluster struct {
 	mu       sync.Mutex
 	registry registry
 	surveys  map[uint64]*survey
+	shares   map[string]*share // by the node to which commands of clients are passed on
 	orders   map[uint64]*order // by ID of the command
 	lastID   uint64            // of surveys and commands
 	owed     int               // number of commands that are kept for silent nodes
@@ -114,7 +115,7 @@ func New(cfg Config) *Cluster {
 		cfg: cfg, log: cfg.Logger,
 		greet:  make(chan string, maxGreetings),
 		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
-		relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
+		shares: make(map[string]*share), relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
 		telling: make(chan struct{}, maxTelling), toConfirm: make(chan struct{}, 1),
 		registry: newRegistry(), surveys: make(map[uint64]*survey), orders: make(map[uint64]*order),
 		reminding: make(map[string]bool), confirm: make(map[string][]*control.Confirmed),

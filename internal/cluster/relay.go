@@ -12,10 +12,12 @@ const opEmulation = reservedOps + "emulation"
 
 const (
 	// maxRelaying is how many requests for clients of other nodes a node passes on at a
-	// time; further ones wait. maxEmulating is how many requests of other nodes it serves at
-	// a time; further ones get no answer. Each takes about a round trip.
-	maxRelaying  = 256
-	maxEmulating = 1024
+	// time, maxRelayingTo how many of them for one node, so that a slow node does not delay the
+	// requests for others; further ones wait. maxEmulating is how many requests of other nodes a
+	// node serves at a time; further ones get no answer. Each takes about a round trip.
+	maxRelaying   = 256
+	maxRelayingTo = maxRelaying / 4
+	maxEmulating  = 1024
 )
 
 // Relay has another node hand commands to its client that has the session ID, and waits until
@@ -25,6 +27,11 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 	if to == "" {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, to)
 	}
+	leave, err := c.enterShare(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	req := control.Emulation{Session: session, Data: data}
 	answers, err := c.survey(ctx, c.relaying, opEmulation, req.AppendProto(nil), to)
 	if err != nil {
@@ -34,6 +41,47 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 		return fmt.Errorf("gyro: emulation by node %s: code %d: %.200q", to, a.Code, a.Data)
 	}
 	return nil
+}
+
+// share is the room for requests to one node. It is there while there are requests.
+type share struct {
+	room chan struct{}
+	uses int
+}
+
+// enterShare waits for room among the requests to a node, at most Timeout. leave has to be called.
+func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err error) {
+	c.mu.Lock()
+	_, known := c.registry.nodes[to]
+	s := c.shares[to]
+	if s == nil {
+		s = &share{room: make(chan struct{}, maxRelayingTo)}
+	}
+	if known {
+		c.shares[to] = s
+		s.uses++
+	}
+	c.mu.Unlock()
+	if !known { // survey says what is wrong
+		return func() {}, nil
+	}
+	drop := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s.uses--; s.uses == 0 {
+			delete(c.shares, to)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	select {
+	case s.room <- struct{}{}:
+		return func() { <-s.room; drop() }, nil
+	case <-ctx.Done():
+		drop()
+		return nil, fmt.Errorf("gyro: the commands waited for %d others to node %s: %w", maxRelayingTo, to, ctx.Err())
+	}
 }
 
 // dispatch hands on the commands of a survey that Relay made, before it returns, so that those of a

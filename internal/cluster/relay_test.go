@@ -126,13 +126,18 @@ func TestRelayIsBounded(t *testing.T) {
 			go emulate(a)
 		}
 		synctest.Wait()
-		if n := busy.Load(); n != maxRelaying {
+		if n := busy.Load(); n != maxRelayingTo {
 			t.Errorf("%d of one node at a time", n)
 		}
-		for _, uid := range []string{"c", "d", "e", "f", "g"} {
-			n := join(t, bus, uid)
+		others := maxEmulating/maxRelayingTo + 2
+		for i := range others {
+			n := join(t, bus, fmt.Sprint("other", i))
+			n.dispatch = func(string, string) <-chan struct{} { return dispatched() }
 			synctest.Wait()
-			for range maxRelaying {
+			if err := a.Relay(t.Context(), n.uid, "s", nil); err != nil {
+				t.Errorf("while b is slow, to another node: %v", err)
+			}
+			for range maxRelayingTo {
 				go emulate(n)
 			}
 		}
@@ -144,7 +149,7 @@ func TestRelayIsBounded(t *testing.T) {
 			t.Errorf("a survey: %v, %v", answers, err)
 		}
 		time.Sleep(2 * time.Second)
-		if n, want := errs.Load(), int32(7*maxRelaying); n != want {
+		if n, want := errs.Load(), int32(2*maxRelaying+others*maxRelayingTo); n != want {
 			t.Errorf("%d of %d failed", n, want)
 		}
 	})
