@@ -45,7 +45,8 @@ type Inspector struct {
 
 	snapshots snapshots
 	// searching lets one request at a time evaluate an expression: each may take a processor for searchTime.
-	searching sync.Mutex
+	searching chan struct{}
+	once      sync.Once
 }
 
 // message is a generated message.
@@ -213,8 +214,13 @@ func (i *Inspector) connections(ctx context.Context, req *control.ConnectionsReq
 		return nil, err
 	}
 	if s.condition != nil {
-		i.searching.Lock()
-		defer i.searching.Unlock()
+		i.once.Do(func() { i.searching = make(chan struct{}, 1) })
+		select {
+		case i.searching <- struct{}{}:
+			defer func() { <-i.searching }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 		return s.search(ctx, i.Clients.Walk(), s.Limit)
 	}
 	found, err := i.Clients.Connections(ctx, &s.Filter, s.labels)
