@@ -1,7 +1,7 @@
 package memory
 
-// ring is a queue of publications, oldest first. It grows, by half if it is long, up to the size of the stream, and
-// shrinks when that size is lowered. So pushing takes constant amortized time.
+// ring is a queue of publications, oldest first. It grows, by a quarter if it is long, up to the size of the stream, and
+// shrinks when that size is lowered. So pushing takes constant amortized time, and little room is unused.
 type ring struct {
 	buf   []kept
 	head  int // index in buf of the oldest
@@ -17,7 +17,7 @@ func (r *ring) push(pub kept, size int) {
 	}
 	switch {
 	case r.count == len(r.buf):
-		r.resize(min(r.count+max(min(r.count, 16), r.count/2, 1), size))
+		r.resize(min(r.count+max(min(r.count, 4), r.count/4, 1), size))
 	case len(r.buf) > 8 && r.count < len(r.buf)/4:
 		r.resize(len(r.buf) / 2)
 	}
