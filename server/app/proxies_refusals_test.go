@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gyrohq/gyro/internal/wstest"
@@ -29,6 +30,15 @@ func TestProxyRefusals(t *testing.T) {
 				t.Errorf("%s: %s, want %s", tt.command, got, tt.outcome)
 			}
 			s.awaitLog(`"message":"`+tt.message+`"`, tt.line)
+		}
+		flight := s.api("flight", `{"user":"42"}`)
+		for _, part := range []string{"subscribe refused", "publish refused", "RPC refused", "the backend refuses it", "the backend gave no answer", "channel.proxy.subscribe"} {
+			if !strings.Contains(flight, part) {
+				t.Errorf("the flight recorder lacks %q: %s", part, flight)
+			}
+		}
+		if got := s.api("explain", `{"user":"42","channel":"a"}`); !strings.Contains(got, "the backend refuses it") {
+			t.Errorf("explain does not tell of the backend's refusal: %s", got)
 		}
 		b.answer("Connect", `{"disconnect":{"code":4503,"reason":"blocked"}}`)
 		if got, _ := s.dial(nil).Outcome(`"connect":{}`); got != "disconnect 4503" {
