@@ -14,6 +14,9 @@ import (
 // a part of this repository. So it can import public packages alone, and these are enough
 // to describe the engine, to pass the suite, and to serve as the broker of a gyro.Node.
 func TestOutside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles the library once more: without -short")
+	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
