@@ -68,8 +68,7 @@ type Config struct {
 	Version string
 
 	// PingInterval between pings to a client, exact to 50 ms. The connect result announces
-	// it in whole seconds; if it is below 1 s, clients do not answer pings.
-	// Default 25 s; negative: no pings.
+	// it in whole seconds, at least 1. Default 25 s; negative: no pings.
 	PingInterval time.Duration
 	// PongTimeout is the time that a client has to answer a ping; it must be less
 	// than PingInterval. Default 10 s; negative: clients need not answer.

@@ -91,6 +91,8 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	}
 	c.since = channel.StreamPosition{Offset: req.Offset, Epoch: cmp.Or(req.Epoch, c.top.Epoch)}
 	switch {
+	case req.Phase == Stream && !c.begun && !req.Recover && !c.opts.Ephemeral:
+		return 0, protocol.ErrorPermissionDenied // changes without the entries before them
 	case req.Phase != State && c.since.Epoch == "" && c.since.Offset > 0 && !c.opts.Ephemeral:
 		return 0, protocol.ErrorUnrecoverablePosition // nothing shows of which stream the offset is
 	case req.Phase == State:
@@ -100,8 +102,6 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 		return GoLive, nil
 	case req.Phase != Stream, c.opts.Ephemeral:
 		return 0, protocol.ErrorBadRequest
-	case !c.begun && !req.Recover:
-		return 0, protocol.ErrorPermissionDenied
 	case c.target > 0 && c.near(c.target):
 		return GoLive, nil
 	}

@@ -28,6 +28,7 @@ var (
 	NotSubscribed      = refusal.Because(protocol.ErrorPermissionDenied, "", "the client is not subscribed to the channel")
 	NoToken            = refusal.Because(protocol.ErrorBadRequest, "", "the command has no token")
 	NoRefresh          = refusal.Because(protocol.DisconnectBadRequest, "", "the command has no token, or the server does not expect the client to refresh")
+	HistoryFiltered    = refusal.Because(protocol.ErrorPermissionDenied, "SubscribeOptions.ServerTagsFilter", "history is not filtered, and the server filters what the subscription gets")
 	Since              = refusal.Because(protocol.ErrorBadRequest, "", "nothing is before offset 0: since.offset is 0 and reverse is set")
 	SubExpired         = refusal.Because(protocol.ErrorExpired, "", "the time at which the subscription is to expire is past")
 	noPoll             = refusal.Because(protocol.ErrorNotAvailable, "SubscribeOptions.Poll", "the channel has no keys to track")

@@ -56,8 +56,13 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	if !s.usable(id, s.cfg.Handles.History, "History", req.Channel) {
 		return
 	}
+	b := s.subs.Get(req.Channel)
+	if b.established() && b.terms.FilteredByServer() {
+		s.refuse(id, req.Channel, reason.HistoryFiltered)
+		return
+	}
 	e := &effect.History{
-		Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id},
+		Channel: req.Channel, Subscribed: b.established(), Command: effect.Command{ID: id},
 		HistoryFilter: channel.HistoryFilter{
 			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
 		},
@@ -202,7 +207,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
-	case !b.established():
+	case !b.established() && !b.catchesUp():
 		s.refuse(id, req.Channel, reason.NotSubscribed)
 	case req.Type != 0 && b.terms.Keys != nil:
 		s.track(id, b, req)
@@ -277,7 +282,7 @@ func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 	}
 	t.ExpireAt, t.ChanInfo, t.Token = expireAt, e.Info, cmp.Or(e.NewToken, t.Token)
 	if b.at.Keyed && !t.SameServerFilter(b.terms) {
-		b.s.end(b, protocol.UnsubscribeStateInvalidated)
+		b.s.Unsubscribe(b.channel, protocol.UnsubscribeStateInvalidated)
 		return errInvalidated
 	}
 	b.terms = t.Shared()

@@ -152,7 +152,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 		r.Expires, r.TTL = s.remaining(s.lease.Get().ExpireAt)
 	}
 	if s.pings() {
-		r.Ping = uint32(s.cfg.PingInterval / time.Second)
+		r.Ping = uint32(max(s.cfg.PingInterval/time.Second, 1)) // clients do not answer pings if it is 0
 		r.Pong = s.pongs()
 	}
 	if s.via.Sessions() {

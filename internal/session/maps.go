@@ -32,6 +32,9 @@ type catchup struct {
 // catching reports whether the client catches up with a map. b may be nil.
 func (b *Subscription) catching() bool { return b != nil && b.state == subCatching }
 
+// catchesUp reports whether the client catches up with a map, which may be about to be live. b may be nil.
+func (b *Subscription) catchesUp() bool { return b != nil && b.setup != nil && b.setup.catchup != nil }
+
 // mapRequest takes the client's next request for a map that it catches up with, and reports whether it
 // was one.
 func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
@@ -49,6 +52,9 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 	case c.Late(s.env.Now()):
 		s.env.Explain(reason.CommandRefused, b.channel, reason.Late)
 		s.giveUp(b, id, reason.Late)
+	case b.overdue(s.env.Now()) && !s.renews(b):
+		s.env.Explain(reason.CommandRefused, b.channel, reason.SubExpired)
+		s.giveUp(b, id, reason.SubExpired)
 	case c.reading:
 		s.env.Explain(reason.CommandRefused, b.channel, reason.Paging)
 		s.finish(id, reason.Paging, protocol.Reply{})
@@ -184,7 +190,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 // caughtUp completes the result that makes the subscription live.
 func (b *Subscription) caughtUp(of *scratch.Subscribed) error {
 	was, r := b.setup, &of.Result
-	r.Type, r.Positioned, r.Data, r.Expires, r.TTL = int32(channel.MapData), false, nil, false, 0
+	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
 	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != phases.State
 	r.Recovered = r.WasRecovering
 	return b.putEntries(of, &was.catchup.page)

@@ -23,11 +23,8 @@ func (s *Session) reschedule() {
 // pings reports whether the session sends pings.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
-// pongs reports whether the client has to answer pings. The connect result announces the
-// interval in whole seconds, and clients do not answer if it says 0.
-func (s *Session) pongs() bool {
-	return s.cfg.PongTimeout > 0 && s.cfg.PingInterval >= time.Second && s.via.Pongs()
-}
+// pongs reports whether the client has to answer pings.
+func (s *Session) pongs() bool { return s.cfg.PongTimeout > 0 && s.via.Pongs() }
 
 // startTimers sets the deadlines of a session that has connected.
 func (s *Session) startTimers() {
@@ -160,7 +157,7 @@ func (s *Session) periodic(now int64) {
 			s.sweep(b)
 			continue
 		}
-		if at := b.terms.ExpireAt; at != 0 && now > at*int64(time.Second)+int64(s.cfg.ExpiredSubDelay) {
+		if b.overdue(now) {
 			if s.subOverdue(b); s.state == stateClosed {
 				return
 			}
@@ -178,10 +175,18 @@ func (s *Session) periodic(now int64) {
 	}
 }
 
-// subOverdue ends a subscription after its expiration and grace period, or asks the
-// application for a refresh.
+// overdue reports whether the expiration of a subscription and the grace period behind it are over.
+func (b *Subscription) overdue(now int64) bool {
+	at := b.terms.ExpireAt
+	return at != 0 && now > at*int64(time.Second)+int64(b.s.cfg.ExpiredSubDelay)
+}
+
+// renews reports whether the application is asked for a refresh of a subscription that expires.
+func (s *Session) renews(b *Subscription) bool { return !b.clientRefresh && s.cfg.Handles.SubRefresh }
+
+// subOverdue ends a subscription that is overdue, or asks the application for a refresh.
 func (s *Session) subOverdue(b *Subscription) {
-	if b.clientRefresh || !s.cfg.Handles.SubRefresh {
+	if !s.renews(b) {
 		s.subExpired(b)
 		return
 	}

@@ -101,6 +101,9 @@ func (t *Terms) SameServerFilter(other *Terms) bool {
 	return t.serverFilter.ID() == other.serverFilter.ID()
 }
 
+// FilteredByServer tells whether there is a filter of the server.
+func (t *Terms) FilteredByServer() bool { return t.serverFilter != nil }
+
 // Filtered tells whether there is a filter.
 func (t *Terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter != nil }
 

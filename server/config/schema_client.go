@@ -15,7 +15,7 @@ type Client struct {
 	AllowAnonymousConnect   bool `key:"allow_anonymous_connect_without_token" opt:"reload" doc:"Connections without a token are anonymous instead of refused."`
 	DisallowAnonymousTokens bool `key:"disallow_anonymous_connection_tokens" opt:"reload" doc:"Refuse connection tokens without a user."`
 
-	PingInterval           time.Duration   `key:"ping_interval" def:"25s" doc:"Period of pings to clients, as exact as 50ms; negative for none. Clients are told its whole seconds; below 1s they are told of none, and are not asked for pongs."`
+	PingInterval           time.Duration   `key:"ping_interval" def:"25s" doc:"Period of pings to clients, as exact as 50ms; negative for none. Clients are told its whole seconds, at least 1."`
 	PongTimeout            time.Duration   `key:"pong_timeout" def:"8s" doc:"Time to wait for a pong, less than ping_interval; negative for no check."`
 	ExpiredCloseDelay      time.Duration   `key:"expired_close_delay" def:"25s" doc:"Time for a client to refresh an expired connection."`
 	ExpiredSubCloseDelay   time.Duration   `key:"expired_sub_close_delay" def:"25s" doc:"Time for a client to refresh an expired subscription."`

@@ -29,8 +29,7 @@ func (c *pinged) Write(frames [][]byte) (n int, err error) {
 func (c *pinged) Close(protocol.Disconnect, [][]byte) {}
 func (c *pinged) Pause(bool)                          {}
 
-// An interval below a second is kept to, and no pong is waited for: clients are told of
-// no pings, and do not answer.
+// An interval below a second is kept to, and each ping is answered: clients are told of an interval of 1 s.
 func TestPingsBelowASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval, pings = 150 * time.Millisecond, 40
@@ -45,6 +44,7 @@ func TestPingsBelowASecond(t *testing.T) {
 		peer.Receive([]byte(`{"id":1,"connect":{"token":"u"}}`))
 		connected := <-c.at
 		last := <-c.at
+		peer.Receive([]byte(`{}`))
 		if first := last.Sub(connected); first < interval/2-50*time.Millisecond || first > interval+50*time.Millisecond {
 			t.Errorf("first ping after %v", first)
 		}
@@ -54,6 +54,7 @@ func TestPingsBelowASecond(t *testing.T) {
 				t.Errorf("a ping %v after the last one", d)
 			}
 			last = at
+			peer.Receive([]byte(`{}`))
 		}
 		peer.Closed(nil)
 	})
