@@ -77,17 +77,21 @@ func (w Warnings) meaning(unknown string) string {
 // result is complete but not validated: see Validate. An error names every bad
 // value by key and source; values of secrets are never shown.
 func Load(opts Options) (*Config, Warnings, error) {
-	var w Warnings
+	c, _, w, err := read(opts)
+	return c, w, err
+}
+
+func read(opts Options) (c *Config, report schema.Report, w Warnings, err error) {
 	tree, err := readFile(opts, &w)
 	if err != nil {
-		return nil, w, err
+		return nil, report, w, err
 	}
-	c := new(Config)
-	report, err := schema.Load(c, schema.Source{
+	c = new(Config)
+	report, err = schema.Load(c, schema.Source{
 		Prefixes: envPrefixes, Env: envMap(opts.Env), Flags: opts.Flags, File: tree, ReadSecret: material.ReadSecret,
 	})
 	if err != nil {
-		return nil, w, err
+		return nil, report, w, err
 	}
 	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
 	w.meant = make(map[string]string)
@@ -101,7 +105,7 @@ func Load(opts Options) (*Config, Warnings, error) {
 		w.Idle = append(w.Idle, k.String())
 	}
 	w.Insecure = c.insecure()
-	return c, w, nil
+	return c, report, w, nil
 }
 
 // DefaultConfig returns the configuration of an empty file.

@@ -12,8 +12,20 @@ import (
 func (c *Config) Write(w io.Writer, format string) error { return schema.Write(w, c, format) }
 
 // Env returns the variables that would set every key, as sorted lines
-// NAME="value"; with nonZero, only those of non-empty values.
-func (c *Config) Env(nonZero bool) []string { return schema.Env(c, EnvPrefix, nonZero) }
+// NAME="value".
+func (c *Config) Env() []string { return schema.Env(c, EnvPrefix, nil) }
+
+// EnvOfFile is Env for the keys that the configuration file of opts sets, to values that are not empty.
+func EnvOfFile(opts Options) ([]string, error) {
+	c, report, _, err := read(opts)
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return schema.Env(c, EnvPrefix, report.Given), nil
+}
 
 // WriteMarkdown writes the reference of all keys, or of those of one section, with
 // headings from the given level on.

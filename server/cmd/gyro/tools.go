@@ -198,27 +198,43 @@ func configSchemaCommand() *cobra.Command {
 	}
 }
 
+func baseOptions(base string) config.Options {
+	return config.Options{File: base, RequireFile: base != "", Env: os.Environ()}
+}
+
 func loadBase(base string) (*config.Config, error) {
-	cfg, _, err := config.Load(config.Options{File: base, RequireFile: base != "", Env: os.Environ()})
+	cfg, _, err := config.Load(baseOptions(base))
 	if err != nil {
 		return nil, err
 	}
 	return cfg, cfg.Validate()
 }
 
+// envLines returns the variables of all keys, or of those that the base file sets.
+func envLines(base string, ofBase bool) ([]string, error) {
+	if ofBase {
+		return config.EnvOfFile(baseOptions(base))
+	}
+	cfg, err := loadBase(base)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Env(), nil
+}
+
 func defaultEnvCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "defaultenv", Short: "Print all environment variables with their defaults", Args: cobra.NoArgs}
 	base := cmd.Flags().StringP("base", "b", "", "take values from this file")
 	print := printer(cmd)
-	nonZero := cmd.Flags().Bool("base-non-zero-only", false, "print only keys with a value in the base file")
+	nonZero := cmd.Flags().Bool("base-non-zero-only", false, "print only keys that the base file sets to a value that is not empty")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadBase(*base)
+		lines, err := envLines(*base, *nonZero)
 		if err != nil {
 			return err
 		}
 		var text strings.Builder
 		variables := make(map[string]string)
-		for _, line := range cfg.Env(*nonZero) {
+		for _, line := range lines {
 			name, value, _ := strings.Cut(line, "=")
 			if plain, err := strconv.Unquote(value); err == nil {
 				value = plain

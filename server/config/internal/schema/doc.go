@@ -12,11 +12,11 @@ import (
 )
 
 // Env returns the variables that would set every key of cfg, as sorted lines
-// NAME=value. With nonZero, keys whose value is empty are left out.
-func Env(cfg any, prefix string, nonZero bool) []string {
+// NAME=value. Unless given is nil, only those of the keys that it has, with values that are not empty.
+func Env(cfg any, prefix string, given map[string]bool) []string {
 	var out []string
 	walk(path{}, root(cfg), func(l leaf) {
-		if l.path.env == "" || nonZero && isEmpty(l.value) {
+		if l.path.env == "" || given != nil && (isEmpty(l.value) || !given[l.path.key]) {
 			return
 		}
 		out = append(out, prefix+l.path.env+"="+l.envText())

@@ -60,7 +60,7 @@ func FuzzLoad(f *testing.F) {
 		if Check(c) != nil || !utf8.ValidString(text) || !utf8.ValidString(value) || strings.Contains(text+value, "_VAR_") {
 			return
 		}
-		Env(c, "P_", false)
+		Env(c, "P_", nil)
 		for _, format := range formats {
 			var buf bytes.Buffer
 			if err := Write(&buf, c, format); err != nil {

@@ -38,6 +38,8 @@ type Report struct {
 	Vars map[string]string
 	// Replaced has the paths of lists of which a variable replaced what the file says.
 	Replaced []string
+	// Given has the paths of the keys that the file sets, but for sections.
+	Given map[string]bool
 
 	known map[string]bool // variables without prefix
 }
@@ -51,7 +53,7 @@ type loader struct {
 // Load fills the struct that dst points to. Every bad value is reported, by key
 // and source, in one joined error.
 func Load(dst any, src Source) (Report, error) {
-	l := &loader{Source: src, Report: Report{known: map[string]bool{}, Vars: map[string]string{}}}
+	l := &loader{Source: src, Report: Report{known: map[string]bool{}, Vars: map[string]string{}, Given: map[string]bool{}}}
 	file, err := normalize(src.File)
 	if err != nil {
 		return Report{}, err
@@ -84,6 +86,9 @@ func (l *loader) section(p path, v reflect.Value, node map[string]any, quiet boo
 		c := p.field(f)
 		key := p.fill(f.key)
 		known[key] = true
+		if f.kind != kindSection && (node[key] != nil || f.fromFile && node[key+fileSuffix] != nil) {
+			l.Given[c.key] = true
+		}
 		if f.fromFile {
 			known[key+fileSuffix] = true
 			if l.fromFile(c, f, v.FieldByIndex(f.index), node[key], node[key+fileSuffix]) {
