@@ -97,7 +97,7 @@ func TestValidateEngines(t *testing.T) {
 		{`{"map_broker":{"type":"redis","redis":{"io_timeout":"-1s"}}}`, "map_broker.redis.io_timeout: -1s is not positive"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true}}}`, ""},
 		{`{"map_broker":{"cache":{"idle_timeout":"-1s"}}}`, ""}, // not in use
-		{`{"map_broker":{"cache":{"enabled":true}}}`, "map_broker.cache.enabled: needs type redis or postgres"},
+		{`{"map_broker":{"cache":{"enabled":true}}}`, ""}, // no effect
 		{`{"map_broker":{"type":"redis","redis":{"skip_pub_sub":true},"cache":{"enabled":true}}}`, "map_broker.cache.enabled: needs the changes that redis.skip_pub_sub"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"idle_timeout":"1ms"}}}`, "map_broker.cache.idle_timeout: 1ms is not between 1s and 24h0m0s"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"sync_interval":"2h"}}}`, "map_broker.cache.sync_interval: 2h0m0s is not between"},
@@ -105,7 +105,7 @@ func TestValidateEngines(t *testing.T) {
 		{`{"map_broker":{"type":"redis","cache":{"max_channels":-1}}}`, "map_broker.cache.max_channels: -1 is less than 1"},
 		{`{"map_broker":{"type":"redis","cache":{"max_bytes":1000}}}`, "map_broker.cache.max_bytes: 1000 is less than 1048576"},
 		{`{"map_broker":{"type":"redis","cache":{"sync_concurrency":2000}}}`, "map_broker.cache.sync_concurrency: 2000 is more than 1024"},
-		{`{"map_brokers":[{"name":"m1","enabled":true,"cache":{"enabled":true}}]}`, "map_brokers[0](m1).cache.enabled: needs type"},
+		{`{"map_brokers":[{"name":"m1","enabled":true,"cache":{"enabled":true}}]}`, ""},
 		{`{"map_brokers":[{"name":"m1","type":"postgres"}]}`, ""}, // not in use
 		{`{"map_brokers":[{"name":"m1","enabled":true,"type":"postgres"}]}`, "map_brokers[0](m1).postgres.dsn: is required"},
 		{`{"map_brokers":[{"name":"m1","enabled":true,"type":"nats"}]}`, `map_brokers[0](m1).type: "nats" is not one of`},

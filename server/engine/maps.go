@@ -48,7 +48,7 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	case !needsMapBroker(m.cfg):
 	case c.Type == engines.TypeMemory && brokers.list[0].Describe().Local, m.sharesPostgres():
 		m.note("map_broker", c.Type)
-		brokers.list[0] = m.cache("map_broker", brokers.list[0], &c.Cache)
+		brokers.list[0] = m.cache("map_broker", brokers.list[0], c)
 		brokers.index[mapBroker] = 0
 	default:
 		brokers.add(mapBroker, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
@@ -76,14 +76,15 @@ func (m *maker) mapBroker(key string, c *engines.MapBroker) (b broker.Broker, er
 	if err != nil {
 		return nil, err
 	}
-	return m.cache(key, b, &c.Cache), nil
+	return m.cache(key, b, c), nil
 }
 
-// cache puts a cache in front of the maps of a broker, if it is enabled.
-func (m *maker) cache(key string, b broker.Broker, c *engines.MapCache) broker.Broker {
-	if !c.Enabled {
+// cache puts a cache in front of the maps of a broker, if its section asks for one.
+func (m *maker) cache(key string, b broker.Broker, of *engines.MapBroker) broker.Broker {
+	if !of.Cached() {
 		return b
 	}
+	c := &of.Cache
 	return mapcache.New(b, mapcache.Config{
 		IsMap:       func(ch string) bool { return m.routes().hasStreamedMap(ch) },
 		MaxChannels: c.MaxChannels, MaxBytes: c.MaxBytes, IdleTimeout: c.IdleTimeout, StreamSize: c.StreamSize, LoadTimeout: c.LoadTimeout,

@@ -196,7 +196,7 @@ type MapBroker struct {
 
 // MapCache keeps the maps that a node's clients follow in the memory of the node.
 type MapCache struct {
-	Enabled         bool          `key:"enabled" doc:"Answer reads of maps from the memory of the node while clients of the node are subscribed to them. Needs type redis or postgres."`
+	Enabled         bool          `key:"enabled" doc:"Answer reads of maps from the memory of the node while clients of the node are subscribed to them. No effect with type memory."`
 	MaxChannels     int           `key:"max_channels" def:"1000" min:"1" max:"10000000" doc:"Maps that are kept; those that were not read for the longest time go."`
 	MaxBytes        int64         `key:"max_bytes" def:"268435456" min:"1048576" doc:"Memory that they may take, about. Gyro's own key."`
 	IdleTimeout     time.Duration `key:"idle_timeout" def:"10m" doc:"How long a map is kept that nobody reads; from 1s to 24h."`

@@ -182,15 +182,24 @@ func (m *MapBroker) Check(p *problem.List, key string) {
 	}
 }
 
+// Cached tells whether the cache is in use.
+func (m *MapBroker) Cached() bool { return m.Cache.Enabled && m.Type != TypeMemory }
+
+// Idle names the key of the cache if it has no effect, and says why.
+func (m *MapBroker) Idle() (key, why string) {
+	if m.Cache.Enabled && !m.Cached() {
+		return "cache.enabled", "maps of type memory are in the memory of the node already"
+	}
+	return "", ""
+}
+
 // checkCache checks the cache, if it is in use.
 func (m *MapBroker) checkCache(p *problem.List, key string) {
 	c := &m.Cache
-	switch {
-	case !c.Enabled:
+	if !m.Cached() {
 		return
-	case m.Type == TypeMemory:
-		p.Add(key+".enabled", "needs type redis or postgres: maps of type memory are in the memory of the node already")
-	case m.Type == TypeRedis && m.Redis.SkipPubSub:
+	}
+	if m.Type == TypeRedis && m.Redis.SkipPubSub {
 		p.Add(key+".enabled", "needs the changes that redis.skip_pub_sub holds back")
 	}
 	p.Between(key+".idle_timeout", c.IdleTimeout, time.Second, 24*time.Hour)

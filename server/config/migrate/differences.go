@@ -67,9 +67,6 @@ var differences = []difference{
 	{"prometheus.enabled", func(c *config.Config) bool { return c.Prometheus.Enabled },
 		"names and labels after the prefix are those of Centrifugo; families of what is not supported are missing, and some are Gyro's own.",
 		"Compare what dashboards and alerts use with docs/metrics.md."},
-	{"client.connection_rate_limit", func(c *config.Config) bool { return c.Client.ConnectionRateLimit > 0 },
-		"this many connections per second are accepted, as documented; Centrifugo accepts this many at once and then one per second.",
-		"Lower it if the limit was chosen by what Centrifugo really let in."},
 	{"engine.type", func(c *config.Config) bool { return c.UsesEngine() && c.Engine.Type == engines.TypeRedis },
 		sharedEngine, sharedDo},
 	{"broker.type", func(c *config.Config) bool {
@@ -105,7 +102,7 @@ var optionDifferences = []struct {
 	{"allow_user_limited_channels", func(o *config.ChannelOptions) bool { return o.AllowUserLimitedChannels },
 		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
 	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },
-		"a subscription that asks for a filter and for deltas is filtered, and gets deltas to what it got last; Centrifugo sends it publications that the filter leaves out.", ""},
+		"a subscription that asks for a filter and for deltas is filtered, and gets deltas to what it got last; Centrifugo agrees on no deltas then, and before 6.9.2 sent it publications that the filter leaves out.", ""},
 	{"allow_channel_compaction", func(o *config.ChannelOptions) bool { return o.AllowChannelCompaction },
 		"in Protobuf only clients named go or python get numbers, because centrifuge-js drops messages that have them; Centrifugo PRO sends them to all that ask.", ""},
 }

@@ -105,7 +105,6 @@ func TestDifferences(t *testing.T) {
 		"health: {enabled: true, mode: live}":                                                 "",
 		"prometheus: {enabled: true, namespace: centrifugo}":                                  "prometheus.enabled",
 		"prometheus: {enabled: true}":                                                         "prometheus.namespace prometheus.enabled",
-		"client: {connection_rate_limit: 10}":                                                 "client.connection_rate_limit",
 		"engine: {type: redis}":                                                               "engine.type",
 		"broker: {enabled: true, type: nats, nats: {allow_wildcards: true}}":                  "broker.type broker.nats.allow_wildcards",
 		"channel: {max_length: 100}":                                                          "channel.max_length",

@@ -81,12 +81,18 @@ type IdleKey struct {
 func (k IdleKey) String() string { return k.Key + " has no effect: " + k.Why }
 
 // Idle returns the keys that are set although they have no effect. It leaves out the keys of
-// sections that are not enabled.
+// sections that are not enabled. A section whose other values decide it has a method Idle, which names such a key
+// or returns "".
 func Idle(cfg any) []IdleKey { return idle(path{}, root(cfg), nil) }
 
 func idle(p path, v reflect.Value, out []IdleKey) []IdleKey {
 	if isOff(v) {
 		return out
+	}
+	if s, ok := v.Addr().Interface().(interface{ Idle() (key, why string) }); ok {
+		if key, why := s.Idle(); key != "" {
+			out = append(out, IdleKey{p.msg + "." + key, why})
+		}
 	}
 	for _, f := range fieldsOf(v.Type()) {
 		c, fv := p.field(f), v.FieldByIndex(f.index)
