@@ -23,7 +23,7 @@ type Matcher struct {
 func New(patterns []string) (*Matcher, error) {
 	m := &Matcher{any: len(patterns) == 1 && patterns[0] == "*"}
 	for i, p := range patterns {
-		g, err := glob.Compile(p)
+		g, err := glob.Compile(strings.ToLower(p))
 		if err != nil {
 			return nil, fmt.Errorf("pattern %d, %s: %w", i, strconv.Quote(p), err)
 		}
@@ -55,7 +55,7 @@ func (m *Matcher) Foreign(field func(name string) string) bool {
 const maxLength = 512
 
 // Match reports whether an origin is allowed. origin is the value of the header, empty if there
-// is none. It is compared in lower case, so a pattern with upper-case letters matches nothing.
+// is none. Letters match in upper and lower case.
 // An origin of more than 512 bytes is refused.
 func (m *Matcher) Match(origin string) bool {
 	if m.any || origin == "" {
