@@ -108,6 +108,11 @@ func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch namespace.Chan
 			return reply, err
 		}
 	}
+	if reply.Data != nil {
+		if err = ch.CheckData(reply.Data); err != nil {
+			return reply, err
+		}
+	}
 	o := &reply.Options
 	o.Delta, o.Tags = r.Delta, r.Tags
 	o.IdempotencyKey, o.Version, o.VersionEpoch = r.IdempotencyKey, r.Version, r.VersionEpoch

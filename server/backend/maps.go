@@ -36,6 +36,11 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Ch
 			return reply, err
 		}
 	}
+	if reply.Data != nil {
+		if err = ch.CheckData(reply.Data); err != nil {
+			return reply, err
+		}
+	}
 	reply.Key, reply.Options.Tags, reply.Options.Version = r.Key, r.Tags, r.Version
 	o := &reply.Map
 	o.KeyMode, o.IdempotencyKey, o.VersionEpoch = channel.KeyMode(r.KeyMode), r.IdempotencyKey, r.VersionEpoch

@@ -18,6 +18,7 @@ type stream struct {
 	*proxy.Stream // has Close
 	backend       *Backend
 	client        *gyro.Client
+	of            namespace.Channel
 	channel, key  string
 }
 
@@ -42,7 +43,7 @@ func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch namesp
 		var o gyro.SubscribeOptions
 		if o, err = granted(p, ch, namespace.SourceSubscribeStream, res.Result); err == nil {
 			o.Recoverable, o.Positioned, o.AutoRecover, o.AllowDelta, o.AllowTagsFilter = false, false, false, false, false
-			feed := &stream{conn, b, c, e.Channel, p.Key()}
+			feed := &stream{conn, b, c, ch, e.Channel, p.Key()}
 			return gyro.SubscribeReply{Options: o, ClientSideRefresh: true, Feed: feed}, nil
 		}
 	}
@@ -66,6 +67,11 @@ func (s *stream) Run(publish func(*gyro.Publication) error) gyro.Unsubscribe {
 				s.about()...)
 			s.client.Disconnect(protocol.DisconnectInappropriateProtocol)
 			return protocol.UnsubscribeServer
+		}
+		if err := s.of.CheckData(p.Data); err != nil {
+			_, why := refusal.Explain(err)
+			s.backend.Log.Error("a publication from the backend's stream is left out", s.about("error", why)...)
+			continue
 		}
 		if publish(&gyro.Publication{Data: p.Data, Tags: p.Tags}) != nil {
 			return protocol.UnsubscribeServer // it has ended already

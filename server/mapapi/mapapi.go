@@ -28,6 +28,9 @@ func (c *Commands) change(ctx context.Context, ch string, pub *channel.Publicati
 		return channel.MapResult{}, err
 	}
 	o, err := grant.MapChange(of.Options)
+	if err == nil && len(pub.Data) > 0 {
+		err = of.CheckData(pub.Data)
+	}
 	if err != nil {
 		return channel.MapResult{}, err
 	}
@@ -119,6 +122,13 @@ func (c *Commands) MapClear(ctx context.Context, r *api.MapClearRequest) (*api.M
 
 // SharedPollPublish implements api.Keyed.
 func (c *Commands) SharedPollPublish(ctx context.Context, r *api.SharedPollPublishRequest) (*api.SharedPollPublishResult, error) {
+	of, err := c.Channels().Named(r.Channel)
+	if err == nil {
+		err = of.CheckData(r.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := c.Node.Polls().Publish(ctx, r.Channel, r.Epoch, channel.KeyValue{Key: r.Key, Data: r.Data, Version: r.Version}); err != nil {
 		return nil, err
 	}

@@ -139,7 +139,16 @@ func (c Channel) wrongName() error {
 	return c.refuse(protocol.ErrorBadRequest, "channel_regex", "not set", ", and then the channel's name must be ASCII")
 }
 
-// wrongData is the refusal of a payload that validFromClient is false for.
+// CheckData refuses a payload of the backend, by its API or an answer of a proxy, that has not the publication_data_format. Without
+// one, all pass.
+func (c Channel) CheckData(data []byte) error {
+	if c.PublicationDataFormat == "" || c.ValidData(data) {
+		return nil
+	}
+	return c.wrongData()
+}
+
+// wrongData is the refusal of a payload.
 func (c Channel) wrongData() error {
 	if c.PublicationDataFormat == "" {
 		return c.refuse(protocol.ErrorBadRequest, "publication_data_format", "not set", ", and then the data of clients has to be JSON")
