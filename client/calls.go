@@ -61,7 +61,7 @@ func (c *Client) issue(one *call) error {
 	case c.closed:
 		return ErrClosed
 	case c.state == Disconnected:
-		return ErrDisconnected
+		return c.disconnected()
 	case c.state == Connected:
 		c.link.send(one)
 		c.link.flush()
@@ -81,7 +81,7 @@ func (c *Client) withdraw(one *call) {
 	}
 }
 
-// RPC calls a method of the application and returns its answer. What is said of Publish holds for it.
+// RPC calls a method of the application, as soon as the client is connected, and returns its answer. The errors are those of Publish.
 func (c *Client) RPC(ctx context.Context, method string, data []byte) ([]byte, error) {
 	r, err := c.do(ctx, &protocol.Command{RPC: &protocol.RPCRequest{Method: method, Data: data}})
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) Send(ctx context.Context, data []byte) error {
 }
 
 // Publish publishes to a channel, as soon as the client is connected; it need not be subscribed. The error is an *Error
-// if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected, ErrClosed, or that of ctx.
+// if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected with a Reason, ErrClosed, or that of ctx.
 func (c *Client) Publish(ctx context.Context, channel string, data []byte) error {
 	return c.publish(ctx, &protocol.PublishRequest{Channel: channel, Data: data})
 }
@@ -116,7 +116,8 @@ func (c *Client) publish(ctx context.Context, r *protocol.PublishRequest) error 
 	return nil
 }
 
-// Presence are the clients that are subscribed to a channel, by their IDs. What is said of Publish holds for it.
+// Presence are the clients that are subscribed to a channel, by their IDs. It is asked for as soon as the client is connected. The
+// errors are those of Publish.
 func (c *Client) Presence(ctx context.Context, channel string) (map[string]*ClientInfo, error) {
 	r, err := c.do(ctx, &protocol.Command{Presence: &protocol.PresenceRequest{Channel: channel}})
 	switch {
@@ -131,7 +132,8 @@ func (c *Client) Presence(ctx context.Context, channel string) (map[string]*Clie
 // PresenceStats tells how many clients are subscribed to a channel, and how many users they are.
 type PresenceStats struct{ Clients, Users int }
 
-// PresenceStats are those of a channel. What is said of Publish holds for it.
+// PresenceStats tells how many clients and users are subscribed to a channel. It is asked for as soon as the client is connected. The
+// errors are those of Publish.
 func (c *Client) PresenceStats(ctx context.Context, channel string) (PresenceStats, error) {
 	r, err := c.do(ctx, &protocol.Command{PresenceStats: &protocol.PresenceStatsRequest{Channel: channel}})
 	switch {
@@ -160,7 +162,7 @@ type History struct {
 	Top          StreamPosition
 }
 
-// History reads the stream of a channel. What is said of Publish holds for it.
+// History reads the stream of a channel, as soon as the client is connected. The errors are those of Publish.
 func (c *Client) History(ctx context.Context, channel string, o HistoryOptions) (History, error) {
 	r, err := c.do(ctx, &protocol.Command{History: &protocol.HistoryRequest{
 		Channel: channel, Limit: int32(min(max(o.Limit, -1), 1<<31-1)), Since: o.Since, Reverse: o.Reverse,
@@ -178,8 +180,7 @@ func (c *Client) History(ctx context.Context, channel string, o HistoryOptions) 
 	return h, nil
 }
 
-// Publish publishes to the channel, once the client is subscribed. What is said of Client.Publish holds for it, as for
-// the methods that follow.
+// Publish publishes to the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
 func (s *Subscription) Publish(ctx context.Context, data []byte) error {
 	if err := s.Ready(ctx); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (s *Subscription) Publish(ctx context.Context, data []byte) error {
 	return s.c.Publish(ctx, s.channel, data)
 }
 
-// Presence is Client.Presence of the channel.
+// Presence is Client.Presence of the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
 func (s *Subscription) Presence(ctx context.Context) (map[string]*ClientInfo, error) {
 	if err := s.Ready(ctx); err != nil {
 		return nil, err
@@ -195,7 +196,8 @@ func (s *Subscription) Presence(ctx context.Context) (map[string]*ClientInfo, er
 	return s.c.Presence(ctx, s.channel)
 }
 
-// PresenceStats is Client.PresenceStats of the channel.
+// PresenceStats is Client.PresenceStats of the channel, once the client is subscribed. The errors are those of Ready, and of
+// Client.Publish.
 func (s *Subscription) PresenceStats(ctx context.Context) (PresenceStats, error) {
 	if err := s.Ready(ctx); err != nil {
 		return PresenceStats{}, err
@@ -203,7 +205,7 @@ func (s *Subscription) PresenceStats(ctx context.Context) (PresenceStats, error)
 	return s.c.PresenceStats(ctx, s.channel)
 }
 
-// History is Client.History of the channel.
+// History is Client.History of the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
 func (s *Subscription) History(ctx context.Context, o HistoryOptions) (History, error) {
 	if err := s.Ready(ctx); err != nil {
 		return History{}, err

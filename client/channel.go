@@ -19,8 +19,12 @@ type Message[T any] struct {
 	Value T
 }
 
-// Publish publishes a value. What is said of Subscription.Publish holds for it; the error may also be that of
-// json.Marshal.
+// String has the fields as %+v, with the payload as text.
+func (m Message[T]) String() string {
+	return fmt.Sprintf("{Publication:%v Value:%+v}", m.Publication, m.Value)
+}
+
+// Publish publishes a value, once the client is subscribed. The error is one of Subscription.Publish, or of json.Marshal.
 func (c Channel[T]) Publish(ctx context.Context, value T) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -29,8 +33,8 @@ func (c Channel[T]) Publish(ctx context.Context, value T) error {
 	return c.Subscription.Publish(ctx, data)
 }
 
-// Messages returns the publications with their values. What is said of Subscription.Publications holds for it. A
-// *PayloadError stands in the place of a publication that is no such value.
+// Messages returns the publications from this call on, with their values. It has to be ranged over, once, and ends as
+// Subscription.Publications does, with the same errors. A *PayloadError stands in the place of a publication that is no such value.
 func (c Channel[T]) Messages(ctx context.Context) iter.Seq2[Message[T], error] {
 	publications := c.Publications(ctx)
 	return func(yield func(Message[T], error) bool) {

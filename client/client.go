@@ -28,10 +28,11 @@ type Client struct {
 	state   State
 	reason  Reason        // of the state
 	since   time.Time     // when the state was entered
-	failure error         // of the last attempt to connect
+	next    time.Time     // when the attempt is made that waits for its time; zero: none does
+	failure error         // of the last attempt to connect, or of the connection that was lost
 	changed chan struct{} // closed when the state changes; nil: nobody waits
 	closed  bool
-	hurry   bool      // the next attempt is made at once
+	hurry   bool      // no time passes until the next attempt
 	trying  bool      // the transport is in use, and the server has sent nothing yet
 	failed  int       // attempts that count for the next wait
 	tries   *attempts // of the last Connect
@@ -51,7 +52,8 @@ type Client struct {
 // when Connect is called. The error names what is wrong with the endpoint or the options.
 func New(endpoint string, o Options) (*Client, error) { return NewOver(WebSocket(endpoint), o) }
 
-// NewOver returns a client that connects over a transport. What is said of New holds for it.
+// NewOver returns a client that connects over a transport, such as those of package httplink, when Connect is called. The error
+// names what is wrong with the transport's address or the options.
 func NewOver(t Transport, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -90,39 +92,50 @@ func (c *Client) begin() {
 	}
 	tries := &attempts{kick: make(chan struct{}, 1)}
 	c.tries = tries
-	c.failed, c.hurry = 0, false
+	c.failed, c.hurry, c.failure = 0, false, nil
 	c.enter(Connecting, ConnectCalled)
-	c.feeds.Push(ConnectingEvent{ConnectCalled})
+	c.feeds.Push(ConnectingEvent{Reason: ConnectCalled})
 	c.running.Go(func() { c.run(tries) })
 }
 
 // Ready waits until the client is connected. The error is that of ctx, with that of the last attempt; or
-// ErrDisconnected with a Reason, by which the server, GetToken or Disconnect has ended the attempts.
+// ErrDisconnected with a Reason: for that the server, GetToken or Disconnect has ended the attempts.
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		state, reason, failure := c.state, c.reason, c.failure
-		if c.changed == nil && state == Connecting {
+		switch c.state {
+		case Connected:
+			c.mu.Unlock()
+			return nil
+		case Disconnected:
+			defer c.mu.Unlock()
+			return fmt.Errorf("client: %w", c.disconnected())
+		}
+		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
 		changed := c.changed
 		c.mu.Unlock()
-		switch state {
-		case Connected:
-			return nil
-		case Disconnected:
-			return fmt.Errorf("client: %w: %w", ErrDisconnected, reason)
-		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			if failure != nil {
-				return fmt.Errorf("client: %w; the last attempt to connect: %w", context.Cause(ctx), failure)
-			}
-			return context.Cause(ctx)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return late(ctx, "connect", c.failure)
 		}
 	}
 }
+
+// late is the error of a wait that ctx has ended, with the failure of the last attempt, if there was one.
+func late(ctx context.Context, to string, failure error) error {
+	if failure == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("client: %w; the last attempt to %s: %w", context.Cause(ctx), to, failure)
+}
+
+// disconnected is the error of what needs a connection while the client is disconnected. The lock is held.
+func (c *Client) disconnected() error { return fmt.Errorf("%w: %w", ErrDisconnected, c.reason) }
 
 // enter makes a state that of the client. The lock is held, as in the functions that follow.
 func (c *Client) enter(s State, r Reason) {
@@ -143,7 +156,26 @@ func (c *Client) State() (State, Reason) {
 	return c.state, c.reason
 }
 
-// Disconnect ends the connection. The client keeps its subscriptions and their positions for the next Connect.
+// NextAttempt is when the client will try to connect again. It is zero while no attempt waits for its time: the client is connected
+// or disconnected, or the attempt is under way.
+func (c *Client) NextAttempt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
+}
+
+// Reconnect makes the next attempt to connect now, in place of waiting until NextAttempt. If it fails, the time until the one after it
+// is as long as it would have been. Reconnect does nothing while no attempt waits; Connect connects a client that is disconnected.
+func (c *Client) Reconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.next.IsZero() {
+		wake(c.tries.kick)
+	}
+}
+
+// Disconnect ends the connection, and the iterators and waits of subscriptions, with ErrDisconnected. The client keeps its
+// subscriptions and their positions for the next Connect.
 func (c *Client) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,23 +207,25 @@ func (c *Client) Close() {
 
 // Events returns what happens to the connection from this call on, and what happens in channels to which the
 // server has subscribed it; with also, what happens to those subscriptions as well, all in its order. It has to be ranged
-// over, once; it ends with ctx, which has to end, or with the client. Events wait in it, see Options.Buffer.
+// over, once. It ends with ctx, which has to end, or with the client, but not when the client is disconnected: it has a
+// DisconnectedEvent then, and goes on with the next Connect. Events wait in it, see Options.Buffer.
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := []*feed.Set[Event]{&c.feeds}
+	from, life := []*feed.Set[Event]{&c.feeds}, feed.Source
 	for _, s := range also {
-		from = append(from, s.feeds)
+		from, life = append(from, s.feeds), feed.Sources
 	}
-	return c.watch(ctx, c.closed, from...)
+	_, events := c.watch(ctx, life, "", c.closed, from...)
+	return events
 }
 
-// watch adds an iterator to feeds.
-func (c *Client) watch(ctx context.Context, ended bool, to ...*feed.Set[Event]) iter.Seq[Event] {
-	f := feed.New(c.options.Buffer, len(to) > 1, &c.crowd)
+// watch adds an iterator to feeds. channel is that of the subscription, if it has the events of one alone.
+func (c *Client) watch(ctx context.Context, life feed.Life, channel string, ended bool, to ...*feed.Set[Event]) (*feed.Feed[Event], iter.Seq[Event]) {
+	f := feed.New(channel, c.options.Buffer, life, &c.crowd, func(left []Event, e Event) []Event { return c.leftOut(left, e, channel) })
 	if ended {
 		f.End()
-		return f.Each(func() {})
+		return f, f.Each(func() {})
 	}
 	for _, one := range to {
 		one.Add(f)
@@ -205,7 +239,7 @@ func (c *Client) watch(ctx context.Context, ended bool, to ...*feed.Set[Event]) 
 		}
 	}
 	stop := context.AfterFunc(ctx, drop) // nobody may range over it
-	return f.Each(func() {
+	return f, f.Each(func() {
 		stop()
 		drop()
 	})
@@ -232,16 +266,14 @@ func (c *Client) run(t *attempts) {
 	for {
 		c.attempt(t)
 		c.mu.Lock()
-		if t.over {
-			c.mu.Unlock()
+		over, wait := t.over, time.Duration(0)
+		if !c.next.IsZero() {
+			wait = c.next.Sub(c.now())
+		}
+		c.mu.Unlock()
+		if over {
 			return
 		}
-		var wait time.Duration
-		if !c.hurry {
-			wait = c.pause(&c.failed)
-		}
-		c.hurry = false
-		c.mu.Unlock()
 		next := time.NewTimer(wait)
 		select {
 		case <-next.C:
@@ -259,6 +291,15 @@ func (c *Client) pause(failed *int) time.Duration {
 	return backoff.Pause(c.options.MinDelay, c.options.MaxDelay, failed, c.random)
 }
 
+// schedule decides when the next attempt is made.
+func (c *Client) schedule() {
+	c.next = time.Time{}
+	if !c.hurry {
+		c.next = c.now().Add(c.pause(&c.failed))
+	}
+	c.hurry = false
+}
+
 // ending is how a connection, or an attempt, ended.
 type ending struct {
 	reason   Reason
@@ -266,6 +307,14 @@ type ending struct {
 	cause    error // of the failure
 	last     bool  // the client does not try again
 	politely bool  // with a Close frame
+}
+
+// with returns an error with the cause of the ending, if that is known.
+func (e *ending) with(err error) error {
+	if e.cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, e.cause)
 }
 
 // gone is called when the connection has ended, or an attempt to get one, or shall end.
@@ -277,47 +326,80 @@ func (c *Client) gone(end ending) {
 	if l != nil {
 		l.cut(end.politely)
 	}
+	if _, same := end.cause.(protocol.Disconnect); same && (end.last || c.state == Connected) { //nolint:errorlint // nothing wraps it
+		end.cause = nil // the reason is the same
+	}
 	switch {
 	case end.last:
 		c.tries.stop()
+		c.next = time.Time{}
 		c.enter(Disconnected, end.reason)
-		c.feeds.Push(DisconnectedEvent{end.reason})
+		c.feeds.Push(DisconnectedEvent{Reason: end.reason, Err: end.cause})
+		c.logEnd(end)
 	case c.state == Connected:
+		c.schedule()
 		c.enter(Connecting, end.reason)
-		c.feeds.Push(ConnectingEvent{end.reason})
+		c.failure = end.with(end.reason)
+		c.feeds.Push(ConnectingEvent{Reason: end.reason, Err: end.cause, NextAttempt: c.next})
+		c.logAttempt("the connection is lost", end.with(end.reason))
 	default:
-		if end.failure.Code == 0 {
-			end.failure = *errTransport
-		}
-		c.failure = &end.failure
-		if end.cause != nil {
-			c.failure = fmt.Errorf("%w: %w", &end.failure, end.cause)
-		}
-		if c.trying && c.dialer.Failed != nil && c.dialer.Failed() {
-			c.hurry = true
-		} else {
-			c.feeds.Push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure})
-		}
+		c.missed(end)
 	}
 	c.trying = false
-	c.options.Logger.Info("connection ended", "code", end.reason.Code, "reason", end.reason.Text, "error", c.failure, "last", end.last)
-	c.abandon(l, end.last)
+	c.abandon(l, end)
+}
+
+// missed is called when an attempt to connect has failed.
+func (c *Client) missed(end ending) {
+	if end.failure.Code == 0 {
+		end.failure = *errTransport
+	}
+	c.failure = end.with(&end.failure)
+	transport := c.dialer.Name()
+	elsewhere := c.trying && c.dialer.Failed != nil && c.dialer.Failed() // there is another way, which is tried at once
+	c.hurry = elsewhere
+	c.schedule()
+	if !elsewhere {
+		c.feeds.Push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure, NextAttempt: c.next})
+	}
+	c.logAttempt("an attempt to connect has failed", c.failure, "transport", transport)
+}
+
+// logAttempt tells why the client has no connection, and when it tries again.
+func (c *Client) logAttempt(text string, err error, more ...any) {
+	wait := time.Duration(0)
+	if !c.next.IsZero() {
+		wait = c.next.Sub(c.now()).Round(time.Millisecond)
+	}
+	c.options.Logger.Info(text, append(more, "error", err, "next_attempt_in", wait.String())...)
+}
+
+// logEnd tells why the client does not try again.
+func (c *Client) logEnd(end ending) {
+	if end.reason == DisconnectCalled {
+		c.options.Logger.Debug("the program has disconnected the client")
+		return
+	}
+	c.options.Logger.Warn("the client is disconnected, and does not connect again by itself", "error", end.with(end.reason))
 }
 
 // abandon tells what needs the connection that it has gone.
-func (c *Client) abandon(l *link, last bool) {
+func (c *Client) abandon(l *link, end ending) {
 	for _, s := range c.subs.All() {
 		if c.closed {
 			s.leave(ClientClosed)
-		} else {
-			s.lost()
+			continue
+		}
+		s.lost()
+		if end.last {
+			s.disconnected(DisconnectedEvent{Reason: end.reason, Err: end.cause})
 		}
 	}
 	if l != nil && l.connected {
 		for _, s := range c.server {
 			switch {
 			case !s.live:
-			case last:
+			case end.last:
 				c.feeds.Push(UnsubscribedEvent{s.channel, DisconnectCalled})
 			default:
 				c.feeds.Push(SubscribingEvent{s.channel, TransportClosed})
@@ -326,13 +408,17 @@ func (c *Client) abandon(l *link, last bool) {
 		}
 	}
 	if l != nil {
-		l.forget()
+		why := c.failure
+		if end.last {
+			why = end.with(end.reason)
+		}
+		l.forget(fmt.Errorf("%w: %w", ErrLost, why))
 	}
-	if last {
+	if end.last {
 		waiting := c.calls
 		c.calls = nil
 		for _, call := range waiting {
-			call.done(nil, ErrDisconnected)
+			call.done(nil, c.disconnected())
 		}
 	}
 }
@@ -359,7 +445,7 @@ func (c *Client) Woke() { c.NetworkChanged(true) }
 // check finds out whether the connection still works.
 func (c *Client) check() {
 	l := c.link
-	if l == nil || !l.connected || l.held {
+	if l == nil || !l.connected || l.held != nil {
 		return
 	}
 	if l.silence > 0 && c.now().Sub(l.heard) >= l.silence {

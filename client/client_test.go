@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +20,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -185,6 +190,71 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := client.New("ftp://x", client.Options{}); err == nil {
 		t.Error("ftp")
+	}
+}
+
+// TestConnectTells: a Connect that its context ends tells why the last attempt has failed, in the words of the network or of the server.
+func TestConnectTells(t *testing.T) {
+	t.Parallel()
+	server := gyrotest.NewServer(t, setup())
+	at := func(h http.Handler) string {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	for name, one := range map[string]struct{ url, want string }{
+		"nobody listens":   {"ws://" + porttest.Address(t) + "/connection/websocket", "connection refused"},
+		"wrong path":       {at(http.NotFoundHandler()) + "/wrong", "status 404 Not Found"},
+		"no WebSocket":     {at(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), "200"},
+		"unknown host":     {"ws://gyro.invalid/", "gyro.invalid"},
+		"refused for good": {server.URL, "101"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, one.url, client.Options{Token: "wrong"})
+			over, giveUp := context.WithCancelCause(within(t))
+			enough := errors.New("that is enough")
+			next := events(t, c.Events(within(t)))
+			go func() {
+				for e := next(); e != nil; e = next() {
+					if _, failed := e.(client.ErrorEvent); failed {
+						giveUp(enough)
+					}
+				}
+			}()
+			err := c.Connect(over)
+			if !strings.Contains(fmt.Sprint(err), one.want) || !errors.Is(err, enough) && !errors.Is(err, client.ErrDisconnected) {
+				t.Errorf("%v, want %s", err, one.want)
+			}
+			c.Close()
+		})
+	}
+}
+
+// TestText: events print payloads as text.
+func TestText(t *testing.T) {
+	t.Parallel()
+	info := &client.ClientInfo{User: "ann", Client: "c", ConnInfo: []byte(`{"a":1}`)}
+	p := client.Publication{Channel: "news", Data: []byte(`{"b":2}`), Offset: 7, Info: info}
+	for _, one := range []struct {
+		event any
+		want  []string
+	}{
+		{client.PublicationEvent{Publication: p}, []string{"Channel:news", `Data:{"b":2}`, "Offset:7", `Info:{User:ann`, `ConnInfo:{"a":1}`}},
+		{client.Message[int]{Publication: p, Value: 42}, []string{`Data:{"b":2}`, "Value:42"}},
+		{client.StateEvent{Channel: "news", Entries: []client.Publication{p}}, []string{`Data:{"b":2}`}},
+		{client.MessageEvent{Data: p.Data}, []string{`Data:{"b":2}`}},
+		{client.ConnectedEvent{Client: "c", Data: p.Data}, []string{"Client:c", `Data:{"b":2}`}},
+		{client.SubscribedEvent{Channel: "news", Recovered: true, Data: p.Data}, []string{"Recovered:true", `Data:{"b":2}`}},
+		{client.JoinEvent{Channel: "news", Info: *info}, []string{"User:ann", `ConnInfo:{"a":1}`}},
+		{client.Publication{}, []string{"Info:<nil>"}},
+	} {
+		text := fmt.Sprintf("%+v", one.event)
+		for _, want := range one.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%T: %s, want %s", one.event, text, want)
+			}
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package client is a client of Gyro, and of any server of the client protocol (docs/client-protocol.md): it keeps one
-// WebSocket connection, comes back when that is lost, subscribes to channels again, and fetches what it has missed.
+// connection, comes back when that is lost, subscribes to channels again, and fetches what it has missed.
 //
 //	c, err := client.New("wss://example.com/connection/websocket", client.Options{Token: token})
 //	...
@@ -15,10 +15,45 @@
 //		...
 //	}
 //
-// Package httplink has transports for networks that let no WebSocket through, package outbox keeps what is sent while there
-// is no connection, and package mobile is the client for phones. WebTransport is in the module transport/webtransport, whose package wtlink it is.
+// docs/client-go.md has programs, docs/sdk-spec.md says what the client does when the network or the server does not do what they
+// should. A Client, a Subscription, a Map, a Poll and a Channel may be used by any number of goroutines.
 //
-// How it behaves when the network or the server does not is told in docs/sdk-spec.md.
+// # The connection
 //
-// A Client, a Subscription and a Channel may be used by any number of goroutines.
+// [New] and [NewOver] make a [Client] from [Options]. [Client.Connect], [Client.Disconnect] and [Client.Close] begin and end it,
+// [Client.Ready] waits for it. [Client.State] has its [State] and the [Reason], [Client.NextAttempt] the time of the next attempt to
+// connect, which [Client.Reconnect] makes at once. [Client.NetworkChanged] and [Client.Woke] take what the system knows.
+//
+// # Channels
+//
+// [Client.NewSubscription] makes a [Subscription] with [SubscribeOptions]: [Subscription.Subscribe], [Subscription.Unsubscribe],
+// [Subscription.Close] and [Subscription.Ready]. [Subscription.Publications] iterates over each [Publication]; a [GapError] stands in
+// the place of missing ones. [ChannelOf] makes a [Channel], whose payloads are values of a type: [Channel.Messages] iterates over
+// each [Message], with a [PayloadError] in the place of one that is no such value.
+//
+// [Client.NewMap] makes a [Map] with [MapOptions]: entries that are set and deleted. [Client.NewPoll] makes a [Poll] with
+// [PollOptions]: keys whose values the server fetches from the application.
+//
+// # Calls
+//
+// [Client.Publish], [Client.RPC], [Client.Send], [Client.History], [Client.Presence], [Client.PresenceStats], [Client.SetKey] and
+// [Client.DeleteKey] wait for the connection and for the answer. A Subscription and a Map have those of their channel.
+//
+// # Events
+//
+// [Client.Events], [Subscription.Events] and [Subscription.EventsUntilClosed] iterate over each [Event]. Of the connection:
+// [ConnectingEvent], [ConnectedEvent], [DisconnectedEvent], [ErrorEvent], [MessageEvent]. Of channels: [SubscribingEvent],
+// [SubscribedEvent], [UnsubscribedEvent], [PublicationEvent], [GapEvent], [StateEvent] of maps, [JoinEvent], [LeaveEvent].
+//
+// # Errors
+//
+// An [Error] has the code of the server's refusal, or is [ErrTimeout], [ErrLost], [ErrDisconnected], [ErrUnsubscribed] or
+// [ErrClosed]. A [Reason] tells why a state was entered: [TransportClosed], [NoPing], [Unauthorized], [DisconnectCalled], and so on.
+// Callbacks return [ErrUnauthorized] to say that the user may not.
+//
+// # Other transports and packages
+//
+// [WebSocket] is one [Transport]; a Transport makes a [Dialer], and that each [Conn]. Package httplink has transports for networks
+// that let no WebSocket through, and a fallback from one to the next. WebTransport is in the module transport/webtransport, whose
+// package wtlink it is. Package outbox keeps what is sent while there is no connection, and package mobile is the client for phones.
 package client

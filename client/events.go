@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -86,23 +87,33 @@ var (
 type Event interface{ event() }
 
 type (
-	// ConnectingEvent: the client begins to connect, or the connection was lost.
-	ConnectingEvent struct{ Reason Reason }
+	// ConnectingEvent: the client begins to connect, or the connection was lost. Err is the cause of the loss, if it is known.
+	// NextAttempt is as Client.NextAttempt: zero if it is made at once.
+	ConnectingEvent struct {
+		Reason      Reason
+		Err         error
+		NextAttempt time.Time
+	}
 	// ConnectedEvent: the server has accepted the connection. Data is what the application has sent with it.
 	ConnectedEvent struct {
 		Client, Version string // ID of the connection, and version of the server
 		Data            []byte
 		Transport       string // its name, such as websocket
 	}
-	// DisconnectedEvent: the client will not connect before Connect is called again.
-	DisconnectedEvent struct{ Reason Reason }
+	// DisconnectedEvent: the client will not connect before Connect is called again. Err is the cause, if it is known.
+	DisconnectedEvent struct {
+		Reason Reason
+		Err    error
+	}
 	// ErrorEvent: an attempt to connect, to subscribe or to get a token has failed; another one follows. Channel is
 	// that of a subscription, or empty. Err has Code and Message as an *Error, and what is known of the cause.
+	// NextAttempt is as Client.NextAttempt after an attempt to connect, else zero.
 	ErrorEvent struct {
-		Channel string
-		Code    uint32
-		Message string
-		Err     error
+		Channel     string
+		Code        uint32
+		Message     string
+		Err         error
+		NextAttempt time.Time
 	}
 	// MessageEvent: the server sent a message to this connection.
 	MessageEvent struct{ Data []byte }
@@ -121,11 +132,14 @@ type (
 		Position                 StreamPosition // of Positioned; of a Poll, its epoch alone
 		Data                     []byte         // of the application
 	}
-	// GapEvent follows a SubscribedEvent whose WasRecovering is set and whose Recovered is not: publications between
-	// From and To are lost.
+	// GapEvent: publications behind From, up to To, are missing. It follows a SubscribedEvent whose WasRecovering is set and whose
+	// Recovered is not: the server has them no more. With Unread it stands in the place of publications, and of joins and
+	// leaves, for which the iterator had no room (Options.Buffer). From and To are zero then if the channel is not
+	// recoverable, and Channel is empty for messages and, if there are more than 256, for some channels.
 	GapEvent struct {
 		Channel  string
 		From, To StreamPosition
+		Unread   bool
 	}
 	// UnsubscribedEvent: the client will not subscribe before Subscribe is called again.
 	UnsubscribedEvent struct {
@@ -183,6 +197,31 @@ func (StateEvent) event()        {}
 func (PublicationEvent) event()  {}
 func (JoinEvent) event()         {}
 func (LeaveEvent) event()        {}
+
+// String has the fields as %+v, with the payload as text.
+func (p Publication) String() string {
+	return fmt.Sprintf("{Channel:%s Data:%s Offset:%d Info:%v Tags:%v Key:%s Removed:%t Score:%d Version:%d}",
+		p.Channel, p.Data, p.Offset, p.Info, p.Tags, p.Key, p.Removed, p.Score, p.Version)
+}
+
+// String has the fields as %+v, with the payload as text.
+func (e MessageEvent) String() string { return fmt.Sprintf("{Data:%s}", e.Data) }
+
+// String has the fields as %+v, with the payload as text.
+func (e ConnectedEvent) String() string {
+	return fmt.Sprintf("{Client:%s Version:%s Data:%s Transport:%s}", e.Client, e.Version, e.Data, e.Transport)
+}
+
+// String has the fields as %+v, with the payload as text.
+func (e SubscribedEvent) String() string {
+	return fmt.Sprintf("{Channel:%s Positioned:%t Recoverable:%t WasRecovering:%t Recovered:%t Position:%+v Data:%s}",
+		e.Channel, e.Positioned, e.Recoverable, e.WasRecovering, e.Recovered, e.Position, e.Data)
+}
+
+// errorEvent tells of an attempt for a channel, or of one to refresh the connection.
+func errorEvent(channel string, e *Error) ErrorEvent {
+	return ErrorEvent{Channel: channel, Code: e.Code, Message: e.Message, Err: e}
+}
 
 func wake(c chan struct{}) {
 	select {

@@ -48,7 +48,7 @@ func (r *runner) newClient(text string) {
 	c.now = func() time.Time { return time.Now().Round(0).Add(r.slept) }
 	r.client = c
 	// One feed for all, so that events stay in their order.
-	r.feed = feed.New(1<<20, true, &c.crowd)
+	r.feed = feed.New("", 1<<20, feed.Sources, &c.crowd, nil)
 	c.feeds.Add(r.feed)
 	context.AfterFunc(r.ctx, r.feed.End)
 	go func() {
@@ -209,6 +209,8 @@ func (r *runner) change(ctx context.Context, word, rest string) bool {
 		c.Disconnect()
 	case "close":
 		c.Close()
+	case "reconnect":
+		c.Reconnect()
 	case "subscribe":
 		s.Subscribe()
 	case "unsubscribe":

@@ -27,8 +27,7 @@ type link struct {
 	pong      bool
 	silence   time.Duration // after which it counts as lost; 0 for never
 	heard     time.Time
-	held      bool      // iterators have to take events before anything is read
-	resumed   time.Time // when that was over
+	held      chan struct{} // nothing is read while iterators take events; closed if a command needs the connection. nil: it is read
 	probing   *timer
 	dropped   bool
 	answers   map[uint32]*call
@@ -54,6 +53,11 @@ func (c *Client) attempt(t *attempts) {
 		return
 	}
 	t.cancel = cancel
+	c.next = time.Time{}
+	select {
+	case <-t.kick: // it asked for this attempt
+	default:
+	}
 	c.mu.Unlock()
 	token, end := c.getToken(ctx)
 	var data []byte
@@ -204,22 +208,9 @@ func (t *timer) stop() bool {
 }
 
 // ask queues a command of the client itself, and has then called with the reply under the lock; or late, if there is none in
-// time. If the connection ends, neither is called. While nothing is read, no reply is late.
+// time. If the connection ends, neither is called.
 func (l *link) ask(cmd *protocol.Command, late func(), then func(*protocol.Reply)) {
-	var t *timer
-	var over func()
-	over = func() {
-		left := l.options.Timeout - l.now().Sub(l.resumed)
-		if l.held {
-			left = l.options.Timeout
-		}
-		if left > 0 {
-			t = l.after(left, over)
-			return
-		}
-		late()
-	}
-	t = l.after(l.options.Timeout, over)
+	t := l.after(l.options.Timeout, late)
 	l.send(&call{cmd: cmd, done: func(r *protocol.Reply, err error) {
 		t.stop()
 		if r == nil && err != nil && !l.dropped { // it cannot be sent
@@ -246,6 +237,7 @@ func (l *link) send(c *call) {
 		l.answers = make(map[uint32]*call)
 	}
 	l.answers[c.cmd.ID] = c
+	l.resume()
 }
 
 // flush sends what is queued. It does not wait for the network.
@@ -362,8 +354,8 @@ func (l *link) cut(politely bool) {
 	}()
 }
 
-// forget ends the calls that wait for replies.
-func (l *link) forget() {
+// forget ends the calls that wait for replies, with an error.
+func (l *link) forget(err error) {
 	answers := l.answers
 	l.answers = nil
 	ids := make([]uint32, 0, len(answers))
@@ -372,7 +364,7 @@ func (l *link) forget() {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		answers[id].done(nil, ErrLost)
+		answers[id].done(nil, err)
 	}
 }
 
@@ -473,7 +465,7 @@ func temporary(e *protocol.Error) bool { return e.Temporary || e.Code < 100 }
 func (l *link) listen(d time.Duration) {
 	l.after(d, func() {
 		left := l.silence - l.now().Sub(l.heard)
-		if l.held {
+		if l.held != nil {
 			left = l.silence // it is the client that does not listen
 		}
 		if left > 0 {
@@ -539,7 +531,7 @@ func (l *link) refresh() {
 }
 
 func (l *link) retryRefresh(e *protocol.Error) {
-	l.feeds.Push(ErrorEvent{Code: e.Code, Message: e.Message, Err: e})
+	l.feeds.Push(errorEvent("", e))
 	l.refreshAfter(l.refreshPause())
 }
 

@@ -45,7 +45,8 @@ type MapOptions struct {
 }
 
 // Map is a subscription to a channel that is a map. Client.NewMap makes one. Its events have a StateEvent after each
-// SubscribedEvent that has not recovered what was there, and then the changes as PublicationEvents.
+// SubscribedEvent that has not recovered what was there, and then the changes as PublicationEvents. After a GapEvent, Entries has
+// what the map is now.
 type Map struct{ *Subscription }
 
 // NewMap returns a subscription to a map. It is an error if there is a subscription to the channel already.
@@ -199,23 +200,25 @@ type write struct {
 }
 
 // Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one, the
-// last; all of them return when that is done. What is said of Client.Publish holds for it.
+// last; all of them return when that is done. It waits until the client is subscribed. The errors are those of Subscription.Ready and
+// Client.Publish.
 func (m *Map) Set(ctx context.Context, key string, data []byte) error {
 	return m.write(ctx, value(m.channel, key, data))
 }
 
-// Delete removes a key. What is said of Set holds for it.
+// Delete removes a key. It waits, and fails, as Set does, and changes that come quickly are published as one.
 func (m *Map) Delete(ctx context.Context, key string) error {
 	return m.write(ctx, removal(m.channel, key))
 }
 
-// SetKey publishes the value of a key of a map, to which the client need not be subscribed, each time at once. What is said
-// of Publish holds for it.
+// SetKey publishes the value of a key of a map, to which the client need not be subscribed, each time, as soon as the client is
+// connected. The errors are those of Publish.
 func (c *Client) SetKey(ctx context.Context, channel, key string, data []byte) error {
 	return c.publish(ctx, value(channel, key, data))
 }
 
-// DeleteKey removes a key of a map. What is said of SetKey holds for it.
+// DeleteKey removes a key of a map, to which the client need not be subscribed, as soon as the client is connected. The errors are
+// those of Publish.
 func (c *Client) DeleteKey(ctx context.Context, channel, key string) error {
 	return c.publish(ctx, removal(channel, key))
 }

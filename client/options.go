@@ -65,10 +65,13 @@ type Options struct {
 	// PingWait is how much later than announced a ping of the server may come, before the connection counts as lost.
 	// Default: 10 s.
 	PingWait time.Duration
-	// Buffer is how many events may wait in an iterator before the client stops reading from the connection until
-	// some are taken. Default: 1024. An iterator from which nobody reads stops all others: its context has to end.
+	// Buffer is how many events may wait in an iterator before the client stops reading from the connection until some are
+	// taken. Default: 1024. The client does not wait for an iterator that takes nothing for a second, and not while a call waits
+	// for its reply: further events of a full iterator that nobody ranges over are then left out, and a GapEvent stands in
+	// their place. While calls wait, 16 times as many are kept for an iterator that takes events.
 	Buffer int
-	// Logger hears of failed attempts, and of iterators that hold the client up. Default: nobody.
+	// Logger hears of failed attempts and lost connections (info), of the end of the attempts, and of iterators that are full (warn).
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -77,9 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MinDelay, o.MaxDelay = cmp.Or(o.MinDelay, defaultMinDelay), cmp.Or(o.MaxDelay, defaultMaxDelay)
 	o.PingWait, o.Buffer = cmp.Or(o.PingWait, defaultPingWait), cmp.Or(o.Buffer, defaultBuffer)
 	o.MessageLimit = cmp.Or(o.MessageLimit, defaultLimit)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	for _, field := range []struct {
 		name string
 		ok   bool

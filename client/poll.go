@@ -28,7 +28,8 @@ type PollOptions struct {
 }
 
 // Poll is a subscription to a channel of shared poll: values of keys that the server fetches from the application, see
-// docs/shared-poll.md. Client.NewPoll makes one. Values come as PublicationEvents with Key and Version.
+// docs/shared-poll.md. Client.NewPoll makes one. Values come as PublicationEvents with Key and Version. After a GapEvent, Untrack and
+// Track fetch what the values are now.
 type Poll struct{ *Subscription }
 
 // NewPoll returns a subscription of shared poll. It is an error if there is a subscription to the channel already.
@@ -217,7 +218,7 @@ func (s *Subscription) untracked(b *batch, e *Error) {
 		}
 	}
 	s.tracked.tidy()
-	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(errorEvent(s.channel, e))
 }
 
 // Bounds of the time after which keys are tracked again.
@@ -231,7 +232,7 @@ func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(errorEvent(s.channel, e))
 	l.after(backoff.Pause(minTrackDelay, maxTrackDelay, &b.failed, s.c.random), func() {
 		if s.try == try && slices.Contains(s.tracked.batches, b) {
 			s.track(l, b)

@@ -39,8 +39,7 @@ func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol
 	defer c.Close()
 	s, err := c.NewSubscription(channel, &client.SubscribeOptions{Delta: rapid.Bool().Draw(t, "delta")})
 	must(t, err)
-	next, stop := iter.Pull2(s.Publications(ctx))
-	defer stop()
+	all := []iter.Seq2[client.Publication, error]{s.Publications(ctx)}
 	s.Subscribe()
 	must(t, c.Connect(ctx))
 	must(t, s.Ready(ctx))
@@ -59,6 +58,7 @@ func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol
 			must(t, server.Node.Unsubscribe(ctx, me, channel, &protocol.Unsubscribe{Code: 2500, Reason: "again"}))
 		case 2:
 			c.Disconnect()
+			all = append(all, s.Publications(ctx))
 			publish()
 			must(t, c.Connect(ctx))
 		case 3:
@@ -71,7 +71,25 @@ func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol
 	}
 	must(t, c.Connect(ctx))
 	publish()
+	next, stop := iter.Pull2(joined(all))
+	defer stop()
 	check(t, next, published)
+}
+
+// joined has the elements of iterators one after the other, each but the last of which ends because the client is disconnected.
+func joined(all []iter.Seq2[client.Publication, error]) iter.Seq2[client.Publication, error] {
+	return func(yield func(client.Publication, error) bool) {
+		for _, one := range all {
+			for p, err := range one {
+				if errors.Is(err, client.DisconnectCalled) {
+					break
+				}
+				if !yield(p, err) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func must(t *rapid.T, err error) {

@@ -10,8 +10,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// heldUp is after how long a log line tells that nobody reads from an iterator.
-const heldUp = 10 * time.Second
+const (
+	// grace is how long the client reads nothing because of an iterator that takes nothing.
+	grace = time.Second
+	// reach is how many times Options.Buffer events may wait in an iterator while calls are under way, which need the connection.
+	reach = 16
+)
 
 // compressible reports whether the application wants messages that are compressed, and the connection can have them.
 func (l *link) compressible() bool {
@@ -34,21 +38,34 @@ func (l *link) frame(data []byte) error {
 	err := l.messages(data)
 	l.flush()
 	full := l.crowd.Take()
-	l.held = err == nil && len(full) > 0
-	l.mu.Unlock()
-	if err != nil || len(full) == 0 {
-		return err
-	}
 	for _, f := range full {
-		if err := l.wait(f); err != nil {
-			return err
+		if f.Excess(reach) {
+			l.skip(f)
 		}
 	}
+	if err != nil || len(full) == 0 || len(l.answers) > 0 {
+		l.mu.Unlock()
+		return err
+	}
+	needed := make(chan struct{})
+	l.held = needed
+	l.mu.Unlock()
+	if err := l.wait(full, needed); err != nil {
+		return err
+	}
 	l.mu.Lock()
-	l.held, l.resumed = false, l.now()
-	l.alive() // nothing could be heard meanwhile
+	l.resume()
 	l.mu.Unlock()
 	return nil
+}
+
+// resume has the connection read again, if iterators hold that up.
+func (l *link) resume() {
+	if l.held != nil {
+		close(l.held)
+		l.held = nil
+		l.heard = l.now() // nothing could be heard meanwhile
+	}
 }
 
 // alive notes that the connection works.
@@ -66,21 +83,44 @@ func (l *link) alive() {
 	}
 }
 
-// wait waits until an iterator has room.
-func (l *link) wait(f *feed.Feed[Event]) error {
-	late := time.AfterFunc(heldUp, func() {
-		l.options.Logger.Warn("an iterator holds the client up: nobody takes its events", "key", "Options.Buffer", "limit", l.options.Buffer)
-	})
-	defer late.Stop()
-	life := l.life()
-	for room := f.Room(); room != nil; room = f.Room() {
+// wait waits until all iterators have room, or nobody takes their events, or a command needs the connection.
+func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
+	life, tick := l.life(), time.NewTicker(grace)
+	defer tick.Stop()
+	handed := make(map[*feed.Feed[Event]]uint64, len(full))
+	for _, f := range full {
+		handed[f] = f.Handed()
+	}
+	for len(full) > 0 {
+		room := full[0].Room()
+		if room == nil {
+			full = full[1:]
+			continue
+		}
 		select {
 		case <-room:
+		case <-needed:
+			return nil
 		case <-life.Done():
 			return life.Err()
+		case <-tick.C:
+			for _, f := range full {
+				if f.Handed() == handed[f] {
+					l.skip(f)
+				}
+				handed[f] = f.Handed()
+			}
 		}
 	}
 	return nil
+}
+
+// skip has an iterator do without further events until it takes some.
+func (l *link) skip(f *feed.Feed[Event]) {
+	if f.Skip() {
+		l.options.Logger.Warn("nobody takes the events of an iterator, which is full: further ones are left out, and a gap tells of them",
+			"channel", f.Name, "key", "Options.Buffer", "limit", l.options.Buffer)
+	}
 }
 
 func (l *link) messages(data []byte) error {

@@ -62,7 +62,7 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 		Position: now, Data: r.Data,
 	})
 	if r.WasRecovering && !r.Recovered {
-		s.feeds.Push(GapEvent{s.channel, before, now})
+		s.feeds.Push(GapEvent{Channel: s.channel, From: before, To: now})
 	}
 	for _, p := range r.Publications {
 		if err := s.publication(p); err != nil {

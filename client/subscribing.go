@@ -6,18 +6,29 @@ import "github.com/gyrohq/gyro/protocol"
 
 // enter makes a state that of the subscription.
 func (s *Subscription) enter(state SubscriptionState, r Reason) {
-	s.state, s.reason, s.since, s.live = state, r, s.c.now(), false
+	s.state, s.reason, s.since, s.live, s.failure = state, r, s.c.now(), false, nil
 	s.try++
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	s.tell()
 	switch state {
 	case Unsubscribed:
 		s.feeds.Push(UnsubscribedEvent{s.channel, r})
 	case Subscribing:
 		s.feeds.Push(SubscribingEvent{s.channel, r})
 	}
+}
+
+// tell wakes those who wait for the subscription.
+func (s *Subscription) tell() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// disconnected ends the waits, and the iterators that last as long as the client keeps itself connected.
+func (s *Subscription) disconnected(e DisconnectedEvent) {
+	s.tell()
+	s.feeds.Finish(e)
 }
 
 // end ends the iterators.
@@ -257,7 +268,8 @@ func (s *Subscription) refused(l *link, e *protocol.Error) {
 
 // again subscribes after a while.
 func (s *Subscription) again(l *link, e *Error) {
-	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.failure = e
+	s.feeds.Push(errorEvent(s.channel, e))
 	s.later(l)
 }
 
@@ -275,7 +287,7 @@ func (s *Subscription) later(l *link) {
 func (s *Subscription) misfit(err error) {
 	e := errDelta.of(err)
 	s.plain, s.base, s.bases = true, nil, nil
-	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(errorEvent(s.channel, e))
 	s.enter(Subscribing, BadDelta)
 	s.withdraw()
 }
@@ -373,7 +385,7 @@ func (s *Subscription) retryRefresh(l *link, try int, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.Push(ErrorEvent{s.channel, e.Code, e.Message, e})
+	s.feeds.Push(errorEvent(s.channel, e))
 	l.after(s.c.refreshPause(), func() {
 		if s.try == try {
 			go s.refresh(l, try)

@@ -45,7 +45,8 @@ type Subscription struct {
 	reason  Reason
 	since   time.Time // when the state was entered
 	changed chan struct{}
-	sent    bool // the server has the subscribe command, so pushes may come
+	failure error // of the last attempt since
+	sent    bool  // the server has the subscribe command, so pushes may come
 	token   string
 	try     int  // counts attempts, so that what belongs to an earlier one is ignored
 	failed  int  // attempts that count for the next wait
@@ -131,29 +132,51 @@ func (s *Subscription) Subscribe() {
 	}
 }
 
-// Ready waits until the client is subscribed. The error is that of ctx, or ErrUnsubscribed with the Reason for which it is
-// not and will not be.
+// Ready waits until the client is subscribed. The error is that of ctx, with that of the last attempt to connect or to subscribe; or,
+// with a Reason, ErrUnsubscribed or ErrDisconnected: the client is not, and does not try to be.
 func (s *Subscription) Ready(ctx context.Context) error {
 	for {
 		s.c.mu.Lock()
-		state, reason := s.state, s.reason
-		if s.changed == nil && state == Subscribing {
+		if s.state == Subscribed {
+			s.c.mu.Unlock()
+			return nil
+		}
+		if err := s.over(); err != nil {
+			s.c.mu.Unlock()
+			return err
+		}
+		if s.changed == nil {
 			s.changed = make(chan struct{})
 		}
 		changed := s.changed
 		s.c.mu.Unlock()
-		switch state {
-		case Subscribed:
-			return nil
-		case Unsubscribed:
-			return fmt.Errorf("client: channel %q: %w: %w", s.channel, ErrUnsubscribed, reason)
-		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			s.c.mu.Lock()
+			defer s.c.mu.Unlock()
+			if s.c.state != Connected {
+				return late(ctx, "connect", s.c.failure)
+			}
+			return late(ctx, "subscribe", s.failure)
 		}
 	}
+}
+
+// over is why the client does not try to subscribe; nil: it does, or is subscribed. The lock is held.
+func (s *Subscription) over() error {
+	switch {
+	case s.state == Unsubscribed:
+		return s.ended(ErrUnsubscribed, s.reason)
+	case s.c.state == Disconnected:
+		return s.ended(ErrDisconnected, s.c.reason)
+	}
+	return nil
+}
+
+// ended is the error of a wait, or of an iterator.
+func (s *Subscription) ended(what *Error, why Reason) error {
+	return fmt.Errorf("client: channel %q: %w: %w", s.channel, what, why)
 }
 
 // Unsubscribe ends the subscription. Its position is kept for the next Subscribe.
@@ -175,25 +198,56 @@ func (s *Subscription) Close() {
 	s.c.subs.Remove(s.channel)
 }
 
-// Events returns what happens to the subscription and in its channel from this call on. What is said of
-// Client.Events holds for it.
+// Events returns what happens to the subscription and in its channel from this call on. It has to be ranged over, once. It ends with
+// ctx, which has to end, with Close, or, behind a DisconnectedEvent, when the client is disconnected. If that is so when the
+// loop begins, it ends at once; before the first Connect it waits. Events wait in it, see Options.Buffer.
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.c.watch(ctx, s.closed, s.feeds)
+	f, events := s.c.watch(ctx, feed.Session, s.channel, s.closed, s.feeds)
+	var missed *attempts // that are over
+	if s.c.state == Disconnected {
+		missed = s.c.tries
+	}
+	return func(yield func(Event) bool) {
+		s.c.mu.Lock()
+		if missed != nil && s.c.tries == missed {
+			f.Finish(DisconnectedEvent{Reason: s.c.reason})
+		}
+		s.c.mu.Unlock()
+		events(yield)
+	}
 }
 
-// GapError says that publications are missing: the server had them no more when the client came back.
+// EventsUntilClosed is as Events, but goes on when the client is disconnected, with the next Connect. It has no DisconnectedEvent.
+func (s *Subscription) EventsUntilClosed(ctx context.Context) iter.Seq[Event] {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	_, events := s.c.watch(ctx, feed.Source, s.channel, s.closed, s.feeds)
+	return events
+}
+
+// GapError says that publications are missing: the server had them no more when the client came back, or the iterator had no room for
+// them.
 type GapError GapEvent
 
 // Error names the channel and the positions.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("client: publications of %q from %d (epoch %q) to %d (epoch %q) are missing", e.Channel, e.From.Offset, e.From.Epoch, e.To.Offset, e.To.Epoch)
+	text := fmt.Sprintf("client: publications of %q", e.Channel)
+	if e.From != e.To {
+		text += fmt.Sprintf(" from %d (epoch %q) to %d (epoch %q)", e.From.Offset, e.From.Epoch, e.To.Offset, e.To.Epoch)
+	}
+	text += " are missing"
+	if e.Unread {
+		text += ": the iterator was full (Options.Buffer), and nobody took its events"
+	}
+	return text
 }
 
-// Publications returns the publications from this call on. What is said of Client.Events holds for it. A
-// *GapError stands in the place of missing ones; those after it follow. The last element is the Reason if the server,
-// or GetToken, ends the subscription.
+// Publications returns the publications from this call on. It has to be ranged over, once, and ends with ctx, which has to end. A
+// *GapError stands in the place of missing ones; those after it follow. The last element is an error if the subscription ends
+// otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it; ErrDisconnected with a Reason if the client is
+// disconnected, as with Events. Unsubscribe and Close end it without an error.
 func (s *Subscription) Publications(ctx context.Context) iter.Seq2[Publication, error] {
 	events := s.Events(ctx)
 	return func(yield func(Publication, error) bool) {
@@ -207,9 +261,11 @@ func (s *Subscription) Publications(ctx context.Context) iter.Seq2[Publication, 
 				on = yield(Publication{}, &gap)
 			case UnsubscribedEvent:
 				if e.Reason != ClientClosed && e.Reason != UnsubscribeCalled {
-					yield(Publication{}, fmt.Errorf("client: channel %q: %w: %w", s.channel, ErrUnsubscribed, e.Reason))
+					yield(Publication{}, s.ended(ErrUnsubscribed, e.Reason))
 				}
 				return
+			case DisconnectedEvent:
+				on = yield(Publication{}, s.ended(ErrDisconnected, e.Reason))
 			}
 			if !on {
 				return

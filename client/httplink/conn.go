@@ -116,7 +116,7 @@ func (c *conn) post() {
 				return
 			}
 			if err := c.send(body); err != nil {
-				c.end(fmt.Errorf("posting commands: %w", err))
+				c.end(err)
 				return
 			}
 		}
@@ -163,11 +163,11 @@ func (c *conn) send(body []byte) error {
 	}
 	res, err := c.http.RoundTrip(r)
 	if err != nil {
-		return err
+		return failed(r, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return socket.Refused(res)
+		return failed(r, socket.Refused(res))
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection is used again
 	return nil

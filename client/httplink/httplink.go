@@ -130,11 +130,16 @@ func (d *dialer) open(ctx context.Context, first []byte) (*http.Response, error)
 	}
 	res, err := d.http.RoundTrip(r)
 	if err != nil {
-		return nil, err
+		return nil, failed(r, err)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
-		return nil, socket.Refused(res)
+		return nil, failed(r, socket.Refused(res))
 	}
 	return res, nil
+}
+
+// failed names the request of an error. Its query, which may have a token, is left out.
+func failed(r *http.Request, err error) error {
+	return fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ import (
 	"github.com/gyrohq/gyro/client/httplink"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front/fronttest"
 	"github.com/gyrohq/gyro/transport/httpstream"
@@ -416,6 +418,50 @@ func TestWrong(t *testing.T) {
 	if _, err := client.NewOver(httplink.Fallback(nil, sse, client.WebSocket("ws://x")), client.Options{Encoding: protocol.Protobuf}); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNoEmulation: where commands cannot be posted, log, event and call tell which request the server refuses, and how.
+func TestNoEmulation(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *server, over client.Transport, name string, e protocol.Encoding) {
+		s.refusing(func(r *http.Request) int {
+			if r.URL.Path == "/emulation" {
+				return http.StatusNotFound
+			}
+			return 0
+		})
+		var log logtest.Buffer
+		c := dial(t, over, client.Options{Encoding: e, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx := within(t)
+		next := events(t, c.Events(ctx))
+		if err := c.Connect(ctx); err != nil {
+			t.Fatal(err)
+		}
+		const want = "POST /emulation: the server answers with status 404 Not Found"
+		if _, err := c.RPC(ctx, "echo", []byte(`1`)); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
+		next(func(e client.Event) bool {
+			lost, ok := e.(client.ConnectingEvent)
+			return ok && lost.Reason == client.TransportClosed && strings.Contains(lost.Err.Error(), want)
+		})
+		if !log.Await(func(text string) bool {
+			return strings.Contains(text, `msg="the connection is lost" error="1 transport closed: `+want) && strings.Contains(text, "next_attempt_in=")
+		}) {
+			t.Error(log.String())
+		}
+		s.refusing(func(r *http.Request) int { return http.StatusServiceUnavailable })
+		c.Disconnect()
+		connecting, cancel := context.WithCancel(ctx)
+		go func() { _ = c.Connect(connecting) }()
+		next(func(e client.Event) bool { _, ok := e.(client.ErrorEvent); return ok })
+		cancel()
+		if !log.Await(func(text string) bool {
+			return strings.Contains(text, `msg="an attempt to connect has failed" transport=`+name+` error="2: transport closed: `) && strings.Contains(text, "/connection/"+name+": the server answers with status 503")
+		}) || strings.Contains(log.String(), "<nil>") {
+			t.Error(log.String())
+		}
+	})
 }
 
 // TestNoSession: a server without emulation is not taken for one that works.

@@ -62,7 +62,8 @@ type Listener interface {
 	OnConnecting(code int, reason string)
 	OnConnected(clientID, transport string, data []byte)
 	OnDisconnected(code int, reason string)
-	// OnError tells of an attempt that has failed; another one follows. channel is empty for the connection.
+	// OnError tells of an attempt that has failed; another one follows. channel is empty for the connection, whose next attempt is
+	// made at NextAttemptMillis.
 	OnError(channel string, code int, message string)
 	OnMessage(data []byte)
 	// The following tell of channels to which the server has subscribed the client.
@@ -154,7 +155,7 @@ func (c *Client) Connect() {
 	_ = c.c.Connect(over) // the listener hears how it goes
 }
 
-// Disconnect ends the connection. Subscriptions and positions are kept for the next Connect.
+// Disconnect ends the connection. Subscriptions, their listeners and positions are kept for the next Connect.
 func (c *Client) Disconnect() { c.c.Disconnect() }
 
 // Close ends the client, and waits until its listeners have been told. They must not call it.
@@ -169,6 +170,19 @@ func (c *Client) State() int {
 	state, _ := c.c.State()
 	return int(state)
 }
+
+// NextAttemptMillis is when the client will try to connect again, in milliseconds since 1970. It is 0 while no attempt waits for its
+// time: the client is connected or disconnected, or the attempt is under way.
+func (c *Client) NextAttemptMillis() int64 {
+	next := c.c.NextAttempt()
+	if next.IsZero() {
+		return 0
+	}
+	return next.UnixMilli()
+}
+
+// Reconnect makes the next attempt to connect now, in place of waiting for its time. It does nothing while no attempt waits.
+func (c *Client) Reconnect() { c.c.Reconnect() }
 
 // NetworkChanged is to be called when the system has found a network, or another one, or has lost it.
 func (c *Client) NetworkChanged(online bool) { c.c.NetworkChanged(online) }

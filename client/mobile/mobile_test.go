@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -14,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client/mobile"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -160,9 +162,46 @@ func TestClient(t *testing.T) {
 	if err := box.Close(); err != nil || box.Len() != 0 {
 		t.Error(box.Len(), err)
 	}
+	c.Disconnect()
+	l.expect(t, "disconnected 0 disconnect called")
+	f.expect(t, "subscribing 1 transport closed")
+	c.Connect() // the listeners hear of what follows
+	l.expect(t, "connecting 0 connect called")
+	l.expect(t, "connected")
+	f.expect(t, "subscribed true true")
 	c.Close()
 	f.expect(t, "unsubscribed 2 client closed")
 	l.expect(t, "disconnected 0 disconnect called")
+}
+
+// TestReconnect: the program learns when the next attempt is, and has it made at once.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	address := porttest.Address(t) // where nobody listens
+	synctest.Test(t, func(t *testing.T) {
+		l := listener{make(chan string, 100)}
+		c, err := mobile.NewClient("ws://"+address, nil, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Reconnect(); c.NextAttemptMillis() != 0 {
+			t.Error(c.NextAttemptMillis())
+		}
+		began := time.Now()
+		c.Connect()
+		l.expect(t, "connecting 0 connect called")
+		for range 5 {
+			l.expect(t, "error")
+			if next := c.NextAttemptMillis(); next < began.Add(500*time.Millisecond).UnixMilli() {
+				t.Errorf("the next attempt is at %d, it is %d", next, began.UnixMilli())
+			}
+			c.Reconnect()
+		}
+		if passed := time.Since(began); passed > 0 {
+			t.Errorf("the attempts take %v", passed)
+		}
+		c.Close()
+	})
 }
 
 // keys signs.

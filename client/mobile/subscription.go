@@ -104,7 +104,7 @@ func (o *SubscribeOptions) options(l SubscriptionListener) (*client.SubscribeOpt
 // listen hands the events of a subscription to its listener.
 func (c *Client) listen(s *Subscription, l SubscriptionListener) *Subscription {
 	ctx, cancel := context.WithCancel(c.ctx)
-	events := s.s.Events(ctx)
+	events := s.s.EventsUntilClosed(ctx)
 	c.running.Go(func() {
 		defer cancel()
 		for e := range events {

@@ -241,7 +241,8 @@ func (b *Outbox) Publish(channel string, data []byte, o *EntryOptions) (*Sending
 	return b.add(Entry{Kind: Publish, To: channel, Data: data}, o)
 }
 
-// RPC calls a method as soon as it can be done. All calls are sent one after another. What is said of Publish holds for it.
+// RPC calls a method as soon as it can be done. All calls are sent one after another, in the order in which they were made. It returns
+// when the entry is kept. With an error, which may be ErrFull, client.ErrClosed, or one of the store, it is not, and will not be sent.
 func (b *Outbox) RPC(method string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: RPC, To: method, Data: data}, o)
 }

@@ -5,25 +5,43 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
+)
+
+// Life tells what ends a Feed, besides its own End.
+type Life uint8
+
+// Lives of feeds.
+const (
+	Session Life = iota // Finish and End of its Set
+	Source              // End of its Set
+	Sources             // End of one of its Sets, for all feeds
 )
 
 // Feed keeps events for one iterator. Any goroutine may call its methods, and one iterates.
 type Feed[E any] struct {
+	Name    string // what the events are of
 	limit   int
+	life    Life
+	fold    func(left []E, e E) []E
 	crowd   *Crowd[E]
-	wide    bool
 	crowded bool // it is in crowd
+	handed  atomic.Uint64
 
-	mu     sync.Mutex
-	more   sync.Cond     // signals that there are events, or will be none
-	room   chan struct{} // closed when events are taken; nil: nobody waits for that
-	events []E
-	ended  bool
+	mu      sync.Mutex
+	more    sync.Cond     // signals that there are events, or will be none
+	room    chan struct{} // closed when events are taken; nil: nobody waits for that
+	events  []E
+	left    []E  // stand for the events that were left out after those
+	skips   bool // further events are left out
+	skipped bool // that has happened before
+	ended   bool
 }
 
-// New returns a feed that should not have more events than limit. If it is wide, the end of one Set does not end it.
-func New[E any](limit int, wide bool, c *Crowd[E]) *Feed[E] {
-	f := &Feed[E]{limit: limit, wide: wide, crowd: c}
+// New returns a feed that should not have more events than limit. fold adds an event that is left out to the few that stand for such
+// events; the goroutine that adds the event calls it.
+func New[E any](name string, limit int, life Life, c *Crowd[E], fold func(left []E, e E) []E) *Feed[E] {
+	f := &Feed[E]{Name: name, limit: limit, life: life, crowd: c, fold: fold}
 	f.more.L = &f.mu
 	return f
 }
@@ -31,7 +49,11 @@ func New[E any](limit int, wide bool, c *Crowd[E]) *Feed[E] {
 // push adds an event, unless the feed has ended.
 func (f *Feed[E]) push(e E) {
 	f.mu.Lock()
-	if !f.ended {
+	switch {
+	case f.ended:
+	case f.skips:
+		f.left = f.fold(f.left, e)
+	default:
 		f.events = append(f.events, e)
 	}
 	full := f.full()
@@ -43,9 +65,17 @@ func (f *Feed[E]) push(e E) {
 	}
 }
 
-func (f *Feed[E]) full() bool { return !f.ended && len(f.events) > f.limit }
+func (f *Feed[E]) full() bool { return !f.ended && !f.skips && len(f.events) > f.limit }
 
-// Room returns what is closed when the iterator has taken events, or ends; nil if it has no more than it should.
+// Excess reports whether the feed has more events than so many times its limit.
+func (f *Feed[E]) Excess(times int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.full() && len(f.events) > times*f.limit
+}
+
+// Room returns what is closed when the iterator has taken events, or ends; nil if it has no more than it should, or further ones
+// are left out.
 func (f *Feed[E]) Room() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,6 +86,29 @@ func (f *Feed[E]) Room() <-chan struct{} {
 		f.room = make(chan struct{})
 	}
 	return f.room
+}
+
+// Handed counts the events that the iterator has handed over.
+func (f *Feed[E]) Handed() uint64 { return f.handed.Load() }
+
+// Skip has further events left out until the iterator takes some, if it has more than it should. It reports whether that happens to
+// the feed for the first time.
+func (f *Feed[E]) Skip() (first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.full() {
+		return false
+	}
+	first = !f.skipped
+	f.skips, f.skipped = true, true
+	f.taken()
+	return first
+}
+
+// Finish adds a last event, and ends the feed.
+func (f *Feed[E]) Finish(e E) {
+	f.push(e)
+	f.End()
 }
 
 // End has the iterator end after the events that it has.
@@ -79,11 +132,11 @@ func (f *Feed[E]) taken() {
 func (f *Feed[E]) take() []E {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.events) == 0 && !f.ended {
+	for len(f.events) == 0 && !f.ended { // only behind events are others left out
 		f.more.Wait()
 	}
-	events := f.events
-	f.events = nil
+	events := append(f.events, f.left...)
+	f.events, f.left, f.skips = nil, nil, false
 	f.taken()
 	return events
 }
@@ -94,6 +147,7 @@ func (f *Feed[E]) Each(drop func()) iter.Seq[E] {
 		defer drop()
 		for events := f.take(); len(events) > 0; events = f.take() {
 			for _, e := range events {
+				f.handed.Add(1)
 				if !yield(e) {
 					return
 				}
@@ -122,10 +176,20 @@ func (s *Set[E]) Push(e E) {
 	}
 }
 
-// End ends the feeds, of wide ones only if all is true, and forgets them.
+// Finish adds a last event to the feeds of a Session, ends them, and forgets them.
+func (s *Set[E]) Finish(e E) {
+	s.feeds = slices.DeleteFunc(s.feeds, func(f *Feed[E]) bool {
+		if f.life == Session {
+			f.Finish(e)
+		}
+		return f.life == Session
+	})
+}
+
+// End ends the feeds, those of several Sources only if all is true, and forgets them.
 func (s *Set[E]) End(all bool) {
 	for _, f := range s.feeds {
-		if all || !f.wide {
+		if all || f.life != Sources {
 			f.End()
 		}
 	}

@@ -12,7 +12,7 @@ func TestFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var crowd Crowd[int]
 		var one, two Set[int]
-		narrow, wide := New(2, false, &crowd), New(2, true, &crowd)
+		narrow, wide := New("", 2, Source, &crowd, nil), New("", 2, Sources, &crowd, nil)
 		one.Add(narrow)
 		one.Add(wide)
 		two.Add(wide)
@@ -38,7 +38,7 @@ func TestFeed(t *testing.T) {
 		one.End(false)
 		one.Push(5)
 		<-ended
-		if !dropped || !slices.Equal(got, []int{1, 3}) {
+		if !dropped || !slices.Equal(got, []int{1, 3}) || narrow.Handed() != 2 {
 			t.Errorf("%v, dropped: %v", got, dropped)
 		}
 		room := wide.Room()
@@ -65,4 +65,62 @@ func TestFeed(t *testing.T) {
 			break
 		}
 	})
+}
+
+// TestSkip: a feed that does without events has what stands for them behind those that it has, and takes others again then.
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	var crowd Crowd[int]
+	var set Set[int]
+	f := New("", 2, Source, &crowd, func(left []int, e int) []int { return []int{-e} })
+	set.Add(f)
+	for e := range 3 {
+		if f.Skip() {
+			t.Error("it has no more than it should")
+		}
+		set.Push(e)
+	}
+	room := f.Room()
+	if !f.Excess(1) || f.Excess(2) || !f.Skip() || f.Room() != nil || len(crowd.Take()) != 1 {
+		t.Error("it is not full")
+	}
+	<-room
+	for e := 3; e < 100; e++ {
+		set.Push(e)
+	}
+	if got := f.take(); !slices.Equal(got, []int{0, 1, 2, -99}) || len(crowd.Take()) > 0 {
+		t.Error(got)
+	}
+	for e := range 3 {
+		set.Push(e)
+	}
+	if f.Skip() {
+		t.Error("it is told again")
+	}
+	set.Push(3)
+	set.End(false)
+	if got := f.take(); !slices.Equal(got, []int{0, 1, 2, -3}) {
+		t.Error(got)
+	}
+}
+
+// TestFinish: the end of a session ends its feeds behind a last event, and no others.
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	var crowd Crowd[int]
+	var set Set[int]
+	feeds := make([]*Feed[int], 0, 3)
+	for _, life := range []Life{Session, Source, Sources} {
+		feeds = append(feeds, New("", 9, life, &crowd, nil))
+		set.Add(feeds[life])
+	}
+	set.Push(1)
+	set.Finish(2)
+	set.Push(3)
+	for life, want := range [][]int{{1, 2}, {1, 3}, {1, 3}} {
+		f := feeds[life]
+		if got := f.take(); !slices.Equal(got, want) || f.ended != (Life(life) == Session) {
+			t.Errorf("%d: %v, ended: %v", life, got, f.ended)
+		}
+	}
 }

@@ -1,0 +1,118 @@
+package client
+
+import "slices"
+
+// maxLeftOut is how many events stand for those that an iterator does without, besides gaps whose channel is empty.
+const maxLeftOut = 256
+
+// leftOut adds an event for which an iterator has no room to those that stand for such events: a gap for each channel, and the states
+// that were entered last. channel is that of the subscription, if the iterator has the events of one alone. The client's lock is held.
+func (c *Client) leftOut(left []Event, e Event, channel string) []Event {
+	switch e := e.(type) {
+	case ErrorEvent:
+		return left
+	case ConnectingEvent, ConnectedEvent, DisconnectedEvent:
+		return entered(left, e, ofClient)
+	case SubscribingEvent, SubscribedEvent, UnsubscribedEvent:
+		of, _ := subscriptionOf(e)
+		same := func(e Event) bool {
+			other, ok := subscriptionOf(e)
+			return ok && other == of
+		}
+		if len(left) < maxLeftOut || slices.ContainsFunc(left, same) {
+			return entered(left, e, same)
+		}
+	}
+	gap := c.gapFor(e)
+	if channel != "" {
+		gap.Channel = channel // of a pattern, perhaps
+	}
+	return widened(left, gap)
+}
+
+// entered adds a state in place of the one before it.
+func entered(left []Event, e Event, same func(Event) bool) []Event {
+	return append(slices.DeleteFunc(left, same), e)
+}
+
+// ofClient reports whether an event is a state of the client.
+func ofClient(e Event) bool {
+	switch e.(type) {
+	case ConnectingEvent, ConnectedEvent, DisconnectedEvent:
+		return true
+	}
+	return false
+}
+
+// subscriptionOf returns the channel of an event that is a state of a subscription.
+func subscriptionOf(e Event) (channel string, ok bool) {
+	switch e := e.(type) {
+	case SubscribingEvent:
+		return e.Channel, true
+	case SubscribedEvent:
+		return e.Channel, true
+	case UnsubscribedEvent:
+		return e.Channel, true
+	}
+	return "", false
+}
+
+// gapFor is the gap that an event leaves.
+func (c *Client) gapFor(e Event) GapEvent {
+	gap := GapEvent{Unread: true}
+	switch e := e.(type) {
+	case GapEvent:
+		gap.Channel, gap.From, gap.To = e.Channel, e.From, e.To
+	case PublicationEvent:
+		gap.Channel = e.Channel
+		if s := c.streamOf(e.Channel); s != nil && s.recoverable && e.Offset > 0 {
+			gap.From = StreamPosition{Offset: e.Offset - 1, Epoch: s.at.Epoch}
+			gap.To = StreamPosition{Offset: e.Offset, Epoch: s.at.Epoch}
+		}
+	case StateEvent:
+		gap.Channel = e.Channel
+	case JoinEvent:
+		gap.Channel = e.Channel
+	case LeaveEvent:
+		gap.Channel = e.Channel
+	}
+	return gap
+}
+
+// streamOf is what the client knows of a channel, or nil.
+func (c *Client) streamOf(channel string) *stream {
+	if s := c.subscription(channel); s != nil {
+		return &s.stream
+	}
+	if at := c.serverIndex(channel); at >= 0 {
+		return c.server[at]
+	}
+	return nil
+}
+
+// widened adds a gap to that of its channel.
+func widened(left []Event, gap GapEvent) []Event {
+	of := func(channel string) int {
+		return slices.IndexFunc(left, func(e Event) bool {
+			known, ok := e.(GapEvent)
+			return ok && known.Channel == channel
+		})
+	}
+	at := of(gap.Channel)
+	if at < 0 && len(left) >= maxLeftOut {
+		gap = GapEvent{Unread: true}
+		at = of("")
+	}
+	if at < 0 {
+		return append(left, gap)
+	}
+	known := left[at].(GapEvent)
+	if known.From == (StreamPosition{}) {
+		known.From = gap.From
+	}
+	if gap.To != (StreamPosition{}) {
+		known.To = gap.To
+	}
+	left[at] = known
+	return left
+}
