@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -42,7 +41,7 @@ func main() {
 
 // run answers in the room until ctx ends, or the server refuses the bot for good.
 func run(ctx context.Context, server, room string, getToken func(context.Context) (string, error)) error {
-	c, err := client.New(server, client.Options{Name: "bot", GetToken: getToken, Logger: slog.Default()})
+	c, err := client.New(server, client.Options{Name: "bot", GetToken: getToken})
 	if err != nil {
 		return err
 	}
@@ -51,16 +50,6 @@ func run(ctx context.Context, server, room string, getToken func(context.Context
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	events := c.Events(ctx)
-	go func() {
-		for e := range events {
-			if gone, ok := e.(client.DisconnectedEvent); ok { // lost connections are no such event
-				end(gone.Reason)
-			}
-		}
-	}()
 	chat := client.ChannelOf[message](sub)
 	messages := chat.Messages(ctx)
 	sub.Subscribe()
@@ -77,7 +66,7 @@ func run(ctx context.Context, server, room string, getToken func(context.Context
 			continue
 		case errors.As(err, &other): // somebody publishes something else
 			continue
-		case err != nil:
+		case err != nil: // the server has refused the bot for good
 			return err
 		}
 		if text, ok := answer(who(m), m.Value); ok {

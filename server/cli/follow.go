@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -61,7 +62,8 @@ func (r *Remote) client(timeout time.Duration) (*client.Client, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	o := client.Options{Name: "gyro-cli", Token: r.Token, TLS: r.TLS, Timeout: timeout, MinDelay: minDelay, MessageLimit: maxMessage}
+	o := client.Options{Name: "gyro-cli", Token: r.Token, TLS: r.TLS, Timeout: timeout, MinDelay: minDelay, MessageLimit: maxMessage,
+		Logger: slog.New(slog.DiscardHandler)} // the events tell
 	switch {
 	case r.Token != "" && r.Sign != nil:
 		return nil, Usage("token: is given, and so is a secret that signs tokens: leave one of them out")
@@ -188,6 +190,8 @@ func (f *following) strange(e client.Event) bool {
 	case client.JoinEvent:
 		return f.foreign[e.Channel]
 	case client.LeaveEvent:
+		return f.foreign[e.Channel]
+	case client.GapEvent:
 		return f.foreign[e.Channel]
 	}
 	return false

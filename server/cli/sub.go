@@ -153,6 +153,10 @@ func (p *printer) event(e client.Event) error {
 		}
 	case client.UnsubscribedEvent:
 		return p.unsubscribed(e.Channel, e.Reason)
+	case client.GapEvent:
+		if e.Unread { // SubscribedEvent tells of the others
+			return p.unread(e)
+		}
 	case client.StateEvent:
 		return p.state(e)
 	case client.PublicationEvent:
@@ -188,6 +192,12 @@ func (p *printer) unsubscribed(ch string, r client.Reason) error {
 	err := ending(ch, r)
 	p.out.say("%v", err)
 	return p.tell(line{Type: "unsubscribed", Channel: ch, Reason: err.Error()})
+}
+
+// unread prints that the output has taken too little.
+func (p *printer) unread(e client.GapEvent) error {
+	p.out.say("%s: publications are missing up to offset %d, because nobody has taken what was printed", e.Channel, e.To.Offset)
+	return p.tell(line{Type: "gap", Channel: e.Channel, Offset: e.To.Offset, Epoch: e.To.Epoch})
 }
 
 // state prints the entries of a map, and then that the client is subscribed.
