@@ -1,17 +1,20 @@
-import { type Codec, json } from "./codec.js";
+import { type Codec, type Frame, json } from "./codec.js";
 import { Emitter } from "./emitter.js";
-import { GyroError } from "./errors.js";
-import type { ClientEvents, ClientOptions, ClientState } from "./options.js";
+import { GyroError, over, unencodable } from "./errors.js";
+import { checkOptions, duration } from "./names.js";
+import { type ClientEvents, clientEvents, type ClientOptions, clientOptions, type ClientState } from "./options.js";
 import { platform } from "./platform.js";
 import type { Command, ConnectResult, Position, PublicationMessage, Push, Reply, Request, SubscribeResult } from "./protocol.js";
 import { clientInfo, publication, type ClientInfo, type Publication } from "./publication.js";
 import { Stream, subscribed } from "./stream.js";
-import { type CallOptions, type HistoryOptions, Subscription, type SubscriptionOptions } from "./subscription.js";
+import { type CallOptions, type HistoryOptions, historyOptions, Subscription, type SubscriptionOptions, type SubscriptionState } from "./subscription.js";
 import { backoff, cancelable, later, Waiters } from "./time.js";
-import { ask, keepFresh } from "./token.js";
+import { ask, keepFresh, payloadOf } from "./token.js";
 import { type Link, type Transport, websocket } from "./transport.js";
 
 type Done = (error: GyroError | undefined, reply?: Reply) => void;
+
+const closed = () => new GyroError(4, "client closed", false);
 
 /** Whether clients stay away after this disconnect code. */
 const terminal = (code: number) => (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
@@ -29,8 +32,12 @@ export class Client extends Emitter<ClientEvents> {
   /** @internal */ readonly _maxDelay: number;
   /** @internal */ readonly _mostBytes: number;
 
+  readonly #data: unknown;
+  readonly #maxPingDelay: number;
+
   #state: ClientState = "disconnected";
   #closed = false;
+  #over: GyroError | undefined; // why it is disconnected, if it was connecting before
   #token: string;
   #attempts = 0;
   #since = 0; // when it was connected
@@ -42,12 +49,12 @@ export class Client extends Emitter<ClientEvents> {
   #pong = false;
   #silence = 0; // how long no frame may come, in ms; 0: any time
   #probing = false;
-  #waiting = false; // whether an attempt waits for its time
+  #next: Date | null = null; // when the attempt is made that waits for its time
   #unwatch: (() => void) | undefined;
 
   #id = 0;
   #pending = new Map<number, { done: Done; timer: ReturnType<typeof setTimeout> }>();
-  #outgoing: Command[] = [];
+  #outgoing: Frame[] = [];
   #held = 0;
   #ready = new Waiters();
 
@@ -62,16 +69,19 @@ export class Client extends Emitter<ClientEvents> {
    * @param to a WebSocket address, or a transport: one, or fallback() of several
    */
   constructor(to: string | Transport, options: ClientOptions = {}) {
-    super();
+    super(clientEvents);
+    checkOptions("the client", options, clientOptions);
     this.#options = options;
-    this.#transport = typeof to === "string" ? websocket(to, options) : to;
+    const { WebSocket } = options;
+    this.#transport = typeof to === "string" ? websocket(to, WebSocket && { WebSocket }) : to;
     this.#token = options.token ?? "";
     const { codec = json } = options;
     this._codec = codec.own?.() ?? codec;
-    const ms = (seconds: number | undefined, or: number) => (seconds ?? or) * 1000;
-    this._timeout = ms(options.timeout, 5);
-    this._minDelay = ms(options.minReconnectDelay, 0.5);
-    this._maxDelay = ms(options.maxReconnectDelay, 20);
+    this.#data = this._payload(options.data);
+    this._timeout = duration("timeout", options.timeout ?? 5000);
+    this._minDelay = duration("minReconnectDelay", options.minReconnectDelay ?? 500);
+    this._maxDelay = duration("maxReconnectDelay", options.maxReconnectDelay ?? 20_000);
+    this.#maxPingDelay = duration("maxPingDelay", options.maxPingDelay ?? 10_000);
     this._mostBytes = options.maxDeltaSize ?? 16 << 20;
     this.#turn.abort();
     const { signal } = options;
@@ -83,15 +93,29 @@ export class Client extends Emitter<ClientEvents> {
     return this.#state;
   }
 
+  /** When the next attempt to connect is made; null if none waits for its time. */
+  get nextAttempt(): Date | null {
+    return this.#next;
+  }
+
   /** Connects, and stays connected until disconnect, or until the server refuses for good. */
   connect(): void {
     if (this.#state !== "disconnected") return;
-    if (this.#closed) throw new GyroError(4, "client closed", false);
+    if (this.#closed) throw closed();
     this.#attempts = 0;
+    this.#over = undefined;
     this.#state = "connecting";
     this.#unwatch = (this.#options.platform ?? platform)(event => this.#noticed(event));
-    this._emit("connecting", { code: 0, reason: "connect called" });
+    this._emit("connecting", { code: 0, reason: "connect called", nextAttempt: null });
     if (this.#state === "connecting" && this.#turn.signal.aborted) this.#attempt();
+  }
+
+  /** Tries to connect now if the next attempt waits for its time. Otherwise it does nothing. */
+  reconnect(): void {
+    if (this.#state === "connecting") this.#transport.reconnect?.();
+    if (!this.#next) return;
+    this.#turn.abort();
+    this.#attempt();
   }
 
   /** Disconnects. Subscriptions stay, and subscribe again with the next connect. */
@@ -103,11 +127,12 @@ export class Client extends Emitter<ClientEvents> {
   close(): void {
     this.#closed = true;
     this.disconnect();
+    this.#over = closed();
     this.#lost("unsubscribed"); // if it was disconnected already
     this.#subscriptions.clear();
   }
 
-  /** Resolves when the client is connected; rejects when it is, or becomes, disconnected. */
+  /** Resolves when the client is connected; rejects when it is, or becomes, disconnected: with the Reason as the error's cause. */
   ready({ signal }: CallOptions = {}): Promise<void> {
     return cancelable(signal, (resolve, reject) => this.#when(resolve, reject));
   }
@@ -150,21 +175,22 @@ export class Client extends Emitter<ClientEvents> {
 
   /** Publishes into a channel. */
   async publish(channel: string, data: unknown, options?: CallOptions): Promise<void> {
-    await this.#call(() => ({ publish: { channel, data: this._codec.payload(data) } }), options);
+    await this.#call({ publish: { channel, data: this._payload(data) } }, options);
   }
 
   /** Calls a method of the server's application. */
   async rpc<T = unknown>(method: string, data?: unknown, options?: CallOptions): Promise<T> {
-    const { rpc } = await this.#call(() => ({ rpc: { method, data: this._codec.payload(data) } }), options);
+    const { rpc } = await this.#call({ rpc: { method, data: this._payload(data) } }, options);
     return this._codec.value(rpc!.data) as T;
   }
 
   /** Sends a message to the server's application. Resolves when it has been handed to the transport; there is no answer. */
-  send(data: unknown, { signal }: CallOptions = {}): Promise<void> {
+  async send(data: unknown, { signal }: CallOptions = {}): Promise<void> {
+    const payload = this._payload(data);
     return cancelable(signal, (resolve, reject) =>
       this.#when(
         () => {
-          this.#write({ send: { data: this._codec.payload(data) } });
+          this.#write({ send: { data: payload } });
           resolve();
         },
         reject,
@@ -175,21 +201,22 @@ export class Client extends Emitter<ClientEvents> {
 
   /** Who is subscribed to a channel, by the ids of clients. */
   async presence(channel: string, options?: CallOptions): Promise<Record<string, ClientInfo>> {
-    const { presence } = await this.#call(() => ({ presence: { channel } }), options);
+    const { presence } = await this.#call({ presence: { channel } }, options);
     return Object.fromEntries(Object.entries(presence!.presence ?? {}).map(([id, info]) => [id, clientInfo(this._codec, info)]));
   }
 
   /** How many clients and users are subscribed to a channel. */
   async presenceStats(channel: string, options?: CallOptions): Promise<{ clients: number; users: number }> {
-    const { presence_stats: stats } = await this.#call(() => ({ presence_stats: { channel } }), options);
+    const { presence_stats: stats } = await this.#call({ presence_stats: { channel } }, options);
     return { clients: stats!.num_clients ?? 0, users: stats!.num_users ?? 0 };
   }
 
   /** Reads the history of a channel. */
   async history<T = unknown>(channel: string, options: HistoryOptions = {}): Promise<{ publications: Publication<T>[] } & Position> {
+    checkOptions("history", options, historyOptions);
     const { limit, since, reverse } = options;
     const request = { channel, limit: limit || undefined, since: since && { ...since }, reverse: reverse || undefined };
-    const { history } = await this.#call(() => ({ history: request }), options);
+    const { history } = await this.#call({ history: request }, options);
     return {
       publications: (history!.publications ?? []).map(pub => publication(this._codec, channel, pub, this._codec.value(pub.data))),
       offset: history!.offset ?? 0,
@@ -208,20 +235,25 @@ export class Client extends Emitter<ClientEvents> {
     }
   }
 
-  #call(request: () => Request, { signal }: CallOptions = {}): Promise<Reply> {
+  #call(request: Request, { signal }: CallOptions = {}): Promise<Reply> {
     return cancelable<Reply>(signal, (resolve, reject) => this._request(request, resolve, reject));
   }
 
+  /** @internal A payload as messages have it. */
+  _payload(value: unknown): unknown {
+    try {
+      return this._codec.payload(value);
+    } catch (error) {
+      throw unencodable(error);
+    }
+  }
+
   /** @internal Sends a request as soon as the client is connected. Returns what gives it up. */
-  _request(request: () => Request, resolve: (reply: Reply) => void, reject: (error: unknown) => void): () => void {
+  _request(request: Request, resolve: (reply: Reply) => void, reject: (error: unknown) => void): () => void {
     let id: number | undefined;
     const wait = this.#when(
       () => {
-        try {
-          id = this._command(request(), (error, reply) => (error ? reject(error) : resolve(reply!)));
-        } catch (error) {
-          reject(error); // the application's data cannot be encoded
-        }
+        id = this._command(request, (error, reply) => (error ? reject(error) : resolve(reply!)));
       },
       reject,
       this._timeout,
@@ -232,16 +264,27 @@ export class Client extends Emitter<ClientEvents> {
   #when(run: () => void, fail: (error: GyroError) => void, ms?: number): () => void {
     if (this.#state === "connecting") return this.#ready.add(run, fail, ms);
     if (this.#state === "connected") run();
-    else fail(this.#closed ? new GyroError(4, "client closed", false) : new GyroError(3, "client disconnected"));
+    else fail(this.#over ?? (this.#closed ? closed() : over(3)));
     return () => {};
+  }
+
+  /** @internal Why nothing comes any more: the client is disconnected, after it was connecting. */
+  get _over(): GyroError | undefined {
+    return this.#over;
   }
 
   // Commands
 
   /** @internal Sends a command now. done is called once: with the reply, or with an error. */
   _command(request: Request, done: Done): number {
-    const id = ++this.#id;
-    this.#write({ id, ...request });
+    const id = this.#id + 1;
+    try {
+      this.#write({ id, ...request });
+    } catch (error) {
+      done(unencodable(error));
+      return 0;
+    }
+    this.#id = id;
     const timer = setTimeout(() => {
       this.#pending.delete(id);
       done(new GyroError(1, "timeout"));
@@ -258,16 +301,15 @@ export class Client extends Emitter<ClientEvents> {
   }
 
   #write(command: Command): void {
-    if (this.#outgoing.push(command) === 1 && !this.#held) queueMicrotask(() => this.#flush());
+    if (this.#outgoing.push(this._codec.encode(command)) === 1 && !this.#held) queueMicrotask(() => this.#flush());
   }
 
   #flush(): void {
     if (this.#held || !this.#outgoing.length || !this.#link) return;
-    const { encode, join, most } = this._codec;
+    const { join, most } = this._codec;
     let frame = [];
     let size = 0;
-    for (const command of this.#outgoing.splice(0)) {
-      const message = encode(command);
+    for (const message of this.#outgoing.splice(0)) {
       if (size && size + message.length > most) {
         this.#send(join(frame));
         frame = [];
@@ -291,14 +333,14 @@ export class Client extends Emitter<ClientEvents> {
 
   /** An attempt: a token, data, a link, connect. */
   #attempt(): void {
-    this.#waiting = false;
+    this.#next = null;
     this.#turn = new AbortController();
     const { signal } = this.#turn;
-    const { getToken, getData, data } = this.#options;
+    const { getToken, getData } = this.#options;
     const failed = (error?: GyroError) => (error ? this.#failed(error) : this.#stop(1, "unauthorized"));
     const second = () => {
-      if (getData) ask(getData, {}, signal, 15, "data fetch", fetched => this.#dial(fetched), failed);
-      else this.#dial(data);
+      if (getData) ask(payloadOf(getData, this._codec), {}, signal, 15, "data fetch", data => this.#dial(data), failed);
+      else this.#dial(this.#data);
     };
     if (this.#token || !getToken) return second();
     ask(
@@ -347,7 +389,7 @@ export class Client extends Emitter<ClientEvents> {
     const positions = [...this.#server].filter(([, { stream }]) => stream.recover).map(([channel, { stream }]) => [channel, stream.request()]);
     const connect = {
       token: this.#token || undefined,
-      data: this._codec.payload(data),
+      data,
       subs: positions.length ? Object.fromEntries(positions) : undefined,
       name: name || undefined,
       version: version || undefined,
@@ -383,7 +425,7 @@ export class Client extends Emitter<ClientEvents> {
     this.#state = "connected";
     this.#since = Date.now();
     this.#pong = !!result.pong;
-    this.#silence = result.ping ? (result.ping + (this.#options.maxPingDelay ?? 10)) * 1000 : 0;
+    this.#silence = result.ping ? result.ping * 1000 + this.#maxPingDelay : 0;
     if (session) this.#link?.session?.(session, node ?? "");
     if (this.#silence) this.#listen();
     keepFresh(
@@ -417,8 +459,10 @@ export class Client extends Emitter<ClientEvents> {
     if (terminal(code)) return this.#stop(code, reason);
     if (code === 3014) this.#invalidate();
     const known = code >= 3000;
-    if (this.#state === "connected") this._lose(known ? code : 1, known ? reason : "transport closed");
-    else this.#failed(new GyroError(2, "transport closed"));
+    // Without a code, a reason is what the transport tells.
+    const why = code ? "" : reason;
+    if (this.#state === "connected") this._lose(known ? code : 1, known ? reason : why || "transport closed");
+    else this.#failed(new GyroError(2, `transport closed${why && `: ${why}`}`));
   }
 
   #invalidate(): void {
@@ -427,11 +471,12 @@ export class Client extends Emitter<ClientEvents> {
     for (const { stream } of this.#server.values()) stream.invalidate();
   }
 
-  /** Ends the attempt or the connection; returns the commands that have no reply. */
-  #break(): () => void {
+  /** Ends the attempt or the connection; returns what tells the commands that have no reply, and why. */
+  #break(): (why: unknown) => void {
     this.#turn.abort();
     const link = this.#link;
     const pending = this.#pending;
+    this.#next = null;
     this.#link = undefined;
     this.#open = this.#probing = false;
     this.#outgoing = [];
@@ -443,10 +488,10 @@ export class Client extends Emitter<ClientEvents> {
     } catch {
       // It is closed.
     }
-    return () => {
+    return why => {
       for (const { done, timer } of pending.values()) {
         clearTimeout(timer);
-        done(new GyroError(11, "connection closed"));
+        done(new GyroError(11, "connection closed", true, why));
       }
     };
   }
@@ -455,10 +500,11 @@ export class Client extends Emitter<ClientEvents> {
   #failed(error: GyroError): void {
     const rest = this.#break();
     for (const one of this.#subscriptions.values()) one._lost();
-    rest();
+    rest(error);
     if (!this.#worked && this.#transport.failed?.()) return this.#attempt();
+    const ms = this.#plan();
     this._emit("error", error);
-    this.#later();
+    this.#later(ms);
   }
 
   /** @internal The connection is lost, or worth nothing: there will be another one. */
@@ -470,10 +516,11 @@ export class Client extends Emitter<ClientEvents> {
     const rest = this.#break();
     if (Date.now() - this.#since >= 5000) this.#attempts = 0;
     this.#state = "connecting";
-    this._emit("connecting", { code, reason });
+    const ms = this.#plan(soon);
+    this._emit("connecting", { code, reason, nextAttempt: this.#next });
     this.#lost("subscribing");
-    rest();
-    this.#later(soon);
+    rest({ code, reason });
+    this.#later(ms);
   }
 
   /** Disconnects for good. */
@@ -482,17 +529,18 @@ export class Client extends Emitter<ClientEvents> {
     const rest = this.#break();
     this.#unwatch?.();
     this.#state = "disconnected";
+    this.#over = this.#closed ? closed() : over(3, { code, reason });
+    this.#ready.settle(this.#over);
     this._emit("disconnected", { code, reason });
     this.#lost("unsubscribed");
-    rest();
-    this.#ready.settle(new GyroError(3, "client disconnected"));
+    rest({ code, reason });
   }
 
   /** Tells subscriptions that the connection is lost. */
   #lost(event: "subscribing" | "unsubscribed"): void {
     for (const one of [...this.#subscriptions.values()]) {
       if (this.#closed) one._end(2, "client closed", true);
-      else one._lost();
+      else one._lost(this.#over);
     }
     for (const [channel, one] of [...this.#server]) {
       if (!one.active) continue;
@@ -501,13 +549,20 @@ export class Client extends Emitter<ClientEvents> {
     }
   }
 
-  /** Sets the time of the next attempt, unless a listener did something about the connection. */
-  #later(soon = false): void {
-    if (this.#state !== "connecting" || !this.#turn.signal.aborted) return;
+  /** Sets the time of the next attempt, unless a listener did something about the connection. Returns how long it is until then. */
+  #plan(soon = false): number {
+    if (this.#state !== "connecting" || !this.#turn.signal.aborted) return 0;
+    const ms = soon ? 0 : backoff(this.#attempts++, this._minDelay, this._maxDelay);
+    this.#next = new Date(Date.now() + ms);
+    return ms;
+  }
+
+  /** Waits for the next attempt, unless a listener did something about the connection. */
+  #later(ms: number): void {
+    if (!this.#next || !this.#turn.signal.aborted) return;
     this.#turn = new AbortController();
-    this.#waiting = true;
-    if (soon) this.#attempt();
-    else later(backoff(this.#attempts++, this._minDelay, this._maxDelay), this.#turn.signal, () => this.#attempt());
+    if (ms) later(ms, this.#turn.signal, () => this.#attempt());
+    else this.#attempt();
   }
 
   // Receiving
@@ -616,6 +671,12 @@ export class Client extends Emitter<ClientEvents> {
     this._emit("publication", publication(this._codec, channel, pub, this._codec.value(pub.data)));
   }
 
+  /** @internal Where a subscription of the server stands. */
+  _served(channel: string): SubscriptionState {
+    if (!this.#server.get(channel)?.active) return "unsubscribed";
+    return this.#state === "connected" ? "subscribed" : "subscribing";
+  }
+
   // Silence, sleep, networks
 
   /** Gives the connection up when no frame came for too long. */
@@ -631,10 +692,7 @@ export class Client extends Emitter<ClientEvents> {
       if (event === "offline") this._lose(1, "transport closed");
       else if (this.#silence && Date.now() - this.#heard >= this.#silence) this._lose(2, "no ping", true);
       else this.#probe();
-    } else if (event !== "offline" && this.#waiting) {
-      this.#turn.abort();
-      this.#attempt();
-    }
+    } else if (event !== "offline") this.reconnect();
   }
 
   /** Sends what any server answers, and gives the connection up if nothing comes. */

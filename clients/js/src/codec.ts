@@ -20,7 +20,11 @@ export interface Codec {
   decode(frame: string | ArrayBuffer | Uint8Array): Reply[];
   /** A payload that was received, as the application gets it. */
   value(payload: unknown): unknown;
-  /** A payload of the application, as messages have it. */
+  /**
+   * A payload of the application, as messages have it. It does not change if what the application gave does.
+   *
+   * @throws if it cannot be encoded
+   */
   payload(value: unknown): unknown;
   /** The bytes of a payload of a channel with delta, and back. */
   bytes(payload: unknown): Uint8Array;
@@ -49,7 +53,7 @@ export const json: Codec = {
       : [JSON.parse(text)];
   },
   value: payload => payload,
-  payload: value => value,
+  payload: value => (value === undefined ? value : JSON.parse(JSON.stringify(value))),
   // With delta, payloads travel as strings that hold the payload's text, or the patch.
   bytes: payload => {
     if (typeof payload !== "string") throw new Error("a payload with delta that is no string");

@@ -1,5 +1,6 @@
 // Transports over HTTP, for networks that let no WebSocket through, and the way from one to the next.
 import type { Codec, Frame } from "./codec.js";
+import { checkOptions } from "./names.js";
 import type { Link, Listener, Transport } from "./transport.js";
 
 /** Options of HTTP transports. */
@@ -12,6 +13,8 @@ export interface HTTPOptions {
   headers?: Record<string, string>;
   fetch?: typeof fetch;
 }
+
+const httpOptions = { emulation: 1, credentials: 1, headers: 1, fetch: 1 } satisfies Record<keyof HTTPOptions, 1>;
 
 /** Posts frames of a connection whose answers come on a stream: one request at a time, so that they arrive in order. */
 class Poster {
@@ -50,32 +53,37 @@ class Poster {
         let n = 1;
         for (let size = this.#queue[0]!.length; n < this.#queue.length && (size += this.#queue[n]!.length) <= this.codec.most; ) n++;
         const body = this.codec.emulate(session, node, this.codec.join(this.#queue.splice(0, n)));
-        const response = await request(this.url, body, this.codec, this.options, this.signal);
-        if (!response.ok) throw new Error(`status ${response.status}`);
+        await request(this.url, body, this.codec, this.options, this.signal);
       }
       this.#busy = false;
-    } catch {
-      fail(this.listener, this.abort);
+    } catch (error) {
+      fail(this.listener, this.abort, (error as Error).message);
     }
   }
 }
 
-function request(url: string, body: Frame, codec: Codec, options: HTTPOptions, signal: AbortSignal): Promise<Response> {
-  return (options.fetch ?? fetch)(url, {
+/** @throws an error that names the path, if there is no good answer */
+async function request(url: string, body: Frame, codec: Codec, options: HTTPOptions, signal: AbortSignal): Promise<Response> {
+  const what = `POST ${url.replace(/^\w+:\/\/[^/]*|[?#].*/g, "")}`;
+  const response = await (options.fetch ?? fetch)(url, {
     method: "POST",
     mode: "cors",
     credentials: options.credentials ?? "same-origin",
     headers: { ...options.headers, "Content-Type": codec.binary ? "application/octet-stream" : "application/json" },
     body: body as BodyInit,
     signal,
+  }).catch((error: unknown) => {
+    throw new Error(`${what}: ${(error as Error)?.message ?? error}`);
   });
+  if (!response.ok) throw new Error(`${what}: ${response.status}`);
+  return response;
 }
 
-/** Tells of the end, unless the client ended it. */
-function fail(listener: Listener, abort: AbortController): void {
+/** Tells of the end and why it came, if that is known, unless the client ended it. */
+function fail(listener: Listener, abort: AbortController, why = ""): void {
   if (abort.signal.aborted) return;
   abort.abort();
-  listener.close(0, "");
+  listener.close(0, why);
 }
 
 /** Cuts a stream of bytes into frames: lines of JSON, or delimited Protobuf. A frame may have several messages. */
@@ -135,6 +143,7 @@ const emulationOf = (url: string, options: HTTPOptions) => options.emulation ?? 
 
 /** The answer to a POST is a stream that goes on; commands are posted beside it. */
 export function httpStream(url: string, options: HTTPOptions = {}): Transport {
+  checkOptions("httpStream", options, httpOptions);
   return {
     name: "http_stream",
     early: true,
@@ -145,9 +154,14 @@ export function httpStream(url: string, options: HTTPOptions = {}): Transport {
       const poster = new Poster(emulationOf(url, options), codec, listener, options, abort);
       let begun = false;
       const begin = async (body: Frame) => {
+        let stream: ReadableStream<Uint8Array> | null;
         try {
-          const response = await request(url, body, codec, options, signal);
-          if (response.ok && response.body) await pump(response.body, codec, listener, signal);
+          stream = (await request(url, body, codec, options, signal)).body;
+        } catch (error) {
+          return fail(listener, abort, (error as Error).message);
+        }
+        try {
+          if (stream) await pump(stream, codec, listener, signal);
         } catch {
           // The end says it.
         }
@@ -178,6 +192,7 @@ export interface SSEOptions extends HTTPOptions {
 
 /** Server-sent events; commands are posted beside them. JSON only. */
 export function sse(url: string, options: SSEOptions = {}): Transport {
+  checkOptions("sse", options, { ...httpOptions, EventSource: 1 } satisfies Record<keyof SSEOptions, 1>);
   const Source = options.EventSource ?? (globalThis as { EventSource?: SSEOptions["EventSource"] }).EventSource;
   return {
     name: "sse",
@@ -277,6 +292,7 @@ const tenMinutes = 600_000;
 
 /** Several transports, the best first: one that cannot be used is followed by the next, and what worked is tried first. */
 export function fallback(transports: Transport[], options: FallbackOptions = {}): Transport {
+  checkOptions("fallback", options, { store: 1, key: 1 } satisfies Record<keyof FallbackOptions, 1>);
   const all = transports.filter(one => one.supported?.() ?? true);
   if (!all.length) throw new Error("none of the transports is supported here");
   const { store = sessionStore(), key = "gyro.transport" } = options;
@@ -308,6 +324,7 @@ export function fallback(transports: Transport[], options: FallbackOptions = {})
         return { send: () => {}, close: () => {} };
       }
     },
+    reconnect: () => all[current]!.reconnect?.(),
     worked() {
       home = current;
       misses = 0;

@@ -1,8 +1,8 @@
 export { Client } from "./client.js";
 export type { Codec, Frame } from "./codec.js";
-export { GyroError, UnauthorizedError } from "./errors.js";
+export { GyroError, type Reason, UnauthorizedError } from "./errors.js";
 export { GapError, type IteratorOptions } from "./iterator.js";
-export type { ClientEvents, ClientOptions, ClientState, Connected } from "./options.js";
+export type { ClientEvents, ClientOptions, ClientState, Connected, Connecting } from "./options.js";
 export type { Platform, PlatformEvent } from "./platform.js";
 export type { Filter, Position } from "./protocol.js";
 export type { ClientInfo, Publication } from "./publication.js";
@@ -10,7 +10,6 @@ export type { Gap, Subscribed } from "./stream.js";
 export {
   type CallOptions,
   type HistoryOptions,
-  type Reason,
   type Schema,
   Subscription,
   type SubscriptionEvents,

@@ -1,9 +1,10 @@
-import { GyroError } from "./errors.js";
+import { GyroError, over, type Reason } from "./errors.js";
+import { checkOptions } from "./names.js";
 import type { Publication } from "./publication.js";
 import type { Gap } from "./stream.js";
 import type { Subscription } from "./subscription.js";
 
-/** What an iterator throws when publications were lost, unless it has a function for that. */
+/** What an iterator throws when publications were lost, if it is told to. */
 export class GapError extends GyroError implements Gap {
   readonly from: Gap["from"];
   readonly to: Gap["to"];
@@ -22,16 +23,19 @@ export interface IteratorOptions {
   signal?: AbortSignal;
   /**
    * Called when publications were lost, after those before the gap were taken and before those behind it: loads the
-   * state anew. The next publication waits for the promise. Without it, the iterator throws a GapError.
+   * state anew. The next publication waits for the promise. "throw": the iterator ends with a GapError instead. Without it, the iteration goes on, and
+   * the subscription's event gap alone tells.
    */
-  onGap?: (gap: Gap) => void | Promise<void>;
+  onGap?: ((gap: Gap) => void | Promise<void>) | "throw";
   /** How many publications may wait to be taken, 10,000 if not given; more end the iteration by an error. */
   most?: number;
 }
 
 /** Publications of a subscription as an iterator. */
 export function publications<T>(subscription: Subscription<T, any>, options: IteratorOptions = {}): AsyncIterableIterator<Publication<T>> {
+  checkOptions("publications", options, { signal: 1, onGap: 1, most: 1 } satisfies Record<keyof IteratorOptions, 1>);
   const { signal, onGap, most = 10_000 } = options;
+  const client = subscription._client;
   const queue: ({ pub: Publication<T> } | { gap: Gap })[] = [];
   let head = 0;
   let end: { error?: unknown } | undefined;
@@ -58,14 +62,14 @@ export function publications<T>(subscription: Subscription<T, any>, options: Ite
   const offs = [
     subscription.on("publication", (pub: Publication<T>) => add({ pub })),
     subscription.on("gap", (gap: Gap) => add({ gap })),
-    subscription.on("unsubscribed", ({ code, reason }: { code: number; reason: string }) =>
-      finish(code === 0 || code === 2 ? {} : { error: new GyroError(code, reason, false) }),
-    ),
+    subscription.on("unsubscribed", ({ code, reason }: Reason) => finish(code === 0 || code === 2 ? {} : { error: new GyroError(code, reason, false) })),
+    client.on("disconnected", reason => finish(client._over?.code === 4 ? {} : { error: over(3, reason) })),
   ];
   if (signal?.aborted) abort();
   else {
     signal?.addEventListener("abort", abort);
     subscription.subscribe();
+    if (client._over) finish({ error: client._over });
   }
 
   async function* take(): AsyncGenerator<Publication<T>> {
@@ -83,8 +87,8 @@ export function publications<T>(subscription: Subscription<T, any>, options: Ite
         const one = queue[head++]!;
         if (head > 1000 && head * 2 > queue.length) head -= queue.splice(0, head).length;
         if ("pub" in one) yield one.pub;
-        else if (onGap) await onGap(one.gap);
-        else throw new GapError(one.gap);
+        else if (onGap === "throw") throw new GapError(one.gap);
+        else await onGap?.(one.gap);
       }
     } finally {
       finish({});

@@ -4,7 +4,7 @@ import type { GyroError } from "./errors.js";
 import type { PublicationMessage, SubscribeRequest, SubscribeResult } from "./protocol.js";
 import type { Publication } from "./publication.js";
 import { Stream, subscribed } from "./stream.js";
-import { type CallOptions, Subscription, type SubscriptionEvents, type SubscriptionOptions } from "./subscription.js";
+import { type CallOptions, Subscription, type SubscriptionEvents, subscriptionEvents, type SubscriptionOptions, subscriptionOptions } from "./subscription.js";
 
 /** Options of a map. */
 export interface MapOptions<T = unknown> extends Omit<SubscriptionOptions<T>, "since" | "getState" | "positioned" | "recoverable"> {
@@ -21,6 +21,10 @@ export interface MapEvents<T = unknown> extends SubscriptionEvents<T> {
   /** The map is another one: all its entries, in the order of their keys. */
   state: { entries: Publication<T>[] };
 }
+
+const { since: _, getState: __, positioned: ___, recoverable: ____, ...common } = subscriptionOptions;
+const mapOptions = { ...common, type: 1, limit: 1, unrecoverable: 1 } satisfies Record<keyof MapOptions, 1>;
+const mapEvents = { ...subscriptionEvents, state: 1 } satisfies Record<keyof MapEvents, 1>;
 
 interface Write {
   value: { data: unknown } | { removed: true };
@@ -43,7 +47,7 @@ export class MapSubscription<T = unknown> extends Subscription<T, MapEvents<T>> 
 
   /** @internal */
   constructor(client: Client, channel: string, options: MapOptions<T>) {
-    super(client, channel, options);
+    super(client, channel, options, mapOptions, mapEvents);
     this.#own = options;
   }
 
@@ -53,8 +57,8 @@ export class MapSubscription<T = unknown> extends Subscription<T, MapEvents<T>> 
   }
 
   /** Sets a key. Resolves when the server has taken it, or a later value in its place. */
-  set(key: string, data: T, options?: CallOptions): Promise<void> {
-    return this.#write(key, { data }, options);
+  async set(key: string, data: T, options?: CallOptions): Promise<void> {
+    await this.#write(key, { data: this._client._payload(data) }, options);
   }
 
   /** Removes a key. */
@@ -63,9 +67,7 @@ export class MapSubscription<T = unknown> extends Subscription<T, MapEvents<T>> 
   }
 
   async #send(key: string, value: Write["value"], options?: CallOptions): Promise<void> {
-    const { channel } = this;
-    const data = "data" in value ? { data: this._client._codec.payload(value.data) } : value;
-    await this._call(() => ({ publish: { channel, type: 1, key, ...data } }), options);
+    await this._call({ publish: { channel: this.channel, type: 1, key, ...value } }, options);
   }
 
   /** Writes at once if the key was not written of late; otherwise the latest value later. */

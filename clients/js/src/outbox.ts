@@ -1,7 +1,8 @@
 // Publishes and calls that wait for a connection, and are sent in order. docs/sdk-spec.md says what happens when.
 import type { Client } from "./client.js";
 import { Emitter } from "./emitter.js";
-import { GyroError } from "./errors.js";
+import { GyroError, unencodable } from "./errors.js";
+import { checkOptions, duration } from "./names.js";
 import { backoff } from "./time.js";
 
 /** What waits to be sent. It can be stored as JSON if its data can. */
@@ -35,7 +36,7 @@ export interface OutboxStore {
 export interface OutboxOptions {
   /** Memory alone if not given. */
   store?: OutboxStore;
-  /** How long entries are kept, in seconds: 3600. */
+  /** How long entries are kept, in milliseconds: an hour. */
   expiry?: number;
   /** How many entries, and how many characters of JSON, may wait: 1,000 and 1,000,000. */
   most?: number;
@@ -89,6 +90,7 @@ export class Outbox extends Emitter<OutboxEvents> {
   readonly #lanes = new Map<string, Lane>();
   readonly #off: () => void;
   readonly #loaded: Promise<void>;
+  readonly #expire: number;
   #last = 0;
   #count = 0;
   #size = 0;
@@ -97,7 +99,9 @@ export class Outbox extends Emitter<OutboxEvents> {
 
   /** @internal */
   constructor(client: Client, options: OutboxOptions) {
-    super();
+    super({ restored: 1, outcome: 1, error: 1 } satisfies Record<keyof OutboxEvents, 1>);
+    checkOptions("the outbox", options, { store: 1, expiry: 1, most: 1, mostSize: 1, withKey: 1 } satisfies Record<keyof OutboxOptions, 1>);
+    this.#expire = duration("expiry", options.expiry ?? 3_600_000);
     this.#client = client;
     this.#options = options;
     this.#off = client.on("connected", () => {
@@ -158,15 +162,16 @@ export class Outbox extends Emitter<OutboxEvents> {
 
   #add(kind: OutboxEntry["kind"], to: string, data: unknown, options: { key?: string; expiry?: number } = {}): Sending<any> {
     const key = options.key ?? randomKey();
+    const expiry = duration("expiry", options.expiry ?? this.#expire);
     let resolve!: (value: unknown) => void;
     let reject!: (error: unknown) => void;
     const outcome = new Promise((yes, no) => ((resolve = yes), (reject = no)));
     outcome.catch(() => {}); // nobody has to wait for it
     const accepted = this.#loaded.then(async () => {
-      const { most = 1000, mostSize = 1_000_000, expiry = 3600, store } = this.#options;
+      const { most = 1000, mostSize = 1_000_000, store } = this.#options;
       if (this.#closed) throw new GyroError(4, "client closed", false);
-      const entry = { id: ++this.#last, kind, to, data, key, expires: Date.now() + (options.expiry ?? expiry) * 1000 };
-      const size = JSON.stringify(entry).length;
+      const entry = { id: ++this.#last, kind, to, data, key, expires: Date.now() + expiry };
+      const size = sizeOf(entry);
       if (this.#count >= most || this.#size + size > mostSize) {
         throw new GyroError(17, `outbox full: ${this.#count} entries of at most ${most}, ${this.#size + size} characters of at most ${mostSize}`);
       }
@@ -260,7 +265,7 @@ export class Outbox extends Emitter<OutboxEvents> {
       (error: unknown) => {
         lane.busy = false;
         if (this.#closed) return;
-        if (error instanceof GyroError && error.temporary) this.#again(lane);
+        if (error instanceof GyroError && (error.temporary || error.code === 3 || error.code === 7)) this.#again(lane);
         else {
           lane.attempts = 0;
           this.#end(lane, waiting, { error });
@@ -287,6 +292,15 @@ export class Outbox extends Emitter<OutboxEvents> {
       },
       backoff(lane.attempts++, min, max),
     );
+  }
+}
+
+/** How many characters of JSON an entry has. */
+function sizeOf(entry: OutboxEntry): number {
+  try {
+    return JSON.stringify(entry).length;
+  } catch (error) {
+    throw unencodable(error);
   }
 }
 

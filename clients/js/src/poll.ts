@@ -3,7 +3,7 @@ import type { Client } from "./client.js";
 import { GyroError } from "./errors.js";
 import type { PublicationMessage, SubscribeResult } from "./protocol.js";
 import { subscribed } from "./stream.js";
-import { Subscription, type SubscriptionEvents, type SubscriptionOptions } from "./subscription.js";
+import { Subscription, type SubscriptionEvents, type SubscriptionOptions, subscriptionOptions } from "./subscription.js";
 import { backoff, later } from "./time.js";
 import { ask, type Callback, type CallbackContext } from "./token.js";
 
@@ -12,6 +12,9 @@ export interface PollOptions<T = unknown> extends Omit<SubscriptionOptions<T>, "
   /** Returns the signature by which the user may track these keys. */
   getSignature?: Callback<string, CallbackContext & { keys: string[] }>;
 }
+
+const { since: _, getState: __, positioned: ___, recoverable: ____, joinLeave: _____, filter: ______, ...common } = subscriptionOptions;
+const pollOptions = { ...common, getSignature: 1 } satisfies Record<keyof PollOptions, 1>;
 
 /** Keys that were signed together. */
 interface Batch {
@@ -37,7 +40,7 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
 
   /** @internal */
   constructor(client: Client, channel: string, options: PollOptions<T>) {
-    super(client, channel, options);
+    super(client, channel, options, pollOptions);
     this.#own = options;
   }
 
@@ -85,8 +88,7 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
   /** @internal */
   override _open(data: unknown, signal: AbortSignal): void {
     const { channel, token, delta } = this._base(data);
-    const payload = this._client._codec.payload(data);
-    this._ask({ channel: channel!, type: 4, token, delta, data: payload }, signal, result => this._subscribed(result));
+    this._ask({ channel: channel!, type: 4, token, delta, data }, signal, result => this._subscribed(result));
   }
 
   /** @internal */

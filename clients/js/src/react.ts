@@ -8,14 +8,15 @@ import {
   useCallback,
   useContext,
   useEffect,
+  useMemo,
   useRef,
   useState,
   useSyncExternalStore,
 } from "react";
 import type { Client } from "./client.js";
-import { GyroError } from "./errors.js";
+import { GyroError, over } from "./errors.js";
 import { map, type MapOptions, type MapSubscription } from "./map.js";
-import type { ClientState } from "./options.js";
+import type { ClientEvents, ClientState } from "./options.js";
 import type { ClientInfo, Publication } from "./publication.js";
 import type { Gap } from "./stream.js";
 import type { CallOptions, Subscription, SubscriptionOptions, SubscriptionState } from "./subscription.js";
@@ -34,21 +35,51 @@ export function useClient(): Client {
   return client;
 }
 
+/** What a client, or a subscription, says of itself, read anew at each of the events. On a server it is or. */
+function useRead<T, Name extends string>(
+  of: { on(name: Name, listener: () => void): () => void } | undefined,
+  names: readonly Name[],
+  read: () => T,
+  or: T,
+): T {
+  const subscribe = useCallback(
+    (changed: () => void) => {
+      const offs = names.map(name => of?.on(name, changed));
+      return () => offs.forEach(off => off?.());
+    },
+    [of, names],
+  );
+  return useSyncExternalStore(subscribe, read, () => or);
+}
+
+const changes = ["connecting", "connected", "disconnected"] as const;
+const attempts = [...changes, "error"] as const;
+const served = [...changes, "subscribing", "subscribed", "unsubscribed"] as const;
+
 /** Where the connection stands. */
 export function useConnectionState(): ClientState {
   const client = useClient();
-  const subscribe = useCallback(
-    (changed: () => void) => {
-      const offs = (["connecting", "connected", "disconnected"] as const).map(name => client.on(name, changed));
-      return () => offs.forEach(off => off());
-    },
-    [client],
-  );
-  return useSyncExternalStore(
-    subscribe,
-    () => client.state,
-    () => "disconnected",
-  );
+  return useRead(client, changes, () => client.state, "disconnected");
+}
+
+/** When the client tries next to connect, and what makes it try now. */
+export interface Reconnect {
+  /** When the next attempt is made, after a loss of the connection or a failed attempt; null if none waits for its time. */
+  nextAttempt: Date | null;
+  /** Tries now. It does nothing unless an attempt waits for its time. */
+  reconnect: () => void;
+}
+
+/** The next attempt to connect. */
+export function useReconnect(): Reconnect {
+  const client = useClient();
+  const [, tried] = useState({});
+  const nextAttempt = useRead(client, attempts, () => client.nextAttempt, null);
+  const reconnect = useCallback(() => {
+    client.reconnect();
+    tried({}); // it begins without an event
+  }, [client]);
+  return { nextAttempt, reconnect };
 }
 
 interface Shared {
@@ -99,23 +130,14 @@ function useShared<S extends Subscription<any, any>>(client: Client, channel: st
   return held?.client === client && held.channel === channel ? held.one : undefined;
 }
 
+const stages = ["subscribing", "subscribed", "unsubscribed"] as const;
+
 function useSubscriptionState(one: Subscription<any, any> | undefined): SubscriptionState {
-  const subscribe = useCallback(
-    (changed: () => void) => {
-      const offs = ["subscribing", "subscribed", "unsubscribed"].map(name => one?.on(name as "subscribed", changed));
-      return () => offs.forEach(off => off?.());
-    },
-    [one],
-  );
-  return useSyncExternalStore(
-    subscribe,
-    () => one?.state ?? "unsubscribed",
-    () => "unsubscribed" as const,
-  );
+  return useRead<SubscriptionState, string>(one, stages, () => one?.state ?? "unsubscribed", "unsubscribed");
 }
 
-/** Options of useChannel. */
-export interface ChannelOptions<T> extends SubscriptionOptions<T> {
+/** Options of hooks that receive publications. */
+export interface ReceiveOptions<T> {
   /** Called with each publication. */
   onPublication?: (publication: Publication<T>) => void;
   /** Called when publications were lost: load the state anew. */
@@ -123,6 +145,9 @@ export interface ChannelOptions<T> extends SubscriptionOptions<T> {
   /** How many publications are kept for rendering: 100. */
   keep?: number;
 }
+
+/** Options of useChannel. */
+export interface ChannelOptions<T> extends SubscriptionOptions<T>, ReceiveOptions<T> {}
 
 /** A channel in a component. */
 export interface Channel<T> {
@@ -136,10 +161,16 @@ export interface Channel<T> {
 
 const none: never[] = [];
 
+/** The list with one more at its end, at most so many. */
+const added = <T>(all: T[], one: T, most: number): T[] => [...all.slice(-(most - 1) || all.length), one];
+
 /** Subscribes to a channel while the component is there. */
 export function useChannel<T = unknown>(channel: string, options: ChannelOptions<T> = {}): Channel<T> {
   const client = useClient();
-  const one = useShared(client, channel, () => client.subscription<T>(channel, options));
+  const one = useShared(client, channel, () => {
+    const { onPublication: _, onGap: __, keep: ___, ...rest } = options;
+    return client.subscription<T>(channel, rest);
+  });
   const state = useSubscriptionState(one);
   const latest = useRef(options);
   latest.current = options;
@@ -152,7 +183,7 @@ export function useChannel<T = unknown>(channel: string, options: ChannelOptions
       one.on("publication", publication => {
         const { keep: most = 100, onPublication } = latest.current;
         onPublication?.(publication);
-        if (most) keep(last => ({ ...last, all: [...last.all.slice(-(most - 1) || last.all.length), publication] }));
+        if (most) keep(last => ({ ...last, all: added(last.all, publication, most) }));
       }),
       one.on("gap", gap => latest.current.onGap?.(gap)),
       one.on("subscribed", () => error(undefined)),
@@ -161,19 +192,53 @@ export function useChannel<T = unknown>(channel: string, options: ChannelOptions
     ];
     return () => offs.forEach(off => off());
   }, [one]);
-  const publish = useCallback(
-    (data: T, more?: CallOptions) => (one ? one.publish(data, more) : Promise.reject(new GyroError(7, "subscription unsubscribed"))),
-    [one],
-  );
+  const publish = useCallback((data: T, more?: CallOptions) => (one ? one.publish(data, more) : Promise.reject(over(7))), [one]);
   const current = kept.of === one;
   return { state, publish, publications: current ? kept.all : none, error: current ? kept.error : undefined };
 }
+
+/** A channel that the server subscribed the client to, in a component. */
+export interface ServerChannel<T> {
+  state: SubscriptionState;
+  /** The last publications, the oldest first. */
+  publications: readonly Publication<T>[];
+}
+
+/**
+ * Receives what comes in a channel that the server subscribed the client to, such as the personal channel of the user. It subscribes to nothing
+ * itself: the server decides. Publications that came before the component are not handed over.
+ */
+export function useServerChannel<T = unknown>(channel: string, options: ReceiveOptions<T> = {}): ServerChannel<T> {
+  const client = useClient();
+  const state = useRead<SubscriptionState, keyof ClientEvents>(client, served, () => client._served(channel), "unsubscribed");
+  const latest = useRef(options);
+  latest.current = options;
+  const [kept, keep] = useState<{ of: unknown; all: Publication<T>[] }>({ of: undefined, all: none });
+  useEffect(() => {
+    keep({ of: channel, all: none });
+    const offs = [
+      client.on("publication", publication => {
+        if (publication.channel !== channel) return;
+        const { keep: most = 100, onPublication } = latest.current;
+        onPublication?.(publication as Publication<T>);
+        if (most) keep(last => ({ ...last, all: added(last.all, publication as Publication<T>, most) }));
+      }),
+      client.on("gap", ({ channel: where, ...gap }) => {
+        if (where === channel) latest.current.onGap?.(gap);
+      }),
+    ];
+    return () => offs.forEach(off => off());
+  }, [client, channel]);
+  return { state, publications: kept.of === channel ? kept.all : none };
+}
+
+const nobody: Record<string, ClientInfo> = {};
 
 /** Who is in a channel, by the ids of clients: read when it is subscribed, then kept by joins and leaves if the server sends them. */
 export function usePresence(channel: string, options: SubscriptionOptions = {}): Readonly<Record<string, ClientInfo>> {
   const client = useClient();
   const one = useShared(client, channel, () => client.subscription(channel, { joinLeave: true, ...options }));
-  const [clients, set] = useState<{ of: unknown; all: Record<string, ClientInfo> }>({ of: undefined, all: {} });
+  const [clients, set] = useState<{ of: unknown; all: Record<string, ClientInfo> }>({ of: undefined, all: nobody });
   useEffect(() => {
     if (!one) return;
     const abort = new AbortController();
@@ -205,7 +270,24 @@ export function usePresence(channel: string, options: SubscriptionOptions = {}):
       offs.forEach(off => off());
     };
   }, [one]);
-  return clients.of === one ? clients.all : {};
+  return clients.of === one ? clients.all : nobody;
+}
+
+/** A user who is in a channel. */
+export interface PresentUser {
+  user: string;
+  /** The user's connections, one at least. */
+  clients: readonly ClientInfo[];
+}
+
+/** Who is in a channel, each user once, by name. Clients without a user are one. For the rest see usePresence. */
+export function usePresentUsers(channel: string, options: SubscriptionOptions = {}): readonly PresentUser[] {
+  const clients = usePresence(channel, options);
+  return useMemo(() => {
+    const users = new Map<string, ClientInfo[]>();
+    for (const info of Object.values(clients)) users.set(info.user, [...(users.get(info.user) ?? []), info]);
+    return [...users].map(([user, clients]) => ({ user, clients })).sort((a, b) => (a.user < b.user ? -1 : 1));
+  }, [clients]);
 }
 
 /** A map in a component. */
@@ -217,7 +299,7 @@ export interface MapChannel<T> {
 }
 
 const empty: ReadonlyMap<string, any> = new Map();
-const gone = () => Promise.reject(new GyroError(7, "subscription unsubscribed"));
+const gone = () => Promise.reject(over(7));
 
 /** Follows a map while the component is there. */
 export function useMap<T = unknown>(channel: string, options: MapOptions<T> = {}): MapChannel<T> {

@@ -1,13 +1,14 @@
 import type { Client } from "./client.js";
 import { applyDelta } from "./delta.js";
 import { Emitter } from "./emitter.js";
-import { GyroError } from "./errors.js";
+import { GyroError, over, type Reason } from "./errors.js";
 import { publications, type IteratorOptions } from "./iterator.js";
+import { checkOptions } from "./names.js";
 import type { Filter, Position, PublicationMessage, Push, Reply, Request, SubscribeRequest, SubscribeResult } from "./protocol.js";
 import { clientInfo, publication, type ClientInfo, type Publication } from "./publication.js";
 import { type Gap, Stream, type Subscribed, subscribed } from "./stream.js";
 import { backoff, cancelable, later, Waiters } from "./time.js";
-import { ask, type Callback, keepFresh } from "./token.js";
+import { ask, type Callback, keepFresh, payloadOf } from "./token.js";
 
 /** What validates and types payloads: a schema of zod, valibot, arktype and others (https://standardschema.dev). */
 export interface Schema<T> {
@@ -52,14 +53,24 @@ export interface SubscriptionOptions<T = unknown> {
   schema?: Schema<T>;
 }
 
+/** @internal The names of the options. */
+export const subscriptionOptions = {
+  token: 1,
+  getToken: 1,
+  data: 1,
+  getData: 1,
+  since: 1,
+  getState: 1,
+  positioned: 1,
+  recoverable: 1,
+  joinLeave: 1,
+  delta: 1,
+  filter: 1,
+  schema: 1,
+} satisfies Record<keyof SubscriptionOptions, 1>;
+
 /** Where a subscription stands. */
 export type SubscriptionState = "unsubscribed" | "subscribing" | "subscribed";
-
-/** Why a state was entered. */
-export interface Reason {
-  code: number;
-  reason: string;
-}
 
 /** The events of a subscription. */
 export interface SubscriptionEvents<T = unknown> {
@@ -75,6 +86,18 @@ export interface SubscriptionEvents<T = unknown> {
   error: GyroError;
 }
 
+/** @internal The names of the events. */
+export const subscriptionEvents = {
+  subscribing: 1,
+  subscribed: 1,
+  unsubscribed: 1,
+  publication: 1,
+  join: 1,
+  leave: 1,
+  gap: 1,
+  error: 1,
+} satisfies Record<keyof SubscriptionEvents, 1>;
+
 /** Options of reading a channel's history. */
 export interface HistoryOptions extends CallOptions {
   /** At most so many publications; 0, the default: the position alone; negative: all that the server allows. */
@@ -83,6 +106,9 @@ export interface HistoryOptions extends CallOptions {
   since?: Position;
   reverse?: boolean;
 }
+
+/** @internal The names of the options. */
+export const historyOptions = { limit: 1, since: 1, reverse: 1, signal: 1 } satisfies Record<keyof HistoryOptions, 1>;
 
 /** A subscription to a channel, over all connections of its client. Made by Client.subscription. */
 export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = SubscriptionEvents<T>> extends Emitter<Events> {
@@ -94,6 +120,8 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   _life: AbortController | undefined;
   #since = 0; // when it was subscribed
   #asked = false; // whether the server has a subscribe of this connection
+  #ended: Reason | undefined; // why it is unsubscribed, if it was something else before
+  readonly #data: unknown;
   #token: string;
   #filter: Filter | undefined;
   #delta: boolean;
@@ -108,10 +136,14 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     /** @internal */ readonly _client: Client,
     channel: string,
     /** @internal */ readonly _options: SubscriptionOptions<T>,
+    options: object = subscriptionOptions,
+    events: object = subscriptionEvents,
   ) {
-    super();
+    super(events);
+    checkOptions(channel, _options, options);
     if (_options.filter && _options.delta) throw new GyroError(12, `${channel}: filter and delta cannot be combined`, false);
     this.channel = channel;
+    this.#data = _client._payload(_options.data);
     this.#token = _options.token ?? "";
     this.#filter = _options.filter;
     this.#delta = !!_options.delta;
@@ -147,14 +179,17 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     this._client._remove(this);
   }
 
-  /** Resolves when it is subscribed; rejects when it is, or becomes, unsubscribed. */
+  /**
+   * Resolves when it is subscribed; rejects when it is, or becomes, unsubscribed, and when the client is disconnected or becomes so: with the Reason
+   * as the error's cause.
+   */
   ready({ signal }: CallOptions = {}): Promise<void> {
     return cancelable(signal, (resolve, reject) => this.#when(resolve, reject));
   }
 
   /** Publishes into the channel. */
   async publish(data: T, options?: CallOptions): Promise<void> {
-    await this._call(() => ({ publish: { channel: this.channel, data: this._client._codec.payload(data) } }), options);
+    await this._call({ publish: { channel: this.channel, data: this._client._payload(data) } }, options);
   }
 
   /** Who is subscribed, by the ids of clients. */
@@ -183,8 +218,9 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   }
 
   /**
-   * Iterates over publications, from now on; subscribes if it is unsubscribed. Ends when the application unsubscribes, and throws when
-   * the server ended it, at a gap (see IteratorOptions), or if publications come faster than they are taken.
+   * Iterates over publications, from now on; subscribes if it is unsubscribed. Ends when the application unsubscribes or closes the client. Throws when
+   * the server ended the subscription, when the client is disconnected, and if publications come faster than they are taken. A gap does not end it: see
+   * IteratorOptions.
    */
   publications(options?: IteratorOptions): AsyncIterableIterator<Publication<T>> {
     return publications(this, options);
@@ -196,9 +232,10 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
 
   /** @internal Calls run when it is subscribed, or fail when it will not be. */
   #when(run: () => void, fail: (error: GyroError) => void, ms?: number): () => void {
-    if (this.#state === "subscribing") return this.#waiters.add(run, fail, ms);
+    const gone = this._client._over;
+    if (this.#state === "subscribing" && !gone) return this.#waiters.add(run, fail, ms);
     if (this.#state === "subscribed") run();
-    else fail(new GyroError(7, "subscription unsubscribed"));
+    else fail(this.#state === "unsubscribed" ? over(7, this.#ended) : gone!);
     return () => {};
   }
 
@@ -207,7 +244,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   }
 
   /** @internal A call that has to be within the subscription. */
-  _call(request: () => Request, { signal }: CallOptions = {}): Promise<Reply> {
+  _call(request: Request, { signal }: CallOptions = {}): Promise<Reply> {
     return cancelable<Reply>(signal, (resolve, reject) => {
       let cancel: (() => void) | undefined;
       const wait = this.#when(() => (cancel = this._client._request(request, resolve, reject)), reject, this._client._timeout);
@@ -220,6 +257,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   /** @internal Enters subscribing. */
   _subscribing(code: number, reason: string): void {
     this._leave();
+    this.#ended = undefined;
     this.#state = "subscribing";
     this._emit("subscribing", { code, reason });
   }
@@ -230,12 +268,13 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     this._life = undefined;
   }
 
-  /** @internal The connection is lost. */
-  _lost(): void {
+  /** @internal The connection is lost; with an error, there will be no other. */
+  _lost(gone?: GyroError): void {
     this.#asked = false;
     this._attempts = 0;
     if (this.#state === "subscribed") this._subscribing(1, "transport closed");
     else this._leave();
+    if (gone) this.#waiters.settle(gone);
   }
 
   /** @internal Unsubscribes for good; on the server too if it may have the subscription. */
@@ -244,8 +283,9 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     this._leave();
     this.#leaveServer(gone);
     this.#state = "unsubscribed";
+    this.#ended = { code, reason };
+    this.#waiters.settle(over(7, this.#ended));
     this._emit("unsubscribed", { code, reason });
-    this.#waiters.settle(new GyroError(7, "subscription unsubscribed"));
   }
 
   /** @internal Unsubscribes on the server, and subscribes again from the position. */
@@ -271,7 +311,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     if (code === 2502) this._invalidate();
     this.#leaveServer(gone);
     if (Date.now() - this.#since >= 5000) this._attempts = 0;
-    const wait = this._attempts++ && backoff(this._attempts - 1, this._client._minDelay, this._client._maxDelay);
+    const wait = this._attempts++ && this._backoff(this._attempts - 1);
     this._subscribing(code, reason);
     if (this.#state !== "subscribing" || this._life) return; // a listener went on
     if (wait) later(wait, this.#newLife(), () => this._begin());
@@ -300,8 +340,8 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     const context = { channel: this.channel };
     const failed = (error?: GyroError) => (error ? this._failed(error) : this._end(1, "unauthorized"));
     const third = () => {
-      if (getData) ask(getData, context, signal, 15, "data fetch", data => this._open(data, signal), failed);
-      else this._open(this._options.data, signal);
+      if (getData) ask(payloadOf(getData, this._client._codec), context, signal, 15, "data fetch", data => this._open(data, signal), failed);
+      else this._open(this.#data, signal);
     };
     const second = () => {
       if (!getState || this._stream.position) return third();
@@ -340,7 +380,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     return {
       channel: this.channel,
       token: this.#token || undefined,
-      data: this._client._codec.payload(data),
+      data,
       positioned,
       recoverable,
       join_leave: joinLeave,
@@ -399,8 +439,13 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     const signal = this.#newLife();
     this._emit("error", error);
     if (!signal.aborted) {
-      later(backoff(this._attempts++, this._client._minDelay, this._client._maxDelay), signal, () => this._begin());
+      later(this._backoff(this._attempts++), signal, () => this._begin());
     }
+  }
+
+  /** @internal The delay before attempt n. */
+  _backoff(n: number): number {
+    return backoff(n, this._client._minDelay, this._client._maxDelay);
   }
 
   /** @internal It is subscribed. */

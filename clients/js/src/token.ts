@@ -1,4 +1,5 @@
 // Callbacks of the application, and tokens that have to be fetched and refreshed by them.
+import type { Codec } from "./codec.js";
 import { GyroError, UnauthorizedError } from "./errors.js";
 import type { Expiry } from "./protocol.js";
 import { backoff, later } from "./time.js";
@@ -41,6 +42,12 @@ export function ask<T, Context extends CallbackContext>(
       },
     );
 }
+
+/** A callback whose value is encoded: what cannot be is an error of the callback. */
+export const payloadOf =
+  (callback: Callback<unknown>, codec: Codec): Callback<unknown> =>
+  async context =>
+    codec.payload(await callback(context));
 
 /** What has a token that expires: a connection, or a subscription. */
 export interface Holder {

@@ -1,11 +1,12 @@
 // The contract between the client and what carries its frames, and the WebSocket.
 import type { Codec, Frame } from "./codec.js";
+import { checkOptions } from "./names.js";
 
 /** What a transport tells its client, until the link was closed by the client. Never before open has returned. */
 export interface Listener {
   open(): void;
   frame(frame: string | ArrayBuffer | Uint8Array): void;
-  /** The end: the code and reason of the server, or code 0. */
+  /** The end: the code and reason of the server, or code 0 with what the transport knows of it. */
   close(code: number, reason: string): void;
 }
 
@@ -25,6 +26,8 @@ export interface Transport {
   /** Whether this platform has what the transport needs; always if absent. */
   supported?(): boolean;
   open(codec: Codec, listener: Listener): Link;
+  /** Tells that the application wants an attempt now, if the transport is what waits. */
+  reconnect?(): void;
   /** Tells that the connection works. */
   worked?(): void;
   /** Tells that the connection failed before it worked. True: another way is to be tried at once. */
@@ -56,6 +59,7 @@ export interface WebSocketOptions {
 
 /** Frames over a WebSocket. */
 export function websocket(url: string, options: WebSocketOptions = {}): Transport {
+  checkOptions("websocket", options, { WebSocket: 1 } satisfies Record<keyof WebSocketOptions, 1>);
   const WebSocket = options.WebSocket ?? (globalThis as { WebSocket?: WebSocketConstructor }).WebSocket;
   return {
     name: "websocket",

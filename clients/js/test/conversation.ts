@@ -4,6 +4,9 @@ import FakeTimers from "@sinonjs/fake-timers";
 import { json } from "../src/codec.js";
 import { dictionary } from "../src/dictionary.js";
 import { fallback, type Store } from "../src/http.js";
+import { MapSubscription } from "../src/map.js";
+import { clientEvents } from "../src/options.js";
+import { subscriptionEvents } from "../src/subscription.js";
 import { Client, GyroError, UnauthorizedError, type Frame, type Listener, type PlatformEvent, type Subscription, type Transport } from "../src/index.js";
 
 const settle = async () => {
@@ -27,6 +30,9 @@ const duration = (text: string) => {
   const [, n, unit] = /^(\d+)(ms|s|m|h)$/.exec(text) ?? assert.fail(`no duration: ${text}`);
   return Number(n) * { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[unit as "ms"];
 };
+
+/** The events of a subscription of any type. */
+const channelEvents = (one: object) => ({ ...subscriptionEvents, ...(one instanceof MapSubscription && { state: 1 }) });
 
 /** What makes subscriptions of other types, and calls their methods. */
 export interface Kinds {
@@ -98,7 +104,10 @@ class Conversation {
     return { getItem: () => kept, setItem: (_, value) => this.out.push(`store ${JSON.parse(value).name}`) };
   }
 
-  makeClient({ transports, remembered, dictionary: compressed, profile, ...options }: any): void {
+  makeClient({ transports, remembered, dictionary: compressed, profile, ...given }: any): void {
+    // Durations of conversations are seconds.
+    const durations = Object.entries(given).map(([key, value]) => [key, /^timeout$|Delay$/.test(key) ? (value as number) * 1000 : value]);
+    const options = Object.fromEntries(durations);
     const to = transports
       ? fallback(
           transports.map((name: string) => this.transport(name)),
@@ -113,14 +122,13 @@ class Conversation {
         return () => (this.notice = undefined);
       },
     });
-    const names = "connecting connected disconnected error message subscribing subscribed unsubscribed publication join leave gap".split(" ");
-    for (const name of names) this.client.on(name as "error", event => this.event(name, event));
+    for (const name of Object.keys(clientEvents)) this.client.on(name as "error", event => this.event(name, event));
   }
 
   makeSubscription(channel: string, options: any): void {
     const one = this.kinds.make(this.client, channel, this.callbacks(options));
     this.subscriptions.set(channel, one);
-    for (const name of "subscribing subscribed unsubscribed publication join leave gap error state".split(" ")) {
+    for (const name of Object.keys(channelEvents(one))) {
       one.on(name, (event: any) => this.event(`${channel} ${name}`, event));
     }
   }
@@ -136,6 +144,7 @@ class Conversation {
     const one = this.subscriptions.get(first)!;
     switch (call) {
       case "connect":
+      case "reconnect":
       case "disconnect":
       case "close":
         return this.client[call]();
@@ -157,6 +166,8 @@ class Conversation {
       case "unsubscribe":
       case "remove":
         return one[call]();
+      case "sub-ready":
+        return one.ready({ signal });
       case "sub-publish":
         return one.publish(json, { signal });
       case "filter":

@@ -104,7 +104,7 @@ for (const [name, codec] of [
     const proxy = await gyro.proxy();
     const { received, sent, WebSocket } = recorder();
     const to = websocket(`ws://127.0.0.1:${proxy.port}/connection/websocket`, { WebSocket });
-    const client = new Client(to, { codec: dictionary(codec, { profile: "test" }), token: token({ sub: "ann" }), minReconnectDelay: 0.02 });
+    const client = new Client(to, { codec: dictionary(codec, { profile: "test" }), token: token({ sub: "ann" }), minReconnectDelay: 20 });
     clients.push(client);
     const one = client.subscription<{ text: string; n: number }>("stream:dictionary");
     const got: number[] = [];

@@ -11,9 +11,9 @@ for (const name of readdirSync(folder)) {
   test(name, () =>
     converse(readFileSync(`${folder}/${name}`, "utf8"), {
       make: (client, channel, options) => {
-        const { type = "stream" } = options;
-        if (type === "stream") return client.subscription(channel, options);
-        return type === "shared_poll" ? poll(client, channel, options) : map(client, channel, options);
+        const { type = "stream", ...rest } = options;
+        if (type === "stream") return client.subscription(channel, rest);
+        return type === "shared_poll" ? poll(client, channel, rest) : map(client, channel, options);
       },
       call: (subscription, call, args) => {
         const at = args.indexOf(" ");

@@ -149,7 +149,7 @@ test("without an answer it is sent again, with the same key; temporary errors wa
 
 test("entries expire, also while nothing is connected; a full outbox takes no more", async () => {
   const { box, outcomes } = world({ most: 2 });
-  const short = box.publish("a", 1, { expiry: 10 });
+  const short = box.publish("a", 1, { expiry: 10_000 });
   box.publish("a", 2);
   const third = box.publish("a", 3);
   await assert.rejects(third.accepted, (error: GyroError) => error.code === 17 && error.message.includes("at most 2"));

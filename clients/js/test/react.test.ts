@@ -5,7 +5,22 @@ import { createElement, StrictMode } from "react";
 import { renderToString } from "react-dom/server";
 import { act, create } from "react-test-renderer";
 import { Client, type Listener } from "../src/index.js";
-import { type Channel, ClientProvider, type MapChannel, useChannel, useConnectionState, useMap, usePresence } from "../src/react.js";
+import {
+  type Channel,
+  ClientProvider,
+  type MapChannel,
+  type PresentUser,
+  type Reconnect,
+  type ServerChannel,
+  useChannel,
+  useConnectionState,
+  useMap,
+  usePresence,
+  usePresentUsers,
+  useReconnect,
+  useServerChannel,
+} from "../src/react.js";
+import { fake, still } from "./fake.js";
 
 (globalThis as any).IS_REACT_ACT_ENVIRONMENT = true;
 
@@ -139,4 +154,137 @@ test("on a server it renders, and connects nothing", () => {
   assert.deepEqual([commands, client.get("a")], [[], undefined]);
   const Alone = () => useConnectionState();
   assert.throws(() => renderToString(createElement(Alone)), /ClientProvider/);
+});
+
+test("the channels of the server, and each user once", async () => {
+  const presence = { c1: { user: "bob", client: "c1" }, c2: { user: "ann", client: "c2" }, c3: { user: "ann", client: "c3" } };
+  const server = fake(command => {
+    if (command.connect) return { connect: { client: "c", subs: { "#ann": { recoverable: true, offset: 1, epoch: "e" }, other: {} } } };
+    return command.presence ? { presence: { presence } } : undefined;
+  });
+  const client = new Client(server.transport, { ...still, minReconnectDelay: 1_000_000, maxReconnectDelay: 1_000_000 });
+  let inbox!: ServerChannel<number>;
+  let users!: readonly PresentUser[];
+  const heard: unknown[] = [];
+  const One = () => {
+    inbox = useServerChannel<number>("#ann", { keep: 2, onPublication: ({ data }) => heard.push(data), onGap: ({ to }) => heard.push(`gap to ${to!.offset}`) });
+    users = usePresentUsers("room");
+    return null;
+  };
+  let view!: ReturnType<typeof create>;
+  await act(async () => {
+    view = create(createElement(StrictMode, null, createElement(ClientProvider, { client }, createElement(One))));
+    await pause();
+  });
+  assert.deepEqual([inbox.state, inbox.publications, users], ["unsubscribed", [], []]);
+  await act(async () => {
+    client.connect();
+    await pause();
+  });
+  assert.equal(inbox.state, "subscribed");
+  const names = () => users.map(({ user, clients }) => `${user} ${clients.map(({ client }) => client)}`);
+  assert.deepEqual(names(), ["ann c2,c3", "bob c1"]);
+  await act(async () => {
+    for (const data of [2, 3, 4]) server.push({ push: { channel: "#ann", pub: { data, offset: data } } });
+    server.push({ push: { channel: "other", pub: { data: "no" } } });
+    server.push({ push: { channel: "room", leave: { info: { user: "ann", client: "c3" } } } });
+    server.push({ push: { channel: "room", leave: { info: { user: "bob", client: "c1" } } } });
+    await pause();
+  });
+  assert.deepEqual(names(), ["ann c2"]);
+  const before = users;
+  await act(async () => view.update(createElement(StrictMode, null, createElement(ClientProvider, { client }, createElement(One)))));
+  assert.equal(users, before); // nothing to render anew
+  assert.deepEqual(
+    [heard, inbox.publications.map(({ data }) => data)],
+    [
+      [2, 3, 4],
+      [3, 4],
+    ],
+  );
+  await act(async () => {
+    server.end();
+    await pause();
+  });
+  assert.equal(inbox.state, "subscribing");
+  await act(async () => {
+    server.push({ push: {} }); // of nobody
+    client.reconnect();
+    await pause();
+    server.push({ push: { channel: "#ann", subscribe: { recoverable: true, offset: 9, epoch: "f", was_recovering: true } } });
+    server.push({ push: { channel: "#ann", unsubscribe: {} } });
+    await pause();
+  });
+  assert.deepEqual([inbox.state, heard.at(-1)], ["unsubscribed", "gap to 9"]);
+  await act(async () => view.unmount());
+  client.close();
+});
+
+test("a page shows when the next attempt is, and makes it", async () => {
+  const server = fake();
+  const client = new Client(server.transport, { ...still, minReconnectDelay: 1_000_000, maxReconnectDelay: 1_000_000 });
+  client.connect();
+  let next!: Reconnect;
+  let state = "";
+  const One = () => {
+    next = useReconnect();
+    state = useConnectionState();
+    return null;
+  };
+  let view!: ReturnType<typeof create>;
+  await act(async () => {
+    view = create(createElement(StrictMode, null, createElement(ClientProvider, { client }, createElement(One))));
+    await pause();
+  });
+  assert.deepEqual([state, next.nextAttempt], ["connected", null]);
+  await act(async () => {
+    server.end();
+    await pause();
+  });
+  assert.deepEqual([state, next.nextAttempt], ["connecting", client.nextAttempt]);
+  assert(next.nextAttempt);
+  await act(async () => {
+    next.reconnect();
+    await pause();
+  });
+  assert.deepEqual([state, next.nextAttempt], ["connected", null]);
+  await act(async () => view.unmount());
+  client.close();
+});
+
+test("getState that throws is asked again, or ends the subscription if the user may not", async () => {
+  const { UnauthorizedError } = await import("../src/index.js");
+  const { client } = world();
+  client.connect();
+  let fail: Error | undefined = new Error("database is away");
+  let calls = 0;
+  let channel!: Channel<number>;
+  const getState = () => {
+    calls++;
+    if (fail) throw fail;
+    return { offset: 0, epoch: "e" };
+  };
+  const One = () => ((channel = useChannel<number>("a", { getState })), null);
+  let view!: ReturnType<typeof create>;
+  await act(async () => {
+    view = create(createElement(ClientProvider, { client }, createElement(One)));
+    await pause();
+  });
+  assert.deepEqual([channel.state, channel.error?.code, channel.error?.message], ["subscribing", 14, "state fetch failed: database is away"]);
+  fail = undefined;
+  await act(async () => {
+    await client.get("a")!.ready();
+    await pause();
+  });
+  assert.deepEqual([channel.state, channel.error, calls], ["subscribed", undefined, 2]);
+  await act(async () => view.unmount());
+  await pause();
+  fail = new UnauthorizedError();
+  await act(async () => {
+    view = create(createElement(ClientProvider, { client }, createElement(One)));
+    await pause();
+  });
+  assert.deepEqual([channel.state, channel.error?.code, calls], ["unsubscribed", 1, 3]);
+  await act(async () => view.unmount());
+  client.close();
 });

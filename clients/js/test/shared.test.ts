@@ -23,7 +23,7 @@ after(async () => {
   await gyro?.stop();
 });
 
-const fast = { minReconnectDelay: 0.02, maxReconnectDelay: 0.05 };
+const fast = { minReconnectDelay: 20, maxReconnectDelay: 50 };
 const quiet = { platform: () => () => {} };
 
 /** A worker, and what makes tabs of it. */

@@ -16,9 +16,9 @@ function add(i: number): Client {
     i % 5 === 4 ? httpStream(`${endpoint}/connection/http_stream`) : websocket(`${endpoint.replace("http", "ws")}/connection/websocket`, { WebSocket });
   const client = new Client(transport, {
     getToken: async ({ signal }) => (await fetch(`${task.token}${i}`, { signal })).text(),
-    minReconnectDelay: 0.05,
-    maxReconnectDelay: 0.5,
-    maxPingDelay: 2,
+    minReconnectDelay: 50,
+    maxReconnectDelay: 500,
+    maxPingDelay: 2000,
     ...(i % 2 && { codec: protobuf() }),
   });
   client.on("connecting", () => reconnects++);

@@ -1,8 +1,9 @@
 // The worker's side: one client, for all tabs. To a tab it is a server.
 import { Client } from "../client.js";
-import type { ClientOptions } from "../options.js";
+import { type ClientOptions, clientOptions } from "../options.js";
 import { json } from "../codec.js";
 import { type GyroError, UnauthorizedError } from "../errors.js";
+import { checkOptions } from "../names.js";
 import { platform, type PlatformEvent } from "../platform.js";
 import type { Command, ConnectRequest, ErrorMessage, Push, Reply, Request, SubscribeRequest, SubscribeResult } from "../protocol.js";
 import type { ClientInfo, Publication } from "../publication.js";
@@ -18,6 +19,9 @@ export interface ShareOptions extends Omit<ClientOptions, "token" | "getToken" |
   /** How many of the latest publications of a channel are kept for tabs that come or come back: 1,000. */
   keep?: number;
 }
+
+const { token: _, getToken: __, data: ___, getData: ____, signal: _____, ...common } = clientOptions;
+const shareOptions = { ...common, keep: 1 } satisfies Record<keyof ShareOptions, 1>;
 
 /** A tab that has a port to the worker. */
 class Tab implements Member {
@@ -87,6 +91,7 @@ export class Hub {
   #pings: ReturnType<typeof setInterval> | undefined;
 
   constructor(to: string | Transport, options: ShareOptions) {
+    checkOptions("share", options, shareOptions);
     this.#to = to;
     this.#options = options;
   }
@@ -336,7 +341,7 @@ export class Hub {
         tab.reply(error ? { id, error: told(error) } : { id, ...decoded(this.#codec, reply!) }),
       );
     } catch (error) {
-      tab.reply({ id: id!, error: { code: 12, message: (error as Error).message } });
+      tab.reply({ id: id!, error: { code: (error as GyroError).code ?? 10, message: (error as Error).message } });
     }
   }
 

@@ -1,7 +1,7 @@
 // A tab's side: a client whose transport is a port to the worker.
 import { Client } from "../client.js";
 import type { ClientOptions } from "../options.js";
-import type { Codec, Frame } from "../codec.js";
+import { type Codec, type Frame, json } from "../codec.js";
 import { GyroError, UnauthorizedError } from "../errors.js";
 import { platform, type Platform } from "../platform.js";
 import type { Command, Reply } from "../protocol.js";
@@ -22,7 +22,7 @@ const objects: Codec = {
   decode: frame => frame as unknown as Reply[],
   value: payload => payload,
   // What JSON makes of a payload that is no bytes, so that it is the same as without the worker.
-  payload: value => (value === undefined || value instanceof Uint8Array ? value : JSON.parse(JSON.stringify(value))),
+  payload: value => (value instanceof Uint8Array ? value : json.payload(value)),
   bytes: none,
   unbytes: none,
   emulate: none,
@@ -74,6 +74,11 @@ class Page implements Transport {
         if (this.#listener === listener && !this.#held) this.leave();
       },
     };
+  }
+
+  /** The worker's attempt is the one that waits. */
+  reconnect(): void {
+    this.#post({ notice: "online" });
   }
 
   /** Leaves the worker. */
