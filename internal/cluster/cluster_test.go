@@ -215,7 +215,7 @@ func TestVanish(t *testing.T) {
 			a.want(t, "b")
 			time.Sleep(12*time.Second + time.Nanosecond)
 			a.want(t, "")
-			b.want(t, "")
+			b.want(t, "a") // it hears nothing at all
 			b.engine.Cut(false)
 			time.Sleep(pingInterval)
 			a.want(t, "b")
@@ -258,12 +258,38 @@ func TestRegistryIsBounded(t *testing.T) {
 	if n := r.nodes["0"].node; len(n.Name) != maxName-1 || len(n.Version) != maxName-1 {
 		t.Errorf("%d bytes", len(n.Name))
 	}
+	hear := func(d time.Duration) { // messages of others come without a pause
+		for at := time.Duration(0); at <= d; at += time.Second {
+			r.hear(now.Add(at))
+		}
+	}
+	hear(time.Minute)
 	if lost := r.expire(now.Add(time.Minute)); len(lost) != maxNodes || len(r.left) != 0 {
 		t.Errorf("%d expired", len(lost))
 	}
+	hear(forgetAfter)
 	if lost := r.expire(now.Add(forgetAfter + 1)); len(lost) != 0 || len(r.nodes) != 0 {
 		t.Errorf("%d expired, %d are known", len(lost), len(r.nodes))
 	}
+}
+
+// TestDeafNode: a node that hears nothing at all, not even itself, takes nobody for lost, however long that is. Once it hears
+// again, those that stay silent are.
+func TestDeafNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, c := three(t)
+		a.engine.Cut(true)
+		for range 2 * forgetAfter / time.Second {
+			time.Sleep(time.Second)
+			a.want(t, "b c")
+		}
+		c.engine.Cut(true) // its process has ended meanwhile
+		a.engine.Cut(false)
+		time.Sleep(pingInterval)
+		a.want(t, "b c")
+		time.Sleep(silentAfter + cleanInterval)
+		a.want(t, "b")
+	})
 }
 
 func TestUnreachable(t *testing.T) {

@@ -161,14 +161,15 @@ func (r *registry) remove(uid string, now time.Time) (listed bool) {
 }
 
 // expire takes silent nodes off the list and returns them. It forgets nodes that have been
-// silent for forgetAfter.
+// silent for forgetAfter. While this node itself receives nothing, nobody is silent.
 func (r *registry) expire(now time.Time) (lost []*control.Node) {
 	for uid, e := range r.nodes {
-		if now.Sub(e.seen) > silentAfter && !e.lost {
+		silence := r.silence(e, now)
+		if silence > silentAfter && !e.lost {
 			e.lost = true
 			lost = append(lost, e.node)
 		}
-		if now.Sub(e.seen) > forgetAfter {
+		if silence > forgetAfter {
 			delete(r.nodes, uid)
 		}
 	}
