@@ -75,8 +75,14 @@ func TestServiceMonitor(t *testing.T) {
 	}
 	spec := as[struct {
 		Selector  struct{ MatchLabels map[string]string }
-		Endpoints []struct{ Port, Path, Interval, ScrapeTimeout string }
+		Endpoints []struct {
+			Port, Path, Interval, ScrapeTimeout string
+			Relabelings                         []struct{ TargetLabel, Replacement string }
+		}
 	}](t, monitor.Spec)
+	if r := spec.Endpoints[0].Relabelings; len(r) != 1 || r[0].TargetLabel != "cluster" || r[0].Replacement != "r" {
+		t.Errorf("the label cluster is not the name of the release: %+v", r)
+	}
 	var found []string
 	for _, o := range all {
 		if o.Kind != "Service" {
@@ -105,6 +111,30 @@ func TestServiceMonitor(t *testing.T) {
 		if o.Kind == "ServiceMonitor" {
 			t.Error("a monitor of metrics that are off")
 		}
+	}
+}
+
+// TestIngress: clients reach their endpoints, and the one for the commands of streams.
+func TestIngress(t *testing.T) {
+	ingress := find(t, manifests(t, "ingress.enabled=true", "ingress.host=a.example"), "Ingress", "r")
+	spec := as[struct {
+		IngressClassName string
+		Rules            []struct {
+			Host string
+			HTTP struct {
+				Paths []struct {
+					Path, PathType string
+					Backend        map[string]any
+				}
+			}
+		}
+	}](t, ingress.Spec)
+	var paths []string
+	for _, p := range spec.Rules[0].HTTP.Paths {
+		paths = append(paths, p.Path)
+	}
+	if !slices.Equal(paths, []string{"/connection", "/emulation"}) {
+		t.Errorf("the paths are %q", paths)
 	}
 }
 

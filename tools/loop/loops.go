@@ -71,8 +71,9 @@ var loops = map[string]*loop{
 				{name: "generated", about: "generated files that take more than Go", needs: []string{"npm"}, do: []action{sh("go run ./tools/generate -check -all")}},
 				{name: "lint", about: "golangci-lint of all packages", do: []action{installLinter, lint(all)}},
 				{name: "cross", about: "the library for other systems and 32 bits", do: []action{cross}},
-				{name: "interop", about: "tests of the module e2e that start servers and proxies", wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
-					do: []action{with(raced, goTest(interop, "-count=1", "-timeout=10m", "-p=2"))}},
+				{name: "interop", about: "tests of the module e2e that start servers and proxies", needs: []string{"python3-venv"},
+					wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
+					do:    []action{sh(python), with(raced, goTest(interop, "-count=1", "-timeout=10m", "-p=2"))}},
 				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
 				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
 					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),

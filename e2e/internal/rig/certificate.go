@@ -23,16 +23,25 @@ type certificate struct {
 	certPEM, keyPEM string // files
 }
 
-// newCertificate makes a certificate for 127.0.0.1 as browsers take it for WebTransport: ECDSA, and
+// CertificateFiles makes a certificate for 127.0.0.1 and some names in a folder, and returns the files of it and of its key.
+func CertificateFiles(dir string, names ...string) (cert, key string, err error) {
+	c, err := newCertificate(dir, names...)
+	if err != nil {
+		return "", "", err
+	}
+	return c.certPEM, c.keyPEM, nil
+}
+
+// newCertificate makes a certificate for 127.0.0.1 and some names as browsers take it for WebTransport: ECDSA, and
 // valid for less than 14 days.
-func newCertificate(dir string) (*certificate, error) {
+func newCertificate(dir string, names ...string) (*certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

@@ -1,0 +1,228 @@
+package deploy
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+
+	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
+)
+
+// hosts are the addresses of the nodes. They differ, as those of machines do, so that the ports may be the same.
+var hosts = []string{"127.0.0.2", "127.0.0.3"}
+
+// stand is two nodes on a Redis behind a load balancer.
+type stand struct {
+	t        *testing.T
+	balancer *balancer
+	dir      string
+	nodes    []*rig.Server
+	// internal are the nodes' addresses for backends.
+	internal []string
+	// public and private are what the load balancer publishes; those of the documentation publish nothing for backends.
+	public, private string
+	// clients, backends and env start the nodes.
+	clients, backends int
+	env               []string
+	// cert and key are files.
+	cert, key string
+}
+
+func port(t *testing.T) int {
+	t.Helper()
+	p, err := rig.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// start starts the nodes with the configuration of deploy/compose, and a load balancer with its own.
+func start(t *testing.T, b *balancer, env ...string) *stand {
+	t.Helper()
+	s := &stand{t: t, balancer: b, dir: t.TempDir(), clients: port(t), backends: port(t)}
+	program := b.find(t)
+	redis, err := rig.StartRedis(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Kill)
+	if s.cert, s.key, err = rig.CertificateFiles(s.dir, "rt.example.com"); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append([]string{
+		"GYRO_HTTP_SERVER_INTERNAL_PORT=" + strconv.Itoa(s.backends),
+		"GYRO_ENGINE_REDIS_ADDRESS=" + redis.Addr(),
+		"GYRO_CLIENT_TOKEN_HMAC_SECRET_KEY=" + rig.TokenSecret,
+		"GYRO_HTTP_API_KEY=" + rig.APIKey,
+	}, env...)
+	for i := range hosts {
+		s.internal = append(s.internal, net.JoinHostPort(hosts[i], strconv.Itoa(s.backends)))
+		s.nodes = append(s.nodes, s.run(i))
+	}
+	s.public, s.private = fmt.Sprintf("127.0.0.1:%d", port(t)), fmt.Sprintf("127.0.0.1:%d", port(t))
+	s.balance(program)
+	return s
+}
+
+// run starts a node until the test ends, and returns when it is ready.
+func (s *stand) run(i int) *rig.Server {
+	s.t.Helper()
+	args := []string{"-c", filepath.Join(folder, "gyro.json"), "-a", hosts[i], "-p", strconv.Itoa(s.clients)}
+	node, err := rig.Launch(s.clients, args, append(s.env[:len(s.env):len(s.env)], fmt.Sprintf("GYRO_NODE_NAME=gyro-%d", i+1)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	node.Addr = net.JoinHostPort(hosts[i], strconv.Itoa(s.clients))
+	s.t.Cleanup(node.Kill)
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("log of gyro-%d:\n%s", i+1, node.Log())
+		}
+	})
+	wait.Until(s.t, "a node that is ready", func() bool { return ready(s.internal[i]) })
+	return node
+}
+
+// ready asks a node, or a load balancer, whether it is.
+func ready(address string) bool {
+	resp, err := http.Get("http://" + address + "/health/ready")
+	return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+}
+
+// balance runs the load balancer until the test ends, and returns when it listens.
+func (s *stand) balance(program string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, s.balancer.file)
+	if err := os.WriteFile(file, []byte(s.balancer.configuration(s)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	log, err := os.Create(s.log())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = log.Close() })
+	cmd := exec.Command(program, s.balancer.args(s.dir, file)...)
+	cmd.Env = append(os.Environ(), "HOME="+s.dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the log says how it ended
+		close(ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+		<-ended
+		if s.t.Failed() {
+			s.t.Logf("log of %s:\n%.4000s", s.balancer.name, s.logged())
+		}
+	})
+	wait.Until(s.t, s.balancer.name+" listens", func() bool {
+		select {
+		case <-ended:
+			s.t.Fatalf("%s has ended: %s", s.balancer.name, s.logged())
+		default:
+		}
+		conn, err := net.Dial("tcp", s.public)
+		return err == nil && conn.Close() == nil
+	})
+}
+
+func (s *stand) log() string { return filepath.Join(s.dir, "balancer.log") }
+
+// logged is what the load balancer has written.
+func (s *stand) logged() string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.log())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// client is connected through the load balancer and subscribed.
+type client struct {
+	*centrifuge.Client
+	subscribed   chan centrifuge.SubscribedEvent
+	publications chan int
+
+	mu      sync.Mutex
+	lost    time.Time // zero while it is connected
+	longest time.Duration
+}
+
+func (s *stand) connect(user, channel string) *client {
+	s.t.Helper()
+	c := &client{subscribed: make(chan centrifuge.SubscribedEvent, 64), publications: make(chan int, 64)}
+	scheme := "ws"
+	if s.balancer.tls {
+		scheme = "wss"
+	}
+	c.Client = centrifuge.NewJsonClient(scheme+"://rt.example.com/connection/websocket", centrifuge.Config{
+		Token:             rig.Token(map[string]any{"sub": user}),
+		MinReconnectDelay: 10 * time.Millisecond, MaxReconnectDelay: 200 * time.Millisecond,
+		TLSConfig: &tls.Config{InsecureSkipVerify: true}, // no authority has signed it
+		NetDialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.public)
+		},
+	})
+	s.t.Cleanup(c.Close)
+	c.OnConnecting(func(centrifuge.ConnectingEvent) { c.away(true) })
+	c.OnConnected(func(centrifuge.ConnectedEvent) { c.away(false) })
+	sub, err := c.NewSubscription(channel)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sub.OnSubscribed(func(e centrifuge.SubscribedEvent) { c.subscribed <- e })
+	sub.OnPublication(func(e centrifuge.PublicationEvent) {
+		var data struct{ N int }
+		_ = json.Unmarshal(e.Data, &data) // 0 is wrong as well
+		c.publications <- data.N
+	})
+	if err := c.Connect(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := sub.Subscribe(); err != nil {
+		s.t.Fatal(err)
+	}
+	next(s.t, "subscribed", c.subscribed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.longest = 0
+	return c
+}
+
+// away notes that the client has lost its connection, or has one again.
+func (c *client) away(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if away {
+		c.lost = time.Now()
+	} else if !c.lost.IsZero() {
+		c.longest = max(c.longest, time.Since(c.lost))
+	}
+}
+
+// absence is the longest time for which the client had no connection.
+func (c *client) absence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.longest
+}
