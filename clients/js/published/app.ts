@@ -1,5 +1,7 @@
 // A page that uses all of the package.
 import { Client, type GyroError, type Publication, websocket } from "@gyrohq/client";
+import { Centrifuge, type PublicationContext, type Subscription } from "@gyrohq/client/centrifuge";
+import { Centrifuge as BinaryCentrifuge } from "@gyrohq/client/centrifuge/protobuf";
 import { dictionary } from "@gyrohq/client/dictionary";
 import { fallback, httpStream, sse } from "@gyrohq/client/http";
 import { indexedDBStore } from "@gyrohq/client/indexeddb";
@@ -44,4 +46,14 @@ function Chat(): ReactElement {
 
 export const page = (client: Client): ReactElement => createElement(ClientProvider, { client }, createElement(Chat));
 
-Object.assign(globalThis, { start, binary, page });
+/** An application of npm centrifuge, with another import. */
+export function moved(address: string): Subscription {
+  const client = new Centrifuge(address, { timeout: 3000, getToken: async () => "" });
+  const chat = client.newSubscription("chat:1");
+  chat.on("publication", (ctx: PublicationContext) => console.log(ctx.data)).subscribe();
+  client.on("connected", ({ client: id }) => console.log(id)).connect();
+  new BinaryCentrifuge([{ transport: "websocket", endpoint: address }]).connect();
+  return chat;
+}
+
+Object.assign(globalThis, { start, binary, page, moved });

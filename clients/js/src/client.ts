@@ -32,7 +32,7 @@ export class Client extends Emitter<ClientEvents> {
   /** @internal */ readonly _maxDelay: number;
   /** @internal */ readonly _mostBytes: number;
 
-  readonly #data: unknown;
+  /** @internal What each connect carries, unless getData is there. */ _sent: unknown;
   readonly #maxPingDelay: number;
 
   #state: ClientState = "disconnected";
@@ -77,7 +77,7 @@ export class Client extends Emitter<ClientEvents> {
     this.#token = options.token ?? "";
     const { codec = json } = options;
     this._codec = codec.own?.() ?? codec;
-    this.#data = this._payload(options.data);
+    this._sent = this._payload(options.data);
     this._timeout = duration("timeout", options.timeout ?? 5000);
     this._minDelay = duration("minReconnectDelay", options.minReconnectDelay ?? 500);
     this._maxDelay = duration("maxReconnectDelay", options.maxReconnectDelay ?? 20_000);
@@ -340,7 +340,7 @@ export class Client extends Emitter<ClientEvents> {
     const failed = (error?: GyroError) => (error ? this.#failed(error) : this.#stop(1, "unauthorized"));
     const second = () => {
       if (getData) ask(payloadOf(getData, this._codec), {}, signal, 15, "data fetch", data => this.#dial(data), failed);
-      else this.#dial(this.#data);
+      else this.#dial(this._sent);
     };
     if (this.#token || !getToken) return second();
     ask(
@@ -350,12 +350,17 @@ export class Client extends Emitter<ClientEvents> {
       5,
       "connection token fetch",
       token => {
-        if (!token) return failed();
+        if (this._denies(token)) return failed();
         this.#token = token;
         second();
       },
       failed,
     );
+  }
+
+  /** @internal Whether a token of getToken says that the user may not connect. */
+  _denies(token: string): boolean {
+    return !token;
   }
 
   #dial(data: unknown): void {
@@ -669,6 +674,11 @@ export class Client extends Emitter<ClientEvents> {
     if (stream.has(pub)) return;
     stream.pass(pub);
     this._emit("publication", publication(this._codec, channel, pub, this._codec.value(pub.data)));
+  }
+
+  /** @internal The name of the transport. */
+  get _transport(): string {
+    return this.#transport.name;
   }
 
   /** @internal Where a subscription of the server stands. */

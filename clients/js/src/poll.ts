@@ -9,8 +9,8 @@ import { ask, type Callback, type CallbackContext } from "./token.js";
 
 /** Options of a shared poll subscription. */
 export interface PollOptions<T = unknown> extends Omit<SubscriptionOptions<T>, "since" | "getState" | "positioned" | "recoverable" | "joinLeave" | "filter"> {
-  /** Returns the signature by which the user may track these keys. */
-  getSignature?: Callback<string, CallbackContext & { keys: string[] }>;
+  /** Returns the signature by which the user may track these keys; or some of them, and the signature for those. */
+  getSignature?: Callback<string | { keys: string[]; signature: string }, CallbackContext & { keys: string[] }>;
 }
 
 const { since: _, getState: __, positioned: ___, recoverable: ____, joinLeave: _____, filter: ______, ...common } = subscriptionOptions;
@@ -50,12 +50,17 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
   }
 
   /**
-   * Tracks keys, over all connections. Without a signature, the option getSignature is asked for one, and for those after it.
+   * Tracks keys, over all connections; with the versions that the application has, if it has any. Without a signature, the option getSignature is asked
+   * for one, and for those after it.
    */
-  track(keys: string[], signature?: string): void {
-    if (!keys.length) return;
+  track(items: (string | { key: string; version: number })[], signature?: string): void {
+    if (!items.length) return;
     if (signature === undefined && !this.#own.getSignature) {
       throw new GyroError(12, `${this.channel}: keys are tracked by a signature, or by the option getSignature`, false);
+    }
+    const keys = items.map(one => (typeof one === "string" ? one : one.key));
+    for (const one of items) {
+      if (typeof one !== "string") this.#versions.set(one.key, Math.max(one.version, this.#versions.get(one.key) ?? 0));
     }
     for (const part of signature === undefined ? parts(keys) : [keys]) {
       const batch = { keys: part, signature: signature ?? "", wanted: new Set(part), attempts: 0, expired: false };
@@ -120,10 +125,15 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
       signal,
       8,
       "signature fetch",
-      signature => {
+      answer => {
+        const { keys, signature } = typeof answer === "string" ? { keys: batch.keys, signature: answer } : answer;
+        if (!signature) return this.#refused(batch, new GyroError(1, "unauthorized"));
+        const refused = batch.keys.filter(key => !keys.includes(key));
+        batch.keys = keys;
         batch.signature = signature;
-        if (signature) this.#send(batch, signal);
-        else this.#refused(batch, new GyroError(1, "unauthorized"));
+        this.#send(batch, signal);
+        if (refused.length) this.untrack(refused);
+        this._removed(refused);
       },
       error => {
         if (error) this.#again(batch, error, signal);
@@ -174,7 +184,13 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
   #refused(batch: Batch, error: GyroError): void {
     this.#batches = this.#batches.filter(one => one !== batch);
     this.#keys = new Set(this.#batches.flatMap(({ wanted }) => [...wanted]));
+    this._removed([...batch.wanted].filter(key => !this.#keys.has(key)));
     this._emit("error", error);
+  }
+
+  /** @internal Tells that the user may not track keys. */
+  _removed(keys: string[]): void {
+    for (const key of keys) this._hand({ key, removed: true }, undefined);
   }
 
   /** @internal */

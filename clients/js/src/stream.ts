@@ -12,6 +12,8 @@ export interface Subscribed {
   positioned: boolean;
   /** The position, if positioned. */
   position: Position | undefined;
+  /** How many publications follow, which the server had when it subscribed the client. */
+  publications: number;
   /** What the server's application sent along. */
   data: unknown;
 }
@@ -85,6 +87,7 @@ export function subscribed(result: SubscribeResult, position: Position | undefin
     recoverable: !!result.recoverable,
     positioned,
     position: positioned ? (result.recoverable && position ? { ...position } : positionOf(result, undefined)) : undefined,
+    publications: result.publications?.length ?? 0,
     data,
   };
 }

@@ -121,7 +121,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   #since = 0; // when it was subscribed
   #asked = false; // whether the server has a subscribe of this connection
   #ended: Reason | undefined; // why it is unsubscribed, if it was something else before
-  readonly #data: unknown;
+  /** @internal What each subscribe carries, unless getData is there. */ _sent: unknown;
   #token: string;
   #filter: Filter | undefined;
   #delta: boolean;
@@ -143,7 +143,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     checkOptions(channel, _options, options);
     if (_options.filter && _options.delta) throw new GyroError(12, `${channel}: filter and delta cannot be combined`, false);
     this.channel = channel;
-    this.#data = _client._payload(_options.data);
+    this._sent = _client._payload(_options.data);
     this.#token = _options.token ?? "";
     this.#filter = _options.filter;
     this.#delta = !!_options.delta;
@@ -194,19 +194,19 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
 
   /** Who is subscribed, by the ids of clients. */
   async presence(options?: CallOptions): Promise<Record<string, ClientInfo>> {
-    await this.#within(options);
+    await this._within(options);
     return this._client.presence(this.channel, options);
   }
 
   /** How many are subscribed. */
   async presenceStats(options?: CallOptions): Promise<{ clients: number; users: number }> {
-    await this.#within(options);
+    await this._within(options);
     return this._client.presenceStats(this.channel, options);
   }
 
   /** Reads the channel's history. */
   async history(options?: HistoryOptions): Promise<{ publications: Publication<T>[] } & Position> {
-    await this.#within(options);
+    await this._within(options);
     return this._client.history<T>(this.channel, options);
   }
 
@@ -239,7 +239,8 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     return () => {};
   }
 
-  #within({ signal }: CallOptions = {}): Promise<void> {
+  /** @internal Waits until it is subscribed. */
+  _within({ signal }: CallOptions = {}): Promise<void> {
     return cancelable(signal, (resolve, reject) => this.#when(resolve, reject, this._client._timeout));
   }
 
@@ -341,7 +342,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     const failed = (error?: GyroError) => (error ? this._failed(error) : this._end(1, "unauthorized"));
     const third = () => {
       if (getData) ask(payloadOf(getData, this._client._codec), context, signal, 15, "data fetch", data => this._open(data, signal), failed);
-      else this._open(this.#data, signal);
+      else this._open(this._sent, signal);
     };
     const second = () => {
       if (!getState || this._stream.position) return third();

@@ -212,7 +212,7 @@ export class Hub {
       queueMicrotask(() => this.#up(client));
     });
     client.on("message", ({ data }) => this.#tell({ message: { data } }));
-    client.on("subscribed", ({ channel, ...one }) => this.#serve(channel, { ...one, ...one.position }));
+    client.on("subscribed", ({ channel, publications: _, ...one }) => this.#serve(channel, { ...one, ...one.position }));
     client.on("unsubscribed", ({ channel }) => {
       if (this.#served.delete(channel)) this.#tell({ channel, unsubscribe: {} });
     });
