@@ -110,8 +110,9 @@ const clientEvents = [
 ];
 const subscriptionEvents = ['subscribing', 'subscribed', 'unsubscribed', 'publication', 'join', 'leave', 'error'];
 
-// inNode makes clients in this process. browser.js makes them in pages.
-export const inNode = {
+// nodeWith makes clients in this process, of the class of their encoding. browser.js makes them in pages.
+export const nodeWith = classes => ({
+  here: true,
   create(encoding, endpoint, options, frames) {
     class Recorder extends WebSocket {
       send(data, ...rest) {
@@ -119,12 +120,12 @@ export const inNode = {
         return super.send(data, ...rest);
       }
     }
-    const Client = encoding === 'json' ? JSONClient : ProtobufClient;
-    return new Client(endpoint, { websocket: Recorder, eventsource: EventSource, sockjs: SockJS, ...options });
+    return new classes[encoding](endpoint, { websocket: Recorder, eventsource: EventSource, sockjs: SockJS, ...options });
   },
   read: (inner, property) => inner[property],
   lost: new Promise(() => {}),
-};
+});
+export const inNode = nodeWith({ json: JSONClient, protobuf: ProtobufClient });
 
 // SDK is the SDK over one transport and in one encoding. Scenarios speak of values; it
 // turns them into what the encoding wants: bytes for Protobuf. Behind sockjs- is the transport that
@@ -149,7 +150,7 @@ export class SDK {
   // it has a path. Browsers open six connections to one server at most, and all streams need one: in a
   // page each SDK uses ports of its own.
   async url(server) {
-    if (this.place !== inNode && this.kind !== 'webtransport') return (await this.proxy(server)).url;
+    if (!this.place.here && this.kind !== 'webtransport') return (await this.proxy(server)).url;
     switch (this.kind) {
       case 'websocket':
         return { main: rig.ws, brisk: rig.brisk, library: rig.library }[server];

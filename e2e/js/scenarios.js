@@ -381,7 +381,7 @@ const scenarios = {
     const calm = unique('calm:');
     const subs = await Promise.all([alice, bob].map(c => c.subscribe(calm)));
     // From here to a browser, each call may take longer than the pause in which a publication is replaced.
-    const may = sdk.place === inNode ? [4, 9] : [4, 5, 6, 7, 8, 9];
+    const may = sdk.place.here ? [4, 9] : [4, 5, 6, 7, 8, 9];
     for (let n = 4; n <= 9; n++) subs[0].inner.publish(sdk.encode({ n })).catch(() => {});
     for (const sub of subs) assert.ok((await upTo(sub, 9)).every(n => may.includes(n)));
   },
@@ -551,7 +551,7 @@ function applies(name, transport) {
 
 // suite registers the scenarios for ways, each a transport and an encoding. place returns where clients
 // are made: inNode, or what has its methods. A scenario that loses its place has another try in a new one, three times at most.
-export function suite(ways, place, { maps = false } = {}) {
+export function suite(ways, place, { maps = false, sdk: of = 'centrifuge-js' } = {}) {
   const run = async (way, scenario, tries = 4) => {
     const at = await place();
     const sdk = await SDK.open(...way, at);
@@ -564,7 +564,7 @@ export function suite(ways, place, { maps = false } = {}) {
       sdk.close();
     }
   };
-  describe('centrifuge-js', { concurrency: 24 }, () => {
+  describe(of, { concurrency: 24 }, () => {
     for (const way of ways) {
       for (const [name, scenario] of Object.entries(scenarios)) {
         if (applies(name, way[0])) test(`${way.join(', ')}: ${name}`, () => run(way, scenario));
@@ -574,7 +574,7 @@ export function suite(ways, place, { maps = false } = {}) {
     }
   });
   // WebSocket clients share the way to the nodes with the API, so nobody knows on which node they are.
-  test('centrifuge-js: a node is killed', { skip: rig.apis.length === 1 || rig.history === 'false' }, async () =>
+  test(`${of}: a node is killed`, { skip: rig.apis.length === 1 || rig.history === 'false' }, async () =>
     killNode(
       ways.filter(([transport]) => transport !== 'websocket'),
       await place(),

@@ -91,8 +91,9 @@ var loops = map[string]*loop{
 				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
 					sh("scripts/site.sh"), sh(javascript), shIn("e2e/js", "npm run --silent site"),
 				}},
-				{name: "clients", about: "the client for JavaScript, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
+				{name: "clients", about: "the client for JavaScript, also as npm centrifuge, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
 					sh("scripts/clients.sh"), with(raced, goTestIn("-timeout=10m", "./e2e/soak")),
+					sh(javascript), shIn("e2e/js", rigJS+"entry"),
 				}},
 				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
 					sh(javascript), goTestIn("-timeout=15m", "./e2e/install"),

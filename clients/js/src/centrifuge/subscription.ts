@@ -19,6 +19,8 @@ type Core = CoreStream<any, any> & Own;
 interface Own {
   stats: { publications: number; deltas: number; received: number; decoded: number };
   delays: [number, number];
+  /** For how long a publish replaces the one before, in milliseconds; 0: it does not. */
+  debounce: number;
 }
 
 // biome-ignore lint/complexity/useArrowFunction: it makes a class
@@ -26,6 +28,7 @@ const own = function <C extends new (...args: any[]) => CoreStream<any, any>>(Ba
   return class extends Base implements Own {
     stats = { publications: 0, deltas: 0, received: 0, decoded: 0 };
     delays: [number, number] = [500, 20_000];
+    debounce = 0;
     patched = false;
 
     override _backoff(n: number): number {
@@ -34,6 +37,7 @@ const own = function <C extends new (...args: any[]) => CoreStream<any, any>>(Ba
 
     override _live(result: SubscribeResult): void {
       this.patched = !!result.delta;
+      this.debounce = result.publish_debounce ?? 0;
       super._live(result);
     }
 
@@ -206,11 +210,33 @@ export class Subscription extends BaseSubscription {
     this.emit("publication", publication(pub));
   }
 
+  #window: { next?: { data: unknown } } | undefined; // after a publish, in which the latest waits
+
   publish(data: any): Promise<types.PublishResult> {
     return this._call(async () => {
-      await this._core.publish(data);
+      const payload = this._core._client._payload(data);
+      await this._core._within();
+      await this.#publish(payload);
       return {};
     });
+  }
+
+  /** Publishes at once, or if the server wants no more for a time, the latest then: one that is replaced counts as done. */
+  async #publish(data: unknown): Promise<void> {
+    const { debounce } = this._core;
+    if (debounce && this.#window) {
+      this.#window.next = { data };
+      return;
+    }
+    if (debounce) {
+      this.#window = {};
+      setTimeout(() => {
+        const next = this.#window?.next;
+        this.#window = undefined;
+        if (next) this.#publish(next.data).catch(() => {});
+      }, debounce);
+    }
+    await this._core.publish(data);
   }
 
   history(options?: types.HistoryOptions): Promise<types.HistoryResult> {
