@@ -188,10 +188,8 @@ export class PollSubscription<T = unknown> extends Subscription<T, SubscriptionE
     this._emit("error", error);
   }
 
-  /** @internal Tells that the user may not track keys. */
-  _removed(keys: string[]): void {
-    for (const key of keys) this._hand({ key, removed: true }, undefined);
-  }
+  /** @internal The user may not track keys, which are tracked no more. */
+  _removed(_keys: string[]): void {}
 
   /** @internal */
   override _publication(pub: PublicationMessage): void {

@@ -56,7 +56,12 @@ const own = function <C extends new (...args: any[]) => CoreStream<any, any>>(Ba
 
 class OwnStream extends own(CoreStream) {}
 class OwnMap extends own(CoreMap) {}
-class OwnPoll extends own(CorePoll) {}
+class OwnPoll extends own(CorePoll) {
+  /** It is told like a key that is gone. */
+  override _removed(keys: string[]): void {
+    for (const key of keys) this._hand({ key, removed: true }, undefined);
+  }
+}
 
 type Events = Omit<types.SubscriptionEvents, "publication"> & {
   publication: (ctx: any) => void;
