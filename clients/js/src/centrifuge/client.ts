@@ -74,7 +74,7 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
   /** @internal */ readonly _core: Client;
   readonly #timeout: number;
   #headers: Record<string, string> | undefined;
-  readonly #subscriptions: Record<string, BaseSubscription> = {};
+  readonly #subscriptions: Record<string, BaseSubscription<any>> = {};
   #batch: (() => void) | undefined;
 
   /** Makes a client; connect connects it. Options that it does not know are ignored. */
@@ -185,7 +185,7 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
 
   // Subscriptions
 
-  #add<S extends BaseSubscription>(channel: string, make: () => S): S {
+  #add<S extends BaseSubscription<any>>(channel: string, make: () => S): S {
     if (this.#subscriptions[channel]) throw new Error(`Subscription to the channel ${channel} already exists`);
     const one = make();
     this.#subscriptions[channel] = one;
@@ -217,15 +217,15 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
   }
 
   getMapSubscription(channel: string): MapSubscription | null {
-    return this.getSubscription(channel) as BaseSubscription as MapSubscription | null;
+    return this.getSubscription(channel) as BaseSubscription<any> as MapSubscription | null;
   }
 
   getSharedPollSubscription(channel: string): SharedPollSubscription | null {
-    return this.getSubscription(channel) as BaseSubscription as SharedPollSubscription | null;
+    return this.getSubscription(channel) as BaseSubscription<any> as SharedPollSubscription | null;
   }
 
   /** Unsubscribes, and frees the channel. */
-  removeSubscription(sub: BaseSubscription | null): void {
+  removeSubscription(sub: BaseSubscription<any> | null): void {
     if (!sub || this.#subscriptions[sub.channel] !== sub) return;
     delete this.#subscriptions[sub.channel];
     sub._remove();
@@ -243,7 +243,7 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
     return this.#subscriptions as Record<string, Subscription>;
   }
 
-  #those<S extends BaseSubscription>(type: BaseSubscription["type"]): Record<string, S> {
+  #those<S extends BaseSubscription<any>>(type: S["type"]): Record<string, S> {
     return Object.fromEntries(Object.entries(this.#subscriptions).filter(([, one]) => one.type === type)) as Record<string, S>;
   }
 

@@ -9,7 +9,7 @@ import { Subscription as CoreStream, type SubscriptionOptions as CoreOptions } f
 import { backoff } from "../time.js";
 import type { Centrifuge } from "./client.js";
 import { clientInfo, either, given, mapUpdate, pollUpdate, publication, subscribed } from "./contexts.js";
-import { EventEmitter } from "./emitter.js";
+import { EventEmitter, type Listener } from "./emitter.js";
 import type * as types from "./types.js";
 import { errorCodes, SubscriptionState } from "./types.js";
 
@@ -63,12 +63,6 @@ class OwnPoll extends own(CorePoll) {
   }
 }
 
-type Events = Omit<types.SubscriptionEvents, "publication"> & {
-  publication: (ctx: any) => void;
-  sync: (ctx: types.MapSyncContext) => void;
-  update: (ctx: any) => void;
-};
-
 const errorTypes: Record<number, [types.SubscriptionErrorType, number]> = {
   8: ["subscribeToken", errorCodes.subscriptionSubscribeToken],
   9: ["refreshToken", errorCodes.subscriptionRefreshToken],
@@ -78,7 +72,7 @@ const errorTypes: Record<number, [types.SubscriptionErrorType, number]> = {
 };
 
 /** What subscriptions of all types have. Made by the methods of Centrifuge. */
-export abstract class BaseSubscription extends EventEmitter<Events> {
+export abstract class BaseSubscription<Events extends { [Name in keyof Events]: Listener } = types.SubscriptionEvents> extends EventEmitter<Events> {
   readonly channel: string;
   readonly type: "stream" | "map" | "shared_poll";
   state: SubscriptionState = SubscriptionState.Unsubscribed;
@@ -87,20 +81,25 @@ export abstract class BaseSubscription extends EventEmitter<Events> {
   #removed = false;
 
   /** @internal */
-  constructor(centrifuge: Centrifuge, channel: string, type: BaseSubscription["type"], core: Core, options: types.SubscriptionOptions) {
+  constructor(centrifuge: Centrifuge, channel: string, type: "stream" | "map" | "shared_poll", core: Core, options: types.SubscriptionOptions) {
     super();
     this._centrifuge = centrifuge;
     this.channel = channel;
     this.type = type;
     this._core = core;
     core.delays = [options.minResubscribeDelay ?? 500, options.maxResubscribeDelay ?? 20_000];
-    core.on("subscribing", (reason: Reason) => this.#entered(SubscriptionState.Subscribing, () => this.emit("subscribing", { channel, ...reason })));
-    core.on("subscribed", (one: Subscribed) => this.#entered(SubscriptionState.Subscribed, () => this.emit("subscribed", subscribed(channel, one))));
-    core.on("unsubscribed", (reason: Reason) => this.#entered(SubscriptionState.Unsubscribed, () => this.emit("unsubscribed", { channel, ...reason })));
-    core.on("join", ({ info }: any) => this.emit("join", { channel, info: clientInfo(info) }));
-    core.on("leave", ({ info }: any) => this.emit("leave", { channel, info: clientInfo(info) }));
-    core.on("error", (error: GyroError) => this.emit("error", { channel, ...this.#error(error) }));
+    core.on("subscribing", (reason: Reason) => this.#entered(SubscriptionState.Subscribing, () => this._tell("subscribing", { channel, ...reason })));
+    core.on("subscribed", (one: Subscribed) => this.#entered(SubscriptionState.Subscribed, () => this._tell("subscribed", subscribed(channel, one))));
+    core.on("unsubscribed", (reason: Reason) => this.#entered(SubscriptionState.Unsubscribed, () => this._tell("unsubscribed", { channel, ...reason })));
+    core.on("join", ({ info }: any) => this._tell("join", { channel, info: clientInfo(info) }));
+    core.on("leave", ({ info }: any) => this._tell("leave", { channel, info: clientInfo(info) }));
+    core.on("error", (error: GyroError) => this._tell("error", { channel, ...this.#error(error) }));
     core.on("publication", (pub: Publication<any>) => this._publication(pub));
+  }
+
+  /** @internal Tells of an event, whatever those of the class are. */
+  _tell(name: string, ctx: unknown): void {
+    (this as unknown as EventEmitter<any>).emit(name, ctx);
   }
 
   /** @internal */
@@ -109,7 +108,7 @@ export abstract class BaseSubscription extends EventEmitter<Events> {
   #entered(state: SubscriptionState, tell: () => void): void {
     const { state: before } = this;
     this.state = state;
-    if (before !== state) this.emit("state", { channel: this.channel, oldState: before, newState: state });
+    if (before !== state) this._tell("state", { channel: this.channel, oldState: before, newState: state });
     if (this.state === state) tell(); // a listener may have gone on
   }
 
@@ -212,7 +211,7 @@ export class Subscription extends BaseSubscription {
 
   /** @internal */
   override _publication(pub: Publication<any>): void {
-    this.emit("publication", publication(pub));
+    this._tell("publication", publication(pub));
   }
 
   #window: { next?: { data: unknown } } | undefined; // after a publish, in which the latest waits
@@ -250,7 +249,7 @@ export class Subscription extends BaseSubscription {
 }
 
 /** A subscription to a map. Made by Centrifuge.newMapSubscription and its like. */
-export class MapSubscription extends BaseSubscription {
+export class MapSubscription extends BaseSubscription<types.MapSubscriptionEvents> {
   /** @internal */
   constructor(centrifuge: Centrifuge, channel: string, type: NonNullable<MapOptions["type"]>, options: types.MapSubscriptionOptions) {
     const { pageSize, tagsFilter, unrecoverableStrategy } = options;
@@ -258,14 +257,14 @@ export class MapSubscription extends BaseSubscription {
     const more = given({ type, limit: pageSize, filter: tagsFilter, unrecoverable });
     const core = new OwnMap(centrifuge._core, channel, { ...common(options), ...more });
     super(centrifuge, channel, "map", core, options);
-    (core as CoreMap).on("state", ({ entries }) => this.emit("sync", { entries: entries.map(mapUpdate) }));
+    (core as CoreMap).on("state", ({ entries }) => this._tell("sync", { entries: entries.map(mapUpdate) }));
   }
 
   /** @internal */
   override _publication(pub: Publication<any>): void {
     const ctx = mapUpdate(pub);
-    this.emit("publication", ctx);
-    if (this.state === SubscriptionState.Subscribed) this.emit("update", ctx);
+    this._tell("publication", ctx);
+    if (this.state === SubscriptionState.Subscribed) this._tell("update", ctx);
   }
 
   publish(key: string, data: any): Promise<types.PublishResult> {
@@ -284,7 +283,7 @@ export class MapSubscription extends BaseSubscription {
 }
 
 /** A shared poll subscription. Made by Centrifuge.newSharedPollSubscription. */
-export class SharedPollSubscription extends BaseSubscription {
+export class SharedPollSubscription extends BaseSubscription<types.SharedPollSubscriptionEvents> {
   /** @internal */
   constructor(centrifuge: Centrifuge, channel: string, options: types.SharedPollSubscriptionOptions) {
     const { getSignature } = options;
@@ -299,8 +298,8 @@ export class SharedPollSubscription extends BaseSubscription {
   /** @internal */
   override _publication(pub: Publication<any>): void {
     const ctx = pollUpdate(pub);
-    this.emit("publication", ctx);
-    if (this.state === SubscriptionState.Subscribed) this.emit("update", ctx);
+    this._tell("publication", ctx);
+    if (this.state === SubscriptionState.Subscribed) this._tell("update", ctx);
   }
 
   /** Tracks keys. Failures are told by error events. */
@@ -309,7 +308,7 @@ export class SharedPollSubscription extends BaseSubscription {
       this.#poll.track(keysOrItems, signature);
     } catch (error) {
       const { message } = error as GyroError;
-      this.emit("error", { channel: this.channel, type: "track", error: { code: errorCodes.sharedPollGetSignature, message } });
+      this._tell("error", { channel: this.channel, type: "track", error: { code: errorCodes.sharedPollGetSignature, message } });
     }
   }
 
