@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
-
-	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/gyrohq/gyro/server/cli"
 )
@@ -26,17 +25,48 @@ type Source struct {
 	Interval time.Duration
 }
 
-// Run shows the view on the terminal until the user or ctx ends it.
-func Run(ctx context.Context, s Source, options ...tea.ProgramOption) error {
-	m := model{source: s, ctx: ctx, width: 80}
-	_, err := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithContext(ctx), tea.WithAltScreen(), tea.WithoutSignalHandler()}, options...)...).Run()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// Run shows the view on the terminal of the process until the user or ctx ends it.
+func Run(ctx context.Context, s Source) error {
+	t, err := open(os.Stdin, os.Stdout)
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, tea.ErrInterrupted) {
-		return nil
+	return errors.Join(run(ctx, s, t.keys(), t.draw), t.close())
+}
+
+// run shows samples, and does what keys say, until q is pressed, there are no more keys, or ctx ends.
+func run(ctx context.Context, s Source, keys <-chan string, draw func(*model) error) error {
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	samples := make(chan sample)
+	go func() {
+		for looking.Err() == nil {
+			select {
+			case samples <- s.look(looking):
+			case <-looking.Done():
+			}
+			select {
+			case <-time.After(s.Interval):
+			case <-looking.Done():
+			}
+		}
+	}()
+	m := model{width: 80}
+	for {
+		if err := draw(&m); err != nil {
+			return err
+		}
+		select {
+		case taken := <-samples:
+			m.take(taken)
+		case key, more := <-keys:
+			if !more || m.press(key) {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return err
 }
 
 // sample is what one look found.
@@ -47,13 +77,8 @@ type sample struct {
 	err     error
 }
 
-// tick says that it is time for the next look.
-type tick struct{}
-
-// model is the state of the view. Its methods have no side effects; commands do the work.
+// model is the state of the view.
 type model struct {
-	source       Source
-	ctx          context.Context
 	last, before sample // before is the one that rates are taken to
 	order        int    // column that nodes are sorted by
 	paused       bool
@@ -73,61 +98,44 @@ var columns = []struct {
 	{"h", "CHANNELS", func(n cli.Node) int { return n.NumChannels }},
 }
 
-// Init implements tea.Model.
-func (m model) Init() tea.Cmd { return m.look }
-
 // look asks the server.
-func (m model) look() tea.Msg {
-	ctx, cancel := context.WithTimeout(m.ctx, max(5*time.Second, m.source.Interval))
+func (s *Source) look(ctx context.Context) sample {
+	ctx, cancel := context.WithTimeout(ctx, max(5*time.Second, s.Interval))
 	defer cancel()
-	s := sample{at: time.Now()}
-	if s.nodes, s.err = m.source.Nodes(ctx); s.err == nil && m.source.Metrics != nil {
-		s.metrics, s.err = m.source.Metrics(ctx)
+	out := sample{at: time.Now()}
+	if out.nodes, out.err = s.Nodes(ctx); out.err == nil && s.Metrics != nil {
+		out.metrics, out.err = s.Metrics(ctx)
 	}
-	return s
+	return out
 }
 
-// Update implements tea.Model.
-func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
-	case sample:
-		if msg.err != nil {
-			m.last.err = msg.err
-		} else if !m.paused {
-			m.before, m.last = m.last, msg
-		}
-		return m, tea.Tick(m.source.Interval, func(time.Time) tea.Msg { return tick{} })
-	case tick:
-		return m, m.look
-	case tea.KeyMsg:
-		return m.pressed(msg.String())
+// take takes over a sample.
+func (m *model) take(s sample) {
+	if s.err != nil {
+		m.last.err = s.err
+	} else if !m.paused {
+		m.before, m.last = m.last, s
 	}
-	return m, nil
 }
 
-func (m model) pressed(key string) (tea.Model, tea.Cmd) {
+// press does what a key says. It reports whether the key ends the view.
+func (m *model) press(key string) (end bool) {
 	switch key {
-	case "q", "esc", "ctrl+c":
-		return m, tea.Quit
+	case "q", "\x1b", "\x03": // q, escape, Ctrl-C
+		return true
 	case "p", " ":
 		m.paused = !m.paused
-		return m, nil
 	}
-	if i := slices.IndexFunc(columns, func(c struct {
-		key, title string
-		of         func(cli.Node) int
-	}) bool {
-		return c.key == key
-	}); i >= 0 {
-		m.order = i
+	for i, c := range columns {
+		if c.key == key {
+			m.order = i
+		}
 	}
-	return m, nil
+	return false
 }
 
-// View implements tea.Model.
-func (m model) View() string {
+// view is the text for the terminal, whose lines have neither controls nor ends.
+func (m *model) view() []string {
 	var b strings.Builder
 	total := cli.Node{}
 	for _, n := range m.last.nodes {
@@ -159,7 +167,7 @@ func clock(at time.Time) string {
 }
 
 // table lists the nodes with what has changed since the sample before.
-func (m model) table() string {
+func (m *model) table() string {
 	nodes := slices.Clone(m.last.nodes)
 	if of := columns[m.order].of; of != nil {
 		slices.SortStableFunc(nodes, func(a, b cli.Node) int { return of(b) - of(a) })
@@ -208,7 +216,7 @@ var rated = []struct{ name, title string }{
 }
 
 // rates lists what the node of the metrics does in a second.
-func (m model) rates() string {
+func (m *model) rates() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PER SECOND, OF THE NODE WITH THE METRICS")
@@ -240,7 +248,7 @@ func family(metrics map[string]float64, name string) (float64, bool) {
 }
 
 // fit cuts what does not fit the terminal, and replaces what could control it.
-func (m model) fit(text string) string {
+func (m *model) fit(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if m.height > 0 && len(lines) > m.height {
 		lines = lines[:m.height]
@@ -254,5 +262,5 @@ func (m model) fit(text string) string {
 		}, line))
 		lines[i] = string(r[:min(len(r), m.width)])
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }

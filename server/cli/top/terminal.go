@@ -1,0 +1,92 @@
+package top
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// What is sent to a terminal. None of it has an answer: a terminal that does not answer would hold the view up.
+const (
+	enter = "\x1b[?1049h\x1b[?25l" // the other screen, without a cursor
+	leave = "\x1b[?25h\x1b[?1049l"
+	home  = "\x1b[H"
+	next  = "\x1b[K\r\n" // what is left of a line goes
+	rest  = "\x1b[K\x1b[J"
+)
+
+// terminal shows the view. It is in raw mode until it is closed.
+type terminal struct {
+	in, out *os.File
+	restore func() error
+}
+
+// open takes over a terminal.
+func open(in, out *os.File) (*terminal, error) {
+	undo, err := sequences(out)
+	if err != nil {
+		return nil, fmt.Errorf("terminal: %w", err)
+	}
+	was, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		undo()
+		return nil, fmt.Errorf("terminal: %w", err)
+	}
+	t := &terminal{in: in, out: out, restore: func() error {
+		defer undo()
+		return term.Restore(int(in.Fd()), was)
+	}}
+	if _, err := out.WriteString(enter); err != nil {
+		_ = t.restore()
+		return nil, err
+	}
+	return t, nil
+}
+
+// close gives the terminal back as it was.
+func (t *terminal) close() error {
+	_, _ = t.out.WriteString(leave) // the terminal may be gone
+	return t.restore()
+}
+
+// draw shows a model in the size that the terminal has now.
+func (t *terminal) draw(m *model) error {
+	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 && height > 0 {
+		m.width, m.height = width, height
+	}
+	_, err := t.out.WriteString(home + strings.Join(m.view(), next) + rest)
+	return err
+}
+
+// keys returns the keys that are pressed. The channel is closed when the terminal is gone.
+func (t *terminal) keys() <-chan string {
+	keys := make(chan string)
+	go func() { // ends with the process, which ends with the view
+		defer close(keys)
+		var buf [64]byte
+		for {
+			n, err := t.in.Read(buf[:])
+			if err != nil {
+				return
+			}
+			for _, key := range strokes(string(buf[:n])) {
+				keys <- key
+			}
+		}
+	}()
+	return keys
+}
+
+// strokes splits what a terminal has sent into keys, without those of several bytes that begin with escape: arrows, and keys with names.
+func strokes(sent string) (keys []string) {
+	if sent == "\x1b" {
+		return []string{sent}
+	}
+	sent, _, _ = strings.Cut(sent, "\x1b")
+	for _, r := range sent {
+		keys = append(keys, string(r))
+	}
+	return keys
+}
