@@ -37,9 +37,11 @@ type core struct {
 	burst   int           // 0: defaultBurst
 	window  time.Duration // 0: defaultWindow
 	queue   []line
-	lines   int    // in the queue, or being written
-	bytes   int    // of these lines
-	dropped uint64 // lines that no line has reported yet
+	lines   int      // in the queue, or being written
+	bytes   int      // of these lines
+	dropped uint64   // lines that no line has reported yet
+	lost    uint64   // lines that were dropped, or that the handler did not take
+	failed  failures // used by the goroutine that writes, of which there is one at a time
 	// idle is closed when the goroutine that writes has ended; nil if there is none.
 	idle chan struct{}
 
@@ -155,7 +157,7 @@ func (c *core) report() {
 		l := h.example
 		l.Time = h.last
 		if others := h.suppressed - 1; others > 0 {
-			l.AddAttrs(slog.Int("suppressed", others), slog.String("within", window.String()))
+			l.AddAttrs(slog.Int("suppressed", others), Milliseconds("within", window))
 		}
 		due = append(due, l)
 		h.suppressed, h.example = 0, line{}
@@ -177,6 +179,7 @@ func (c *core) put(l line) {
 	}
 	if c.lines >= maxLines/share || c.bytes+l.size > maxBytes/share {
 		c.dropped++
+		c.lost++
 		return
 	}
 	c.queue = append(c.queue, l)
@@ -201,30 +204,54 @@ func (c *core) write() {
 			return
 		}
 		c.mu.Unlock()
+		works := true
 		for i := range batch {
 			l := &batch[i]
-			_ = l.inner.Handle(l.ctx, l.Record) // slog ignores the error, too
-			c.done(l)
+			err := l.inner.Handle(l.ctx, l.Record)
+			if works = err == nil; !works {
+				c.failed.lines++
+				c.failed.last = err
+			}
+			c.done(l, err)
 		}
-		c.tellDropped(dropped)
+		if !works {
+			c.failed.lines += dropped // a line about them would not be written either
+			continue
+		}
+		c.tell("log lines were dropped: they came faster than the log takes them", slog.Uint64("dropped", dropped))
+		if f := &c.failed; c.tell("log lines are lost: they could not be written", slog.Uint64("lost", f.lines), slog.Any("error", f.last)) {
+			*f = failures{}
+		}
 	}
 }
 
-func (c *core) done(l *line) {
+// failures are lines that the handler did not take, and of which it has not told yet.
+type failures struct {
+	lines uint64
+	last  error
+}
+
+func (c *core) done(l *line, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lines--
 	c.bytes -= l.size
+	if err != nil {
+		c.lost++
+	}
 	*l = line{}
 }
 
-// tellDropped writes how many lines did not fit.
-func (c *core) tellDropped(n uint64) {
-	if ctx := context.Background(); n > 0 && c.root.Enabled(ctx, slog.LevelWarn) {
-		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines were dropped: they came faster than the log takes them", 0)
-		r.AddAttrs(slog.Uint64("dropped", n))
-		_ = c.root.Handle(ctx, r)
+// tell writes how many lines are missing, the first attribute, unless none are. It reports whether that line is written.
+func (c *core) tell(message string, missing slog.Attr, more ...slog.Attr) bool {
+	ctx := context.Background()
+	if missing.Value.Uint64() == 0 || !c.root.Enabled(ctx, slog.LevelWarn) {
+		return true
 	}
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, message, 0)
+	r.AddAttrs(missing)
+	r.AddAttrs(more...)
+	return c.root.Handle(ctx, r) == nil
 }
 
 // written returns a channel that is closed when nothing waits.

@@ -17,11 +17,12 @@ import (
 //
 // Lines of the same level and message are one kind, and limited together: 20 are written
 // within ten seconds, then one every ten seconds, whose attributes "suppressed" and
-// "within" are the number of lines that were left out and in which time. Beyond that, lines with an error that is new for the kind are
+// "within_ms" are the number of lines that were left out and in which time. Beyond that, lines with an error that is new for the kind are
 // written, for up to 8 different errors. Levels below info are not limited.
 //
 // Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of
-// that. Lines that do not fit are dropped. A line with their number follows.
+// that. Lines that do not fit are dropped. A line with their number follows. Lines for which the handler returns an error, such
+// as that of a full disk, are lost; a line with their number follows when the handler takes one again. Dropped counts both.
 //
 // Attributes are evaluated during the call: their slog.LogValuers are resolved, and errors and
 // other values that can change are replaced by their text or JSON. The handler gets a context
@@ -53,6 +54,24 @@ func Limit(l *slog.Logger, burst int, window time.Duration) {
 		defer h.core.mu.Unlock()
 		h.core.burst, h.core.window = max(burst, 0), max(window, 0)
 	}
+}
+
+// Dropped returns how many lines of l, a logger that Wrap returned, are missing: they did not fit, or the handler
+// returned an error for them. Lines that repeat themselves are not among them. For other loggers it is 0.
+func Dropped(l *slog.Logger) uint64 {
+	h, ok := l.Handler().(*handler)
+	if !ok {
+		return 0
+	}
+	h.core.mu.Lock()
+	defer h.core.mu.Unlock()
+	return h.core.lost
+}
+
+// Milliseconds returns an attribute that is a number: a duration in milliseconds, with microseconds behind the point. Its
+// name is that of the key and "_ms".
+func Milliseconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key+"_ms", float64(d.Round(time.Microsecond))/float64(time.Millisecond))
 }
 
 // patience is how long Flush waits.

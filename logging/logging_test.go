@@ -429,7 +429,7 @@ func TestLimit(t *testing.T) {
 		if err := Flush(log); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(out.text.String(), "again"); n != 3 || !strings.Contains(out.text.String(), `"within":"1m0s"`) {
+		if n := strings.Count(out.text.String(), "again"); n != 3 || !strings.Contains(out.text.String(), `"within_ms":60000`) {
 			t.Errorf("%d lines:\n%s", n, out.text.String())
 		}
 		Limit(log, 100, 0)
@@ -443,4 +443,64 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%d lines", n)
 		}
 	})
+}
+
+// failing is a handler that takes lines, or does not.
+type failing struct {
+	slog.Handler
+	err error
+}
+
+func (f *failing) Handle(ctx context.Context, r slog.Record) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Handler.Handle(ctx, r)
+}
+
+// TestFailingHandler: lines that the handler does not take are counted, and told of when it takes one again.
+func TestFailingHandler(t *testing.T) {
+	s := newSink(slog.LevelInfo)
+	h := &failing{Handler: s}
+	log := Wrap(slog.New(h))
+	flush := func() {
+		t.Helper()
+		if err := Flush(log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.err = errors.New("no space")
+	for range 3 {
+		log.Info("lost")
+		flush()
+	}
+	if n := Dropped(log); n != 3 || len(s.lines(t)) != 0 {
+		t.Errorf("%d lines are counted, %v are written", n, s.lines(t))
+	}
+	h.err = nil
+	for range 2 {
+		log.Info("written")
+		flush()
+	}
+	lines := s.lines(t)
+	if len(lines) != 3 || lines[1]["level"] != "WARN" || lines[1]["lost"] != 3.0 || lines[1]["error"] != "no space" {
+		t.Errorf("%v", lines)
+	}
+	if n := Dropped(log); n != 3 {
+		t.Errorf("%d lines are counted", n)
+	}
+	if n := Dropped(slog.New(h)); n != 0 {
+		t.Errorf("%d lines of another logger", n)
+	}
+}
+
+// TestMilliseconds: durations are numbers of one unit.
+func TestMilliseconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		407758 * time.Nanosecond: "took_ms=0.408", 2 * time.Second: "took_ms=2000", 0: "took_ms=0", time.Hour + time.Microsecond: "took_ms=3.600000001e+06",
+	} {
+		if got := Milliseconds("took", d).String(); got != want {
+			t.Errorf("%s: %s, want %s", d, got, want)
+		}
+	}
 }

@@ -35,7 +35,7 @@ func (c *cache) keepInSync() {
 		err := c.compare()
 		if err != nil && !failing && c.lifetime.Err() == nil {
 			c.cfg.Logger.Warn("positions of cached maps cannot be compared with the broker's; trying again",
-				"interval", c.cfg.SyncInterval, "error", err)
+				"interval_ms", c.cfg.SyncInterval.Milliseconds(), "error", err)
 		}
 		failing = err != nil
 	}

@@ -20,7 +20,7 @@ func (b *Broker) upkeep(ctx context.Context) {
 	for {
 		err := b.tidy(ctx)
 		if err != nil && ctx.Err() == nil {
-			b.cfg.Logger.Warn("postgres: upkeep fails, trying again", "engine", b.part, "interval", b.cfg.CleanupInterval, "error", err)
+			b.cfg.Logger.Warn("postgres: upkeep fails, trying again", "engine", b.part, "interval_ms", b.cfg.CleanupInterval.Milliseconds(), "error", err)
 		}
 		select {
 		case <-ticker.C:

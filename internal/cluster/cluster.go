@@ -356,14 +356,14 @@ func (c *Cluster) compare(uid string, n *control.Node) {
 // gone is called when a node says that it leaves.
 func (c *Cluster) gone(uid string) {
 	c.mu.Lock()
-	known := c.registry.remove(uid, time.Now())
+	left := c.registry.remove(uid, time.Now())
 	c.excuse(uid)
 	for _, o := range c.orders {
 		c.strike(o, uid)
 	}
 	c.mu.Unlock()
-	if known {
-		c.log.Info("node left", "node", uid)
+	if left != nil {
+		c.log.Info("node left", "node", uid, "name", left.Name)
 	}
 }
 

@@ -148,10 +148,10 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxName], "")
 }
 
-// remove forgets a node that left, and tells whether it was listed.
-func (r *registry) remove(uid string, now time.Time) (listed bool) {
-	if e := r.nodes[uid]; e != nil {
-		listed = !e.lost
+// remove forgets a node that left, and returns it if it was listed.
+func (r *registry) remove(uid string, now time.Time) (listed *control.Node) {
+	if e := r.nodes[uid]; e != nil && !e.lost {
+		listed = e.node
 	}
 	delete(r.nodes, uid)
 	if len(r.left) < maxNodes {

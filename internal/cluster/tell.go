@@ -280,7 +280,7 @@ func (c *Cluster) closeOrder(o *order, err error) error {
 	o.owed = true
 	c.owed++
 	c.owedBytes += o.size
-	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for", forgetAfter)
+	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for_ms", forgetAfter.Milliseconds())
 	for _, uid := range c.heard(o.waiting) { // they have just come back
 		c.remind(uid)
 	}

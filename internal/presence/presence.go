@@ -230,7 +230,7 @@ func (m *Manager) over() {
 		return
 	}
 	m.outage = outage{}
-	m.log.Info("presence is removed again", "removed", o.removed, "failed_at", o.since, "after", time.Since(o.since).Round(time.Millisecond).String())
+	m.log.Info("presence is removed again", "removed", o.removed, "failed_at", o.since, "after_ms", time.Since(o.since).Milliseconds())
 	m.tellLost(o.lost)
 }
 

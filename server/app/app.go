@@ -317,7 +317,7 @@ func (a *App) Start(ctx context.Context) error {
 		a.serve(g.serve)
 	}
 	for _, l := range a.listeners {
-		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil)
+		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves)
 		a.serve(l.serve)
 		a.serve(l.serveHTTP3)
 	}

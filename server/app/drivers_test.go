@@ -69,7 +69,7 @@ func TestHandshakesOnBothDrivers(t *testing.T) {
 		header := http.Header{"X-Real-Ip": {"192.0.2.7"}}
 		onlyClient(t, url, header, s.tokenField(jwt.MapClaims{"sub": "u"}))
 		for _, status := range []int{403, 101, 503} {
-			want := fmt.Sprintf(`"message":"request","method":"GET","status":%d,"path":"/connection/websocket","addr":"192.0.2.7","duration":`, status)
+			want := fmt.Sprintf(`"message":"request","method":"GET","status":%d,"path":"/connection/websocket","addr":"192.0.2.7","duration_ms":`, status)
 			if !s.logs.Await(func(logs string) bool { return strings.Count(logs, want) == 1 }) {
 				t.Fatalf("not one line with %s in the log:\n%s", want, s.logs)
 			}

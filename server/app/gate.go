@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/app/internal/admission"
 	"github.com/gyrohq/gyro/server/logs"
@@ -142,8 +143,14 @@ func (g *gate) Leave(q *front.Request, status int) {
 		return
 	}
 	if level, ok := g.access.Next(); ok {
-		g.log.Log(context.Background(), level, "request", "method", q.Method, "status", status, "path", excerpt(q.Path),
-			"addr", excerpt(clientAddr(q)), "duration", time.Since(q.Began).String())
+		attrs := []slog.Attr{
+			slog.String("method", q.Method), slog.Int("status", status), slog.String("path", excerpt(q.Path)), slog.String("addr", excerpt(clientAddr(q))),
+			logging.Milliseconds("duration", time.Since(q.Began)),
+		}
+		if q.Sent >= 0 && status != http.StatusSwitchingProtocols {
+			attrs = append(attrs, slog.Int("response_bytes", q.Sent))
+		}
+		g.log.LogAttrs(context.Background(), level, "request", attrs...)
 	}
 }
 

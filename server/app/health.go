@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/api/httpapi"
 	"github.com/gyrohq/gyro/server/config"
 )
@@ -64,7 +65,7 @@ func (a *App) withdraw(ctx context.Context) {
 	if delay <= 0 {
 		return
 	}
-	a.log.Info("node is not ready any more, and goes on for shutdown.delay", "delay", delay.String())
+	a.log.Info("node is not ready any more, and goes on for shutdown.delay", logging.Milliseconds("delay", delay))
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():

@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -433,7 +434,7 @@ func TestNewFails(t *testing.T) {
 
 var badKey = config.SubscriptionToken{Enabled: true, Token: config.Token{ECDSAPublicKey: "x"}}
 
-// TestAccessLog: one line per request at debug level, without its query.
+// TestAccessLog: one line per request at debug level, without its query, with a number of milliseconds and of bytes.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) { cfg.Health.Enabled = true })
@@ -441,6 +442,10 @@ func TestAccessLog(t *testing.T) {
 	req.Header.Set("X-Forwarded-For", "192.0.2.7")
 	do(t, http.DefaultClient, req)
 	s.dial(nil).Vanish()
+	const answer = `{"result":{}}`
+	if got := s.api("publish", `{"channel":"a","data":1}`); got != answer {
+		t.Errorf("%s", got)
+	}
 	s.stop() // requests are logged when they are over
 	logs := s.logs.String()
 	for _, want := range []string{`"method":"GET","status":200,"path":"/health","addr":"192.0.2.7"`, `"status":101,"path":"/connection/websocket","addr":"127.0.0.1:`} {
@@ -450,5 +455,18 @@ func TestAccessLog(t *testing.T) {
 	}
 	if strings.Contains(logs, "secret-query") {
 		t.Errorf("query in the log: %s", logs)
+	}
+	for line := range strings.Lines(logs) {
+		var l struct {
+			Message, Path string
+			Duration      *float64 `json:"duration_ms"`
+			Bytes         *int     `json:"response_bytes"`
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil || l.Message != "request" {
+			continue
+		}
+		if socket := l.Path == "/connection/websocket"; l.Duration == nil || (l.Bytes == nil) != socket || l.Path == "/api/publish" && *l.Bytes != len(answer) || l.Path == "/health" && *l.Bytes < 10 {
+			t.Errorf("line %s", line)
+		}
 	}
 }

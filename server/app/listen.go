@@ -42,7 +42,8 @@ const maxHeaderBytes = 64 << 10
 
 // listener is one address and what is served there.
 type listener struct {
-	name   string // external or internal
+	name   string   // external or internal
+	serves []string // see site.endpoints
 	addr   string
 	server *http.Server
 	ln     net.Listener
@@ -155,7 +156,7 @@ func newListener(name, addr string, s *site, t secure, h2c bool, log *slog.Logge
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(t.config != nil)
 	server.Protocols.SetUnencryptedHTTP2(h2c && t.config == nil)
-	l := &listener{name: name, addr: addr, server: server, routes: s.routes}
+	l := &listener{name: name, addr: addr, server: server, routes: s.routes, serves: s.endpoints()}
 	server.ConnState = l.silent.note
 	return l
 }

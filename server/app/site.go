@@ -2,7 +2,9 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gyrohq/gyro/server/app/internal/guide"
@@ -16,6 +18,8 @@ type site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
 	rest  http.Handler
+	// served has the shortest path of each key that paths come from, for the log.
+	served map[string]string
 	// routes serve requests to some endpoints without net/http.
 	routes []front.Route
 	// gate makes the gate of an endpoint; path is its label in the metrics.
@@ -40,7 +44,7 @@ type endpoint struct {
 }
 
 func newSite(gate func(path string, e endpoint) *gate) *site {
-	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), gate: gate}
+	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), served: make(map[string]string), gate: gate}
 	s.guide.Off = make(map[string]string)
 	s.rest = s.guard(metrics.Other, endpoint{Handler: &s.guide})
 	return s
@@ -94,8 +98,14 @@ func (s *site) handleExact(key, path string, e endpoint) error {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
 	s.exact[path] = s.guard(path, e)
+	if known := s.served[key]; known == "" || known == "/" || path != "/" && len(path) < len(known) {
+		s.served[key] = path
+	}
 	return nil
 }
+
+// endpoints lists what is served, one path of each endpoint.
+func (s *site) endpoints() []string { return slices.Sorted(maps.Values(s.served)) }
 
 // handleTree serves everything below a path; the path itself redirects to it.
 func (s *site) handleTree(key, path string, e endpoint) error {

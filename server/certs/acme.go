@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 	"golang.org/x/net/idna"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
 )
 
@@ -280,7 +281,7 @@ func (a *authority) ask(h *host) {
 	if err != nil {
 		h.pause = min(max(2*h.pause, firstRetry), maxRetry)
 		h.retryAt = now.Add(h.pause)
-		a.log.Error("no certificate could be obtained by ACME", "key", autocertKey, "host", h.name, "error", err, "retry_in", h.pause.String())
+		a.log.Error("no certificate could be obtained by ACME", "key", autocertKey, "host", h.name, "error", err, logging.Milliseconds("retry_in", h.pause))
 		return
 	}
 	h.pause = 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/joho/godotenv"
@@ -48,7 +49,9 @@ type Warnings struct {
 	Idle        []string          // keys that are set and have no effect, with the reason
 	Insecure    []string          // active options that no production server should have
 
-	FromEnv bool // not a warning: environment variables set keys
+	// What is no warning: whether environment variables set keys, and the full path of the file that was read.
+	FromEnv bool
+	Source  string
 }
 
 // Lines returns one text per warning, for the log.
@@ -92,6 +95,12 @@ func read(opts Options) (c *Config, report schema.Report, w Warnings, err error)
 	})
 	if err != nil {
 		return nil, report, w, err
+	}
+	if opts.File != "" && w.File == "" {
+		w.Source = opts.File
+		if full, err := filepath.Abs(opts.File); err == nil {
+			w.Source = full
+		}
 	}
 	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
 	w.meant = make(map[string]string)

@@ -122,9 +122,11 @@ type CertificatePair struct {
 // Log says what is logged, and where.
 type Log struct {
 	Level string `key:"level" opt:"reload" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
-	File  string `key:"file" doc:"File to append JSON lines to."`
+	File  string `key:"file" doc:"File to append lines to. It is opened anew at SIGUSR1, and when it was renamed or removed. If it cannot be written, lines are lost and counted, and stderr says so once."`
 
-	Access       bool          `key:"access" opt:"reload" doc:"Write a line for each request to an endpoint, at the level info: method, status, path, address and duration. Otherwise the level debug has them. Gyro's own key."`
+	Format string `key:"format" def:"auto" enum:"auto|text|json" doc:"What lines are: json is one object per line, text is for people; auto is text if stdout is a terminal and there is no log.file, else json. Text goes to stdout if that is a terminal, coloured unless the variable NO_COLOR is set; everything else goes to stderr, or to log.file. Gyro's own key."`
+
+	Access       bool          `key:"access" opt:"reload" doc:"Write a line for each request to an endpoint, at the level info: method, status, path, address, duration and size of the answer. Otherwise the level debug has them. Gyro's own key."`
 	AccessSample int           `key:"access_sample" opt:"reload" def:"1" min:"1" doc:"Of this many lines of log.access, write one. Gyro's own key."`
 	LimitBurst   int           `key:"limit_burst" opt:"reload" def:"20" min:"1" doc:"How many lines of one kind are written before they are limited. Gyro's own key."`
 	LimitWindow  time.Duration `key:"limit_window" opt:"reload" def:"10s" min:"100000000" doc:"How often a line of a kind is written that is limited, with the number of the others. Gyro's own key."`

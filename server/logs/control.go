@@ -28,6 +28,7 @@ type Control struct {
 	access   atomic.Int64 // each how manyth line of the access log is written; 0: none
 	requests atomic.Uint64
 	refusals Refusals
+	file     *file // nil: the log goes elsewhere
 
 	mu         sync.Mutex
 	configured slog.Level
@@ -149,6 +150,14 @@ func (c *Control) Close() {
 	if c != nil {
 		_ = c.SetLevel("", 0) // which cannot fail
 	}
+}
+
+// Reopen opens log.file anew: for programs that rename it, and tell the server by SIGUSR1. It reports whether there is one.
+func (c *Control) Reopen() (bool, error) {
+	if c == nil || c.file == nil {
+		return false, nil
+	}
+	return true, c.file.Reopen()
 }
 
 // Refusals counts what was refused.

@@ -1,4 +1,4 @@
-// Package logs makes the log of the server: JSON lines, or coloured ones on a terminal.
+// Package logs makes the log of the server: JSON lines, or text for people.
 package logs
 
 import (
@@ -42,26 +42,51 @@ func Level(name string) (slog.Level, error) {
 	return level, nil
 }
 
+// style of lines.
+type style uint8
+
+const (
+	inJSON style = iota
+	inText
+	inColour // text for a terminal that shows colours
+)
+
+// Colours tells whether coloured text may be written to f: it is a terminal, and the variable NO_COLOR is not set.
+func Colours(f *os.File) bool {
+	return runtime.GOOS != "windows" && IsTerminal(f) && os.Getenv("NO_COLOR") == ""
+}
+
 // New makes the logger that the configuration describes (docs/configuration.md, log).
 // It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
 // writes the lines that wait and closes the file. recent keeps its warnings. An unknown level counts as info, with a
 // warning.
 func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() error, err error) {
-	out, console := os.Stderr, false
+	how, terminal := inJSON, IsTerminal(os.Stdout)
+	var out io.Writer = os.Stderr
+	if cfg.Format == "text" || cfg.Format != "json" && terminal && cfg.File == "" && runtime.GOOS != "windows" {
+		how = inText
+	}
+	var to *file
 	switch {
 	case cfg.File != "":
-		if out, err = os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640); err != nil {
+		lost := slog.New(recent.Handler(To(os.Stderr, "info", false).Handler()))
+		if to, err = openFile(cfg.File, lost); err != nil {
 			return nil, nil, fmt.Errorf("log.file: %w", err)
 		}
-	case runtime.GOOS != "windows" && IsTerminal(os.Stdout):
-		out, console = os.Stdout, true
+		out = to
+	case how == inText && terminal:
+		if out = os.Stdout; Colours(os.Stdout) {
+			how = inColour
+		}
 	}
-	log = logging.Wrap(slog.New(recent.Handler(To(out, cfg.Level, console).Handler())))
-	Of(log).Apply(log, cfg)
+	log = logging.Wrap(slog.New(recent.Handler(styled(out, cfg.Level, how).Handler())))
+	control := Of(log)
+	control.file = to
+	control.Apply(log, cfg)
 	return log, func() error {
 		err := logging.Flush(log)
-		if cfg.File != "" {
-			err = errors.Join(err, out.Close())
+		if to != nil {
+			err = errors.Join(err, to.Close())
 		}
 		return err
 	}, nil
@@ -70,15 +95,22 @@ func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() err
 // To makes a logger of lines for w, from the level with a name on: coloured ones for a console, else JSON.
 // An unknown level counts as info, with a warning.
 func To(w io.Writer, name string, console bool) *slog.Logger {
+	if console {
+		return styled(w, name, inColour)
+	}
+	return styled(w, name, inJSON)
+}
+
+func styled(w io.Writer, name string, how style) *slog.Logger {
 	level, known := levels[strings.ToLower(name)]
 	if !known {
 		level = slog.LevelInfo
 	}
 	var h slog.Handler
-	if console {
-		h = newConsole(w, All)
-	} else {
+	if how == inJSON {
 		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: All, ReplaceAttr: logAttr})
+	} else {
+		h = newConsole(w, All, how == inColour)
 	}
 	log := Controlled(h, level)
 	if !known {
@@ -142,7 +174,7 @@ func IsTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// console writes coloured lines to a terminal.
+// console writes lines for people.
 type console struct {
 	out *consoleOutput
 	// rest writes everything but time, level and message into out.line.
@@ -150,13 +182,14 @@ type console struct {
 }
 
 type consoleOutput struct {
-	w    io.Writer
-	mu   sync.Mutex
-	line bytes.Buffer
+	w      io.Writer
+	colour bool // the time is without a date then: a terminal shows what happens now
+	mu     sync.Mutex
+	line   bytes.Buffer
 }
 
-func newConsole(w io.Writer, level slog.Level) slog.Handler {
-	out := &consoleOutput{w: w}
+func newConsole(w io.Writer, level slog.Level, colours bool) slog.Handler {
+	out := &consoleOutput{w: w, colour: colours}
 	return &console{out: out, rest: slog.NewTextHandler(&out.line, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -186,8 +219,11 @@ func (c *console) Handle(ctx context.Context, r slog.Record) error {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	c.out.line.Reset()
-	fmt.Fprintf(&c.out.line, "\x1b[90m%s\x1b[0m \x1b[%dm%-5s\x1b[0m %s ",
-		r.Time.Format("15:04:05.000"), colour(r.Level), strings.ToUpper(levelName(r.Level)), r.Message)
+	if level := strings.ToUpper(levelName(r.Level)); c.out.colour {
+		fmt.Fprintf(&c.out.line, "\x1b[90m%s\x1b[0m \x1b[%dm%-5s\x1b[0m %s ", r.Time.Format("15:04:05.000"), colour(r.Level), level, r.Message)
+	} else {
+		fmt.Fprintf(&c.out.line, "%s %-5s %s ", r.Time.Format(millis), level, r.Message)
+	}
 	if err := c.rest.Handle(ctx, r); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func newGuard(o Options) *guard {
 			switch {
 			case from == gobreaker.StateClosed: // once per outage: a probe that fails changes the state as well
 				g.log.Warn("calls to the backend are refused for now, because it failed too often", "key", g.key+".breaker",
-					"event", g.event.String(), "endpoint", g.endpoint, "for", c.Breaker.OpenFor)
+					"event", g.event.String(), "endpoint", g.endpoint, "for_ms", c.Breaker.OpenFor.Milliseconds())
 			case to == gobreaker.StateClosed:
 				g.log.Info("the backend is asked again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 )
@@ -94,7 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
 	began := time.Now()
 	s.Failed, err = h.node.Snapshot(ctx, f, s.see)
-	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took", time.Since(began).String()}
+	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, logging.Milliseconds("took", time.Since(began))}
 	if err != nil {
 		about = append(about, "error", err)
 	}

@@ -57,6 +57,7 @@ func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int
 		}
 	}
 	a.out, last = out, a.front.isClosing()
+	q.Sent = len(out) - room
 	return a.withHead(status, contentType, room, last), last
 }
 

@@ -49,8 +49,10 @@ const (
 // the connection lost, and the caller has to do nothing.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	f := a.gate.Enter(a.Request)
-	if a.fate = taken; f != nil {
+	a.fate, a.Sent = taken, -1
+	if f != nil {
 		status, answer, a.fate = f.Status, f.answer(), answered
+		a.Sent = len(f.Text) + 1
 	}
 	a.send(status, answer)
 	return a.fate == taken

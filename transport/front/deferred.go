@@ -88,6 +88,7 @@ func (d *Deferred) Answer(status int, more string, body []byte, within time.Dura
 	h := answer.Head{Status: status, ContentType: d.route.ContentType, Date: date, Fields: fields.B, Length: len(body), Last: last}
 	text.B = h.Append(text.B)
 	sent, err := n.write([][]byte{text.B, body})
+	q.Sent = len(body)
 	d.route.Gate.Leave(q, status)
 	q.reset()
 	switch rest := len(text.B) + len(body) - sent; {

@@ -37,22 +37,33 @@ func Wrap(g Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := FromHTTP(r)
 		status := http.StatusInternalServerError // for a panic
-		defer func() { g.Leave(q, status) }()
+		rec := &recorder{ResponseWriter: w}
+		defer func() {
+			q.Sent = rec.sent
+			g.Leave(q, status)
+		}()
 		if f := g.Enter(q); f != nil {
 			status = f.Status
-			http.Error(w, f.Text, status)
+			http.Error(rec, f.Text, status)
 			return
 		}
-		rec := &recorder{ResponseWriter: w}
 		next.ServeHTTP(rec, r)
 		status = cmp.Or(rec.status, http.StatusOK)
 	})
 }
 
-// recorder notes the status of an answer.
+// recorder notes the status of an answer, and the size of its body.
 type recorder struct {
 	http.ResponseWriter
 	status int // 0: there is none yet
+	sent   int
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.sent += n
+	return n, err
 }
 
 // WriteHeader passes on what comes before the answer (100 and 103, for example), too.

@@ -29,6 +29,8 @@ type Request struct {
 	HTTP uint8
 	// Began is for the Gate, to note when the request entered; nobody else uses it.
 	Began time.Time
+	// Sent is for the Gate, when the request leaves: the bytes of the answer's body, -1 if the answer goes on.
+	Sent int
 
 	head   string
 	length int         // of the body; -1: there is no Content-Length

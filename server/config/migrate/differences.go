@@ -85,8 +85,8 @@ var differences = []difference{
 const (
 	sharedEngine = "publications, history and presence" + shared
 	sharedBroker = "publications, and history if the broker has it," + shared
-	shared       = " are shared with Centrifugo nodes on the same servers and prefix; control messages are not, so that API commands about clients (disconnect, unsubscribe, info, channels …) reach nodes of one kind alone."
-	sharedDo     = "While both kinds run, send such commands to a node of each kind."
+	shared       = " are shared with Centrifugo nodes on the same servers and prefix, and so are disconnect, unsubscribe and info of the API, whichever kind of node is asked. What Gyro alone has (connections, snapshots, explain) answers for Gyro's nodes."
+	sharedDo     = "While both kinds run, ask a node of each kind for anything else about clients."
 )
 
 // optionDifferences is the same for channel options.

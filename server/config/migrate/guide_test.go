@@ -170,7 +170,7 @@ var own = []struct{ keys, then string }{
 	{"prometheus.client_labels_limit", "No effect; `prometheus.client_labels` is a key of Centrifugo PRO, without which no labels of clients are told apart."},
 	{"prometheus.namespace", "Names of metrics begin with `centrifugo_`."},
 	{"opentelemetry.proxy opentelemetry.client opentelemetry.sampler", "Clients and proxies are not traced, and `OTEL_TRACES_SAMPLER` alone says what is exported."},
-	{"log.access log.access_sample log.limit_burst log.limit_window", "The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},
+	{"log.format log.access log.access_sample log.limit_burst log.limit_window", "Lines are text on a terminal and JSON elsewhere. The access log is at the level debug alone, and lines that repeat are all written, or dropped when the queue is full."},
 	{"health.mode", "`/health` is 200 always; there is no `/health/live` and no `/health/ready`, so probes need their old paths."},
 	{"websocket.dictionaries", "Messages are not compressed against dictionaries; clients that offer it get them as others do."},
 	{"user_status.enabled user_status.storage_type", "Without Centrifugo PRO nobody's status is kept, and the RPC `update_user_status` goes to the backend; `storage_type` has no effect with it, which needs Redis."},

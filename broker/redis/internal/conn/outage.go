@@ -46,5 +46,5 @@ func (o *outage) succeeded() {
 		return
 	}
 	o.on.Store(false)
-	o.log.Info("redis can be reached again", "part", o.name, "failed_at", o.since, "after", o.last.Sub(o.since).Round(time.Millisecond).String())
+	o.log.Info("redis can be reached again", "part", o.name, "failed_at", o.since, "after_ms", o.last.Sub(o.since).Milliseconds())
 }

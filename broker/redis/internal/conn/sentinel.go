@@ -109,7 +109,7 @@ func (c *Client) watchSentinel() {
 			continue
 		}
 		if !silent.IsZero() {
-			c.opts.Logger.Info("a Sentinel answers again", "part", c.opts.Name, "failed_at", silent, "after", time.Since(silent).Round(time.Millisecond).String())
+			c.opts.Logger.Info("a Sentinel answers again", "part", c.opts.Name, "failed_at", silent, "after_ms", time.Since(silent).Milliseconds())
 			silent = time.Time{}
 		}
 		if c.dropOthers(address) {

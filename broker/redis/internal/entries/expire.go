@@ -114,7 +114,7 @@ func (m *Maps) round(ctx context.Context) {
 	group.Wait()
 	err := errors.Join(failures...)
 	if err != nil && !m.looks.failing && ctx.Err() == nil {
-		m.Logger.Warn("redis: entries of maps do not expire; trying again", "interval", m.Interval, "error", err)
+		m.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.Interval.Milliseconds(), "error", err)
 	}
 	if m.looks.failing = err != nil; ctx.Err() == nil {
 		m.looks.meter.Looked(began, err)

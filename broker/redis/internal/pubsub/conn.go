@@ -336,7 +336,7 @@ func (c *Conn) ready(l *link, connected *bool) {
 	if lost {
 		c.stats.reconnects.Add(1)
 		c.cfg.Logger.Info("redis PUB/SUB connection restored", "part", c.cfg.Name, "channels", c.table.size(),
-			"failed_at", c.lost, "after", time.Since(c.lost).Round(time.Millisecond).String())
+			"failed_at", c.lost, "after_ms", time.Since(c.lost).Milliseconds())
 	}
 	c.lost = time.Time{}
 	c.heartbeat.subscribed(l)
