@@ -25,6 +25,10 @@ type Reason struct {
 	// Text says why, in a clause. It quotes nothing that the caller sent, so that there are
 	// few different texts.
 	Text string
+	// User is whom refused credentials name, for lines about callers who are nobody yet. Unverified: nobody has verified the
+	// credentials, so anybody may have made them. The line says which of both it is.
+	User       string
+	Unverified bool
 }
 
 // Error implements error.
@@ -40,8 +44,25 @@ func Because(answer error, key, text string) error {
 
 // Answer returns an error with the answer, and the reason of err.
 func Answer(answer, err error) error {
-	key, text := Explain(err)
-	return Because(answer, key, text)
+	out := &Reason{Answer: answer}
+	if r, ok := errors.AsType[*Reason](err); ok {
+		*out = *r
+		out.Answer = answer
+	} else {
+		out.Text = err.Error()
+	}
+	return out
+}
+
+// Named returns err, a *Reason, with the user whom refused credentials name. Another error, or one without a user, is returned as it is.
+func Named(err error, user string, verified bool) error {
+	r, ok := err.(*Reason) //nolint:errorlint // an error around it would be lost
+	if !ok || user == "" {
+		return err
+	}
+	named := *r // which others may share
+	named.User, named.Unverified = user, !verified
+	return &named
 }
 
 // Explain returns the reason of err: that of a Reason, or the text of the error.
@@ -64,8 +85,22 @@ type Refusal struct {
 	Client, User, Addr, Origin, Channel, Method, Path string
 	// Code of the answer; 0 if it has none.
 	Code uint32
+	// UnverifiedUser is whom credentials name that nobody has verified.
+	UnverifiedUser string
 	// Key and Reason are as in Reason.
 	Key, Reason string
+}
+
+// name takes over the user of a reason, unless the caller is known.
+func (f *Refusal) name(err error) {
+	r, ok := errors.AsType[*Reason](err)
+	switch {
+	case !ok || f.User != "":
+	case r.Unverified:
+		f.UnverifiedUser = r.User
+	default:
+		f.User = r.User
+	}
 }
 
 // Reporter writes refusals to a log.
@@ -108,6 +143,7 @@ const maxText = 256
 // answer, whose reason it adds. It costs the same for texts of any length.
 func (r Reporter) Report(f Refusal, code uint32, err error) {
 	f.Code = code
+	f.name(err)
 	if f.Key, f.Reason = Explain(err); r.Observe != nil {
 		r.Observe(&f)
 	}
@@ -118,9 +154,9 @@ func (r Reporter) Report(f Refusal, code uint32, err error) {
 	if !r.Log.Enabled(ctx, f.Level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 10)
+	attrs := make([]slog.Attr, 0, 11)
 	for _, a := range [...]struct{ name, text string }{
-		{"client", f.Client}, {"user", f.User}, {"addr", f.Addr}, {"origin", f.Origin},
+		{"client", f.Client}, {"user", f.User}, {"unverified_user", f.UnverifiedUser}, {"addr", f.Addr}, {"origin", f.Origin},
 		{"channel", f.Channel}, {"method", f.Method}, {"path", f.Path},
 	} {
 		if a.text != "" {

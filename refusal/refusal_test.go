@@ -35,6 +35,31 @@ func TestReason(t *testing.T) {
 	}
 }
 
+// A reason may name a user, which the line shows if the caller is nobody, and marks if nobody has verified it.
+func TestNamed(t *testing.T) {
+	shared := refusal.Because(protocol.ErrorTokenExpired, "", "it is old")
+	known := refusal.Named(shared, "ann", true)
+	forged := refusal.Named(shared, "x\" y=z\n", false)
+	for _, tt := range []struct {
+		f    refusal.Refusal
+		err  error
+		want string
+	}{
+		{refusal.Refusal{Kind: "k"}, known, `level=INFO msg=k user=ann reason="it is old"`},
+		{refusal.Refusal{Kind: "k"}, refusal.Answer(protocol.ErrorExpired, forged), `level=INFO msg=k unverified_user="x\" y=z\n" reason="it is old"`},
+		{refusal.Refusal{Kind: "k", User: "bob"}, known, `level=INFO msg=k user=bob reason="it is old"`},
+		{refusal.Refusal{Kind: "k", User: "bob"}, forged, `level=INFO msg=k user=bob reason="it is old"`},
+		{refusal.Refusal{Kind: "k"}, shared, `level=INFO msg=k reason="it is old"`},
+	} {
+		if got := report(nil, tt.f, 0, tt.err); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+	if plain := errors.New("plain"); refusal.Named(plain, "ann", true) != plain || refusal.Named(shared, "", true) != shared {
+		t.Error("an error without a user is another one")
+	}
+}
+
 func report(observe func(*refusal.Refusal), f refusal.Refusal, code uint32, err error) string {
 	var b bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -110,7 +135,7 @@ func TestManyRefusals(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		if n := strings.Count(b.String(), "\n"); n > 40 || !strings.Contains(b.String(), "suppressed=") || !strings.Contains(b.String(), "within=10s") {
+		if n := strings.Count(b.String(), "\n"); n > 40 || !strings.Contains(b.String(), "suppressed=") || !strings.Contains(b.String(), "within_ms=10000") {
 			t.Errorf("%d lines for %d refusals:\n%s", n, many, b.String())
 		}
 		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 256<<10 {

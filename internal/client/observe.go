@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -68,6 +69,9 @@ func (e *env) Explain(kind, ch string, why error) {
 // that speak JSON, so it is reported once per channel and minute.
 func (c *Client) report(kind, ch string, err error) {
 	f, code := refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err)
+	if kind == reason.ConnectRefused {
+		f.Addr = c.RemoteAddr()
+	}
 	if code == protocol.DisconnectInappropriateProtocol.Code {
 		if !c.loop.clients.unreadable.Allow(ch) {
 			return
@@ -107,7 +111,7 @@ var errLimit = errors.New("limit reached")
 
 // kinds are the messages about what handlers refuse.
 var kinds = map[string]string{
-	"Connecting": "connection refused", "Subscribe": "subscribe refused", "Publish": "publish refused",
+	"Connecting": reason.ConnectRefused, "Subscribe": "subscribe refused", "Publish": "publish refused",
 	"Presence": "presence refused", "PresenceStats": "presence stats refused", "History": "history refused",
 	"RPC": "RPC refused", "Message": "message refused", "Refresh": "refresh refused", "SubRefresh": "subscription refresh refused",
 	"Track": "track refused",
@@ -126,13 +130,15 @@ func answerCode(err error) uint32 {
 // application are its own business, unless it gives a reason.
 func (c *Client) refused(what *observe.Effect, err error) {
 	code := answerCode(err)
-	_, reason := errors.AsType[*refusal.Reason](err)
-	if own := code >= 400 && code < 3000 || code >= 4000; own && !reason {
+	_, explained := errors.AsType[*refusal.Reason](err)
+	if own := code >= 400 && code < 3000 || code >= 4000; own && !explained {
 		return
 	}
-	c.loop.refusals.Report(refusal.Refusal{
-		Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method,
-	}, code, because(err))
+	f := refusal.Refusal{Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method}
+	if f.Kind == reason.ConnectRefused {
+		f.Addr = c.RemoteAddr()
+	}
+	c.loop.refusals.Report(f, code, because(err))
 }
 
 // maxIgnored is how many channels of a connect command are reported, as a command can name thousands.

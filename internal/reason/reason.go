@@ -7,7 +7,7 @@ import (
 )
 
 // Kinds of the refusals that a session decides on.
-const ConnectionRefused, CommandRefused = "connection refused", "command refused"
+const ConnectRefused, CommandRefused = "connect refused", "command refused"
 
 // DeltaFossil is the only delta type.
 const DeltaFossil = "fossil"

@@ -42,7 +42,7 @@ func (s *Session) receiveConnect(msg []byte) {
 	req, err := s.via.DecodeConnect(msg)
 	if err != nil {
 		s.env.Counts().Malformed(s, msg)
-		s.env.Explain(reason.ConnectionRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
+		s.env.Explain(reason.ConnectRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
 		s.close(protocol.DisconnectBadRequest)
 		return
@@ -64,7 +64,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		return
 	}
 	if !who.Known {
-		s.env.Explain(reason.ConnectionRefused, "", reason.NoCredentials)
+		s.env.Explain(reason.ConnectRefused, "", reason.NoCredentials)
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
@@ -78,7 +78,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 	}
 	s.registered = true
 	if s.past(expireAt) {
-		s.env.Explain(reason.ConnectionRefused, "", reason.CredentialsExpired)
+		s.env.Explain(reason.ConnectRefused, "", reason.CredentialsExpired)
 		s.connectFailed(e.ID, protocol.ErrorExpired)
 		return
 	}
@@ -100,7 +100,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		}
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
-			s.env.Explain(reason.ConnectionRefused, ch, err)
+			s.env.Explain(reason.ConnectRefused, ch, err)
 			s.connectFailed(e.ID, err)
 			return
 		}

@@ -64,7 +64,7 @@ func (s *Session) Tick() {
 	}
 	now, d := s.env.Now(), &s.deadlines
 	if due.Take(&d.stale, now) {
-		s.env.Explain(reason.ConnectionRefused, "", reason.Stale)
+		s.env.Explain(reason.ConnectRefused, "", reason.Stale)
 		s.Disconnect(protocol.DisconnectStale)
 		return
 	}

@@ -236,7 +236,7 @@ func TestBackendDownWhileClientsConnect(t *testing.T) {
 			}
 			s.wantMetric(0, "gyro_proxy_inflight_requests", "name=default", "protocol="+c.Name, "type=connect")
 			s.wantMetric(float64(clients+1), "gyro_node_num_clients")
-			if n := strings.Count(s.logged(), "backend") - strings.Count(s.logged(), "connection refused"); n > 20 {
+			if n := strings.Count(s.logged(), "backend") - strings.Count(s.logged(), "connect refused"); n > 20 {
 				t.Errorf("%d lines about the backend:\n%s", n, s.logs)
 			}
 		})

@@ -44,7 +44,7 @@ func TestProxyRefusals(t *testing.T) {
 		if got, _ := s.dial(nil).Outcome(`"connect":{}`); got != "disconnect 4503" {
 			t.Error(got)
 		}
-		s.awaitLog(`"message":"connection refused"`, `"code":4503,"reason":"the backend refuses it","key":"client.proxy.connect"`)
+		s.awaitLog(`"message":"connect refused"`, `"code":4503,"reason":"the backend refuses it","key":"client.proxy.connect"`)
 	})
 }
 

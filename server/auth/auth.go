@@ -119,6 +119,8 @@ type Options struct {
 	JWKS *jwks.Cache
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
+	// Previous is called for each token that the previous HMAC secret verifies, from any goroutine; nil for nobody.
+	Previous func()
 }
 
 // Verifier verifies tokens by one section of the configuration, client.token or
@@ -133,6 +135,7 @@ type Verifier struct {
 	ofMeta, ofLabels mapping
 	skipSignature    bool
 	now              func() time.Time
+	previous         func()
 }
 
 // NewVerifier returns a verifier. An error names the key below the section, not
@@ -140,10 +143,13 @@ type Verifier struct {
 func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
 	v := &Verifier{
 		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
-		section: cmp.Or(opts.Section, "client.token"), skipSignature: opts.SkipSignature, now: opts.Now,
+		section: cmp.Or(opts.Section, "client.token"), skipSignature: opts.SkipSignature, now: opts.Now, previous: opts.Previous,
 	}
 	if v.now == nil {
 		v.now = time.Now
+	}
+	if v.previous == nil {
+		v.previous = func() {}
 	}
 	var err error
 	if v.audienceRegex, err = compile("audience", cfg.Audience, cfg.AudienceRegex); err != nil {
@@ -188,8 +194,25 @@ func compile(key, exact, pattern string) (*regexp.Regexp, error) {
 func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToken, error) {
 	c, err := v.verify(ctx, token)
 	if err != nil {
-		return ConnectToken{}, err
+		return ConnectToken{}, v.named(err, c, false)
 	}
+	out, err := v.connectToken(c)
+	if err != nil {
+		return ConnectToken{}, v.named(err, c, true)
+	}
+	return out, nil
+}
+
+// named returns the refusal of a token with its user. The claims are nil if it has none.
+func (v *Verifier) named(err error, c *claims, verified bool) error {
+	if c == nil {
+		return err
+	}
+	return refusal.Named(err, c.userID(v.userClaim), verified && !v.skipSignature)
+}
+
+// connectToken reads the claims of a connection token whose signature is right.
+func (v *Verifier) connectToken(c *claims) (ConnectToken, error) {
 	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info")}
 	ofMeta, ofLabels := []mapping{v.ofMeta}, []mapping{v.ofLabels}
 	if len(v.providers) > 0 {
@@ -220,8 +243,17 @@ func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToke
 func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (SubscribeToken, error) {
 	c, err := v.verify(ctx, token)
 	if err != nil {
-		return SubscribeToken{}, err
+		return SubscribeToken{}, v.named(err, c, false)
 	}
+	out, err := v.subscribeToken(c)
+	if err != nil {
+		return SubscribeToken{}, v.named(err, c, true)
+	}
+	return out, nil
+}
+
+// subscribeToken reads the claims of a subscription token whose signature is right.
+func (v *Verifier) subscribeToken(c *claims) (SubscribeToken, error) {
 	out := SubscribeToken{
 		User: c.userID(v.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
 		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(), ID: c.id(),
@@ -239,25 +271,25 @@ func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (Subscribe
 }
 
 // verify makes all checks but those of times. All of them fail with ErrInvalid, so their
-// order does not matter; the signature, which costs most, comes last.
+// order does not matter; the signature, which costs most, comes last. With an error, too, it returns the claims if there are any.
 func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	p, err := parse(token)
 	if err != nil {
 		return nil, err
 	}
-	if p.method == nil && !v.skipSignature {
-		return nil, errAlgorithm
-	}
 	c := p.claims
+	if p.method == nil && !v.skipSignature {
+		return c, errAlgorithm
+	}
 	issuer, audience := c.string("iss"), c.audience()
 	c.string("sub")
 	c.string("jti")
 	c.number("iat")
 	if c.err != nil {
-		return nil, c.err
+		return c, c.err
 	}
 	if err := v.checkSource(issuer, audience); err != nil {
-		return nil, err
+		return c, err
 	}
 	if !v.skipSignature {
 		err = v.verifySignature(ctx, p, issuer, audience)

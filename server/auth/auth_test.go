@@ -349,6 +349,49 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestNamedUser: a refusal names the user of the token, and says whether somebody else may have written it.
+func TestNamedUser(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg        config.Token
+		token      string
+		user       string
+		unverified bool
+	}{
+		"expired":         {config.Token{HMACSecretKey: "s"}, hs256("s", `{"alg":"HS256"}`, `{"sub":"ann","exp":1}`), "ann", false},
+		"another secret":  {config.Token{HMACSecretKey: "s"}, hs256("x", `{"alg":"HS256"}`, `{"sub":"ann"}`), "ann", true},
+		"another issuer":  {config.Token{HMACSecretKey: "s", Issuer: "me"}, hs256("s", `{"alg":"HS256"}`, `{"sub":"ann","iss":"you"}`), "ann", true},
+		"other algorithm": {config.Token{HMACSecretKey: "s"}, hs256("s", `{"alg":"none"}`, `{"sub":"ann"}`), "ann", true},
+		"other claim":     {config.Token{HMACSecretKey: "s", UserIDClaim: "uid"}, hs256("s", `{"alg":"HS256"}`, `{"uid":7,"exp":1}`), "7", false},
+		"no user":         {config.Token{HMACSecretKey: "s"}, hs256("s", `{"alg":"HS256"}`, `{"exp":1}`), "", false},
+		"no token":        {config.Token{HMACSecretKey: "s"}, "eyJ", "", false},
+	} {
+		_, err := verifier(t, tt.cfg).VerifyConnect(t.Context(), tt.token)
+		r, ok := errors.AsType[*refusal.Reason](err)
+		if !ok || r.User != tt.user || r.Unverified != tt.unverified {
+			t.Errorf("%s: %+v", name, err)
+		}
+		if _, err := verifier(t, tt.cfg).VerifyConnect(t.Context(), "eyJ"); err.(*refusal.Reason).User != "" { //nolint:errorlint // it is one
+			t.Errorf("%s: the next refusal has its user", name)
+		}
+	}
+}
+
+// TestPreviousIsCounted: tokens that only the previous secret verifies.
+func TestPreviousIsCounted(t *testing.T) {
+	n := 0
+	v, err := NewVerifier(config.Token{HMACSecretKey: "new", HMACPreviousSecretKey: "old"}, Options{Now: func() time.Time { return now }, Previous: func() { n++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for secret, want := range map[string]int{"new": 0, "old": 1, "other": 0} {
+		n = 0
+		_, _ = v.VerifyConnect(t.Context(), hs256(secret, `{"alg":"HS256"}`, `{}`))
+		if n != want {
+			t.Errorf("%s: counted %d times", secret, n)
+		}
+	}
+}
+
 type keyPair struct {
 	pem     string // PUBLIC KEY
 	private crypto.Signer

@@ -44,8 +44,11 @@ func (v *Verifier) verifySignature(ctx context.Context, t *parsed, issuer string
 			<-costly
 		}()
 	}
-	for _, key := range keys {
+	for i, key := range keys {
 		if t.method.Verify(t.signed, signature, key) == nil {
+			if i > 0 {
+				v.previous()
+			}
 			return nil
 		}
 	}

@@ -48,15 +48,17 @@ type Refused struct {
 
 // Example is a refusal. Its texts are those of the log line.
 type Example struct {
-	Time    time.Time `json:"time"`
-	Client  string    `json:"client,omitempty"`
-	User    string    `json:"user,omitempty"`
-	Channel string    `json:"channel,omitempty"`
-	Method  string    `json:"method,omitempty"`
-	Path    string    `json:"path,omitempty"`
-	Addr    string    `json:"addr,omitempty"`
-	Origin  string    `json:"origin,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+	Client string    `json:"client,omitempty"`
+	User   string    `json:"user,omitempty"`
+	// UnverifiedUser is whom a token names whose signature is not right, or was not looked at.
+	UnverifiedUser string `json:"unverified_user,omitempty"`
+	Channel        string `json:"channel,omitempty"`
+	Method         string `json:"method,omitempty"`
+	Path           string `json:"path,omitempty"`
+	Addr           string `json:"addr,omitempty"`
+	Origin         string `json:"origin,omitempty"`
+	Reason         string `json:"reason,omitempty"`
 }
 
 // add counts a refusal.
@@ -79,7 +81,7 @@ func (r *Refusals) add(f *refusal.Refusal, now time.Time) {
 	of.Count++
 	of.Last = now
 	e := Example{
-		Time: now, Client: shown(f.Client), User: shown(f.User), Channel: shown(f.Channel), Method: shown(f.Method), Path: shown(f.Path),
+		Time: now, Client: shown(f.Client), User: shown(f.User), UnverifiedUser: shown(f.UnverifiedUser), Channel: shown(f.Channel), Method: shown(f.Method), Path: shown(f.Path),
 		Addr: shown(f.Addr), Origin: shown(f.Origin), Reason: shown(f.Reason),
 	}
 	if len(of.Examples) == maxExamples {
