@@ -19,7 +19,7 @@ import (
 // the key.
 func Check(cfg *config.Config) error {
 	log := slog.New(slog.DiscardHandler)
-	_, tokens := newSnapshot(cfg, nil, nil, log)
+	_, tokens := newSnapshot(cfg, nil, nil, nil, log)
 	_, engines := engine.New(cfg, nil, log)
 	store, secure := certs.New(cfg.HTTPServer.TLSAutocert, log)
 	if secure == nil {

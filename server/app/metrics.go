@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/consume"
@@ -25,13 +26,15 @@ type meters struct {
 	polled   func(proxy string, asked, given int)
 	notified func(*notify.Received)
 	status   func(kind string, users int, err error)
+	reloaded func(err error)
+	previous func()       // nil: tokens of the previous secret are not counted
 	pushers  push.Pushers // none before start
 }
 
 func (a *App) newMeters(version string) (meters, error) {
 	cfg := &a.cfg.Prometheus
 	if !cfg.Enabled && !push.Wanted(a.cfg) && !a.cfg.Admin.Enabled {
-		return meters{}, nil
+		return meters{reloaded: func(error) {}}, nil
 	}
 	if err := push.Check(a.cfg); err != nil {
 		return meters{}, err
@@ -52,6 +55,8 @@ func (a *App) newMeters(version string) (meters, error) {
 		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve, AcceptProtocol: cfg.ExposeTransportAcceptProtocol,
 		ClientLabels: cfg.ClientLabels, ClientLabelSets: cfg.ClientLabelsLimit,
 	}), version: version}
+	m.registry.Log(func() uint64 { return logging.Dropped(a.log) })
+	m.reloaded, m.previous = m.registry.Reloads(), m.registry.PreviousKey()
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	if a.cfg.Admin.Enabled {
 		m.admin = m.registry.API("admin")

@@ -31,7 +31,7 @@ func TestTokenMeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inForce.Store(must(newSnapshot(testConfig(nil), node, nil, discard)))
+	inForce.Store(must(newSnapshot(testConfig(nil), node, nil, nil, discard)))
 	if err := node.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestTokenMeta(t *testing.T) {
 func TestCostlyTokensAreNotVerifiedInline(t *testing.T) {
 	key := must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))
 	cfg := testConfig(func(cfg *config.Config) { cfg.Client.Token.ECDSAPublicKey = publicPEM(&key.PublicKey) })
-	snapshot := must(newSnapshot(cfg, nil, nil, discard))
+	snapshot := must(newSnapshot(cfg, nil, nil, nil, discard))
 	costly := must(jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "u"}).SignedString(key))
 	quick := must(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "u"}).SignedString([]byte(tokenSecret)))
 	for _, tt := range []struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
@@ -31,6 +32,7 @@ func (a *App) Reread() (config.Changes, error) {
 	if err == nil {
 		changes, err = a.apply(cfg)
 	}
+	a.meters.reloaded(err)
 	if err != nil {
 		a.log.Error("configuration is not reloaded, the old one stays in force", "error", err)
 		return changes, err
@@ -50,15 +52,18 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 	if err != nil {
 		return config.Changes{}, err
 	}
-	before := a.inForce.Load().cfg.Log
+	before := a.inForce.Load().cfg
 	if err := a.publish(next); err != nil {
 		return config.Changes{}, err
 	}
-	if next.Log != before {
+	if next.Log != before.Log {
 		logs.Of(a.log).Apply(a.log, &next.Log)
 	}
 	a.inForce.Load().prefetch()
 	exposure.WarnOpen(a.log, &next.GRPCAPI)
+	for _, lost := range before.LostSecrets(next, time.Now()) {
+		a.log.Warn("the reload lets clients with tokens of the old secret in no more, and they are disconnected for good", "key", lost.Key, "reason", lost.Text)
+	}
 	var applied []any
 	if len(changes.Applied) > 0 {
 		applied = []any{"applied", strings.Join(changes.Applied, ", ")}

@@ -40,21 +40,21 @@ type snapshot struct {
 	log                      *slog.Logger
 }
 
-// newSnapshot returns the snapshot of a validated configuration, without routes and proxies. Errors
-// name the key.
-func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slog.Logger) (*snapshot, error) {
+// newSnapshot returns the snapshot of a validated configuration, without routes and proxies. previous is told of tokens that the
+// previous secret verifies; it may be nil. Errors name the key.
+func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, previous func(), log *slog.Logger) (*snapshot, error) {
 	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
 	var err error
 	if s.channels, err = namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel); err != nil {
 		return nil, err
 	}
 	s.backend = &backend.Backend{Channels: s.channels, Log: log}
-	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, sets, "client.token")); err != nil {
+	if s.connect, err = auth.NewVerifier(cfg.Client.Token, authOptions(cfg, sets, previous, "client.token")); err != nil {
 		return nil, fmt.Errorf("client.token.%w", err)
 	}
 	s.subscribe = s.connect
 	if own := &cfg.Client.SubscriptionToken; own.Enabled {
-		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg, sets, "client.subscription_token")); err != nil {
+		if s.subscribe, err = auth.NewVerifier(own.Token, authOptions(cfg, sets, previous, "client.subscription_token")); err != nil {
 			return nil, fmt.Errorf("client.subscription_token.%w", err)
 		}
 	}
@@ -71,8 +71,8 @@ func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, log *slo
 }
 
 // authOptions are those of the verifier for a section of the configuration.
-func authOptions(cfg *config.Config, sets *jwks.Cache, section string) auth.Options {
-	return auth.Options{Section: section, JWKS: sets, SkipSignature: cfg.Client.SkipTokenSignature}
+func authOptions(cfg *config.Config, sets *jwks.Cache, previous func(), section string) auth.Options {
+	return auth.Options{Section: section, JWKS: sets, SkipSignature: cfg.Client.SkipTokenSignature, Previous: previous}
 }
 
 // prefetch begins to fetch the keys of tokens.
@@ -85,7 +85,7 @@ func (s *snapshot) prefetch() {
 
 // publish puts the snapshot of a configuration in force. After an error nothing has changed.
 func (a *App) publish(cfg *config.Config) error {
-	s, err := newSnapshot(cfg, a.node, a.jwks, a.log)
+	s, err := newSnapshot(cfg, a.node, a.jwks, a.meters.previous, a.log)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,5 +74,54 @@ func TestReloaded(t *testing.T) {
 	_, _, err = started.Reloaded(started, next)
 	if err == nil || !strings.Contains(err.Error(), "channel.namespaces[0](come).broker_name") || !strings.Contains(err.Error(), "brokers") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLostSecrets: a secret that is gone, or replaced without being the previous one, is one whose tokens are lost.
+func TestLostSecrets(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	before := func(edit func(*Config)) *Config {
+		cfg := DefaultConfig()
+		cfg.Client.Token.HMACSecretKey = "old"
+		if edit != nil {
+			edit(cfg)
+		}
+		return cfg
+	}
+	own := func(secret, previous string) func(*Config) {
+		return func(cfg *Config) {
+			cfg.Client.SubscriptionToken.Enabled = true
+			cfg.Client.SubscriptionToken.HMACSecretKey, cfg.Client.SubscriptionToken.HMACPreviousSecretKey = secret, previous
+		}
+	}
+	for name, tt := range map[string]struct {
+		before, after *Config
+		want          string // the key, and a part of the text
+	}{
+		"the same": {before(nil), before(nil), ""},
+		"empty":    {before(nil), before(func(cfg *Config) { cfg.Client.Token.HMACSecretKey = "" }), "client.token.hmac_secret_key it is empty now"},
+		"replaced": {before(nil), before(func(cfg *Config) { cfg.Client.Token.HMACSecretKey = "new" }), "client.token.hmac_secret_key it was replaced"},
+		"another": {before(nil), before(func(cfg *Config) {
+			cfg.Client.Token.HMACSecretKey, cfg.Client.Token.HMACPreviousSecretKey = "new", "older"
+		}), "it was replaced"},
+		"rotated": {before(nil), before(func(cfg *Config) {
+			cfg.Client.Token.HMACSecretKey, cfg.Client.Token.HMACPreviousSecretKey = "new", "old"
+		}), ""},
+		"rotated, late": {before(nil), before(func(cfg *Config) {
+			cfg.Client.Token.HMACSecretKey, cfg.Client.Token.HMACPreviousSecretKey, cfg.Client.Token.HMACPreviousValidUntil = "new", "old", at.Unix()-1
+		}), "hmac_previous_secret_key_valid_until is past"},
+		"JWKS instead":        {before(nil), before(func(cfg *Config) { cfg.Client.Token.JWKSPublicEndpoint = "https://a.example" }), "the JWKS of the section"},
+		"JWKS all along":      {before(func(cfg *Config) { cfg.Client.Token.JWKS.Enabled = true }), before(func(cfg *Config) { cfg.Client.Token.HMACSecretKey = "new" }), ""},
+		"none before":         {DefaultConfig(), before(nil), ""},
+		"subscription tokens": {before(own("a", "")), before(own("b", "")), "client.subscription_token.hmac_secret_key it was replaced, and client.subscription_token.hmac_previous_secret_key"},
+		"both sections well":  {before(own("a", "")), before(own("b", "a")), ""},
+	} {
+		var got string
+		for _, lost := range tt.before.LostSecrets(tt.after, at) {
+			got += lost.Key + " " + lost.Text
+		}
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }

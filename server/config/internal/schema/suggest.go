@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gyrohq/gyro/server/internal/nearest"
 )
 
 var indexPattern = regexp.MustCompile(`\.?\[[0-9]+\](\([^)]*\))?`)
@@ -26,7 +28,7 @@ func SuggestKey(cfg any, unknown string) string {
 			siblings = append(siblings, k)
 		}
 	}
-	if s := nearest(unknown, siblings); s != "" {
+	if s := nearest.Of(unknown, siblings); s != "" {
 		return s
 	}
 	return moved(unknown, known, ".")
@@ -45,7 +47,7 @@ func (r Report) SuggestEnv(unknown string, prefixes []string) string {
 			known = append(known, k)
 		}
 		slices.Sort(known)
-		s := nearest(name, known)
+		s := nearest.Of(name, known)
 		if s == "" {
 			s = moved(name, known, "_")
 		}
@@ -80,18 +82,6 @@ func allKeys(cfg any, want func(field) bool) (out []string) {
 	return out
 }
 
-// nearest returns the key whose name takes fewest edits: at most 3, and at most one for
-// every three letters.
-func nearest(name string, keys []string) (best string) {
-	limit := min(len(name[strings.LastIndexByte(name, '.')+1:])/3, 3) + 1
-	for _, k := range keys {
-		if d := distance(name, k, limit); d < limit {
-			best, limit = k, d
-		}
-	}
-	return best
-}
-
 // moved returns the shortest key that ends with the words of name, however they are
 // separated: client.token.hmac_secret_key for token_hmac_secret_key.
 func moved(name string, keys []string, separator string) (best string) {
@@ -104,31 +94,4 @@ func moved(name string, keys []string, separator string) (best string) {
 		}
 	}
 	return best
-}
-
-// distance counts the letters to insert, remove, replace, or swap with the next one, to make
-// b of a. It is at least limit if it is not less.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

@@ -62,17 +62,3 @@ func TestSuggestEnv(t *testing.T) {
 		}
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"abc", "acb", 1}, {"abcd", "abd", 1}, {"kitten", "sitting", 3}, {"abcdef", "ghijkl", 6}} {
-		if got := distance(tt.a, tt.b, 10); got != tt.want {
-			t.Errorf("%s, %s: got %d", tt.a, tt.b, got)
-		}
-		if got := distance(tt.b, tt.a, 10); got != tt.want {
-			t.Errorf("%s, %s: got %d", tt.b, tt.a, got)
-		}
-	}
-}
