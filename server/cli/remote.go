@@ -45,25 +45,40 @@ type Remote struct {
 	TLS *tls.Config
 }
 
-// Of returns the server that a configuration describes, as this machine reaches it.
-func Of(cfg *config.Config) Remote {
-	h := &cfg.HTTPServer
+// place is where endpoints of a server are, as this machine reaches them.
+type place struct {
+	addr   string
+	secure bool
+}
+
+func (p place) url(name, path string) string { return scheme(name, p.secure) + p.addr + path }
+
+// places returns where the endpoints for clients are, and the internal ones.
+func places(h *config.HTTPServer) (external, internal place) {
 	host := h.Address
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	internal := cmp.Or(h.InternalAddress, host)
-	if ip := net.ParseIP(internal); ip != nil && ip.IsUnspecified() {
-		internal = host
+	port := strconv.Itoa(h.Port)
+	external = place{net.JoinHostPort(host, port), h.TLS.Enabled || h.TLSAutocert.Enabled}
+	if h.InternalPort == "" && h.InternalAddress == "" {
+		return external, external
 	}
-	external := strconv.Itoa(h.Port)
-	apiAt, apiTLS := net.JoinHostPort(internal, cmp.Or(h.InternalPort, external)), h.TLS.Enabled && !h.TLSExternal || h.InternalTLS.Enabled
-	if cfg.HTTPAPI.External || h.InternalPort == "" && h.InternalAddress == "" {
-		apiAt, apiTLS = net.JoinHostPort(host, external), h.TLS.Enabled
+	within := cmp.Or(h.InternalAddress, host)
+	if ip := net.ParseIP(within); ip != nil && ip.IsUnspecified() {
+		within = host
+	}
+	return external, place{net.JoinHostPort(within, cmp.Or(h.InternalPort, port)), external.secure && !h.TLSExternal || h.InternalTLS.Enabled}
+}
+
+// Of returns the server that a configuration describes, as this machine reaches it.
+func Of(cfg *config.Config) Remote {
+	external, api := places(&cfg.HTTPServer)
+	if cfg.HTTPAPI.External {
+		api = external
 	}
 	r := Remote{
-		URL:    scheme("ws", h.TLS.Enabled) + net.JoinHostPort(host, external) + path(cfg.WebSocket.HandlerPrefix),
-		API:    scheme("http", apiTLS) + apiAt + path(cfg.HTTPAPI.HandlerPrefix),
+		URL: external.url("ws", path(cfg.WebSocket.HandlerPrefix)), API: api.url("http", path(cfg.HTTPAPI.HandlerPrefix)),
 		APIKey: cfg.HTTPAPI.Key, KeySecret: cfg.SharedPoll.HMACSecretKey,
 	}
 	if cfg.Client.Token.HMACSecretKey != "" {

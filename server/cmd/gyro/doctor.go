@@ -65,7 +65,7 @@ func report(cmd *cobra.Command, asJSON bool) func(doctor.Finding) error {
 		enc.SetEscapeHTML(false)
 		return func(f doctor.Finding) error { return enc.Encode(f) }
 	}
-	colour := runtime.GOOS != "windows" && logs.IsTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""
+	colour := logs.Colours(os.Stdout)
 	return func(f doctor.Finding) error {
 		status := fmt.Sprintf("%-8s", f.Status)
 		if colour {

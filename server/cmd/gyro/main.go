@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -20,14 +21,41 @@ import (
 // take it from the module: the release of go install, or the commit that was built.
 var version string
 
+// commit that was built. Builds of releases set it; other builds take it from version control, and those without
+// have none.
+var commit string
+
 func init() {
-	if version != "" {
-		return
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
 	}
-	version = "0.1.0-dev" // for builds of a folder without version control
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
-		version = info.Main.Version[1:]
+	if version == "" {
+		version = "0.1.0-dev" // for builds of a folder without version control
+		if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok {
+			version = v
+		}
 	}
+	if commit == "" {
+		commit = revision(info)
+	}
+}
+
+// revision is the commit of a build from a checkout.
+func revision(info *debug.BuildInfo) (of string) {
+	changed := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			of = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " and changes"
+		}
+	}
+	if of != "" {
+		of += changed
+	}
+	return of
 }
 
 func main() {
@@ -36,11 +64,12 @@ func main() {
 		return
 	}
 	code, silent := exitCode(err)
+	_, mistyped := errors.AsType[unknownCommand](err) // so no server was meant
 	switch {
 	case silent:
-	case cmd.Annotations[runsServer] != "":
+	case cmd.Annotations[runsServer] != "" && !mistyped:
 		logs.ReportFatal(err)
-	case !cmd.SilenceErrors: // the command has not printed it itself
+	case mistyped || !cmd.SilenceErrors: // the command has not printed it itself
 		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 		if code == wrongUsage {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s --help tells how it is used.\n", cmd.CommandPath())
@@ -57,16 +86,35 @@ func root() *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(os.Stdout)
 	cmd.SetErr(os.Stderr)
+	cmd.Version = version
+	cmd.SetVersionTemplate(versionText())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	cmd.AddCommand(
-		devCommand(), benchCommand(), conformanceCommand(), dictCommand(), versionCommand(),
+		devCommand(), benchCommand(), conformanceCommand(), dictCommand(), versionCommand(), manCommand(),
 		genConfigCommand(), checkConfigCommand(), defaultConfigCommand(), defaultEnvCommand(), configDocCommand(), configSchemaCommand(), filesCommand(),
-		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), snapshotCommand(), doctorCommand(), topCommand(),
+		subCommand(), tailCommand(), pubCommand(), rpcCommand(), presenceCommand(), infoCommand(), explainCommand(), snapshotCommand(), doctorCommand(), healthCommand(), topCommand(),
 		tokenCommand("gentoken", false), tokenCommand("gensubtoken", true),
 		checkTokenCommand("checktoken", false), checkTokenCommand("checksubtoken", true),
 	)
 	tellUsage(cmd)
 	return cmd
+}
+
+// unknownCommand says that there is no command with a name.
+type unknownCommand struct{ text string }
+
+func (e unknownCommand) Error() string { return e.text }
+
+// noCommand checks the arguments of the server, which takes none: they are names of commands with mistakes.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("there is no command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return unknownCommand{text}
 }
 
 // tellUsage makes usage errors of what the checks of arguments find.

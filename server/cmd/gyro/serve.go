@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,10 @@ func serverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gyro",
 		Short: "Gyro – real-time messaging server",
-		Args:  cobra.NoArgs,
+		Args:  noCommand,
 
-		Annotations: map[string]string{runsServer: "yes"},
+		Annotations:                map[string]string{runsServer: "yes"},
+		SuggestionsMinimumDistance: 2,
 	}
 	flags := cmd.Flags()
 	file := flags.StringP("config", "c", "config.json", "path to config file")
@@ -64,6 +66,7 @@ func serverFlags(f *pflag.FlagSet) {
 		text(name, "", "")
 	}
 	text("log.level", "", def.Log.Level)
+	text("log.format", "", def.Log.Format)
 	for _, name := range []string{"engine.type", "broker.type", "presence_manager.type", "map_broker.type"} {
 		text(name, "", "memory")
 	}
@@ -139,20 +142,34 @@ func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnin
 	running, stop := context.WithCancel(context.Background())
 	defer stop()
 	go gcfloor.Rest(running)
-	log.Info("gyro is running", "version", version, "pid", os.Getpid())
+	log.Info("gyro is running", "version", version, "pid", os.Getpid(), "config", cmp.Or(warnings.Source, "none"))
 	notify(ready)
 	warn(log, warnings)
 	if site != nil {
 		site.announce(server.Addr("external"))
 	}
-	failure := await(server, signals, reload != nil)
+	defer reopens(log)()
+	reason, failure := await(server, signals, reload != nil)
 	notify(stopping)
-	log.Info("shutting down")
-	if err := shutdown(server, signals, cfg.Shutdown.Timeout); err != nil {
-		log.Error("shutdown is not complete", "error", err)
+	if err := stopped(log, server, signals, reason, cfg.Shutdown.Timeout); err != nil {
 		return errors.Join(failure, fmt.Errorf("shutdown: %w", err))
 	}
 	return failure
+}
+
+// stopped shuts a server down, and says in the log what came of it.
+func stopped(log *slog.Logger, server *app.App, signals <-chan os.Signal, reason string, timeout time.Duration) error {
+	began, clients := time.Now(), server.Node().NumClients()
+	log.Info("shutting down", "reason", reason, "clients", clients)
+	err := shutdown(server, signals, timeout)
+	left := server.Node().NumClients()
+	about := []any{"clients_told", max(clients-left, 0), "clients_left", left, "seconds", time.Since(began).Round(time.Millisecond).Seconds()}
+	if err != nil {
+		log.Error("stopped before the shutdown was complete", append(about, "error", err)...)
+	} else {
+		log.Info("stopped", about...)
+	}
+	return err
 }
 
 // start starts the server, which may take as long as a start_timeout. A signal other than
@@ -185,14 +202,14 @@ func warn(log *slog.Logger, warnings config.Warnings) {
 }
 
 // await handles signals until one of them, or a failure, ends the server.
-func await(server *app.App, signals <-chan os.Signal, reloads bool) error {
+func await(server *app.App, signals <-chan os.Signal, reloads bool) (reason string, err error) {
 	for {
 		select {
 		case err := <-server.Failed():
-			return err
+			return "failure", err
 		case s := <-signals:
 			if s != syscall.SIGHUP || !reloads {
-				return nil
+				return "signal: " + s.String(), nil
 			}
 			_, _ = server.Reread() // which logs what came of it
 		}
@@ -217,10 +234,28 @@ func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) 
 			}
 		}
 	}()
-	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(context.Cause(ctx), err)
+	err := server.Shutdown(ctx)
+	if ended := context.Cause(ctx); ended != nil && err != nil {
+		return errors.Join(ended, otherThan(err, context.Canceled, context.DeadlineExceeded))
 	}
-	return nil
+	return err
+}
+
+// otherThan returns what was joined in an error without what follows from others.
+func otherThan(err error, follows ...error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // an error around several is one
+		var rest []error
+		for _, e := range joined.Unwrap() {
+			rest = append(rest, otherThan(e, follows...))
+		}
+		return errors.Join(rest...)
+	}
+	for _, f := range follows {
+		if errors.Is(err, f) {
+			return nil
+		}
+	}
+	return err
 }
 
 func writePID(file string) error {

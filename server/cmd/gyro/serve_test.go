@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config"
@@ -51,7 +53,7 @@ func TestRefusesToStart(t *testing.T) {
 	failServer(t, dir, "admin.enabled", nil, "--admin.enabled")
 	failServer(t, dir, "http_server.port: \"x\"", nil, "--http_server.port=x")
 	failServer(t, dir, "client.channel_limit", []string{"GYRO_CLIENT_CHANNEL_LIMIT=many"})
-	for _, args := range [][]string{{"--no.such.flag"}, {"nothing"}, {"--http_server.port"}, {"dev", "--no.such.flag"}} {
+	for _, args := range [][]string{{"--no.such.flag"}, {"--http_server.port"}, {"dev", "--no.such.flag"}} {
 		failServerBy(t, dir, wrongUsage, strings.TrimPrefix(args[len(args)-1], "--"), nil, args...)
 	}
 	write(t, dir, ".env", "nonsense\n")
@@ -333,5 +335,106 @@ func TestServerFlags(t *testing.T) {
 	cfg, _, err := config.Load(config.Options{Flags: map[string]string{"uni_poll.enabled": "true"}})
 	if err != nil || !cfg.UniPoll.Enabled {
 		t.Errorf("%+v, %v", cfg, err)
+	}
+}
+
+// lineOf returns the line of a log with a message.
+func lineOf(t *testing.T, text, message string) (line map[string]any) {
+	t.Helper()
+	for l := range strings.Lines(text) {
+		if strings.Contains(l, `"message":"`+message+`"`) {
+			if err := json.Unmarshal([]byte(l), &line); err != nil {
+				t.Fatal(err)
+			}
+			return line
+		}
+	}
+	t.Fatalf("there is no line %q in %s", message, text)
+	return nil
+}
+
+// TestFirstAndLastLines: the log says which configuration is read and what is served where, why the server ends, and that it has ended.
+func TestFirstAndLastLines(t *testing.T) {
+	t.Parallel()
+	dir, port, internal := t.TempDir(), freePort(t), freePort(t)
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`,"internal_port":"`+internal+`"},"client":{"insecure":true},"health":{"enabled":true},"shutdown":{"drain_time":"-1s"}}`)
+	p := launch(t, dir, nil, "gyro is running")
+	if got := lineOf(t, p.text(), "gyro is running")["config"]; got != filepath.Join(dir, "config.json") {
+		t.Errorf("configuration %v", got)
+	}
+	endpoints := make(map[any]string)
+	for l := range strings.Lines(p.text()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(l), &line); err == nil && line["message"] == "listening" {
+			endpoints[line["listener"]] = fmt.Sprint(line["endpoints"])
+		}
+	}
+	if got := fmt.Sprint(endpoints); got != "map[external:[/connection/websocket] internal:[/api /health]]" {
+		t.Errorf("endpoints: %s", got)
+	}
+	c := wstest.Dial(t, "http://127.0.0.1:"+port+"/connection/websocket", nil)
+	c.Connect("")
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	lines := strings.Split(strings.TrimSpace(p.await(`"message":"stopped"`)), "\n")
+	last := lineOf(t, lines[len(lines)-1], "stopped")
+	if begin := lineOf(t, p.text(), "shutting down"); begin["reason"] != "signal: terminated" || begin["clients"] != 1.0 ||
+		last["clients_told"] != 1.0 || last["clients_left"] != 0.0 || last["seconds"] == nil {
+		t.Errorf("%v %v", begin, last)
+	}
+}
+
+// TestSecondSignal: it ends the shutdown, and the log and the error say so, once.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	write(t, dir, "config.json", `{"http_server":{"address":"127.0.0.1","port":`+port+`},"client":{"insecure":true},"shutdown":{"delay":"7s"},"health":{"enabled":true}}`)
+	p := launch(t, dir, nil, "gyro is running")
+	p.signal(syscall.SIGTERM)
+	p.await("node is not ready any more")
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	p.await(`"level":"fatal"`)
+	if got := lineOf(t, p.text(), "gyro cannot run")["error"]; got != "shutdown: interrupted by signal: terminated" {
+		t.Errorf("error %q", got)
+	}
+	lineOf(t, p.text(), "stopped before the shutdown was complete")
+}
+
+// TestReopenLog: SIGUSR1 opens log.file anew, and without one it does not end the server.
+func TestReopenLog(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), freePort(t)
+	start := func(args ...string) *process {
+		return launch(t, dir, nil, "", append([]string{"-c", "", "-a", "127.0.0.1", "-p", port, "--health.enabled"}, args...)...)
+	}
+	has := func(file, text string) func() bool {
+		return func() bool {
+			data, err := os.ReadFile(filepath.Join(dir, file))
+			return err == nil && strings.Contains(string(data), text)
+		}
+	}
+	p := start("--log.file", "log")
+	wait.Until(t, "the start", has("log", "gyro is running"))
+	if err := os.Rename(filepath.Join(dir, "log"), filepath.Join(dir, "log.1")); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGUSR1)
+	wait.Until(t, "a line in the new file", has("log", "log.file is opened anew"))
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 || !has("log", `"message":"stopped"`)() || has("log.1", "opened anew")() {
+		t.Errorf("exit code %d", code)
+	}
+	p = start()
+	p.await("gyro is running")
+	p.signal(syscall.SIGUSR1)
+	p.await("SIGUSR1 opens log.file anew, and there is none")
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

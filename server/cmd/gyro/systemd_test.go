@@ -21,10 +21,10 @@ func unit(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	settings := map[string]string{}
+	settings := map[string]string{} // of settings that are there several times, all values in lines
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if key, value, ok := strings.Cut(lines.Text(), "="); ok && !strings.HasPrefix(key, "#") {
-			settings[key] = value
+			settings[key] = strings.TrimPrefix(settings[key]+"\n"+value, "\n")
 		}
 	}
 	return settings
@@ -66,7 +66,8 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 	p := launch(t, dir, []string{"NOTIFY_SOCKET=" + address}, "gyro is running", args("ExecStart")...)
-	if settings["ExecReload"] != "/bin/sh -c 'kill -HUP $MAINPID'" || settings["Type"] != "notify" {
+	check, reload, _ := strings.Cut(settings["ExecReload"], "\n")
+	if check != settings["ExecStartPre"] || reload != "/bin/sh -c 'kill -HUP $MAINPID'" || settings["Type"] != "notify" {
 		t.Errorf("reload by %s, type %s", settings["ExecReload"], settings["Type"])
 	}
 	told("READY=1")

@@ -24,10 +24,20 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print version and exit", Args: cobra.NoArgs}
 	print := printer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		goVersion := strings.TrimPrefix(runtime.Version(), "go")
-		return print(cmd, fmt.Sprintf("Gyro v%s (Go version: %s)\n", version, goVersion), map[string]any{"version": version, "go": goVersion})
+		return print(cmd, versionText(), map[string]any{"version": version, "go": goVersion(), "commit": commit})
 	}
 	return cmd
+}
+
+func goVersion() string { return strings.TrimPrefix(runtime.Version(), "go") }
+
+// versionText is the line of gyro version.
+func versionText() string {
+	about := "Go version: " + goVersion()
+	if commit != "" {
+		about += ", commit " + commit
+	}
+	return fmt.Sprintf("Gyro v%s (%s)\n", version, about)
 }
 
 // printer adds the flag --json, and returns what prints the result of a command: the text, or with the flag the object, in one line.
@@ -145,7 +155,7 @@ func checkConfigCommand() *cobra.Command {
 		if err != nil {
 			c.Errors = strings.Split(err.Error(), "\n")
 		} else {
-			for _, line := range warnings.Idle {
+			for _, line := range warnings.Lines() {
 				fmt.Fprintln(&text, "Warning:", line)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,34 @@ func TestVersion(t *testing.T) {
 	if !strings.HasPrefix(out, "Gyro v"+version+" (Go version: 1.") {
 		t.Errorf("got %q", out)
 	}
+	if flag := succeed(t, t.TempDir(), "--version"); flag != out {
+		t.Errorf("--version: %q", flag)
+	}
+}
+
+// TestRevision: the commit of a build from a checkout, and whether the checkout had changes.
+func TestRevision(t *testing.T) {
+	t.Parallel()
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}}
+	if got := revision(info); got != "abc" {
+		t.Error(got)
+	}
+	info.Settings[1].Value = "true"
+	if got := revision(info); got != "abc and changes" {
+		t.Error(got)
+	}
+	if got := revision(new(debug.BuildInfo)); got != "" {
+		t.Error(got)
+	}
+}
+
+// TestUnknownCommand: a command with a mistake in its name is no server that cannot run.
+func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	misuse(t, dir, `Error: there is no command "dcotor": did you mean doctor?`, "dcotor")
+	misuse(t, dir, `did you mean checkconfig or checksubtoken or checktoken?`, "check")
+	misuse(t, dir, `there is no command "centrifugo"`+"\ngyro --help", "centrifugo", "-c", "config.json")
 }
 
 func TestUsage(t *testing.T) {
@@ -81,11 +110,11 @@ func TestCheckConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	fail(t, dir, "config.json", "checkconfig")
-	write(t, dir, "config.json", `{"client":{"no_such_key":1}}`)
-	if out := succeed(t, dir, "checkconfig"); out != "" {
+	write(t, dir, "config.json", `{"client":{"token":{"hmac_secret_kye":"x"}}}`)
+	if out := succeed(t, dir, "checkconfig"); out != "Warning: unknown key in configuration file: client.token.hmac_secret_kye (did you mean client.token.hmac_secret_key?)\n" {
 		t.Errorf("got %s", out)
 	}
-	fail(t, dir, "client.no_such_key", "checkconfig", "--strict")
+	fail(t, dir, "client.token.hmac_secret_kye", "checkconfig", "--strict")
 	for text, want := range map[string]string{
 		`{`:                               "config.json",
 		`{"http_server":{"port":"x"}}`:    "http_server.port",

@@ -4,13 +4,10 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/creack/pty"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -33,30 +30,19 @@ func (s *screen) has(pattern *regexp.Regexp) bool {
 	return pattern.Match(s.text.Bytes())
 }
 
-// TestTop: the view shows the node on a terminal, and q ends it.
+// TestTop: the view shows the node on a terminal, of which it asks nothing, and q ends it.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	dir, _ := clientServer(t)
 	cmd := command(t, dir, []string{"TERM=xterm"}, "top", "-c", "config.json", "--interval", "50ms")
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
-	var shown screen
-	read := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(&shown, terminal) // until the command has ended
-		close(read)
-	}()
+	shown, terminal, end := onTerminal(t, cmd)
 	wait.Until(t, "the node on the screen", func() bool { return shown.has(regexp.MustCompile(`nodes 1 .*clients 0`)) })
 	if _, err := terminal.WriteString("q"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v: %s", err, shown.text.String())
+	if q := question.FindString(end()); q != "" {
+		t.Errorf("the terminal is asked %q", q)
 	}
-	<-read
 	out, code := run(t, dir, nil, "top", "-c", "config.json")
 	if code != 1 || out != "" {
 		t.Errorf("without a terminal: %d %s", code, out)
