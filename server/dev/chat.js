@@ -64,6 +64,8 @@ const client = new Client(location.origin, chosen.value, document.body.dataset.c
     $('banner').hidden = name !== 'cut';
     radioOf(client.transport).checked = true;
     $('over').textContent = labelOf(client.transport);
+    if (name === 'cut' || name === 'lost' || name === 'refused') people.clear(); // they come and go unseen now
+    showPeople();
     if (name === 'connected') unsent.splice(0).forEach(publish);
   },
   loaded({ missed, back, complete, people: present }) {
@@ -144,7 +146,7 @@ function hue(name) {
 
 function showPeople() {
   const names = [...new Set([...people.values()].map(nameOf))].sort((a, b) => (b === user) - (a === user) || a.localeCompare(b));
-  $('count').textContent = `${names.length} here`;
+  $('count').textContent = { connected: `${names.length} here`, connecting: '…' }[state] ?? 'Nobody is known to be here while you are offline';
   $('people').replaceChildren(
     ...names.map(name => {
       const dot = make(

@@ -3,12 +3,14 @@
 package dev
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -42,6 +44,9 @@ type Options struct {
 	APIKey string
 	// Origins are patterns of further web origins that may connect; those of this machine always may.
 	Origins []string
+	// Base is a configuration of the developer's; nil for none. What it says stays, but for what the demo page and the admin
+	// interface need: addresses, paths, transports.
+	Base *config.Config
 }
 
 // loopbackOrigins are the patterns of pages on this machine, on any port. The * for the port
@@ -57,33 +62,52 @@ func Config(o Options) (*config.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	cfg := config.DefaultConfig()
-	cfg.HTTPServer.Address, cfg.HTTPServer.Port = "127.0.0.1", o.Port
-	if cfg.HTTPAPI.Key = o.APIKey; o.APIKey == "" {
-		cfg.HTTPAPI.Key = rand.Text()
+	def := config.DefaultConfig()
+	cfg := def
+	if o.Base != nil {
+		own := *o.Base
+		cfg = &own
+		if t := &cfg.Client.Token; t.JWKSPublicEndpoint != "" || t.JWKS.Enabled {
+			return nil, errors.New("client.token.jwks_public_endpoint, client.token.jwks.enabled: gyro dev signs tokens of its own by HMAC, which a JWKS excludes")
+		}
 	}
-	if cfg.Client.Token.HMACSecretKey = o.Secret; o.Secret == "" {
-		cfg.Client.Token.HMACSecretKey = rand.Text() + rand.Text()
-	}
+	cfg.HTTPServer = def.HTTPServer
+	cfg.HTTPServer.Address, cfg.HTTPServer.Port = loopback, o.Port
+	cfg.GRPCAPI.Address, cfg.UniGRPC.Address = loopback, loopback
+	cfg.HTTPAPI.Disabled, cfg.HTTPAPI.HandlerPrefix = false, def.HTTPAPI.HandlerPrefix
+	cfg.HTTPAPI.Key = cmp.Or(o.APIKey, cfg.HTTPAPI.Key, rand.Text())
+	cfg.Client.Token.HMACSecretKey = cmp.Or(o.Secret, cfg.Client.Token.HMACSecretKey, rand.Text()+rand.Text())
 	// The demo page is at /.
 	cfg.Admin = config.Admin{
-		Enabled: true, HandlerPrefix: AdminPrefix, Password: rand.Text(), Secret: rand.Text() + rand.Text(), SessionTTL: cfg.Admin.SessionTTL,
+		Enabled: true, HandlerPrefix: AdminPrefix, Password: cmp.Or(cfg.Admin.Password, rand.Text()),
+		Secret: cmp.Or(cfg.Admin.Secret, rand.Text()+rand.Text()), SessionTTL: cfg.Admin.SessionTTL,
 	}
-	cfg.Client.AllowedOrigins = append(o.Origins[:len(o.Origins):len(o.Origins)], loopbackOrigins...)
-	enableTransports(cfg)
+	cfg.Client.AllowedOrigins = slices.Concat(cfg.Client.AllowedOrigins, o.Origins, loopbackOrigins)
+	enableTransports(cfg, def)
+	cfg.Health = def.Health
 	cfg.Health.Enabled = true
-	cfg.Channel.Namespaces = []config.Namespace{{Name: Namespace, ChannelOptions: demoOptions()}}
+	if !slices.ContainsFunc(cfg.Channel.Namespaces, func(n config.Namespace) bool { return n.Name == Namespace }) {
+		cfg.Channel.Namespaces = append(slices.Clone(cfg.Channel.Namespaces), config.Namespace{Name: Namespace, ChannelOptions: demoOptions()})
+	}
 	return cfg, nil
 }
 
-// enableTransports enables what browsers and scripts use without a certificate or another port.
-// SockJS stays off: it is for old clients.
-func enableTransports(cfg *config.Config) {
-	cfg.UniWebSocket.Enabled = true
-	for _, t := range []*config.BodyTransport{
-		&cfg.HTTPStream, &cfg.SSE, &cfg.UniHTTPStream.BodyTransport, &cfg.UniSSE.BodyTransport, &cfg.UniPoll.BodyTransport,
-	} {
-		t.Enabled = true
+// loopback is the address of everything that listens.
+const loopback = "127.0.0.1"
+
+// enableTransports enables what browsers and scripts use without a certificate or another port, at the paths that the demo page
+// and the announcement name. SockJS is as it was: it is for old clients.
+func enableTransports(cfg, def *config.Config) {
+	cfg.WebSocket.Disabled, cfg.WebSocket.HandlerPrefix = false, def.WebSocket.HandlerPrefix
+	cfg.UniWebSocket.Enabled, cfg.UniWebSocket.HandlerPrefix = true, def.UniWebSocket.HandlerPrefix
+	cfg.Emulation.HandlerPrefix = def.Emulation.HandlerPrefix
+	cfg.WebTransport.Enabled = false // it needs TLS
+	enable := func(c *config.Config) []*config.BodyTransport {
+		return []*config.BodyTransport{&c.HTTPStream, &c.SSE, &c.UniHTTPStream.BodyTransport, &c.UniSSE.BodyTransport, &c.UniPoll.BodyTransport}
+	}
+	paths := enable(def)
+	for i, t := range enable(cfg) {
+		t.Enabled, t.HandlerPrefix = true, paths[i].HandlerPrefix
 	}
 }
 

@@ -44,6 +44,48 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestBase: what a developer's configuration says stays, but for what the demo and the announcement need.
+func TestBase(t *testing.T) {
+	t.Parallel()
+	base := config.DefaultConfig()
+	base.HTTPServer.Address, base.HTTPServer.InternalPort, base.HTTPServer.TLS.Enabled = "0.0.0.0", "9000", true
+	base.GRPCAPI.Enabled, base.GRPCAPI.Key, base.GRPCAPI.Address = true, "grpc-key", "0.0.0.0"
+	base.HTTPAPI.Key, base.HTTPAPI.HandlerPrefix, base.WebSocket.HandlerPrefix, base.SSE.HandlerPrefix = "own-key", "/v1", "/ws", "/events"
+	base.Client.Token.HMACSecretKey, base.Client.AllowedOrigins, base.Client.ChannelLimit = "own-secret", []string{"https://a.example"}, 7
+	base.Channel.Namespaces = []config.Namespace{{Name: "ticket", ChannelOptions: demoOptions()}}
+	cfg := configOf(t, Options{Port: 1, Base: base})
+	if h := cfg.HTTPServer; h.Address != "127.0.0.1" || h.InternalPort != "" || h.TLS.Enabled || cfg.GRPCAPI.Address != "127.0.0.1" {
+		t.Errorf("listens on %+v", h)
+	}
+	if cfg.HTTPAPI.Key != "own-key" || cfg.Client.Token.HMACSecretKey != "own-secret" || cfg.Client.ChannelLimit != 7 {
+		t.Error("the configuration does not count")
+	}
+	if cfg.HTTPAPI.HandlerPrefix != "/api" || cfg.WebSocket.HandlerPrefix != "/connection/websocket" || cfg.SSE.HandlerPrefix != "/connection/sse" {
+		t.Error("the demo does not find its endpoints")
+	}
+	if n := cfg.Channel.Namespaces; len(n) != 2 || n[0].Name != "ticket" || n[1].Name != Namespace {
+		t.Errorf("namespaces: %+v", n)
+	}
+	if o := cfg.Client.AllowedOrigins; o[0] != "https://a.example" || len(o) != 1+len(loopbackOrigins) {
+		t.Errorf("origins: %q", o)
+	}
+	if len(base.Channel.Namespaces) != 1 || base.HTTPServer.Address != "0.0.0.0" {
+		t.Error("the configuration that was given has changed")
+	}
+	if given := configOf(t, Options{APIKey: "flag", Secret: "of-a-flag", Base: base}); given.HTTPAPI.Key != "flag" || given.Client.Token.HMACSecretKey != "of-a-flag" {
+		t.Error("flags do not count")
+	}
+	own := config.Namespace{Name: Namespace}
+	base.Channel.Namespaces = append(base.Channel.Namespaces, own)
+	if n := configOf(t, Options{Base: base}).Channel.Namespaces; len(n) != 2 || n[1].AllowSubscribeForClient {
+		t.Errorf("a namespace of the same name is not the developer's: %+v", n)
+	}
+	base.Client.Token.JWKSPublicEndpoint = "https://a.example/jwks"
+	if _, err := Config(Options{Base: base}); err == nil || !strings.HasPrefix(err.Error(), "client.token.jwks_public_endpoint") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, options := range map[string][]Options{

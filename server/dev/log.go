@@ -26,7 +26,7 @@ var advices = []struct{ text, advice string }{
 
 const secretAdvice = "sign tokens with the HMAC secret that is printed at the start; gyro dev --secret SECRET keeps it the same at every start"
 
-const ownConfiguration = "gyro dev has one namespace, chat, whose options are fixed; gyro genconfig makes a configuration of your own, for gyro -c config.json"
+const ownConfiguration = "gyro dev -c config.json has the namespaces and options of a configuration of your own; gyro genconfig makes one to begin with"
 
 // handler writes log lines for a developer at a terminal: the message, each attribute on a
 // line of its own below it, and advice.

@@ -169,7 +169,11 @@ type Examples struct {
 	SDK     string
 	APIKey  string
 	Secret  string
+	Docs    string // where the documentation is
+	Admin   string // the path of the admin interface
 }
+
+const docs = "https://github.com/gyrohq/gyro/blob/main/docs/README.md"
 
 // Snippets returns the examples for a server at host, which may have a port.
 func Snippets(cfg *config.Config, host string) (*Examples, error) {
@@ -188,6 +192,7 @@ func Snippets(cfg *config.Config, host string) (*Examples, error) {
 	e := &Examples{
 		Channel: Channel, Client: string(client) + "\n" + string(transports), Curl: Curl(cfg, host), Watch: Watch(host, token),
 		APIKey: cfg.HTTPAPI.Key, Secret: cfg.Client.Token.HMACSecretKey,
+		Docs: docs, Admin: AdminPrefix,
 	}
 	secret := literal(e.Secret)
 	e.Python = fmt.Sprintf(pythonToken, secret, SnippetUser)

@@ -53,9 +53,14 @@ func TestPage(t *testing.T) {
 	if strings.Contains(csp, "unsafe") || strings.Contains(page, "<script>") || strings.Contains(page, " style=") || strings.Contains(page, " onclick=") {
 		t.Errorf("something inline: %s", csp)
 	}
-	for _, to := range regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		if !strings.HasPrefix(to[1], "/dev/") && !strings.HasPrefix(to[1], "data:") && !strings.HasPrefix(to[1], "#") {
-			t.Errorf("something external: %s", to[0])
+	for _, to := range regexp.MustCompile(`<(?:link|script|img)[^>]*(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.HasPrefix(to[1], "/dev/") && !strings.HasPrefix(to[1], "data:") {
+			t.Errorf("something external is loaded: %s", to[0])
+		}
+	}
+	for _, to := range []string{AdminPrefix + "/", docs} {
+		if !strings.Contains(page, `<a href="`+to+`"`) {
+			t.Errorf("there is no link to %s", to)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -138,6 +139,48 @@ func TestDevFlags(t *testing.T) {
 	failServer(t, dir, `log.level: "loud"`, nil, "dev", "-p", "0", "--log.level", "loud")
 	_, port, _ := strings.Cut(strings.TrimPrefix(base, "http://"), ":")
 	failServer(t, dir, "gyro dev --port takes another port", nil, "dev", "-p", port)
+}
+
+// TestDevConfig: a configuration's namespaces, secret and key are in force, beside the demo page, the admin interface and the
+// explanations.
+func TestDevConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "config.json", `{"http_server":{"port":1,"internal_port":"9000"},"client":{"token":{"hmac_secret_key":"own-secret"}},"http_api":{"key":"own-key"},
+		"channel":{"namespaces":[{"name":"ticket","allow_subscribe_for_client":true}]},"no_such":1}`)
+	p := launch(t, dir, nil, "Ctrl-C to stop.", "dev", "-p", "0", "-c", "config.json")
+	if text := p.text(); !strings.Contains(text, "on this machine only, with "+filepath.Join(dir, "config.json")) || !strings.Contains(text, "no_such") {
+		t.Errorf("printed %s", text)
+	}
+	base := regexp.MustCompile(`Demo page +(http://\S+)/`).FindStringSubmatch(p.text())[1]
+	if got, admin := status(base+"/"), status(base+"/admin/"); got != http.StatusOK || admin != http.StatusOK {
+		t.Errorf("demo page %d, admin %d", got, admin)
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "me"}).SignedString([]byte("own-secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := wstest.Dial(t, base+"/connection/websocket", nil)
+	c.Connect(`"token":"` + token + `"`)
+	for _, ch := range []string{"ticket:1", "chat:index"} {
+		c.Subscribe(ch, "")
+	}
+	if got, _ := request(t, http.MethodPost, base+"/api/info", "", http.Header{"X-Api-Key": {"own-key"}}); got != http.StatusOK {
+		t.Errorf("API: status %d", got)
+	}
+	// A method that there is not is explained, too.
+	got, body := request(t, http.MethodPost, base+"/api/presense", "", http.Header{"X-Api-Key": {"own-key"}})
+	if got != http.StatusNotFound || !strings.Contains(body, "the server API has no such method: did you mean presence?") {
+		t.Errorf("unknown method: %d %s", got, body)
+	}
+	p.await("/api/presense")
+	fail := func(want string, args ...string) {
+		t.Helper()
+		failServer(t, dir, want, nil, append([]string{"dev", "-p", "0"}, args...)...)
+	}
+	fail("none.json", "-c", "none.json")
+	write(t, dir, "wrong.json", `{"client":{"channel_limit":-1}}`)
+	fail("client.channel_limit", "-c", "wrong.json")
 }
 
 // TestDevRefusals: each refusal is explained on the terminal, however many there are.

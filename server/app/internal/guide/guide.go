@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/internal/nearest"
 )
 
 // Guide is a handler that says where clients and backends are expected.
@@ -31,6 +32,8 @@ func (g *Guide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text += ": " + g.refuse(r, "websocket.handler_prefix", "WebSocket clients connect to "+g.WebSocket)
 	case isMethod && g.API != "":
 		text += ": " + g.refuse(r, "http_api.handler_prefix", "the server API expects POST "+g.method(path.Base(r.URL.Path)))
+	case g.API != "" && strings.HasPrefix(r.URL.Path, strings.TrimSuffix(g.API, "/")+"/"):
+		text += ": " + g.refuse(r, "", "the server API has no such method"+similar(path.Base(r.URL.Path))+"; docs/http-api.md lists them")
 	case g.WebSocket != "" && g.API != "":
 		text += ": this is Gyro; WebSocket clients connect to " + g.WebSocket + ", backends send POST " + g.method("publish")
 	case g.WebSocket != "":
@@ -39,6 +42,18 @@ func (g *Guide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text += ": this is Gyro; backends send POST " + g.method("publish")
 	}
 	http.Error(w, text, http.StatusNotFound)
+}
+
+// similar names the method that an unknown one may mean, if one comes near.
+func similar(name string) string {
+	names := make([]string, 0, len(api.Methods()))
+	for _, m := range api.Methods() {
+		names = append(names, m.String())
+	}
+	if meant := nearest.Of(name, names); meant != "" {
+		return ": did you mean " + meant + "?"
+	}
+	return ""
 }
 
 // Before has the guide answer WebSocket clients that ask for a path with a page.
