@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
+	"github.com/redis/rueidis"
 
 	natsbroker "github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/postgres"
@@ -65,6 +66,9 @@ func (d *doctor) redis(ctx context.Context, key, addressKey string, c *redis.Con
 // shard looks at a Redis, or at a group of them. c is nil if it is no engine.
 func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *redis.Shard, c *redis.Config) {
 	const area = "redis"
+	if s.Mode == redis.Sentinel || s.SentinelMaster != "" {
+		s = d.sentinels(ctx, key, name, s)
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	client, err := dial.Redis(ctx, s, addressKey)
@@ -104,6 +108,7 @@ func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *red
 		}
 	}
 	d.memory(name, info)
+	d.persistence(ctx, name, info, client)
 	seconds, _ := strconv.ParseInt(now[0], 10, 64)
 	micros, _ := strconv.ParseInt(now[1], 10, 64)
 	d.clock(name, time.Unix(seconds, micros*1000), begun, took)
@@ -131,6 +136,17 @@ func (d *doctor) memory(name, info string) {
 	}
 	if field(info, "rdb_last_bgsave_status") == "err" {
 		d.say(area, Warn, "look at its log; CONFIG SET stop-writes-on-bgsave-error no lets it write all the same", "%s: its last snapshot failed, so it may refuse to write", name)
+	}
+}
+
+// persistence tells of a Redis that forgets everything when it restarts. Where the user may not read its configuration, that is not known.
+func (d *doctor) persistence(ctx context.Context, name, info string, client rueidis.Client) {
+	if field(info, "aof_enabled") != "0" {
+		return
+	}
+	settings, err := client.Do(ctx, client.B().ConfigGet().Parameter("save").Build()).AsStrMap()
+	if save, told := settings["save"]; err == nil && told && save == "" {
+		d.say("redis", Warn, "CONFIG SET appendonly yes, and appendonly yes in its file", `%s: it does not persist (appendonly no, save ""): after a restart streams, presence and maps are gone, and all clients start over`, name)
 	}
 }
 

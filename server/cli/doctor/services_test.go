@@ -105,6 +105,7 @@ func TestRedis(t *testing.T) {
 	locked := redistest.Standalone(t, redistest.Options{Password: "hush", Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}})
 	locked.Do("ACL", "SETUSER", "blind", "on", ">hush-blind", "~*", "&*", "+@all", "-info")
 	full := redistest.Standalone(t, redistest.Options{Args: []string{"--maxmemory", "1mb", "--maxmemory-policy", "noeviction"}})
+	volatile := redistest.Standalone(t, redistest.Options{Args: []string{"--save", ""}})
 	replica := redistest.Standalone(t, redistest.Options{})
 	host, port, _ := strings.Cut(open.Addr(), ":")
 	replica.Do("REPLICAOF", host, port)
@@ -121,6 +122,7 @@ func TestRedis(t *testing.T) {
 		{"a user without INFO", onRedis(locked.Addr(), func(r *engines.RedisEngine) { r.User, r.Password = "blind", "hush-blind" }), []string{
 			"it does not tell its time and state: ", "-> allow the user (engine.redis.user) the commands TIME and INFO",
 		}, false},
+		{"no persistence", onRedis(volatile.Addr(), nil), []string{"warning redis: engine.redis: it does not persist (appendonly no, save", "-> CONFIG SET appendonly yes"}, true},
 		{"full", onRedis(full.Addr(), nil), []string{well, "warning redis: engine.redis: it uses "}, true},
 		{"replica", onRedis(replica.Addr(), nil), []string{"problem redis: engine.redis: it is a replica of " + open.Addr(), "let engine.redis.address be the primary"}, false},
 		{"partitions without a Cluster", onRedis(open.Addr(), func(r *engines.RedisEngine) { r.Partitions = 8 }), []string{
@@ -135,6 +137,66 @@ func TestRedis(t *testing.T) {
 		}, []string{well, "problem clocks: the clock of engine.redis differs by 1h", "-> synchronise both clocks"}, false},
 	} {
 		d.run(t)
+	}
+}
+
+// TestSentinels: each Sentinel is looked at, and a dead one hides nothing.
+func TestSentinels(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewSentinel(t, redistest.Options{Password: "hush"})
+	on := func(edit func(*engines.RedisEngine)) func(*config.Config, *Options) {
+		return onRedis("", func(r *engines.RedisEngine) {
+			r.Address, r.SentinelAddress, r.SentinelMasterName, r.Password = nil, []string{strings.Join(s.Addresses(), ",")}, s.Master, "hush"
+			if edit != nil {
+				edit(r)
+			}
+		})
+	}
+	known := "3 Sentinels know each other, 3 of those that are configured answer, quorum 2, 1 replicas of " + s.Servers[0].Addr()
+	for _, d := range []diagnosis{
+		{"well", on(nil), []string{"ok redis: engine.redis: " + known, "ok redis: engine.redis: version "}, true},
+		{"another name", on(func(r *engines.RedisEngine) { r.SentinelMasterName = "other" }), []string{"No such master", "correct engine.redis.sentinel_master_name\n"}, false},
+	} {
+		d.run(t)
+	}
+	s.Sentinels[0].Kill()
+	dead := "warning redis: engine.redis: Sentinel " + s.Sentinels[0].Addr() + ": "
+	for _, d := range []diagnosis{
+		{"one is dead", on(nil), []string{dead, "start it, or correct engine.redis.sentinel_address", "ok redis: engine.redis: 3 Sentinels know each other, 2 of", "ok redis: engine.redis: version "}, true},
+		{"one is dead, and no password", on(func(r *engines.RedisEngine) { r.Password = "" }), []string{dead, "problem redis: engine.redis: ", "NOAUTH", "correct engine.redis.password\n"}, false},
+	} {
+		d.run(t)
+	}
+	s.Sentinels[1].Do("ACL", "SETUSER", "default", ">hush-sentinel")
+	d := diagnosis{"a password of its own", on(func(r *engines.RedisEngine) { r.SentinelAddress = []string{strings.Join(s.Addresses()[1:], ",")} }), []string{
+		"problem redis: engine.redis: Sentinel " + s.Sentinels[1].Addr() + ": NOAUTH", "correct engine.redis.sentinel_password\n",
+	}, false}
+	d.run(t)
+	s.Sentinels[1].Kill()
+	d = diagnosis{"two are dead", on(nil), []string{dead, "problem redis: engine.redis: too few Sentinels for a failover: 3 Sentinels know each other, 1 of"}, false}
+	d.run(t)
+}
+
+// TestGroup: what Sentinels know, judged.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	well := group{primary: "a:1", quorum: 2, sentinels: 3, replicas: 1}
+	for want, groups := range map[string][]group{
+		"ok redis: n: 3 Sentinels":                             {well, well, well},
+		"warning redis: n: the primary a:1 has no replica":     {{primary: "a:1", quorum: 2, sentinels: 3}},
+		"problem redis: n: the Sentinels say that the primary": {{primary: "a:1", quorum: 2, sentinels: 3, replicas: 1, down: true}},
+		"warning redis: n: without one Sentinel there is no":   {{primary: "a:1", quorum: 1, sentinels: 2, replicas: 1}},
+		"problem redis: n: Sentinels name different primaries": {well, {primary: "b:1", quorum: 2, sentinels: 3, replicas: 1}},
+	} {
+		var text strings.Builder
+		d := doctor{Options: Options{Report: func(f Finding) error {
+			_, err := fmt.Fprintf(&text, "%s %s: %s\n", f.Status, f.Area, f.Text)
+			return err
+		}}}
+		d.group("n", groups, 0)
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s is not in %s", want, text.String())
+		}
 	}
 }
 
