@@ -30,14 +30,15 @@ func init() {
 	if !ok {
 		info = new(debug.BuildInfo)
 	}
-	if version == "" {
-		version = "0.1.0-dev" // for builds of a folder without version control
-		if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok {
-			version = v
-		}
-	}
 	if commit == "" {
 		commit = revision(info)
+	}
+	if version != "" {
+		return
+	}
+	version = "0.1.0-dev" // for builds of a folder without version control
+	if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok {
+		version = v
 	}
 }
 
