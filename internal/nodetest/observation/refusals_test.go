@@ -64,9 +64,9 @@ func TestRefusalsAreExplained(t *testing.T) {
 		outcome          string
 		line             string // without client=ID behind the message, where there is one
 	}{
-		{``, ``, "disconnect 3501", `level=INFO msg="connect refused" CLIENT code=3501 reason="` + none + `" key=Handlers.Connecting`},
-		{`"token":"bad"`, ``, "disconnect 3500", `level=INFO msg="connect refused" CLIENT code=3500 reason="no such user" key=users.file`},
-		{`"token":"old"`, ``, "error 110", `level=INFO msg="connect refused" CLIENT user=u code=110 reason="the client's credentials have expired"`},
+		{``, ``, "disconnect 3501", `level=INFO msg="connect refused" CLIENT addr=192.0.2.1:1234 code=3501 reason="` + none + `" key=Handlers.Connecting`},
+		{`"token":"bad"`, ``, "disconnect 3500", `level=INFO msg="connect refused" CLIENT addr=192.0.2.1:1234 code=3500 reason="no such user" key=users.file`},
+		{`"token":"old"`, ``, "error 110", `level=INFO msg="connect refused" CLIENT user=u addr=192.0.2.1:1234 code=110 reason="the client's credentials have expired"`},
 		{"none", `{`, "disconnect 3501", `level=INFO msg="command refused" CLIENT code=3501 reason="the message is malformed: JSON: offset 1: `},
 		{"none", `{"id":1,"publish":{}}`, "disconnect 3501", `level=INFO msg="command refused" CLIENT code=3501 reason="the first command is not a connect command with an id"`},
 		{token, `{"id":9,"connect":{}}`, "disconnect 3501", `level=INFO msg="command refused" CLIENT user=u code=3501 reason="a second connect command, or a command without an id"`},
