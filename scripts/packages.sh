@@ -9,7 +9,7 @@ if ! command -v apt-get >/dev/null; then
   echo "there is no apt-get: the packages are not tried"
   exit
 fi
-need mmdebstrap rpm strace systemd-analyze
+need mmdebstrap rpm strace systemd-analyze logrotate
 which="${1:-}"
 root="$PWD/.cache/clean-root$which.tar"
 include=passwd

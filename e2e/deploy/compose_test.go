@@ -71,6 +71,24 @@ func (s *stand) count(node int) (n int) {
 	return n
 }
 
+// checks runs the health check of the file for the first node.
+func (s *stand) checks(well bool) {
+	s.t.Helper()
+	const check = `test: ["CMD", "/gyro", "health", "--timeout", "2s"]`
+	if !strings.Contains(read(s.t, "compose.yaml"), check) {
+		s.t.Fatal("the file has another check")
+	}
+	bin, err := rig.Binary()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.t.Context(), bin, "health", "--timeout", "2s", "-c", filepath.Join(folder, "gyro.json"), "-a", "127.0.0.1", "-p", strconv.Itoa(s.ports[0]))
+	cmd.Env = append(os.Environ(), s.env[0]...)
+	if out, err := cmd.CombinedOutput(); (err == nil) != well {
+		s.t.Errorf("gyro health: %v %s", err, out)
+	}
+}
+
 func TestCompose(t *testing.T) {
 	s := start(t, compose)
 	left, right := s.connect("left", "chat:a"), s.connect("right", "chat:a")
@@ -87,8 +105,11 @@ func TestCompose(t *testing.T) {
 		}
 	}
 
+	s.checks(true)
+
 	// The client of a node that dies reconnects to the other node and misses nothing.
 	s.nodes[0].Kill()
+	s.checks(false)
 	for n := 6; n <= 10; n++ {
 		publish(n)
 	}

@@ -179,7 +179,7 @@ func (r root) readable(name string, mode fs.FileMode) {
 }
 
 // installed checks what both packages do.
-func (r root) installed() {
+func (r root) installed(zsh string) {
 	r.t.Helper()
 	if got := r.inside("/usr/bin/gyro", "version"); !strings.HasPrefix(got, "Gyro v") || !strings.Contains(artefact(r.t, "_image.tar"), strings.TrimPrefix(strings.Fields(got)[1], "v")) {
 		r.t.Errorf("version: %s", got)
@@ -190,13 +190,41 @@ func (r root) installed() {
 	if text := r.read("etc/gyro/gyro.env"); strings.Count(text, "\n") != 4 || !strings.Contains(text, "GYRO_HTTP_API_KEY=") {
 		r.t.Error("gyro.env has not the secrets")
 	}
-	for _, name := range []string{"bash-completion/completions/gyro", "zsh/site-functions/_gyro", "fish/vendor_completions.d/gyro.fish"} {
+	for _, name := range []string{"bash-completion/completions/gyro", zsh + "/_gyro", "fish/vendor_completions.d/gyro.fish"} {
 		if !strings.Contains(r.read("usr/share/"+name), "gyro") {
 			r.t.Errorf("%s completes nothing", name)
 		}
 	}
+	for name, want := range map[string]string{
+		"usr/share/gyro/prometheus/alerts.yml": "alert: GyroNodeDown", "usr/share/gyro/grafana/gyro.json": "${prefix}_node_build",
+		"usr/share/doc/gyro/examples/nginx.conf": "proxy_pass", "etc/logrotate.d/gyro": "/var/log/gyro/*.log",
+	} {
+		if !strings.Contains(r.read(name), want) {
+			r.t.Errorf("%s has no %s", name, want)
+		}
+	}
+	if got := run(r.t, "gzip", "-dc", r.path("usr/share/man/man1/gyro.1.gz")); !strings.HasPrefix(got, ".TH GYRO 1") {
+		r.t.Errorf("manual page: %.100s", got)
+	}
+	r.rotates()
 	if passwd := r.read("etc/passwd"); !strings.Contains(passwd, ":/usr/sbin/nologin") || r.id("passwd") == 0 {
 		r.t.Error(passwd)
+	}
+}
+
+// rotates has the machine's logrotate do what the packages' file says, in a folder in place of /var/log/gyro.
+func (r root) rotates() {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	rules := strings.NewReplacer("/var/log/gyro", dir, "su gyro gyro", "su root root", "create 0640 gyro gyro", "create 0640 root root").Replace(r.read("etc/logrotate.d/gyro"))
+	for name, text := range map[string]string{"rules": rules, "gyro.log": "a line\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	run(r.t, "logrotate", "--force", "--state", filepath.Join(dir, "state"), filepath.Join(dir, "rules"))
+	if old, err := os.ReadFile(filepath.Join(dir, "gyro.log.1")); err != nil || string(old) != "a line\n" {
+		r.t.Errorf("%q %v", old, err)
 	}
 }
 
@@ -208,7 +236,7 @@ func TestDeb(t *testing.T) {
 	if !strings.Contains(out, "systemctl enable --now gyro") {
 		t.Error(out)
 	}
-	r.installed()
+	r.installed("zsh/vendor-completions")
 	if got := r.inside("dpkg-query", "-W", "-f=${Conffiles}", "gyro"); !strings.Contains(got, "/etc/gyro/config.json ") || strings.Contains(got, "gyro.env") {
 		t.Errorf("conffiles: %s", got)
 	}
@@ -256,8 +284,8 @@ func TestRPM(t *testing.T) {
 	}
 	file := artefact(t, ".rpm")
 	rpm("-i", "--nodeps", file) // Debian has what it needs, but no rpm says so
-	r.installed()
-	if got := rpm("-qc", "gyro"); got != "/etc/gyro/config.json" {
+	r.installed("zsh/site-functions")
+	if got := rpm("-qc", "gyro"); got != "/etc/gyro/config.json\n/etc/logrotate.d/gyro" {
 		t.Errorf("configuration files: %s", got)
 	}
 	if got := run(t, "rpm", "-qp", "--requires", "--nosignature", file); !strings.Contains(got, "/usr/sbin/useradd") {

@@ -104,6 +104,12 @@ func TestSystemd(t *testing.T) {
 	if journal := m.do("journalctl", "-u", "gyro", "--no-pager"); !strings.Contains(journal, "configuration reloaded") {
 		t.Error(journal)
 	}
+	// A file that is wrong fails the reload, and the server goes on.
+	m.do("sh", "-c", `cp -a /etc/gyro/config.json /etc/gyro/right && echo '{"client":{"channel_limit":-1}}' > /etc/gyro/config.json && ! systemctl reload gyro`)
+	m.do("mv", "/etc/gyro/right", "/etc/gyro/config.json")
+	if got := m.property("MainPID"); got != first {
+		t.Errorf("after a reload that failed the server is %s, not %s", got, first)
+	}
 	m.do("kill", "-KILL", first)
 	wait.Until(t, "the server runs again", func() bool {
 		now := m.property("MainPID")

@@ -96,7 +96,11 @@ func (r root) serve() {
 	calls := r.path("calls")
 	start := append([]string{"-f", "-qq", "-o", calls, chroot, "--userspec=gyro:gyro", "--groups=", r.dir}, strings.Fields(settings["ExecStart"])...)
 	serve(r.t, exec.CommandContext(r.t.Context(), "strace", start...), secrets, key, func(pid int) {
-		shell, script, _ := strings.Cut(settings["ExecReload"], " -c ")
+		const shell = "/bin/sh"
+		check, script, _ := strings.Cut(settings["ExecReload"], " "+shell+" -c ")
+		if check != settings["ExecStartPre"] {
+			r.t.Errorf("before a reload, the unit runs %s", check)
+		}
 		reload := exec.CommandContext(r.t.Context(), chroot, "--userspec=gyro:gyro", "--groups=", r.dir, shell, "-c", strings.Trim(script, "'"))
 		reload.Env = []string{fmt.Sprintf("MAINPID=%d", pid)}
 		if out, err := reload.CombinedOutput(); err != nil {

@@ -26,6 +26,7 @@ var packages = map[string]string{
 	"ip":              "iproute2",
 	"javac":           "default-jdk-headless",
 	"jq":              "jq",
+	"logrotate":       "logrotate",
 	"mcs":             "mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil",
 	"mmdebstrap":      "mmdebstrap",
 	"nginx":           "nginx-light",

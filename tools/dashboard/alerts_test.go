@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,26 @@ func theRules(t *testing.T) []rule {
 		t.Fatal(err)
 	}
 	return all.Groups[0].Rules
+}
+
+// TestOtherPrefix: what docs/install.md says makes the rules for nodes with another prometheus.namespace: the packages have no generator.
+func TestOtherPrefix(t *testing.T) {
+	made, err := generate(read(t, "docs/metrics.md"), "centrifugo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(read(t, "docs/install.md")), "sed 's/gyro_/centrifugo_/g'") {
+		t.Error("docs/install.md says something else")
+	}
+	var got, want rules
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(strings.ReplaceAll(string(read(t, rulesFile)), "gyro_", "centrifugo_")), &got), yaml.UnmarshalStrict(made[rulesFile], &want)); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range want.Groups[0].Rules {
+		if len(got.Groups[0].Rules) <= i || got.Groups[0].Rules[i].Expr != r.Expr || got.Groups[0].Rules[i].Alert != r.Alert {
+			t.Errorf("%s is another rule", r.Alert)
+		}
+	}
 }
 
 // TestAlerts: each rule fires with the series that are made for it, and with others that look alike it does not. The engine is

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,7 +61,7 @@ func (r *release) make(ctx context.Context) error {
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // the system cleans its folder for temporary files, too
 	r.programs = map[build.Target][]byte{}
-	for _, step := range []func(context.Context, string) error{r.binaries, r.completions, r.packages} {
+	for _, step := range []func(context.Context, string) error{r.binaries, r.printed, r.packages} {
 		if err := step(ctx, work); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (r *release) binary(ctx context.Context, work string, t build.Target) ([]by
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
 	}
-	if err := (build.Builder{Tree: r.tree, Version: r.version}).Build(ctx, t, file); err != nil {
+	if err := (build.Builder{Tree: r.tree, Version: r.version, Commit: r.commit}).Build(ctx, t, file); err != nil {
 		return nil, err
 	}
 	program, err := os.ReadFile(file)
@@ -154,8 +155,8 @@ func (r *release) archive(t build.Target, program []byte) error {
 	return err
 }
 
-// completions has the binary for this machine write what shells need to complete commands.
-func (r *release) completions(ctx context.Context, work string) error {
+// printed has the binary for this machine write what it prints for packages: what shells need to complete commands, and the manual page.
+func (r *release) printed(ctx context.Context, work string) error {
 	t := build.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}
 	program := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
 	if _, ok := r.programs[t]; !ok {
@@ -163,16 +164,30 @@ func (r *release) completions(ctx context.Context, work string) error {
 			return err
 		}
 	}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := exec.CommandContext(ctx, program, "completion", shell).Output()
+	for name, args := range map[string][]string{
+		"completion.bash": {"completion", "bash"}, "completion.zsh": {"completion", "zsh"}, "completion.fish": {"completion", "fish"}, "gyro.1.gz": {"man"},
+	} {
+		text, err := exec.CommandContext(ctx, program, args...).Output()
 		if err != nil {
-			return fmt.Errorf("gyro completion %s: %w", shell, err)
+			return fmt.Errorf("gyro %s: %w", strings.Join(args, " "), err)
 		}
-		if err := os.WriteFile(filepath.Join(work, "completion."+shell), text, 0o644); err != nil {
+		if strings.HasSuffix(name, ".gz") {
+			text = zipped(text)
+		}
+		if err := os.WriteFile(filepath.Join(work, name), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// zipped compresses a text. The same text gives the same bytes.
+func zipped(text []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // which is a level
+	_, _ = w.Write(text)                                  // a buffer takes all
+	_ = w.Close()
+	return b.Bytes()
 }
 
 // packages makes the deb and rpm packages.

@@ -52,6 +52,8 @@ type Builder struct {
 	Tree string
 	// Version without the leading v, which gyro version prints.
 	Version string
+	// Commit of the source, which gyro version prints; empty if it is not known.
+	Commit string
 }
 
 // Build writes the binary for a target to a file, in a folder that exists.
@@ -69,7 +71,7 @@ func (b Builder) Build(ctx context.Context, t Target, file string) error {
 	if err := b.workspace(workspace); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+b.Version, "-o", file, "./cmd/gyro")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+b.Version+" -X main.commit="+b.Commit, "-o", file, "./cmd/gyro")
 	cmd.Dir = filepath.Join(b.Tree, "server")
 	cmd.Env = append(os.Environ(), "GOOS="+t.OS, "GOARCH="+t.Arch, "GOWORK="+workspace,
 		// What a user's settings could change.

@@ -28,7 +28,8 @@ type Package struct {
 	Time    time.Time
 	// Arch in the names of Go.
 	Arch string
-	// Files is a folder with what is built for the release: the program gyro, and completion.bash, .zsh and .fish.
+	// Files is a folder with what is built for the release: the program gyro, completion.bash, .zsh and .fish, and the
+	// manual page gyro.1.gz.
 	Files string
 }
 

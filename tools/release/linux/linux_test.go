@@ -39,7 +39,7 @@ func TestSigned(t *testing.T) {
 	t.Cleanup(func() { _, _ = run(nil, "gpgconf", "--kill", "gpg-agent") })
 	must(run(nil, "gpg", "--batch", "--armor", "--output", "secret.asc", "--export-secret-keys"))
 	must(run(nil, "gpg", "--batch", "--armor", "--output", "public.asc", "--export"))
-	for _, name := range []string{"gyro", "completion.bash", "completion.zsh", "completion.fish"} {
+	for _, name := range []string{"gyro", "completion.bash", "completion.zsh", "completion.fish", "gyro.1.gz"} {
 		must("", os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 	}
 	tree, err := filepath.Abs("../../..")
