@@ -82,13 +82,14 @@ type Traits struct {
 }
 
 // Health of a part of an engine. Engines find it out by what they deliver: every second
-// they publish a canary, which has to come back the way that publications come.
+// they publish a canary, which has to come back the way that publications come. Those that keep history also find
+// out whether publications with history are stored.
 type Health struct {
 	// Part names the part for operators, without secrets: "redis shard 0 (10.0.0.5:6379)".
 	Part string
 	// Delay is how long the newest canary took to come back; 0 before the first.
 	Delay time.Duration
-	// Err tells why nothing is delivered now, or is nil.
+	// Err tells why nothing is delivered now, or nothing stored, or is nil.
 	Err error
 	// Reconnects counts the connections for receiving since the start, without the first.
 	Reconnects uint64

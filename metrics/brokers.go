@@ -29,7 +29,7 @@ func newBrokers(m *Metrics) *brokers {
 	return &brokers{
 		namespace:  m.cfg.Namespace,
 		delay:      shard("canary_delay_seconds", "Time that the newest canary took through the broker's shard and back."),
-		delivers:   shard("delivers", "1 if canaries prove that the broker's shard delivers, else 0."),
+		delivers:   shard("delivers", "1 if canaries prove that the broker's shard delivers, and it takes publications with history; else 0."),
 		reconnects: shard("reconnects_total", "Connections to the broker's shard for receiving, after the first."),
 		lag:        maps("cleanup_lag_seconds", "Time since the last look for entries of maps that have expired left none behind."),
 		removed:    maps("cleanup_removed_count", "Entries of maps that this node has removed because they had expired."),

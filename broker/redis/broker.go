@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -25,7 +26,8 @@ import (
 // its data went back while it ran. If this node delivered them, or they were acknowledged to
 // it, the stream gets another epoch before anything is read of it or published to it. So
 // nobody goes on from a position that does not exist any more. For that the node writes a key
-// of its own, prefix.mark.ID, with every canary.
+// of its own, prefix.mark.ID, with every canary, once it uses history or presence. With it goes a publication with
+// history that nobody receives, prefix.sample.ID. Health tells if Redis refuses these twice in a row.
 //
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold what Redis answered
 // (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
@@ -65,6 +67,14 @@ var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 type historyKinds struct {
 	history, meta keys.Kind
 	scripts       *script.History
+}
+
+// publish returns the script that publishes with history.
+func (k *historyKinds) publish(sharded bool) *script.Script {
+	if sharded {
+		return k.scripts.ShardPublish
+	}
+	return k.scripts.Publish
 }
 
 func newBroker(e *Engine) *Broker {
@@ -289,9 +299,7 @@ func (b *Broker) health(shard int) broker.Health {
 		delay, err := l.conn.Health()
 		h.Delay = max(h.Delay, delay)
 		h.Reconnects += l.conn.Stats().Reconnects
-		if h.Err == nil {
-			h.Err = err
-		}
+		h.Err = cmp.Or(h.Err, err, l.refusals.last())
 	}
 	return h
 }

@@ -684,3 +684,81 @@ func TestControlWithoutReceiver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStoresNothing: Redis delivers, and refuses what a publication with history writes. Health says so, and that it is
+// over.
+func TestStoresNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		begin, end [][]string
+		reason     string
+	}{
+		"full": {
+			[][]string{{"CONFIG", "SET", "maxmemory", "1"}}, [][]string{{"CONFIG", "SET", "maxmemory", "0"}}, "OOM",
+		},
+		"read-only": {
+			[][]string{{"REPLICAOF", "127.0.0.1", "1"}}, [][]string{{"REPLICAOF", "NO", "ONE"}}, "READONLY",
+		},
+		"too few replicas": {
+			[][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, [][]string{{"CONFIG", "SET", "min-replicas-to-write", "0"}}, "NOREPLICAS",
+		},
+		"permission": {
+			[][]string{{"ACL", "SETUSER", "default", "-xadd", "-lpush"}}, [][]string{{"ACL", "SETUSER", "default", "+@all"}}, "can't run this command",
+		},
+	} {
+		for _, lists := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, lists %v", name, lists), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Standalone(t, redistest.Options{})
+				b := newBroker(t, redis.Config{
+					Shards: []redis.Shard{standalone(server)}, HistoryUseLists: lists, CanaryInterval: 20 * time.Millisecond, Logger: quiet,
+				})
+				n := newNote()
+				if err := b.Run(n); err != nil {
+					t.Fatal(err)
+				}
+				defer b.Close(context.Background())
+				do := func(commands [][]string) {
+					for _, c := range commands {
+						server.Do(c...)
+					}
+				}
+				do(test.begin)
+				if err := publish(b, "ch"); err == nil || !strings.Contains(err.Error(), test.reason) {
+					t.Fatalf("a publication with history: %v", err)
+				}
+				health := func() error { return b.Health()[0].Err }
+				wait.Until(t, "the reason", func() bool {
+					err := health()
+					return err != nil && strings.Contains(err.Error(), test.reason)
+				})
+				do(test.end)
+				wait.Until(t, "health", func() bool { return health() == nil })
+				wait.Success(t, "a publication with history", func() error { return publish(b, "ch") })
+				if ttl := server.Do("EVAL", "local longest = 0; for _, key in ipairs(redis.call('KEYS', '*.sample.*')) do longest = math.max(longest, redis.call('PTTL', key)) end; return longest", "0"); ttl == "0" || len(ttl) > 5 {
+					t.Errorf("the longest life of a sample is %s ms", ttl)
+				}
+			})
+		}
+	}
+}
+
+// TestStoresNothingForPresence: a node that keeps presence alone sees that Redis is full.
+func TestStoresNothingForPresence(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	engine := newEngine(t, redis.Config{Shards: []redis.Shard{standalone(server)}, CanaryInterval: 20 * time.Millisecond, Logger: quiet})
+	b := engine.Broker().(*redis.Broker)
+	if err := b.Run(newNote()); err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(context.Background())
+	if err := engine.Presence().Add(t.Context(), "ch", &channel.ClientInfo{Client: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	wait.Until(t, "the reason", func() bool {
+		err := b.Health()[0].Err
+		return err != nil && strings.Contains(err.Error(), "OOM")
+	})
+}

@@ -26,6 +26,7 @@ type link struct {
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
 	marks     *mark.Marks
+	refusals  refusals
 
 	mu       sync.Mutex                // of those who change channels
 	channels readmap.Map[*seen.Stream] // by their names in Redis

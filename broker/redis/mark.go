@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
@@ -10,27 +12,26 @@ import (
 // newMarks makes the marks of a link: one, or in a Cluster so many that they reach all
 // primaries. With partitions all history is in their slots, so the plain link has no marks.
 func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
-	var list []string
+	var tags []string
 	switch {
 	case partition >= 0:
-		list = []string{s.names.Mark(b.node, keys.PartitionTag(partition))}
+		tags = []string{keys.PartitionTag(partition)}
 	case s.names.Partitions > 0:
 	case s.client.Cluster():
-		for _, tag := range keys.Spread() {
-			list = append(list, s.names.Mark(b.node, tag))
-		}
+		spread := keys.Spread()
+		tags = spread[:]
 	default:
-		list = []string{s.names.Mark(b.node, "")}
+		tags = []string{""}
 	}
-	return mark.New(list)
+	return mark.New(&s.names, b.node, tags, b.kinds.publish(s.names.Partitions > 0))
 }
 
-// mark writes the marks of the link, if this node uses history. Marks do not show the loss of
-// publications that came after the last marks; settle.go says what does.
-func (l *link) mark(ctx context.Context) {
+// mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of
+// publications that came after the last marks; settle.go says what does. The error says why Redis takes no publications.
+func (l *link) mark(ctx context.Context) error {
 	s := l.shard
 	if !s.keeps.Load() {
-		return
+		return nil
 	}
 	f := l.marks.Write(ctx, s.client)
 	if f.WentBack {
@@ -39,11 +40,49 @@ func (l *link) mark(ctx context.Context) {
 	if f.Written && s.client.Replaced() || f.WentBack || f.Replication {
 		s.client.Doubt()
 	}
+	return f.Refused
+}
+
+// maxRefusals is how often in a row marks may be refused before the link counts as one that stores nothing: a slot that
+// migrates, or a new primary, refuses a moment's writes.
+const maxRefusals = 1
+
+// refusals tells whether Redis takes the marks of a link. One goroutine at a time notes.
+type refusals struct {
+	row int
+	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
+}
+
+// note takes in what became of the marks, and tells whether that is news.
+func (r *refusals) note(err error) (news bool) {
+	if err == nil {
+		r.row = 0
+		return r.err.Swap(nil) != nil
+	}
+	if r.row++; r.row <= maxRefusals {
+		return false
+	}
+	return r.err.Swap(&err) == nil
+}
+
+// last returns why Redis stores nothing, or nil.
+func (r *refusals) last() error {
+	if err := r.err.Load(); err != nil {
+		return fmt.Errorf("publications with history are refused: %w", *err)
+	}
+	return nil
 }
 
 // watch writes the marks, and settles the shard in the background if it is in doubt.
 func (l *link) watch(ctx context.Context) {
-	l.mark(ctx)
+	err := l.mark(ctx)
+	if log := l.broker.engine.cfg.Logger; ctx.Err() == nil && l.refusals.note(err) {
+		if err != nil {
+			log.Error("redis stores nothing: publications with history are refused", "part", l.shard.client.Name(), "error", err)
+		} else {
+			log.Info("redis stores publications again", "part", l.shard.client.Name())
+		}
+	}
 	if !l.shard.isSettled() {
 		l.broker.compare(l.shard)
 	}

@@ -77,6 +77,7 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	}
 	m := slab.New(256)
 	c := script.Call{Script: p.scripts.Add}
+	s.keepsHistory()
 	p.keys(&c, s, ch)
 	c.Arg(p.ttl, info.Client, m.ClientInfo("", info), info.User)
 	_, err = script.Run(ctx, s.client, &c)

@@ -115,10 +115,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions, name string) {
 	s.keepsHistory()
 	known := s.acked.Known(p.ch, p.hash)
-	c.Script = b.kinds.scripts.Publish
-	if s.names.Partitions > 0 {
-		c.Script = b.kinds.scripts.ShardPublish
-	}
+	c.Script = b.kinds.publish(s.names.Partitions > 0)
 	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash), m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
 	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
 	c.Arg(m.Milliseconds(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))

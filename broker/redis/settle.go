@@ -71,7 +71,7 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	// noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
-		l.mark(ctx)
+		_ = l.mark(ctx) // watch tells of refusals
 		err = b.settle(ctx, s)
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ type candidate struct {
 // acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
-		l.mark(ctx)
+		_ = l.mark(ctx) // watch tells of refusals
 	}
 	// With proof that something is lost, what cannot be compared counts as lost.
 	wentBack := s.wentBack.Swap(false)
@@ -228,7 +228,7 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 	}
 	if len(lost) > 0 {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; streams have a new epoch",
-			"part", s.client.Name(), "channels", len(lost), "channel", lost[0].Channel)
+			"part", s.client.Name(), "channels", len(channelsOf(lost)), "channel", lost[0].Channel)
 	}
 	b.report(append(lost, moved...))
 	return nil
@@ -275,15 +275,21 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	return nil
 }
 
+// channelsOf returns the channels of candidates, of which there may be several for a channel.
+func channelsOf(candidates []candidate) map[string]bool {
+	channels := make(map[string]bool, len(candidates))
+	for i := range candidates {
+		channels[candidates[i].Channel] = true
+	}
+	return channels
+}
+
 // report has the node look at the positions of subscriptions in these channels.
 func (b *Broker) report(candidates []candidate) {
 	if len(candidates) == 0 {
 		return
 	}
-	channels := make(map[string]bool, len(candidates))
-	for i := range candidates {
-		channels[candidates[i].Channel] = true
-	}
+	channels := channelsOf(candidates)
 	b.handler.HandleLoss(func(ch string) bool { return channels[ch] })
 }
 

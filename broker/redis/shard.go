@@ -19,7 +19,7 @@ type shard struct {
 	timeout time.Duration
 	settled settled
 	acked   seen.Acked
-	// keeps tells that this node has read or published history here.
+	// keeps tells that this node has read or published history here, or written presence.
 	keeps  atomic.Bool
 	losses atomic.Uint64 // of messages on its links
 	// wentBack tells that, since the last comparison, there was proof that the data went back.
@@ -32,7 +32,7 @@ func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.clien
 // standing changes when the server may hold other data than before, and when messages may have got lost.
 func (s *shard) standing() uint64 { return s.client.Generation() + s.losses.Load() }
 
-// keepsHistory notes that the node reads or publishes history.
+// keepsHistory notes that the node reads or publishes history, or writes presence.
 func (s *shard) keepsHistory() {
 	if !s.keeps.Load() {
 		s.keeps.Store(true)

@@ -143,17 +143,19 @@ func TestRedisRefuses(t *testing.T) {
 			redis.Restart(false)
 		},
 	}, fault{
-		name: "OOM", always: true, failing: true,
+		name: "OOM", always: true, failing: true, unfit: "OOM",
 		inject: func(t *testing.T) {
 			redis.Do("CONFIG", "SET", "maxmemory", "1mb")
 			s.Failing("error 100")
+			allUnfit(s)
 			redis.Do("CONFIG", "SET", "maxmemory", "0")
 		},
 	}, fault{
-		name: "READONLY", always: true, failing: true,
+		name: "READONLY", always: true, failing: true, unfit: "READONLY",
 		inject: func(t *testing.T) {
 			redis.Do("REPLICAOF", "127.0.0.1", "1")
 			s.Failing("error 100")
+			allUnfit(s)
 			redis.Do("REPLICAOF", "NO", "ONE")
 		},
 	})

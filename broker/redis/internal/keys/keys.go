@@ -106,11 +106,19 @@ func (n *Names) Presence(kind Kind, ch string) string {
 
 // Mark returns the key of a node's mark in the slot of a hash tag, or without one if tag is
 // empty.
-func (n *Names) Mark(node, tag string) string {
+func (n *Names) Mark(node, tag string) string { return n.own(".mark.", node, tag) }
+
+// Sample returns the keys of a history of the node's own beside its mark.
+func (n *Names) Sample(node, tag string) (history, meta string) {
+	return n.own(".sample.", node, tag), n.own(".sample.meta.", node, tag)
+}
+
+// own returns the name of a key of one node.
+func (n *Names) own(kind, node, tag string) string {
 	if tag == "" {
-		return n.Prefix + ".mark." + node
+		return n.Prefix + kind + node
 	}
-	return n.Prefix + ".mark.{" + tag + "}." + node
+	return n.Prefix + kind + "{" + tag + "}." + node
 }
 
 // Looks returns the key of a list of maps that are to be looked at. In a Cluster there are several.

@@ -56,6 +56,10 @@ func TestKeysApart(t *testing.T) {
 	words = slices.Compact(words)
 	for _, n := range []Names{{Prefix: "p"}, {Prefix: "p", Cluster: true}, {Prefix: "p", Cluster: true, Partitions: 3}} {
 		owners := map[string]string{n.Mark("node", ""): "a node", n.Mark("node", "1"): "a node"}
+		for _, tag := range []string{"", "1"} {
+			history, meta := n.Sample("node", tag)
+			owners[history], owners[meta] = "a node", "a node"
+		}
 		claim := func(key, ch string) {
 			if owner, taken := owners[key]; taken && owner != ch {
 				t.Errorf("%+v: key %q belongs to %q and %q", n, key, owner, ch)

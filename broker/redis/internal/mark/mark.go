@@ -1,17 +1,22 @@
-// Package mark finds out that the data of a server went back.
+// Package mark finds out that the data of a server went back, and that it takes no publications.
 //
 // A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy
 // and back, or when the former owner of a slot takes it back. Its connections stay, so only
 // the data can tell. So each node writes marks again and again, with a number that it counts
 // up. If a mark has a lower number than Redis acknowledged last, the data went back.
+//
+// A server can deliver and yet store nothing: it is out of memory, a replica, or lacks a permission. So with each mark goes
+// a publication with history, which nobody receives.
 package mark
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
@@ -20,29 +25,40 @@ import (
 // ttl of a mark. A node that cannot write marks for longer finds none to compare.
 const ttl = 24 * time.Hour
 
+// sampleTTL is how long the history of a sample lives. It has one publication.
+const sampleTTL = time.Minute
+
 // Marks are keys that nobody else writes. Any goroutine may call the methods.
 type Marks struct {
-	keys []string // constant
+	names   *keys.Names
+	node    string
+	tags    []string       // of the slots; constant
+	publish *script.Script // with history
 
 	mu     sync.Mutex // held during a round trip: marks are written one after the other
 	number uint64
-	last   []last // by key
+	last   []last // by tag
 }
 
-// last is what Redis acknowledged last for a key.
+// last is what Redis acknowledged last for a mark.
 type last struct {
 	number      uint64
 	replication string
 }
 
-// New makes the marks of the keys.
-func New(keys []string) *Marks { return &Marks{keys: keys, last: make([]last, len(keys))} }
+// New makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
+// publish writes.
+func New(names *keys.Names, node string, tags []string, publish *script.Script) *Marks {
+	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]last, len(tags))}
+}
 
 // Finding is what marks tell.
 type Finding struct {
 	Written     bool // at least one mark was written
 	WentBack    bool // a server has lost what it acknowledged
 	Replication bool // a server has another replication ID than before
+	// Refused is why a mark or a sample was not written: the first of such errors.
+	Refused error
 }
 
 // Write writes the marks, and compares their old values with what was written last. A mark
@@ -50,21 +66,16 @@ type Finding struct {
 func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.keys) == 0 {
+	if len(m.tags) == 0 {
 		return f
 	}
 	m.number++
-	var text slab.Slab
-	calls := make([]script.Call, len(m.keys))
-	for i, key := range m.keys {
-		calls[i].Script = script.Mark
-		calls[i].Key(key)
-		calls[i].Arg(text.Number(m.number), text.Milliseconds(ttl))
-	}
-	answers, _ := script.RunAll(ctx, client, calls, nil)
-	for i := range answers {
+	answers, _ := script.RunAll(ctx, client, m.calls(), nil)
+	for i := range m.tags {
+		f.Refused = cmp.Or(f.Refused, answers[len(m.tags)+i].Error())
 		number, replication, err := reply.Mark(&answers[i])
 		if err != nil {
+			f.Refused = cmp.Or(f.Refused, err)
 			continue
 		}
 		before := &m.last[i]
@@ -74,4 +85,22 @@ func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
 		*before = last{m.number, replication}
 	}
 	return f
+}
+
+// calls returns the calls that write the marks, and behind them those that write the samples.
+func (m *Marks) calls() []script.Call {
+	var text slab.Slab
+	n := len(m.tags)
+	calls := make([]script.Call, 2*n)
+	number, life := text.Number(m.number), text.Milliseconds(sampleTTL)
+	for i, tag := range m.tags {
+		mark, sample := &calls[i], &calls[n+i]
+		mark.Script = script.Mark
+		mark.Key(m.names.Mark(m.node, tag))
+		mark.Arg(number, text.Milliseconds(ttl))
+		sample.Script = m.publish
+		sample.Key(m.names.Sample(m.node, tag))
+		sample.Arg(number, "1", life, "", life, text.Life("", 0))
+	}
+	return calls
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
@@ -20,7 +22,9 @@ func TestLateMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	late, marks := New([]string{"mark"}), New([]string{"mark"})
+	names := &keys.Names{Prefix: "p"}
+	key := names.Mark("node", "")
+	late, marks := New(names, "node", []string{""}, script.Streams.Publish), New(names, "node", []string{""}, script.Streams.Publish)
 	write := func(want Finding) {
 		t.Helper()
 		if f := marks.Write(t.Context(), client); f != want {
@@ -32,9 +36,9 @@ func TestLateMark(t *testing.T) {
 	}
 	late.Write(t.Context(), client) // number 1
 	write(Finding{Written: true})
-	server.Do("SET", "mark", "2")
+	server.Do("SET", key, "2")
 	write(Finding{Written: true, WentBack: true})
 	write(Finding{Written: true})
-	server.Do("DEL", "mark")
+	server.Do("DEL", key)
 	write(Finding{Written: true, WentBack: true})
 }
