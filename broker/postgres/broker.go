@@ -68,6 +68,7 @@ type Broker struct {
 	subs    *interest.Set
 	sql     statements
 	trouble atomic.Pointer[string] // that upkeep has found
+	proof   proof
 }
 
 const (
@@ -117,6 +118,7 @@ func New(cfg Config) (*Broker, error) {
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.control = &control{b: b}
+	b.proof.doubts = make(chan struct{}, 1)
 	return b, nil
 }
 
@@ -382,6 +384,7 @@ func (b *Broker) start() {
 	}
 	b.background.Go(func() { b.feed.Run(b.lifetime) })
 	b.background.Go(func() { b.expireMaps(b.lifetime) })
+	b.background.Go(func() { b.prove(b.lifetime) })
 }
 
 // Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the

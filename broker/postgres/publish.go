@@ -267,6 +267,9 @@ func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 	case ctx.Err() != nil:
 		b.db.Reset()
 	}
+	if err != nil && !isAboutData(err) {
+		b.proof.doubt()
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ func (b *Broker) Health() []broker.Health {
 	if trouble := b.trouble.Load(); trouble != nil && h.Err == nil {
 		h.Err = errors.New(*trouble)
 	}
+	h.Err = cmp.Or(h.Err, b.proof.err())
 	return []broker.Health{h}
 }
 

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ func New(cfg Config, tables ...*Table) *Feed {
 			LATERAL (SELECT x.id, x.created_at FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id DESC LIMIT 1) AS n`, i, i+2, t.Name))
 	}
 	f.unread = strings.Join(news, " UNION ALL ")
-	f.peek = strings.Join(looks, " UNION ALL ") + " UNION ALL SELECT -1, 0 WHERE pg_is_in_recovery()"
+	f.peek = strings.Join(looks, " UNION ALL ") + fmt.Sprintf(
+		" UNION ALL SELECT %d, 0 WHERE pg_is_in_recovery() UNION ALL SELECT %d, 0 WHERE current_setting('transaction_read_only') = 'on'", standby, readOnly)
 	return f
 }
 
@@ -168,6 +170,12 @@ func (f *Feed) scout(ctx context.Context) {
 	}
 }
 
+// Rows of a look that tell of the server. Others have the number of a table.
+const (
+	standby  = -1
+	readOnly = -2
+)
+
 func (f *Feed) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
@@ -195,19 +203,19 @@ func (f *Feed) look(ctx context.Context) error {
 		return err
 	}
 	var table, shard int
-	standby := false
+	var unwritable error
 	_, err = pgx.ForEachRow(rows, []any{&table, &shard}, func() error {
-		if table < 0 {
-			standby = true
-			return nil
+		switch table {
+		case standby:
+			unwritable = errors.New("the server is a standby, which cannot be written to")
+		case readOnly: // so is a standby
+			unwritable = cmp.Or(unwritable, errors.New("transactions are read-only: nothing can be published"))
+		default:
+			f.Wake(table, shard)
 		}
-		f.Wake(table, shard)
 		return nil
 	})
-	if err == nil && standby {
-		err = errors.New("the server is a standby, which cannot be written to")
-	}
-	if err == nil {
+	if err = cmp.Or(err, unwritable); err == nil {
 		f.delay.Store(int64(time.Since(begin)))
 	}
 	return err
