@@ -113,6 +113,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: backend.NewState(),
 	}
+	a.reserve.Logger = o.Logger
 	a.leaving, a.leave = context.WithCancel(context.Background())
 	var err error
 	if a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger}); err != nil {
@@ -133,7 +134,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(a.node, a.meters.registry.Charted)
+	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted)
 	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
 	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
 		return nil, err

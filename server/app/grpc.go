@@ -121,7 +121,7 @@ func (g *grpcListener) open(r *reserve.Reserve) error {
 	if err != nil {
 		return fmt.Errorf("%s: listener: %w", g.name, err)
 	}
-	g.ln = r.ForClients(ln)
+	g.ln = r.ForClients(g.name, ln)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -42,14 +43,26 @@ func (a *App) readiness() func() error {
 
 var errShuttingDown = errors.New("shutting down")
 
-// health returns the health of the node's parts. The node is not ready from the beginning of a shutdown on.
+// health returns the health of the node's parts. The node is not ready from the beginning of a shutdown on, and while a
+// listener has no descriptors for connections.
 func (a *App) health() []gyro.Health {
 	parts := a.node.Health()
-	if a.withdrawn.Load() && parts[0].Err == nil {
-		parts[0].Err = errShuttingDown
+	parts[0].Err = cmp.Or(parts[0].Err, a.reserve.Err())
+	if a.withdrawn.Load() {
+		parts[0].Err = cmp.Or(parts[0].Err, errShuttingDown)
 	}
 	return parts
 }
+
+// ready is the node with the health of the server around it, for metrics and the admin interface: they say what the readiness
+// endpoint says.
+type ready struct {
+	*gyro.Node
+	app *App
+}
+
+// Health returns the health of the node's parts.
+func (r ready) Health() []gyro.Health { return r.app.health() }
 
 // withdrawal is the default of shutdown.delay where there are other nodes for clients to go to.
 const withdrawal = 3 * time.Second

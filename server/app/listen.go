@@ -212,7 +212,8 @@ func (l *listener) shutdown(ctx context.Context) error {
 }
 
 // serverLog is the log of net/http and of the front. Most of their lines tell of broken
-// handshakes, which clients cause: they are logged at debug level. TLS handshakes that the
+// handshakes, which clients cause: they are logged at debug level, and so are attempts to accept that
+// are made again, of which the reserve tells. TLS handshakes that the
 // configuration forbids are refusals. Panics of handlers, and connections that cannot be
 // accepted, are errors; small buffers of UDP are worth a warning.
 type serverLog struct {
@@ -231,7 +232,7 @@ func (s serverLog) Write(line []byte) (int, error) {
 		}
 	}
 	level := slog.LevelDebug
-	if strings.HasPrefix(text, "http: Accept error") || strings.Contains(text, ": panic serving ") {
+	if strings.HasPrefix(text, "http: Accept error") && !strings.Contains(text, "; retrying in ") || strings.Contains(text, ": panic serving ") {
 		level = slog.LevelError
 	}
 	if strings.HasPrefix(text, "http3: UDP receive buffer") {
@@ -247,9 +248,9 @@ func (l *listener) open(r *reserve.Reserve) error {
 		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
 	}
 	if l.name == internalListener {
-		l.ln = r.ForOperators(ln)
+		l.ln = r.ForOperators(l.name, ln)
 	} else {
-		l.ln = r.ForClients(ln)
+		l.ln = r.ForClients(l.name, ln)
 	}
 	if len(l.routes) == 0 {
 		return nil

@@ -96,7 +96,7 @@ func (m *meters) observer() observe.Observer {
 // watch exports the numbers that the node, the brokers and the admission count anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {
-		m.registry.Watch(a.node)
+		m.registry.Watch(ready{a.node, a})
 		m.registry.WatchPolls(a.node.Polls())
 		m.registry.ConnectionLimit(a.limits.Refusals)
 		m.registry.Brokers(a.engines.Brokers)

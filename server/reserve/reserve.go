@@ -3,10 +3,13 @@
 package reserve
 
 import (
+	"cmp"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/gyrohq/gyro/transport/front"
@@ -20,23 +23,35 @@ const Size = 16
 // that the process may have. A listener for operators closes a kept descriptor to accept a
 // connection, and the reserve gets one back when the connection closes. Listeners for clients
 // can get hold of such a descriptor in between; so they keep a connection only if the reserve
-// is full after they have accepted it. The zero value is empty; any goroutine may use it.
+// is full after they have accepted it. It also notes which listeners have no descriptors for connections, and logs that.
+// The zero value is empty; any goroutine may use it.
 type Reserve struct {
+	Logger *slog.Logger // nil: slog.Default()
+
 	mu   sync.Mutex
 	size int        // 0 before ForOperators, and when that listener is closed
 	held []*os.File // at most size
+
+	trying  sync.Mutex
+	lacks   map[string]*lack // by listener
+	lacking atomic.Bool      // there are lacks
 }
+
+func (r *Reserve) log() *slog.Logger { return cmp.Or(r.Logger, slog.Default()) }
 
 // ForOperators fills the reserve, and returns a listener that uses it. It is for TCP listeners
-// that serve short requests. Closing it empties the reserve.
-func (r *Reserve) ForOperators(ln net.Listener) net.Listener {
+// that serve short requests. Closing it empties the reserve. name tells the listener apart from others, for operators.
+func (r *Reserve) ForOperators(name string, ln net.Listener) net.Listener {
 	r.resize(Size)
-	return &operators{ln, r}
+	return &operators{ln, name, r}
 }
 
-// ForClients returns a listener that leaves the reserve alone.
-func (r *Reserve) ForClients(ln net.Listener) net.Listener {
-	return front.Sparing{TCPListener: ln.(*net.TCPListener), Room: r.fill}
+// ForClients returns a listener that leaves the reserve alone. name tells it apart from others, for operators.
+func (r *Reserve) ForClients(name string, ln net.Listener) net.Listener {
+	return front.Sparing{
+		TCPListener: ln.(*net.TCPListener), Room: r.fill,
+		Tried: func(err error) { r.tried(name, ln.Addr(), err) },
+	}
 }
 
 func (r *Reserve) resize(n int) {
@@ -86,20 +101,28 @@ func (r *Reserve) release() {
 // operators is a listener that uses a reserve.
 type operators struct {
 	net.Listener
+	name    string
 	reserve *Reserve
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. While the reserve is in use, clients get no descriptors.
 func (o *operators) Accept() (net.Conn, error) {
 	for {
 		nc, err := o.Listener.Accept()
-		switch tcp, isTCP := nc.(*net.TCPConn); {
+		tcp, isTCP := nc.(*net.TCPConn)
+		switch short := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE); {
 		case err == nil && (o.reserve.fill() || !isTCP):
+			o.reserve.tried(o.name, o.Addr(), nil)
 			return nc, nil
 		case err == nil:
 			return &borrower{TCPConn: tcp, reserve: o.reserve}, nil
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE), !o.reserve.spend():
+		case !short:
 			return nil, err
+		default:
+			o.reserve.tried(o.name, o.Addr(), err)
+			if !o.reserve.spend() {
+				return nil, err
+			}
 		}
 	}
 }

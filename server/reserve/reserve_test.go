@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"syscall"
 	"testing"
@@ -39,8 +40,8 @@ func TestReserve(t *testing.T) {
 	ln := must(net.Listen("tcp", "127.0.0.1:0"))
 	for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED} {
 		l := &tight{Listener: ln, err: err}
-		r := new(Reserve)
-		o := r.ForOperators(l)
+		r := &Reserve{Logger: slog.New(slog.DiscardHandler)}
+		o := r.ForOperators("internal", l)
 		defer o.Close()
 		l.reserve = r
 		if len(r.held) != Size {
@@ -55,6 +56,8 @@ func TestReserve(t *testing.T) {
 			nc = must(ln.Accept())
 		} else if got != nil || l.tries != Size+1 {
 			t.Fatalf("%v: got %v after %d tries", err, got, l.tries)
+		} else if !errors.Is(r.Err(), err) {
+			t.Errorf("%v: the shortage is %v", err, r.Err())
 		}
 		_ = nc.SetDeadline(time.Now().Add(wait.Limit))
 		nc.Close()

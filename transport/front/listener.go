@@ -103,8 +103,11 @@ func (l *Listener) acceptSockets(sparing Sparing) func() error {
 			err = errNoRoom
 		}
 		if err != nil {
-			return shortage{&net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: err}}
+			failure := &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: err}
+			sparing.tried(failure)
+			return shortage{failure}
 		}
+		sparing.tried(nil)
 		for _, s := range accepted {
 			loop := l.next()
 			if loop == nil {

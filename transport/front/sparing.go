@@ -17,6 +17,9 @@ type Sparing struct {
 	// called after connections were accepted, by one goroutine. While it reports false, the newest of
 	// them is closed. If none is left, Accept fails as if there were no descriptors.
 	Room func() bool
+	// Tried, if it is not nil, is called when connections were accepted, with nil, and when there was no descriptor for one, with
+	// the error. Such an attempt is made again within a second. It is called by one goroutine at a time, and must not block.
+	Tried func(err error)
 }
 
 // errNoRoom is what accept returns if there are no descriptors.
@@ -25,12 +28,20 @@ var errNoRoom = os.NewSyscallError("accept4", syscall.EMFILE)
 // Accept implements net.Listener.
 func (s Sparing) Accept() (net.Conn, error) {
 	nc, err := s.TCPListener.Accept()
-	if err != nil || s.Room() {
-		return nc, err
+	if err == nil && !s.Room() {
+		_ = nc.Close()
+		s.Room()
+		nc, err = nil, &net.OpError{Op: "accept", Net: "tcp", Addr: s.Addr(), Err: errNoRoom}
 	}
-	_ = nc.Close()
-	s.Room()
-	return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: s.Addr(), Err: errNoRoom}
+	s.tried(err)
+	return nc, err
+}
+
+// tried tells of an attempt to accept.
+func (s Sparing) tried(err error) {
+	if s.Tried != nil && (err == nil || netio.IsShort(err)) {
+		s.Tried(err)
+	}
 }
 
 // spare closes the newest of the sockets until there is room, and returns the others.

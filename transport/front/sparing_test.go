@@ -45,12 +45,19 @@ func TestSparing(t *testing.T) {
 			var asked atomic.Int64
 			logs := new(logtest.Buffer)
 			s := &http.Server{ErrorLog: log.New(logs, "", 0), Handler: http.NotFoundHandler()}
-			l := Listen(Sparing{ln.(*net.TCPListener), func() bool {
+			var refused, accepted atomic.Int64
+			l := Listen(Sparing{TCPListener: ln.(*net.TCPListener), Room: func() bool {
 				n := asked.Add(1)
 				if name == "goroutines" { // asked twice for each connection that is closed
 					n = (n + 1) / 2
 				}
 				return n > closed
+			}, Tried: func(err error) {
+				if err != nil {
+					refused.Add(1)
+				} else {
+					accepted.Add(1)
+				}
 			}}, s, acceptor, Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: func(*Arrival) {}})
 			served := make(chan error)
 			go func() { served <- s.Serve(l) }()
@@ -71,6 +78,9 @@ func TestSparing(t *testing.T) {
 			<-served
 			if text := "too many open files; retrying in"; name == "goroutines" && strings.Count(logs.String(), text) != closed {
 				t.Errorf("the log does not say %d times %q:\n%s", closed, text, logs)
+			}
+			if accepted.Load() == 0 || name == "goroutines" && refused.Load() != closed {
+				t.Errorf("attempts were told of: %d that failed, %d others", refused.Load(), accepted.Load())
 			}
 		})
 	}

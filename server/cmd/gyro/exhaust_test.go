@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // TestDescriptorsExhausted: clients take all descriptors that the process may have.
-// The listener backs off, who is connected notices nothing, operators still get in,
+// The listener backs off, who is connected notices nothing, operators still get in and see that the node is not ready, and why,
 // and all is well once clients leave.
 func TestDescriptorsExhausted(t *testing.T) {
 	t.Parallel()
@@ -32,7 +33,7 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 	const limit = 100
 	dir, external, internal := t.TempDir(), freePort(t), freePort(t)
 	write(t, dir, "config.json", fmt.Sprintf(`{
-		"http_server":{"address":"127.0.0.1","port":%s,"internal_port":%q},"http_api":{"key":"k"},"health":{"enabled":true},
+		"http_server":{"address":"127.0.0.1","port":%s,"internal_port":%q},"http_api":{"key":"k"},"health":{"enabled":true},"prometheus":{"enabled":true},
 		"websocket":{"goroutine_driver":%v},
 		"client":{"insecure":true},"channel":{"without_namespace":{"allow_subscribe_for_client":true}}}`, external, internal, goroutines))
 	cmd := command(t, dir, nil)
@@ -53,16 +54,15 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 		_, _ = nc.Write([]byte("GET /connection/websocket HTTP/1.1\r\nHost: a\r\n"))
 		crowd = append(crowd, nc)
 	}
-	out := p.await("too many open files; retrying in")
-	if !strings.Contains(out, `"level":"error"`) {
-		t.Errorf("log: %s", out)
-	}
+	p.await(`"connections are refused: no file descriptors are left","listener":"external"`)
+	health, metrics := "http://127.0.0.1:"+internal+"/health", "http://127.0.0.1:"+internal+"/metrics"
 	for n := range 100 { // more than are kept back
-		if got := operate(t, "http://127.0.0.1:"+internal+"/health", ""); got != http.StatusOK {
-			t.Fatalf("health, the %dth time: %d", n, got)
+		status, body := operate(t, health, "")
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, "the external listener takes no connections: accept tcp 127.0.0.1:"+external) {
+			t.Fatalf("health, the %dth time: %d %s", n, status, body)
 		}
-		if got := operate(t, "http://127.0.0.1:"+internal+"/api/publish", fmt.Sprintf(`{"channel":"a","data":%d}`, n)); got != http.StatusOK {
-			t.Fatalf("publish, the %dth time: %d", n, got)
+		if status, body := operate(t, "http://127.0.0.1:"+internal+"/api/publish", fmt.Sprintf(`{"channel":"a","data":%d}`, n)); status != http.StatusOK {
+			t.Fatalf("publish, the %dth time: %d %s", n, status, body)
 		}
 		if got := string(c.Pub().Data); got != fmt.Sprint(n) {
 			t.Fatalf("the client got %s, want %d", got, n)
@@ -71,8 +71,18 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 	if got, _ := c.Outcome(`"presence":{"channel":"a"}`); got != "error 108" {
 		t.Errorf("the client's command: %s", got)
 	}
+	if _, body := operate(t, metrics, ""); !strings.Contains(body, "\ngyro_node_ready 0\n") {
+		t.Errorf("metrics of a node without descriptors: %s", body)
+	}
 	for _, nc := range crowd {
 		nc.Close()
+	}
+	wait.Until(t, "a node that is ready", func() bool {
+		status, _ := operate(t, health, "")
+		return status == http.StatusOK
+	})
+	if _, body := operate(t, metrics, ""); !strings.Contains(body, "\ngyro_node_ready 1\n") {
+		t.Errorf("metrics of a node that is ready: %s", body)
 	}
 	wstest.Dial(t, "http://127.0.0.1:"+external+"/connection/websocket", nil).Connect("")
 	p.signal(syscall.SIGTERM)
@@ -85,7 +95,7 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 }
 
 // operate asks by a connection of its own: a GET request, or a POST of a body.
-func operate(t *testing.T, url, body string) int {
+func operate(t *testing.T, url, body string) (status int, answer string) {
 	t.Helper()
 	method := http.MethodGet
 	if body != "" {
@@ -100,8 +110,12 @@ func operate(t *testing.T, url, body string) int {
 	res, err := (&http.Client{Timeout: wait.Limit}).Do(req)
 	if err != nil {
 		t.Log(err)
-		return 0
+		return 0, ""
 	}
-	res.Body.Close()
-	return res.StatusCode
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
 }
