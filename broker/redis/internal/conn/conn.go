@@ -80,6 +80,7 @@ type Client struct {
 	watch   sync.WaitGroup
 	suspect chan struct{} // wakes watchSentinel
 	outage  outage
+	hold    hold // with Sentinel
 
 	mu       sync.Mutex
 	current  *trackedConn              // with Sentinel: the connection to the primary
@@ -121,7 +122,9 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			}
 		}
 		c.watch.Go(c.watchSentinel)
-		c.watch.Go(c.listenSentinel)
+		for i := range opts.Addresses {
+			c.watch.Go(func() { c.listenSentinel(i) })
+		}
 	}
 	if !c.cluster {
 		c.watch.Go(c.watchSilence)
@@ -285,12 +288,16 @@ func (c *Client) note(caller context.Context, err error) {
 	}
 }
 
-// begin waits for room and bounds the time of a call by IOTimeout.
+// begin waits for the end of a failover and for room, and bounds the time of a call by IOTimeout.
 func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if c.ctx.Err() != nil {
 		return nil, nil, ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
+	if err := c.hold.wait(ctx); err != nil {
+		cancel()
+		return nil, nil, err
+	}
 	select {
 	case c.slots <- struct{}{}:
 		return ctx, cancel, nil
@@ -348,6 +355,7 @@ func (c *Client) cut() {
 func (c *Client) Close() {
 	c.once.Do(func() {
 		c.cancel()
+		c.hold.end()
 		c.redis.Close()
 		if c.replica != nil {
 			c.replica.Close()

@@ -86,7 +86,8 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 
 // watchSentinel drops the connections to a server that the Sentinels have replaced. A demoted
 // primary may keep its connections, and take writes that are lost. It asks when a Sentinel
-// announces a new primary, when a server refuses writes, and every topologyInterval.
+// announces a new primary, when a server refuses writes, and every topologyInterval. Then commands
+// go on that waited for a new primary.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
@@ -115,6 +116,7 @@ func (c *Client) watchSentinel() {
 		if c.dropOthers(address) {
 			c.opts.Logger.Info("the primary was replaced", "part", c.opts.Name, "primary", address)
 		}
+		c.hold.named(address)
 	}
 }
 
@@ -129,10 +131,10 @@ func (c *Client) suspectPrimary() {
 // relistenInterval is the pause after a connection to a Sentinel.
 const relistenInterval = time.Second
 
-// listenSentinel waits for announcements of a new primary, at one Sentinel after another.
-func (c *Client) listenSentinel() {
-	for i := 0; c.ctx.Err() == nil; i++ {
-		c.hearSentinel(c.opts.Addresses[i%len(c.opts.Addresses)]) // what it misses, watchSentinel finds
+// listenSentinel waits for announcements of a Sentinel. The one that leads a failover tells of more than the others.
+func (c *Client) listenSentinel(i int) {
+	for c.ctx.Err() == nil {
+		c.hearSentinel(i) // what it misses, watchSentinel finds
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(relistenInterval):
@@ -141,20 +143,26 @@ func (c *Client) listenSentinel() {
 }
 
 // hearSentinel listens to one Sentinel until the connection or the client is closed.
-func (c *Client) hearSentinel(sentinel string) {
+func (c *Client) hearSentinel(i int) {
 	login, cancel := context.WithTimeout(c.ctx, c.askTimeout())
 	defer cancel()
-	d, err := c.loginSentinel(login, sentinel)
+	d, err := c.loginSentinel(login, c.opts.Addresses[i])
 	if err != nil {
 		return
 	}
 	defer d.Close()
 	defer context.AfterFunc(c.ctx, func() { d.Close() })()
-	if _, err := d.Do("SUBSCRIBE", "+switch-master"); err != nil || d.SetDeadline(time.Time{}) != nil {
+	if _, err := d.Do("SUBSCRIBE", promotes, promoted, aborted, switched); err != nil || d.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	for err == nil {
-		c.suspectPrimary() // also for what happened before the subscription
-		_, err = d.Next()
+	c.suspectPrimary() // for what happened before the subscription
+	for {
+		message, err := d.Next()
+		if err != nil {
+			return
+		}
+		if string(message.Items[0]) == "message" {
+			c.announced(i, string(message.Items[1]), string(message.Items[2]))
+		}
 	}
 }

@@ -1,0 +1,119 @@
+package conn
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// When the Sentinels replace a primary that lives, by SENTINEL FAILOVER say, the old one takes writes for a second or more until
+// the new one is announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover announces its
+// next step some 100 ms before it makes a replica the primary: until then the replica gets what the old primary has answered.
+
+// Announcements of a Sentinel.
+const (
+	promotes = "+failover-state-send-slaveof-noone" // a replica becomes the primary next
+	promoted = "+failover-state-reconf-slaves"      // the Sentinel names the new primary from now on
+	aborted  = "-failover-abort-slave-timeout"      // the old primary stays
+	switched = "+switch-master"                     // the others name the new primary, too
+)
+
+// maxHold is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
+const maxHold = 3 * time.Second
+
+// hold has commands wait while a primary is replaced.
+type hold struct {
+	until atomic.Pointer[chan struct{}] // is closed at the end; nil: no command waits
+
+	mu    sync.Mutex
+	old   string // the address of the primary that is replaced
+	timer *time.Timer
+}
+
+// wait waits for the end of a hold, or of ctx.
+func (h *hold) wait(ctx context.Context) error {
+	until := h.until.Load()
+	if until == nil {
+		return nil
+	}
+	select {
+	case <-*until:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin has commands wait, while the primary with this address is replaced.
+func (h *hold) begin(old string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until.Load() != nil {
+		return
+	}
+	until := make(chan struct{})
+	h.old = old
+	h.until.Store(&until)
+	h.timer = time.AfterFunc(maxHold, h.end)
+}
+
+// end lets commands go on.
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until := h.until.Swap(nil); until != nil {
+		h.timer.Stop()
+		close(*until)
+	}
+}
+
+// named ends the hold if another primary is named than the one that is replaced. The connections to that are closed.
+func (h *hold) named(primary string) {
+	h.mu.Lock()
+	same := h.old == primary
+	h.mu.Unlock()
+	if !same {
+		h.end()
+	}
+}
+
+// announced does what an announcement of a Sentinel asks for.
+func (c *Client) announced(sentinel int, channel, text string) {
+	name, primary, ok := announcement(channel, text)
+	if !ok || name != c.opts.SentinelMaster {
+		return
+	}
+	switch channel {
+	case promotes:
+		c.hold.begin(primary)
+	case aborted:
+		c.hold.end()
+	default:
+		c.next.Store(uint32(sentinel)) // the others may still name the old one
+		c.suspectPrimary()
+	}
+}
+
+// announcement returns the name that an announcement is about, and the address of its primary, which is the old one while a
+// replica is being promoted. The text is "master NAME IP PORT", "slave NAME IP PORT @ NAME IP PORT" with the primary behind the @, or "NAME IP PORT IP PORT".
+func announcement(channel, text string) (name, primary string, ok bool) {
+	fields := strings.Fields(text)
+	if channel == switched {
+		if len(fields) != 5 {
+			return "", "", false
+		}
+		return fields[0], net.JoinHostPort(fields[3], fields[4]), true
+	}
+	switch {
+	case len(fields) == 4 && fields[0] == "master":
+		fields = fields[1:]
+	case len(fields) == 8 && fields[4] == "@":
+		fields = fields[5:]
+	default:
+		return "", "", false
+	}
+	return fields[0], net.JoinHostPort(fields[1], fields[2]), true
+}
