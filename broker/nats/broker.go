@@ -423,6 +423,10 @@ func (b *Broker) metrics() []broker.Metric {
 	return []broker.Metric{
 		{Name: "dropped_messages_total", Help: "Messages dropped because the node was behind.", Counter: true, Value: float64(dropped)},
 		{Name: "buffered_messages", Help: "Messages that wait for the node.", Value: float64(waiting)},
+		{
+			Name: "unreachable_servers", Value: float64(b.keeper.ways.unreachable()),
+			Help: "Other servers of the NATS cluster that are configured, or were announced within a minute, and cannot be reached.",
+		},
 	}
 }
 

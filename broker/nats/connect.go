@@ -53,6 +53,7 @@ func (b *Broker) options() (o natsio.Options, err error) {
 	}
 	o.ReconnectErrCB = func(_ *natsio.Conn, err error) { b.dialer.failed(err) }
 	o.ReconnectedCB = func(*natsio.Conn) { b.keeper.wake() }
+	o.DiscoveredServersCB = func(*natsio.Conn) { b.keeper.wake() }
 	o.ClosedCB = func(c *natsio.Conn) {
 		b.dialer.failed(c.LastError())
 		b.keeper.wake()

@@ -74,10 +74,12 @@ func (k *keeper) wake() {
 func (k *keeper) run() {
 	ticker := time.NewTicker(k.period)
 	defer ticker.Stop()
+	k.discover()
 	for {
 		select {
 		case <-k.kick:
 			k.mend()
+			k.discover()
 		case <-ticker.C:
 			k.mend()
 			k.beat()
@@ -138,6 +140,14 @@ func (k *keeper) beat() {
 	k.send(conn)
 	k.recount()
 	k.ways.update(conn)
+}
+
+// discover watches the servers that have just become known. With the next canary it may be too late: the server of this
+// node does not tell any more of one to which its route has broken.
+func (k *keeper) discover() {
+	if k.b.dialer.flowing.Load() != 0 {
+		k.ways.update(k.b.conn.Load())
+	}
 }
 
 // late returns why events are not delivered although there is a connection, or nil.

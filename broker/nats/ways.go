@@ -39,6 +39,7 @@ type way struct {
 	sent   uint64        // the last canary that was published
 	seen   atomic.Uint64 // the last canary that arrived
 	cut    atomic.Bool   // the route is broken
+	away   atomic.Bool   // the server cannot be reached
 }
 
 const (
@@ -145,6 +146,7 @@ func (w *way) run() {
 	failed := time.Time{}
 	for attempt := 0; ; attempt++ {
 		conn, err := w.connect()
+		w.reached(err)
 		if err == nil {
 			failed = time.Now()
 			if attempt = 0; w.watch(conn) {
@@ -165,6 +167,33 @@ func (w *way) run() {
 	}
 }
 
+// reached notes whether the server could be connected to. One that cannot has ended, or is cut off with its nodes: that
+// looks the same from here.
+func (w *way) reached(err error) {
+	select {
+	case <-w.b.closing:
+		return
+	default:
+	}
+	if was := w.away.Swap(err != nil); err != nil && !was {
+		w.b.log.Warn("a server of the NATS cluster cannot be reached", "engine", w.b.part, "server", w.host, "error", err)
+	} else if was && err == nil {
+		w.b.log.Info("the server of the NATS cluster can be reached again", "engine", w.b.part, "server", w.host)
+	}
+}
+
+// unreachable counts the servers that cannot be reached.
+func (s *ways) unreachable() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.list {
+		if w.away.Load() {
+			n++
+		}
+	}
+	return n
+}
+
 // connect connects to the server, and to no other.
 func (w *way) connect() (*natsio.Conn, error) {
 	b := w.b
@@ -174,7 +203,7 @@ func (w *way) connect() (*natsio.Conn, error) {
 	}
 	o.Url, o.Name = w.url, "gyro canary"
 	o.CustomDialer, o.AllowReconnect, o.IgnoreDiscoveredServers = nil, false, true
-	o.DisconnectedErrCB, o.ReconnectErrCB, o.ReconnectedCB, o.ClosedCB = nil, nil, nil, nil
+	o.DisconnectedErrCB, o.ReconnectErrCB, o.ReconnectedCB, o.ClosedCB, o.DiscoveredServersCB = nil, nil, nil, nil, nil
 	o.AsyncErrorCB = func(*natsio.Conn, *natsio.Subscription, error) {} // by default, errors are printed
 	if main := b.conn.Load(); main.TLSRequired() {
 		// Like the NATS client with announced servers, use the name of the first server.

@@ -1,8 +1,10 @@
 package nats
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -92,4 +94,41 @@ func TestServerOfOthersEnds(t *testing.T) {
 		}
 		return a.keeper.sent.Load() > sent+missing+3
 	})
+	wait.Until(t, "the metric of a server that is away", func() bool {
+		for _, m := range a.metrics() {
+			if m.Name == "unreachable_servers" {
+				return m.Value == 1
+			}
+		}
+		return false
+	})
+}
+
+// A server of the cluster is watched at once, not with the next canary: from the connection on, or since it was announced. If its
+// route breaks, it is not announced any more.
+func TestServersAreWatchedAtOnce(t *testing.T) {
+	t.Parallel()
+	cluster := server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}
+	one := startServer(t, &server.Options{ServerName: "one", Cluster: cluster, Username: "u", Password: "secret"})
+	begin := func(s *server.Server) *Broker {
+		b := newBroker(t, with(s))
+		b.keeper.period = time.Hour // no canary follows
+		must(t, b.Run(ignore{}))
+		t.Cleanup(func() { must(t, b.Close(context.Background())) })
+		return b
+	}
+	watches := func(b *Broker, s *server.Server) bool {
+		w := b.keeper.ways
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.list[s.Addr().String()] != nil
+	}
+	a := begin(one)
+	two := startServer(t, &server.Options{
+		ServerName: "two", Cluster: cluster, Username: "u", Password: "secret",
+		Routes: server.RoutesFromStr("nats-route://" + one.ClusterAddr().String()),
+	})
+	wait.Until(t, "a server that was announced", func() bool { return watches(a, two) })
+	b := begin(two)
+	wait.Until(t, "a server that was there before", func() bool { return watches(b, one) })
 }

@@ -48,6 +48,7 @@ var ours = []string{
 	"broker_redis_map_cache_drops_total counter broker_name reason", "broker_redis_map_cache_hits_total counter broker_name",
 	"broker_redis_map_cache_loads_total counter broker_name", "broker_redis_map_cache_misses_total counter broker_name",
 	"broker_nats_dropped_messages_total counter broker_name",
+	"broker_nats_unreachable_servers gauge broker_name",
 	"broker_postgres_connection_wait_seconds_total counter broker_name", "broker_postgres_connections_used gauge broker_name",
 	"broker_postgres_rows_read_total counter broker_name",
 	"broker_reconnects_total counter broker_name shard",
@@ -403,7 +404,7 @@ func TestBrokers(t *testing.T) {
 		`broker_reconnects_total{broker_name="sharded",shard="0"} 3`, `broker_reconnects_total{broker_name="sharded",shard="1"} 0`)
 	wantValues(t, r, "broker_redis_pub_sub_dropped", `broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="client"} 0`,
 		`broker_redis_pub_sub_dropped_messages{broker_name="",channel_type="control"} 0`)
-	wantValues(t, r, "broker_nats", `broker_nats_buffered_messages{broker_name="fast"} 0`, `broker_nats_dropped_messages_total{broker_name="fast"} 0`)
+	wantValues(t, r, "broker_nats", `broker_nats_buffered_messages{broker_name="fast"} 0`, `broker_nats_dropped_messages_total{broker_name="fast"} 0`, `broker_nats_unreachable_servers{broker_name="fast"} 0`)
 }
 
 func TestAPIErrors(t *testing.T) {

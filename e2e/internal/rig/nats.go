@@ -11,8 +11,10 @@ import (
 
 // NATS is a NATS server in this process, which keeps its port when it restarts.
 type NATS struct {
-	port int
-	s    *server.Server
+	port    int
+	cluster server.ClusterOpts
+	routes  string // where the server finds its cluster; empty: it waits for others, or is alone
+	s       *server.Server
 }
 
 // StartNATS starts a server on a free port of 127.0.0.1.
@@ -25,12 +27,33 @@ func StartNATS() (*NATS, error) {
 	return n, n.Start()
 }
 
+// StartNATSPair starts two servers of a cluster. The route between them goes through the proxy.
+func StartNATSPair() (pair [2]*NATS, route *Proxy, err error) {
+	for i := range pair {
+		port, err := FreePort()
+		if err != nil {
+			return pair, nil, err
+		}
+		pair[i] = &NATS{port: port, cluster: server.ClusterOpts{Name: "pair", Host: "127.0.0.1", Port: server.RANDOM_PORT}}
+	}
+	if err = pair[0].Start(); err == nil {
+		route, err = NewProxy(pair[0].s.ClusterAddr().String())
+	}
+	if err == nil {
+		pair[1].routes = "nats-route://" + route.Addr()
+		err = pair[1].Start()
+	}
+	return pair, route, err
+}
+
 // Addr is host:port.
 func (n *NATS) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
 
 // Start starts a server that was stopped, and returns when it accepts.
 func (n *NATS) Start() error {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: n.port, Cluster: n.cluster, Routes: server.RoutesFromStr(n.routes), NoLog: true, NoSigs: true,
+	})
 	if err != nil {
 		return err
 	}
