@@ -179,6 +179,9 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 			g.meter.Action(reads(&it.HistoryFilter), it.Channel, 1)
 			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
 		}
+		if err == nil && it.Resumes && it.Top.Offset == 0 {
+			err = g.streamless(ctx, it.Channel)
+		}
 		if err == nil && !inline && g.Fill != nil && it.Lacks(it.History) {
 			err = g.refill(ctx, it)
 		}

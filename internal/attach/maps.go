@@ -7,6 +7,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 )
 
 // errNoMaps is the error of what needs a map at a broker that has none.
@@ -31,6 +33,23 @@ func (g *Engines) Page(ctx context.Context, o Owner, e *effect.Page) {
 	if e.Err != nil {
 		o.Failed("reading a map", e.Channel, e.Err)
 	}
+}
+
+// errStreamless is the error for a subscriber that would go on with entries that may be stale.
+var errStreamless = refusal.Because(protocol.ErrorUnrecoverablePosition, "MapSubscription.Ephemeral",
+	"the map has entries and no changes: its MapOptions have no StreamSize and StreamTTL, but MapSubscription.Ephemeral is not set")
+
+// streamless returns errStreamless if a map whose stream never had a change has entries. Such entries were set by changes
+// of an ephemeral map, which nobody recovers.
+func (g *Engines) streamless(ctx context.Context, ch string) error {
+	if g.Maps == nil {
+		return nil
+	}
+	s, err := g.Maps.State(ctx, ch, channel.StateFilter{})
+	if err == nil && s.Top.Offset == 0 && s.Count > 0 {
+		err = errStreamless
+	}
+	return err
 }
 
 // Appear sets or renews the entries of a client in maps that show who is in a channel.

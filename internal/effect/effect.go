@@ -293,6 +293,8 @@ type AttachItem struct {
 	Positioned bool
 	// Fragile is set if the channel has no stream and the subscriber has to hear of losses.
 	Fragile bool
+	// Resumes is set for a subscriber of a map that keeps its entries: changes that are not in the stream are an error.
+	Resumes bool
 	channel.HistoryFilter
 	// Latest is the position of a subscriber that recovers the latest publication; else nil. If
 	// there is no publication and the position is not the top, the application may fill the stream.

@@ -42,6 +42,7 @@ type Catchup struct {
 	// top is the position of the first page: entries that changed later come with the changes.
 	top   channel.StreamPosition
 	begun bool
+	anew  bool // the subscriber got entries
 	// target is the top at the first page of changes; 0 before it.
 	target uint64
 	since  channel.StreamPosition
@@ -62,6 +63,11 @@ func (c *Catchup) Late(now int64) bool { return c.until > 0 && now > c.until }
 // Ephemeral tells whether the map has no stream of changes, so that its changes are buffered from the
 // first page on.
 func (c *Catchup) Ephemeral() bool { return c.opts.Ephemeral }
+
+// Resumes reports whether the subscriber, whose request is req, keeps the entries that it had before.
+func (c *Catchup) Resumes(req *protocol.SubscribeRequest) bool {
+	return req.Recover && req.Phase != State && !c.anew && !c.opts.Ephemeral
+}
 
 // Since is the position behind which changes are read to go live.
 func (c *Catchup) Since() channel.StreamPosition { return c.since }
@@ -140,7 +146,7 @@ func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) boo
 	later := c.begun && !c.opts.Ephemeral
 	switch {
 	case !c.begun:
-		c.begun = true
+		c.begun, c.anew = true, true
 		if !c.opts.Ephemeral {
 			c.top = s.Top
 		}

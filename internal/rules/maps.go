@@ -27,6 +27,11 @@ func (m *checkedMaps) Change(ctx context.Context, ch string, pub *channel.Public
 	if ch == "" || pub.Key == "" {
 		return channel.MapResult{}, protocol.ErrorBadRequest
 	}
+	if opts.Ephemeral() {
+		if err := m.rules.ephemeral(ch, pub, &opts); err != nil {
+			return channel.MapResult{}, err
+		}
+	}
 	of, err := m.rules.options(ch)
 	if err == nil && !of.Binary {
 		if !pub.Checked {
@@ -43,6 +48,23 @@ func (m *checkedMaps) Change(ctx context.Context, ch string, pub *channel.Public
 		pub.Time = m.rules.Clocks.Stamp()
 	}
 	return m.Maps.Change(ctx, ch, pub, opts)
+}
+
+// ephemeral checks a change of a map without a stream of changes.
+func (r *Rules) ephemeral(ch string, pub *channel.Publication, o *channel.MapOptions) error {
+	const none = "MapOptions have no StreamSize and StreamTTL, so the map keeps no changes: "
+	switch {
+	case o.KeyTTL <= 0:
+		return refusal.Because(protocol.ErrorBadRequest, "MapOptions.KeyTTL", none+"it needs a KeyTTL, or both of them")
+	case o.Expected != nil:
+		return refusal.Because(protocol.ErrorBadRequest, "MapOptions.StreamSize", none+"Expected needs both of them")
+	case pub.Version > 0:
+		return refusal.Because(protocol.ErrorBadRequest, "MapOptions.StreamSize", none+"Publication.Version needs both of them")
+	case r.Tracked(ch) && r.warned.Allow(ch):
+		r.Log.Warn("a change that a map does not keep went to subscribers that recover: MapSubscription.Ephemeral is not set, and those who are away lose it",
+			"channel", ch, "key", "MapOptions.StreamSize")
+	}
+	return nil
 }
 
 // ServerSubscribe checks the options of a subscription that the application makes for a client.

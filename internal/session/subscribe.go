@@ -1,6 +1,8 @@
 package session
 
 import (
+	"errors"
+
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/due"
@@ -240,6 +242,7 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 		}
 	}
 	item.MetaTTL, item.Fragile = o.HistoryMetaTTL, o.Map != nil && o.Map.Ephemeral
+	item.Resumes = b.setup.catchup != nil && b.setup.catchup.Resumes(b.setup.subscribing.Request)
 	if o.Presence {
 		item.Info = b.info()
 	}
@@ -286,7 +289,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 		terms.CloseFeed(b.terms.Feed)
 		s.part(b)
 		err := effect.Answer(it.Err)
-		if b.setup.catchup != nil {
+		if b.setup.catchup != nil && !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
 			err = protocol.ErrorInternal
 		}
 		s.fail(e.ID, err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest"
+	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -197,4 +200,75 @@ func TestServerSubscribesToNoMap(t *testing.T) {
 			t.Errorf("subscribe: %v", err)
 		}
 	})
+}
+
+// A subscription that recovers, beside changes of a map that keeps none: a client that comes back gets the entries
+// anew, and the log names the options that contradict each other.
+func TestMapSubscriptionBesideEphemeralChanges(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var log logtest.Buffer
+			node := gyrotest.NewNode(t, gyro.Config{
+				Handlers: mapHandlers(channel.MapSubscription{Kind: channel.MapData}), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			set := func(data string) {
+				t.Helper()
+				_, err := node.Maps().Change(t.Context(), "m", &gyro.Publication{Key: "k", Data: []byte(data)}, mapOptions(!kept))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			set("1")
+			r := &mapReader{t: t, node: node, has: map[string]string{}}
+			r.connect()
+			r.catchUp(20)
+			set("2")
+			synctest.Wait()
+			warned := strings.Contains(log.Take(), "MapSubscription.Ephemeral is not set")
+			r.read()
+			r.c.Vanish()
+			synctest.Wait()
+			set("3")
+			r.connect()
+			r.catchUp(20)
+			if r.has["k"] != "3" {
+				t.Errorf("kept %v: the client has %v", kept, r.has)
+			}
+			explained := strings.Contains(log.Take(), "MapOptions have no StreamSize and StreamTTL, but MapSubscription.Ephemeral is not set")
+			if recovered := r.recovered == 1; recovered != kept || warned == kept || explained == kept {
+				t.Errorf("kept %v: recovered %d times, began anew %d times; warned %v, explained %v", kept, r.recovered, r.restarts, warned, explained)
+			}
+		})
+	}
+}
+
+// The log says what the options of a change lack, which clients are not told.
+func TestMapOptionsAreExplained(t *testing.T) {
+	position := &gyro.StreamPosition{Offset: 1}
+	for _, tt := range []struct {
+		reply gyro.PublishReply
+		want  string
+	}{
+		{gyro.PublishReply{}, "it needs a KeyTTL, or both of them"},
+		{gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour, Expected: position}}, "Expected needs both of them"},
+		{gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour}, Options: gyro.PublishOptions{Version: 1}}, "Publication.Version needs both of them"},
+	} {
+		var log logtest.Buffer
+		h := mapHandlers(channel.MapSubscription{Kind: channel.MapData})
+		h.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			return tt.reply, nil
+		}
+		node := gyrotest.NewNode(t, gyro.Config{Handlers: h, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := gyrotest.Open(t, node, nil)
+		c.Connect(nil)
+		_, err := c.Try(&protocol.Command{Publish: &protocol.PublishRequest{Channel: "m", Type: 1, Key: "k", Data: []byte("1")}})
+		if !errors.Is(err, protocol.ErrorBadRequest) {
+			t.Error(err)
+		}
+		if !log.Await(func(log string) bool {
+			return strings.Contains(log, "MapOptions have no StreamSize and StreamTTL") && strings.Contains(log, tt.want)
+		}) {
+			t.Errorf("the log lacks %q: %s", tt.want, log.String())
+		}
+	}
 }
