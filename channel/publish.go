@@ -22,8 +22,10 @@ type PublishOptions struct {
 	// its version does not take the key.
 	IdempotencyKey string
 	IdempotencyTTL time.Duration
-	// Version suppresses the publish unless it is greater than the last one of the
-	// stream with the same VersionEpoch. It needs history; 0 is none.
+	// Version suppresses the publish unless it is greater than the version that the stream remembers: that of the
+	// last publication that had one, with its VersionEpoch. With another VersionEpoch than the remembered one the
+	// publish is never suppressed; an empty one stands for any. Both are remembered as long as the position of the
+	// stream. Version needs history; 0 is none, and changes nothing that is remembered.
 	Version      uint64
 	VersionEpoch string
 	// Delta sends subscribers that negotiated it only the difference to the previous

@@ -590,8 +590,8 @@ type PublishOptions struct {
 	Tags           map[string]string // Given to subscribers, and used by their filters.
 	IdempotencyKey string            // Within 300 s, a second publication with this key into the channel is suppressed; the result is that of the first.
 	Delta          bool              // Subscribers who asked for it get the difference to the publication before.
-	Version        uint64            // If not 0: suppress the publication unless its version is newer than that of the last one in history.
-	VersionEpoch   string            // A version of another epoch is always newer.
+	Version        uint64            // If not 0: suppress the publication unless its version is greater than the one that the stream remembers, of the last publication that had one.
+	VersionEpoch   string            // Remembered with the version. A publication with another one is never suppressed by its version; an empty one stands for any.
 }
 
 var noPublishOptions PublishOptions
