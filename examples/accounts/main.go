@@ -102,5 +102,13 @@ func serve(server *http.Server, node *gyro.Node) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return errors.Join(server.Shutdown(ctx), node.Shutdown(ctx))
+	return shutdown(ctx, server, node)
+}
+
+// shutdown takes no further connections, and then ends the server and the node at once: the server waits for streams, which
+// the node ends.
+func shutdown(ctx context.Context, server *http.Server, node *gyro.Node) error {
+	ended := make(chan error, 1)
+	server.RegisterOnShutdown(func() { ended <- node.Shutdown(ctx) })
+	return errors.Join(server.Shutdown(ctx), <-ended)
 }

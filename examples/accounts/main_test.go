@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
 // newApp returns the application with a node that keeps everything in memory, and ann in the
@@ -105,5 +109,39 @@ func TestAccountsFile(t *testing.T) {
 	}
 	if _, err := newSessions("short"); err == nil || !strings.Contains(err.Error(), "SESSION_KEY has 5 bytes of at least 32") {
 		t.Errorf("a short key: %v", err)
+	}
+}
+
+// The streams of an HTTP/2 connection are requests in progress, which the server waits for and the node ends. Neither waits
+// for the other.
+func TestShutdownWithStreams(t *testing.T) {
+	a := newApp(t)
+	streams := httpstream.NewHandler(httpstream.HTTPStream, a.node, httpstream.Config{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		streams.ServeHTTP(w, r.WithContext(gyro.SetCredentials(r.Context(), &gyro.Credentials{UserID: "ann"})))
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	res, err := s.Client().Post(s.URL, "application/json", strings.NewReader(`{"id":1,"connect":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	if !lines.Scan() || res.ProtoMajor != 2 {
+		t.Fatalf("HTTP %d: %q, %v", res.ProtoMajor, lines.Text(), lines.Err())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := shutdown(ctx, s.Config, a.node); err != nil {
+		t.Error(err)
+	}
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if !strings.Contains(last, `"code":3001`) {
+		t.Errorf("the stream ends with %q", last)
 	}
 }
