@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
@@ -40,6 +41,9 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 	if given := GetCredentials(ctx); given != nil {
 		who = cmp.Or(who, given)
 		reply.Context = cmp.Or(reply.Context, c.Request())
+	}
+	if len(reply.Labels) > 0 {
+		reply.Context = inspect.WithLabels(cmp.Or(reply.Context, context.Background()), reply.Labels)
 	}
 	e.Identity = effect.Identity{
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
@@ -93,7 +97,7 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *effect
 }
 
 func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *effect.DetachItem) {
-	a.cfg.Handlers.Unsubscribed(ctx, (*Client)(c), UnsubscribeEvent{Channel: it.Channel, Reason: it.Reason, ServerSide: it.ServerSide})
+	a.cfg.Handlers.Unsubscribed(ctx, (*Client)(c), UnsubscribeEvent{Channel: it.Channel, Unsubscribe: it.Reason, ServerSide: it.ServerSide})
 }
 
 func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.Publish) error {

@@ -80,8 +80,13 @@ func (c *Client) Refresh(o *RefreshOptions) error {
 	return nil
 }
 
-// Disconnect closes the connection.
+// Disconnect closes the connection. A code that is not from 3000 to 4999 leaves an error in the log, and
+// DisconnectForceNoReconnect closes the connection.
 func (c *Client) Disconnect(d Disconnect) {
+	if err := d.Check(); err != nil {
+		c.node().cfg.Logger.Error("Client.Disconnect has a code that no client can get", "client", c.ID(), "user", c.UserID(), "error", err)
+		d = DisconnectForceNoReconnect
+	}
 	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
 }
 

@@ -30,7 +30,8 @@ import (
 //
 // An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect, which closes the
 // connection; a pointer to one is the same. Any other error is logged and the client gets error 100, also for a nil
-// *Error that was returned as an error. A one-way client, which gets no replies, is disconnected with the code that
+// *Error that was returned as an error. A code that is not from 100 to 1999 in an Error, or from 3000 to 4999 in a
+// Disconnect, is logged as well, and replaced by error 100 or disconnect 3004. A one-way client, which gets no replies, is disconnected with the code that
 // corresponds to the error.
 type Handlers struct {
 	// Connecting authenticates a client. ctx is that of the HTTP request that
@@ -176,6 +177,9 @@ type ConnectReply struct {
 	// 550 bytes for the context of a request, and all that middleware put there, but not the
 	// request. The values must stay valid after the request.
 	Context context.Context
+	// Labels are found by inspect.Filter, the flight recorder and metrics.Config.ClientLabels; later handlers
+	// read them by inspect.Labels. Clients do not see them. The node adds them to the values of Context.
+	Labels map[string]string
 	// Credentials of the client. If nil, those of SetCredentials count; if there are none
 	// either, the client is disconnected with 3501.
 	Credentials *Credentials
@@ -219,8 +223,8 @@ type SubscribeReply struct {
 // UnsubscribeEvent is a subscription that ended.
 type UnsubscribeEvent struct {
 	Channel string
-	// Reason of the end. The code is 0 if the client unsubscribed, 1 if its connection ended.
-	Reason Unsubscribe
+	// Unsubscribe is why it ended. The code is 0 if the client unsubscribed, 1 if its connection ended.
+	Unsubscribe Unsubscribe
 	// ServerSide subscriptions were made by the server.
 	ServerSide bool
 }

@@ -60,18 +60,19 @@ type (
 
 	// Error answers a command of a client with a Code, a Message, and Temporary if the client
 	// should try again. Handlers return one, or wrap it. Codes from 400 to 1999 are the
-	// application's. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists those of
+	// application's, those from 100 to 399 the protocol's; there are no others. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists those of
 	// the protocol, "go doc github.com/gyrohq/gyro/protocol.Error" the methods.
 	Error = protocol.Error
 
 	// Disconnect closes a connection with a Code and a Reason; Reconnect is unused. Handlers
 	// return one, or wrap it. Codes from 4000 to 4499 (clients reconnect) and 4500 to 4999 (they
-	// do not) are the application's. A reason has 1 to 123 bytes.
+	// do not) are the application's, those from 3000 to 3999 the protocol's; there are no others. A reason has 1 to 123 bytes.
 	// "go doc github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists those of the protocol,
 	// "go doc github.com/gyrohq/gyro/protocol.Disconnect" the methods.
 	Disconnect = protocol.Disconnect
 
-	// Unsubscribe is why a subscription ended: a Code and a Reason. See
+	// Unsubscribe is why a subscription ended: a Code and a Reason. The server sends codes from 2000 to
+	// 2499, and from 2500 to 2999, with which clients subscribe again. See
 	// "go doc github.com/gyrohq/gyro/protocol.Unsubscribe".
 	Unsubscribe = protocol.Unsubscribe
 )

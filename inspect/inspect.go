@@ -65,7 +65,7 @@ type Connection struct {
 	// Queue is how many bytes wait for the client, Commands how many of its commands are in
 	// progress.
 	Queue, Commands int
-	// Labels are those of WithLabels.
+	// Labels are those of gyro.ConnectReply, or of WithLabels.
 	Labels map[string]string
 	// Meta and Token are those of the client's Credentials, or of a later RefreshReply.
 	Meta  []byte

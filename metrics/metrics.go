@@ -45,7 +45,7 @@ type Config struct {
 	// AcceptProtocol fills the label accept_protocol with the version of HTTP by which clients came: h1, h2 or
 	// h3, and an empty text for others. Default: the label is empty.
 	AcceptProtocol bool
-	// ClientLabels are keys of labels that the application gives clients (inspect.WithLabels), observe.MaxClientLabels
+	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), observe.MaxClientLabels
 	// at most. Each is a label app_KEY of the families client_connections_* and client_subscriptions_*: the value, empty
 	// if the client has none, or other. Keys consist of letters, digits and underscores.
 	ClientLabels []string

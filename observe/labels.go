@@ -17,7 +17,7 @@ const maxLabel = 64
 // OtherLabel is the value of all labels of clients whose combination of values was one too many.
 const OtherLabel = "other"
 
-// ClientLabels tell clients apart by labels that the application gives them: see inspect.WithLabels. Counters
+// ClientLabels tell clients apart by labels that the application gives them: see gyro.ConnectReply.Labels. Counters
 // are kept for each combination of values, so there is a limit on these. Any goroutine may use it.
 type ClientLabels struct {
 	keys  []string

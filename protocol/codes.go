@@ -5,6 +5,25 @@ import "fmt"
 // Programs match on the texts and numbers of this file, so they never change. A colon and a
 // reason may follow the text of an error. docs/codes.md lists them.
 
+// Check returns an error that names the code and the range if it is not from 100 to 1999. Clients
+// use the codes below for errors of their own, and none has a code from 2000 on.
+func (e Error) Check() error { return inRange("an error", e.Code, 100, 1999) }
+
+// Check returns an error that names the code and the range if it is not from 3000 to 4999. Clients
+// take any other code for a broken connection.
+func (d Disconnect) Check() error { return inRange("a disconnect", d.Code, 3000, 4999) }
+
+// Check returns an error that names the code and the range if it is not from 2000 to 2999. The codes
+// below are internal or the clients' own, and those from 3000 on are disconnects.
+func (u Unsubscribe) Check() error { return inRange("an unsubscribe", u.Code, 2000, 2999) }
+
+func inRange(of string, code, from, to uint32) error {
+	if code < from || code > to {
+		return fmt.Errorf("the code of %s is from %d to %d, not %d", of, from, to, code)
+	}
+	return nil
+}
+
 // Error implements error: a handler may return an Error or a pointer to one, and the client gets
 // its code, message and temporary flag. (The struct is generated from the schema.)
 func (e Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }

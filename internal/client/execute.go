@@ -299,11 +299,27 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 // errHollow is what a nil pointer as an error becomes.
 var errHollow = errors.New("a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none")
 
-// Sound returns err, or an error that says so if err is a nil *protocol.Error or
-// *protocol.Disconnect, or wraps one. Such a pointer is not the error nil, and has no methods.
+// unsound is the error of a handler whose code no server sends. It wraps the answer that takes its place.
+type unsound struct{ why, answer error }
+
+func (u *unsound) Error() string { return "an answer that no client can get: " + u.why.Error() }
+func (u *unsound) Unwrap() error { return u.answer }
+
+// Sound returns the error of a handler, or what takes its place. A nil *protocol.Error or *protocol.Disconnect,
+// which is not the error nil and has no methods, becomes an error that says so. A code out of range becomes
+// protocol.DisconnectServerError or protocol.ErrorInternal, with an error that names the range.
 func Sound(err error) error {
 	if hollow(err) {
 		return errHollow
+	}
+	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
+		if why := d.Check(); why != nil {
+			return &unsound{why, protocol.DisconnectServerError}
+		}
+	} else if e, ok := errors.AsType[*protocol.Error](err); ok {
+		if why := e.Check(); why != nil {
+			return &unsound{why, protocol.ErrorInternal}
+		}
 	}
 	return err
 }
@@ -357,9 +373,10 @@ func (c *Client) during(what *observe.Effect) []any {
 
 // handlerFailed logs why a handler refused something, or that it failed.
 func (c *Client) handlerFailed(what *observe.Effect, err error) {
+	_, wrong := errors.AsType[*unsound](err)
 	switch {
 	case errors.Is(err, ErrWouldBlock), c.hasGone(err):
-	case answerCode(err) != 0:
+	case !wrong && answerCode(err) != 0:
 		c.refused(what, err)
 	default:
 		c.loop.clients.Log.Error("handler failed", append(c.during(what), "error", err)...)

@@ -22,8 +22,19 @@ func (e *env) Feed(b *session.Subscription, f channel.Feed) {
 			c.Post(c.crash)
 			return
 		}
-		c.Post(func() { b.FeedEnded(why) })
+		c.Post(func() { c.feedEnded(b, why) })
 	}()
+}
+
+// feedEnded ends the subscription of a feed. What the feed returned does not matter if the subscription had ended before.
+func (c *Client) feedEnded(b *session.Subscription, why protocol.Unsubscribe) {
+	wrong := why.Check()
+	if wrong != nil {
+		why = protocol.UnsubscribeServer
+	}
+	if ch, ended := b.FeedEnded(why); ended && wrong != nil {
+		c.loop.clients.Log.Error("a feed ended with a code that no client can get", "client", c.ID(), "user", c.UserID(), "channel", ch, "error", wrong)
+	}
 }
 
 // fed hands a publication of a feed to its subscription, and waits until it is queued for the client.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/counting"
 	"github.com/gyrohq/gyro/internal/flight"
@@ -94,17 +96,37 @@ func (l *Loop) selected(t *users.Target) []*Client {
 	return slices.DeleteFunc(l.of(t), func(c *Client) bool { return !t.Match(c.ID()) })
 }
 
-// of returns the clients of the user of t, or only the one with the session ID of t.
+// of returns the clients of the user of t, or only the one with the session ID of t. Without either, it looks for the
+// client ID of t among all clients.
 func (l *Loop) of(t *users.Target) []*Client {
-	if t.Session == "" {
-		return slices.Clone(l.users[t.User])
+	switch {
+	case t.Session != "":
+		id, _ := parseSessionID(t.Session)
+		c := l.sessions.find(id)
+		if c == nil || !t.AnyUser && c.session.User() != t.User {
+			return nil
+		}
+		return []*Client{c}
+	case t.AnyUser:
+		return l.withID(t.Client)
 	}
-	id, _ := parseSessionID(t.Session)
-	c := l.sessions.find(id)
-	if c == nil || c.session.User() != t.User {
+	return slices.Clone(l.users[t.User])
+}
+
+// withID returns the client with an ID, if the loop has it.
+func (l *Loop) withID(text string) []*Client {
+	id, err := uuid.Parse(text)
+	if err != nil {
 		return nil
 	}
-	return []*Client{c}
+	for _, clients := range l.users {
+		for _, c := range clients {
+			if c.id == id {
+				return []*Client{c}
+			}
+		}
+	}
+	return nil
 }
 
 // call calls f on the loop and waits for it. It returns false if the loop or ctx has ended

@@ -102,27 +102,34 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 	return m.Each(ctx, &t, do)
 }
 
-// operation returns which clients a command is for, and what it does with each of them.
+// operation returns which clients a command is for, and what it does with each of them. Codes that no client can get,
+// which another node's software may let pass, are replaced by those that such a command has by default.
 func operation(cmd *control.Command) (t users.Target, do func(*client.Client), err error) {
 	switch {
 	case cmd.Subscribe != nil:
 		m := cmd.Subscribe
 		opts, err := m.Options()
-		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+		return users.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
 			func(c *client.Client) { c.Subscribe(m.Channel, opts) }, err
 	case cmd.Unsubscribe != nil:
 		m := cmd.Unsubscribe
 		u := protocol.Unsubscribe{Code: m.Code, Reason: m.Reason}
-		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+		if u.Check() != nil {
+			u = protocol.UnsubscribeServer
+		}
+		return users.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
 			func(c *client.Client) { c.Session().Unsubscribe(m.Channel, u) }, nil
 	case cmd.Disconnect != nil:
 		m := cmd.Disconnect
 		d := protocol.Disconnect{Code: m.Code, Reason: m.Reason}
-		return users.Target{User: m.User, Client: m.Client, Session: m.Session, Whitelist: m.Whitelist},
+		if d.Check() != nil {
+			d = protocol.DisconnectForceNoReconnect
+		}
+		return users.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session, Whitelist: m.Whitelist},
 			func(c *client.Client) { c.Session().Dismiss(d) }, nil
 	case cmd.Refresh != nil:
 		m := cmd.Refresh
-		return users.Target{User: m.User, Client: m.Client, Session: m.Session},
+		return users.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
 			func(c *client.Client) { c.Session().Refresh(m.Expired, m.ExpireAt, m.Info) }, nil
 	}
 	return t, nil, errors.New("no operation")

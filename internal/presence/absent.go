@@ -12,7 +12,7 @@ import (
 // Absent is the presence manager of a node that has none: it refuses everything.
 type Absent struct{}
 
-var errAbsent = refusal.Because(protocol.ErrorNotAvailable, "Config.Presence", "the node has no presence manager: its broker's engine offers none")
+var errAbsent = refusal.Because(protocol.ErrorNotAvailable, "Config.Presence", "the node has no presence manager: its broker's engine offers none; memory.NewPresence is one for a single node")
 
 // Describe implements broker.Engine.
 func (Absent) Describe() broker.Traits { return broker.Traits{Name: "absent", Local: true} }

@@ -19,12 +19,15 @@ func (b *Subscription) Fed(p *channel.Publication) bool {
 }
 
 // FeedEnded ends the subscription because its feed has no more publications. If the client has gone,
-// the subscription stays for what the client sent before.
-func (b *Subscription) FeedEnded(u protocol.Unsubscribe) {
+// the subscription stays for what the client sent before. FeedEnded returns the channel, and whether it has ended the
+// subscription.
+func (b *Subscription) FeedEnded(u protocol.Unsubscribe) (ch string, ended bool) {
 	if b.state != subLive || b.s.leaving() {
-		return
+		return b.channel, false
 	}
-	if b.s.env.Finish(b); b.state == subLive {
-		b.s.end(b, u)
+	if b.s.env.Finish(b); b.state != subLive {
+		return b.channel, false
 	}
+	b.s.end(b, u)
+	return b.channel, true
 }

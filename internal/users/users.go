@@ -49,8 +49,9 @@ func (u *Counts) Totals() (clients, users int) {
 
 // Target selects connections. An empty Client or Session selects all.
 type Target struct {
-	// User of the connections; empty for anonymous ones.
-	User string
+	// User of the connections; empty for anonymous ones, unless AnyUser is set.
+	User    string
+	AnyUser bool
 	// Client and Session are the IDs that a connection must have.
 	Client, Session string
 	// Whitelist are the IDs of clients that are not selected.

@@ -10,6 +10,11 @@ import (
 // sourceServerAPI marks subscriptions made by this API.
 const sourceServerAPI = 10
 
+// whom selects connections of a user, which the other IDs narrow. Without a user they are anonymous ones.
+func whom(user, client, session string) gyro.Target {
+	return gyro.Target{User: user, Anonymous: user == "", Client: client, Session: session}
+}
+
 // Subscribe executes a subscribe command.
 func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*SubscribeResult, error) {
 	o, err := e.options(r.Channel)
@@ -51,7 +56,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	if !opts.Recoverable {
 		opts.RecoverSince = nil
 	}
-	if err := e.node.Subscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, &opts); err != nil {
+	if err := e.node.Subscribe(ctx, whom(r.User, r.Client, r.Session), r.Channel, &opts); err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	return &SubscribeResult{}, nil
@@ -70,7 +75,7 @@ func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*Uns
 	if _, err := e.options(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
-	if err := e.node.Unsubscribe(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, r.Channel, nil); err != nil {
+	if err := e.node.Unsubscribe(ctx, whom(r.User, r.Client, r.Session), r.Channel, nil); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
 	return &UnsubscribeResult{}, nil
@@ -82,7 +87,7 @@ func (e *Executor) Disconnect(ctx context.Context, r *DisconnectRequest) (*Disco
 	if d := r.Disconnect; d != nil {
 		o.Disconnect = &gyro.Disconnect{Code: d.Code, Reason: d.Reason}
 	}
-	if err := e.node.Disconnect(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, &o); err != nil {
+	if err := e.node.Disconnect(ctx, whom(r.User, r.Client, r.Session), &o); err != nil {
 		return nil, e.failed(ctx, MethodDisconnect, "", err)
 	}
 	return &DisconnectResult{}, nil
@@ -94,7 +99,7 @@ func (e *Executor) Refresh(ctx context.Context, r *RefreshRequest) (*RefreshResu
 	if len(r.Info) > 0 {
 		o.Info = r.Info
 	}
-	if err := e.node.Refresh(ctx, gyro.Target{User: r.User, Client: r.Client, Session: r.Session}, &o); err != nil {
+	if err := e.node.Refresh(ctx, whom(r.User, r.Client, r.Session), &o); err != nil {
 		return nil, e.failed(ctx, MethodRefresh, "", err)
 	}
 	return &RefreshResult{}, nil

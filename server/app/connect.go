@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/backend"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/operators"
@@ -104,7 +103,7 @@ func (s *snapshot) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro
 			"claim", token.OtherUser, "expected", cmp.Or(flags.Token.UserIDClaim, "sub"), "key", "client.token.user_id_claim")
 	}
 	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt, Token: token.ID}
-	backend.Label(reply, token.Labels)
+	reply.Labels = token.Labels
 	if flags.Insecure {
 		reply.Credentials.ExpireAt = time.Time{}
 	}

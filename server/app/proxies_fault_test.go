@@ -105,21 +105,23 @@ func TestFaultsOfBackends(t *testing.T) {
 	}
 }
 
-// Codes that the protocol does not have are passed on as they are, and the log tells of them. Where
-// a Close frame has no room for one, the connection ends without a code.
+// Codes that the protocol does not have reach no client, and the log tells of them.
 func TestOddCodesOfBackends(t *testing.T) {
 	t.Parallel()
 	carriers(t, func(t *testing.T, b *testBackend) {
 		s := startProxied(t, b, nil)
 		b.answer("Connect", `{"result":{}}`)
 		for _, tt := range []struct{ answer, want string }{
-			{`{"error":{}}`, "error 0"},
-			{`{"error":{"code":7,"message":""}}`, "error 7"},
-			{`{"error":{"code":4294967295,"message":"` + strings.Repeat("x", 10_000) + `"}}`, "error 4294967295"},
+			{`{"error":{}}`, "error 100"},
+			{`{"error":{"code":7,"message":""}}`, "error 100"},
+			{`{"error":{"code":1999,"message":"` + strings.Repeat("x", 10_000) + `"}}`, "error 1999"},
+			{`{"error":{"code":4294967295,"message":"` + strings.Repeat("x", 10_000) + `"}}`, "error 100"},
 			{`{"disconnect":{}}`, "disconnect 3004"},
-			{`{"disconnect":{"code":2999,"reason":"x"}}`, "disconnect 2999"},
-			{`{"disconnect":{"code":70000,"reason":"x"}}`, "disconnect 0"},
-			{`{"disconnect":{"code":4294967295}}`, "disconnect 0"},
+			{`{"disconnect":{"code":5,"reason":"x"}}`, "disconnect 3004"},
+			{`{"disconnect":{"code":2999,"reason":"x"}}`, "disconnect 3004"},
+			{`{"disconnect":{"code":3011}}`, "disconnect 3011"},
+			{`{"disconnect":{"code":70000,"reason":"x"}}`, "disconnect 3004"},
+			{`{"disconnect":{"code":4294967295}}`, "disconnect 3004"},
 			{`{"disconnect":{"code":4500,"reason":"` + strings.Repeat("ä", 1000) + `"}}`, "disconnect 4500"},
 		} {
 			for event, command := range map[string]string{"Connect": `"connect":{}`, "Subscribe": `"subscribe":{"channel":"a"}`, "RPC": `"rpc":{}`} {
@@ -134,7 +136,7 @@ func TestOddCodesOfBackends(t *testing.T) {
 				b.answer(event, `{"result":{}}`)
 			}
 		}
-		s.awaitLog("is not from 4000 to 4999", "has no code", `"key":"client.proxy.connect"`, `"key":"channel.proxy.subscribe"`, `"key":"rpc.proxy"`)
+		s.awaitLog("the code of an error is from 100 to 1999, not 7", "the code of a disconnect is from 3000 to 4999, not 5", `"key":"client.proxy.connect"`, `"key":"channel.proxy.subscribe"`, `"key":"rpc.proxy"`)
 	})
 }
 

@@ -4,7 +4,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -85,13 +84,6 @@ func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectRe
 	return from
 }
 
-// Label keeps labels of a client, if there are any, for the requests about it.
-func Label(reply *gyro.ConnectReply, labels map[string]string) {
-	if len(labels) > 0 {
-		reply.Context = inspect.WithLabels(cmp.Or(reply.Context, context.Background()), labels)
-	}
-}
-
 func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
 
 // during returns the context of a call that a handler with the context ctx makes for a client: it ends with the
@@ -166,30 +158,25 @@ func refused(p *proxy.Proxy, res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
 	case d != nil:
-		return disconnect(p, d)
-	case e != nil && e.Code == 0:
-		return refusal.Because(&protocol.Error{Message: e.Message, Temporary: e.Temporary}, p.Key(), "the error in the answer of the backend has no code")
+		out := protocol.Disconnect{Code: d.Code, Reason: d.Reason}
+		return refusalOf(p, out, out.Check(), protocol.DisconnectServerError)
 	case e != nil:
-		return refusal.Because(&protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}, p.Key(), backendRefuses)
+		out := &protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}
+		return refusalOf(p, out, out.Check(), protocol.ErrorInternal)
 	}
 	return nil
 }
 
+// refusalOf returns what a backend refuses with. If its code is wrong, no client gets it, but fallback.
+func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
+	if wrong != nil {
+		return refusal.Because(fallback, p.Key(), "the answer of the backend cannot be sent: "+wrong.Error())
+	}
+	return refusal.Because(answer, p.Key(), backendRefuses)
+}
+
 // backendRefuses is the reason for what a backend refuses. The code of the answer says more.
 const backendRefuses = "the backend refuses it"
-
-// disconnect returns what the backend disconnects a client with. Any code is sent, but SDKs take
-// codes that no disconnect has for a broken connection, so the log tells of them.
-func disconnect(p *proxy.Proxy, d *message.Disconnect) error {
-	out := protocol.Disconnect{Code: d.Code, Reason: d.Reason}
-	switch {
-	case d.Code == 0: // the node would not tell the client that the connection ends
-		return refusal.Because(protocol.DisconnectServerError, p.Key(), "the disconnect in the answer of the backend has no code")
-	case d.Code < 3000 || d.Code > 4999:
-		return refusal.Because(out, p.Key(), "the code of the disconnect in the answer of the backend is not from 4000 to 4999")
-	}
-	return refusal.Because(out, p.Key(), backendRefuses)
-}
 
 // prolong returns how long the client, or its subscription to a channel, lives on after a refresh proxy gave no answer. ok is
 // false if it ends.

@@ -40,7 +40,7 @@ func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.
 	if reply.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
 		return false, err
 	}
-	Label(reply, r.Labels)
+	reply.Labels = r.Labels
 	return true, b.subscribe(p, r, reply)
 }
 

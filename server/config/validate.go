@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/config/engines"
 	"github.com/gyrohq/gyro/server/config/internal/problem"
 	"github.com/gyrohq/gyro/server/config/internal/schema"
@@ -184,6 +185,7 @@ func (c *Config) checkClient(p *problem.List) {
 		if t.Code == 0 || t.To.Code == 0 {
 			p.Add(key, "code and to.code must not be zero")
 		}
+		t.To.check(p, key+".to")
 		if !isASCII(t.To.Reason) {
 			p.Add(key, "to.reason %s is not ASCII", problem.Quote(t.To.Reason))
 		}
@@ -335,6 +337,13 @@ func (x *Proxy) check(p *problem.List, key string) {
 	}
 }
 
+// check tests a code that is set.
+func (t *ToDisconnect) check(p *problem.List, key string) {
+	if err := (protocol.Disconnect{Code: uint32(t.Code)}).Check(); t.Code != 0 && err != nil {
+		p.Add(key+".code", "%w", err)
+	}
+}
+
 func (t *StatusTransform) check(p *problem.List, key string) {
 	if t.StatusCode == 0 {
 		p.Add(key+".status_code", "must not be zero")
@@ -342,6 +351,10 @@ func (t *StatusTransform) check(p *problem.List, key string) {
 	if (t.ToError.Code != 0) == (t.ToDisconnect.Code != 0) {
 		p.Add(key, "exactly one of to_error.code and to_disconnect.code must be set")
 	}
+	if err := (protocol.Error{Code: uint32(t.ToError.Code)}).Check(); t.ToError.Code != 0 && err != nil {
+		p.Add(key+".to_error.code", "%w", err)
+	}
+	t.ToDisconnect.check(p, key+".to_disconnect")
 	for _, text := range []struct{ key, value string }{
 		{"to_error.message", t.ToError.Message},
 		{"to_disconnect.reason", t.ToDisconnect.Reason},

@@ -100,6 +100,7 @@ type Subscribe struct {
 	Initial          []byte // A SubscribeResult of the client protocol: its publications.
 	PresenceMaps     []*PresenceMap
 	BatchFlushLatest bool
+	AnyUser          bool // Of any user, whom client or session selects. Other software looks for an anonymous one.
 }
 
 // PresenceMap is a map that shows who is in a channel. Durations are in nanoseconds.
@@ -126,6 +127,7 @@ type Unsubscribe struct {
 	Session string
 	Code    uint32
 	Reason  string
+	AnyUser bool // As in Subscribe.
 }
 
 // Disconnect closes connections of a user.
@@ -136,6 +138,7 @@ type Disconnect struct {
 	Reason    string
 	Client    string
 	Session   string
+	AnyUser   bool // As in Subscribe.
 }
 
 // Refresh changes the expiration of connections of a user.
@@ -146,6 +149,7 @@ type Refresh struct {
 	ExpireAt int64 // Unix seconds; 0 means never.
 	Info     []byte
 	Session  string
+	AnyUser  bool // As in Subscribe.
 }
 
 // SurveyRequest asks for an answer.

@@ -858,12 +858,20 @@ func (m *Subscribe) SizeProto() (n int) {
 	if m.BatchFlushLatest {
 		n += 2 + 1
 	}
+	if m.AnyUser {
+		n += 2 + 1
+	}
 	return n
 }
 
 func (m *Subscribe) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.AnyUser {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x380)
 	}
 	if m.BatchFlushLatest {
 		i--
@@ -1064,6 +1072,8 @@ func (m *Subscribe) readProto(r *pbwire.Reader) {
 			m.PresenceMaps = append(m.PresenceMaps, v)
 		case 0x378: // batch_flush_latest = 111
 			m.BatchFlushLatest = r.Bool()
+		case 0x380: // any_user = 112
+			m.AnyUser = r.Bool()
 		default:
 			r.Skip()
 		}
@@ -1275,12 +1285,20 @@ func (m *Unsubscribe) SizeProto() (n int) {
 	if m.Reason != "" {
 		n += 1 + pbwire.SizeBytes(len(m.Reason))
 	}
+	if m.AnyUser {
+		n += 2 + 1
+	}
 	return n
 }
 
 func (m *Unsubscribe) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.AnyUser {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x320)
 	}
 	if m.Reason != "" {
 		i = pbwire.PutString(buf, i, m.Reason)
@@ -1330,6 +1348,8 @@ func (m *Unsubscribe) readProto(r *pbwire.Reader) {
 			m.Code = r.Uint32()
 		case 0x32: // reason = 6
 			m.Reason = r.String()
+		case 0x320: // any_user = 100
+			m.AnyUser = r.Bool()
 		default:
 			r.Skip()
 		}
@@ -1377,12 +1397,20 @@ func (m *Disconnect) SizeProto() (n int) {
 	if m.Session != "" {
 		n += 1 + pbwire.SizeBytes(len(m.Session))
 	}
+	if m.AnyUser {
+		n += 2 + 1
+	}
 	return n
 }
 
 func (m *Disconnect) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.AnyUser {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x320)
 	}
 	if m.Session != "" {
 		i = pbwire.PutString(buf, i, m.Session)
@@ -1432,6 +1460,8 @@ func (m *Disconnect) readProto(r *pbwire.Reader) {
 			m.Client = r.String()
 		case 0x3a: // session = 7
 			m.Session = r.String()
+		case 0x320: // any_user = 100
+			m.AnyUser = r.Bool()
 		default:
 			r.Skip()
 		}
@@ -1479,12 +1509,20 @@ func (m *Refresh) SizeProto() (n int) {
 	if m.Session != "" {
 		n += 1 + pbwire.SizeBytes(len(m.Session))
 	}
+	if m.AnyUser {
+		n += 2 + 1
+	}
 	return n
 }
 
 func (m *Refresh) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.AnyUser {
+		i--
+		buf[i] = 1
+		i = pbwire.PutVarint(buf, i, 0x320)
 	}
 	if m.Session != "" {
 		i = pbwire.PutString(buf, i, m.Session)
@@ -1535,6 +1573,8 @@ func (m *Refresh) readProto(r *pbwire.Reader) {
 			m.Info = r.Bytes()
 		case 0x32: // session = 6
 			m.Session = r.String()
+		case 0x320: // any_user = 100
+			m.AnyUser = r.Bool()
 		default:
 			r.Skip()
 		}

@@ -11,7 +11,7 @@ import (
 // travel, nor does what only a client that subscribes itself gets: PublishDebounce.
 func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
-		User: m.User, Channel: m.Channel, Client: m.Client, Session: m.Session,
+		User: m.User, AnyUser: m.AnyUser, Channel: m.Channel, Client: m.Client, Session: m.Session,
 		EmitPresence: o.Presence, EmitJoinLeave: o.EmitJoinLeave, PushJoinLeave: o.PushJoinLeave,
 		ExpireAt: channel.ToUnix(o.ExpireAt), Position: o.Positioned, Recover: o.Recoverable,
 		ChannelInfo: o.ChanInfo, Data: o.Data, Source: uint32(o.Source),

@@ -49,7 +49,9 @@ func TestClients(t *testing.T) {
 		}
 		want("three", `"" "ann" "ann"`, 3)
 		for target, want := range map[gyro.Target]string{
-			{}:                                     `""`,
+			{}:                                     ``,
+			{Anonymous: true}:                      `""`,
+			{Client: idOf(t, node)}:                `"ann"`,
 			{User: "ann"}:                          `"ann" "ann"`,
 			{User: "bob"}:                          ``,
 			{User: "ann", Client: "none"}:          ``,

@@ -440,7 +440,7 @@ func TestServerSideSubscriptions(t *testing.T) {
 		(<-client).Disconnect(protocol.DisconnectForceReconnect)
 		nodetest.WantDisconnect(t, d, protocol.DisconnectForceReconnect)
 		synctest.Wait()
-		if len(ended) != 5 || !ended[0].ServerSide || ended[0].Channel != "later" || ended[1].Reason != protocol.UnsubscribeDisconnect {
+		if len(ended) != 5 || !ended[0].ServerSide || ended[0].Channel != "later" || ended[1].Unsubscribe != protocol.UnsubscribeDisconnect {
 			t.Errorf("Unsubscribed got %+v", ended)
 		}
 	})

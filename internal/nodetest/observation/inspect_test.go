@@ -24,7 +24,7 @@ import (
 // labelled accepts every client, with labels and meta.
 func labelled(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	reply, err := nodetest.As(ctx, e)
-	reply.Context = inspect.WithLabels(context.Background(), map[string]string{"plan": "of " + e.Token})
+	reply.Labels = map[string]string{"plan": "of " + e.Token}
 	reply.Credentials.Meta = []byte(`{"token":"` + e.Token + `"}`)
 	return reply, err
 }
