@@ -1,5 +1,6 @@
 // Package transport is the contract between Gyro's core and the transports by which clients
-// reach it. A transport owns sockets and framing; the core owns sessions.
+// reach it. A transport owns sockets and framing; the core owns sessions. docs/transport-of-your-own.md is about
+// transports of others, and package transporttest tests them.
 package transport
 
 import (
@@ -44,12 +45,13 @@ type Conn interface {
 	// neither modify nor keep them. An error means that the connection is lost;
 	// Peer.Closed follows.
 	//
-	// Only the owner of the peer calls it, one call at a time.
+	// Only the owner of the peer calls it, one call at a time, the first perhaps while Accept is under way.
 	Write(frames [][]byte) (n int, err error)
 
 	// Close ends the connection, in the background and in bounded time: it sends frames,
 	// the rest of the queue, then tells the client the disconnect in the transport's own
-	// manner, and frees everything. As with Write, it does not keep frames.
+	// manner, and frees everything. As with Write, it does not keep frames. They have at most
+	// gyro.Config.QueueMaxSize bytes, and a disconnect push.
 	// With protocol.DisconnectConnectionClosed the client is told nothing. With
 	// code 0 the frames end with the error that the client's connect command got, and
 	// the client gets time to close first. Calls after the first do nothing. Any

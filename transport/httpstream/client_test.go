@@ -94,6 +94,8 @@ type testServer struct {
 	fail  func(p *testPeer) error   // nil, or called before accepting
 	edit  func(server *http.Server) // nil, or changes the server
 	gate  front.Gate                // nil: none
+
+	accepted transport.Acceptor // nil, or gets the connections instead
 }
 
 func newServer(t testing.TB, k Kind, w way, cfg Config, edit func(*testServer)) *testServer {
@@ -143,6 +145,9 @@ func newServer(t testing.TB, k Kind, w way, cfg Config, edit func(*testServer)) 
 func (s *testServer) path() string { return "/connection/" + kinds[s.kind].name }
 
 func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	if s.accepted != nil {
+		return s.accepted.Accept(ctx, c, info)
+	}
 	return s.accept(ctx, c, info, c)
 }
 
@@ -167,6 +172,9 @@ func (s *testServer) NextLoop() transport.Loop {
 
 // AcceptOn is Accept for a connection on a loop, which tests use from their own goroutines.
 func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	if s.accepted != nil {
+		return s.accepted.Accept(ctx, drivertest.OnLoop(l, c), info)
+	}
 	return s.accept(ctx, c, info, drivertest.OnLoop(l, c))
 }
 

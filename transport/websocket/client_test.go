@@ -211,11 +211,16 @@ type testServer struct {
 	noLoop  atomic.Bool
 	// order lets the race detector know that a client dials before it is accepted.
 	order sync.Mutex
+
+	accepted transport.Acceptor // nil, or gets the connections instead
 }
 
 var errTest = errors.New("test error")
 
 func (s *testServer) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	if s.accepted != nil {
+		return s.accepted.Accept(ctx, c, info)
+	}
 	return s.accept(ctx, c, info, c)
 }
 
@@ -243,6 +248,9 @@ func (s *testServer) NextLoop() transport.Loop {
 
 // AcceptOn is Accept for a connection on a loop, which tests use from their own goroutines.
 func (s *testServer) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	if s.accepted != nil {
+		return s.accepted.Accept(ctx, drivertest.OnLoop(l, c), info)
+	}
 	return s.accept(ctx, c, info, drivertest.OnLoop(l, c))
 }
 
