@@ -17,6 +17,8 @@ type Scratch struct {
 	Subscribed Subscribed
 	Tracked    tracking.Result
 	Pages      pages.Cache
+	// Setup is for package session: memory that a subscription needs until it is made, and the next one can have.
+	Setup any
 	// Place of the keys that the loop's clients track. The owner of the sessions sets it.
 	Place tracking.Place
 }

@@ -134,10 +134,33 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: &setup{subscribing: effect.Subscribing{Request: req}}}
+	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: s.room()}
+	b.setup.subscribing.Request = req
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
 	return b
+}
+
+// room returns an empty setup: the one that the last subscription on the loop has left, if it is still there. It has six times the size
+// of what a subscription keeps.
+func (s *Session) room() *setup {
+	shared := s.env.Scratch()
+	left, _ := shared.Setup.(*setup)
+	if left == nil {
+		return new(setup)
+	}
+	shared.Setup = nil
+	return left
+}
+
+// leaveRoom gives up the setup of a subscription, of which nothing is used any more: the reply is out.
+func (s *Session) leaveRoom(b *Subscription) {
+	left := b.setup
+	b.setup = nil
+	if b.state == subLive {
+		*left = setup{}
+		s.env.Scratch().Setup = left
+	}
 }
 
 // forget undoes reserve, and answers the unsubscribe commands that wait for the end.
@@ -431,7 +454,7 @@ func (b *Subscription) goLive() {
 	case feed != nil:
 		s.env.Feed(b, feed)
 	}
-	b.setup = nil
+	s.leaveRoom(b)
 }
 
 // result fills r in but for the fields that depend on recovery.
