@@ -239,15 +239,39 @@ func TestNative(t *testing.T) {
 	}
 }
 
-// lines are the metrics whose names begin with a prefix, as text.
+// lines are the metrics whose names begin with a prefix, as text, but for the zeros of TestZeros.
 func lines(t *testing.T, m *metrics.Metrics, prefix string) (list []string) {
 	t.Helper()
 	for line := range strings.Lines(exposition(t, m)) {
-		if line = strings.TrimPrefix(strings.TrimSpace(line), "gyro_"); strings.HasPrefix(line, prefix) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "gyro_")
+		zero := strings.HasSuffix(line, " 0") && slices.ContainsFunc(fromTheStart, func(name string) bool { return strings.HasPrefix(line, name+"{") })
+		if strings.HasPrefix(line, prefix) && !zero {
 			list = append(list, line)
 		}
 	}
 	return list
+}
+
+// fromTheStart are counters that are there before they have counted anything.
+var fromTheStart = []string{"client_num_server_disconnects", "client_recover", "client_refusals_total"}
+
+// TestZeros: Prometheus sees the first of what alerts watch for as a growth.
+func TestZeros(t *testing.T) {
+	m := metrics.New(metrics.Config{})
+	m.Observer().Turn(&observe.Turn{Subscriptions: []observe.Subscriptions{{Subscribed: 1}}})
+	text := exposition(t, m)
+	for _, line := range []string{
+		`client_num_server_disconnects{code="3008"}`, `client_num_server_disconnects{code="3500"}`, `client_refusals_total{limit="queue_size"}`,
+		`client_recover{channel_namespace="",has_recovered_publications="no",recovered="no"}`,
+	} {
+		if !strings.Contains(text, "gyro_"+line+" 0\n") {
+			t.Errorf("there is no %s 0 in\n%s", line, text)
+		}
+	}
+	// The end of a connection by the client is none of the server's.
+	if strings.Contains(text, `code="3000"`) {
+		t.Errorf("it has code 3000:\n%s", text)
+	}
 }
 
 func wantLines(t *testing.T, m *metrics.Metrics, prefix string, want ...string) {

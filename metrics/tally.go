@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // tally is what the turns of loops add up to. Its owner holds a lock.
@@ -198,7 +199,17 @@ func (t *transport) add(o *transport, now time.Duration) {
 	t.pongs.add(&o.pongs, now)
 }
 
-// export sends all that is not 0.
+// disconnects are the codes that are exported from the start, so that Prometheus sees the first of them as a growth.
+var disconnects = [...]protocol.Disconnect{
+	protocol.DisconnectShutdown, protocol.DisconnectServerError, protocol.DisconnectExpired, protocol.DisconnectSubExpired,
+	protocol.DisconnectSlow, protocol.DisconnectWriteError, protocol.DisconnectInsufficientState, protocol.DisconnectForceReconnect,
+	protocol.DisconnectNoPong, protocol.DisconnectTooManyRequests, protocol.DisconnectStateInvalidated, protocol.DisconnectInvalidToken,
+	protocol.DisconnectBadRequest, protocol.DisconnectStale, protocol.DisconnectForceNoReconnect, protocol.DisconnectConnectionLimit,
+	protocol.DisconnectChannelLimit, protocol.DisconnectInappropriateProtocol, protocol.DisconnectPermissionDenied,
+	protocol.DisconnectNotAvailable, protocol.DisconnectTooManyErrors,
+}
+
+// export sends all that is not 0, and the zeros of what alerts watch for the first of.
 func (t *tally) export(out values, d *clientDescs, how *naming, now time.Duration) {
 	for _, e := range t.transports {
 		e.export(out, d, now)
@@ -212,11 +223,14 @@ func (t *tally) export(out values, d *clientDescs, how *naming, now time.Duratio
 	for i := range list {
 		list[i].export(out, d.connections, d.connected)
 	}
+	for _, known := range disconnects {
+		count(&t.disconnects, code(known.Code), 0)
+	}
 	for c, n := range t.disconnects {
 		out.count(d.disconnects, n, c.String())
 	}
 	for l, n := range t.refusals {
-		out.counted(d.refusals, n, observe.Limit(l).String())
+		out.count(d.refusals, n, observe.Limit(l).String())
 	}
 	out.counted(d.actions, clients.came, "add_client", "")
 	out.counted(d.actions, clients.went, "remove_client", "")
@@ -238,7 +252,9 @@ func (s *space) export(out values, d *clientDescs, how *naming, now time.Duratio
 	no := [2]string{"no", "yes"}
 	for i := range s.recoveries {
 		for j, n := range s.recoveries[i] {
-			out.counted(d.recover, n, no[i], s.name, no[j])
+			if n > 0 || len(s.subscriptions) > 0 {
+				out.count(d.recover, n, no[i], s.name, no[j])
+			}
 		}
 	}
 	if d.recovered != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/metrics"
 	"github.com/gyrohq/gyro/server/metrics/push"
@@ -93,13 +94,14 @@ func (m *meters) observer() observe.Observer {
 	return o
 }
 
-// watch exports the numbers that the node, the brokers and the admission count anyway.
+// watch exports what the node, the brokers, the admission and the TLS listeners know anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(ready{a.node, a})
 		m.registry.WatchPolls(a.node.Polls())
 		m.registry.ConnectionLimit(a.limits.Refusals)
 		m.registry.Brokers(a.engines.Brokers)
+		m.registry.Certificates(func() []certs.Status { return a.certs.Status() }) // they are made later
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -217,17 +218,18 @@ func TestReload(t *testing.T) {
 			change func()
 			want   int64
 			log    string
+			fault  bool
 		}{
-			{"nothing", func() {}, 1, ""},
-			{"renewed", func() { put(two, two) }, 2, taken},
-			{"certificate without its key", func() { put(three, two) }, 2, refused},
-			{"still without", func() {}, 2, ""},
-			{"the key follows", func() { put(three, three) }, 3, taken},
-			{"garbage", func() { write(t, key, "garbage") }, 3, refused},
-			{"gone", func() { os.Remove(cert) }, 3, refused},
-			{"still gone", func() {}, 3, ""},
-			{"back", func() { put(three, three) }, 3, taken},
-			{"by Reload", func() { put(four, four); s.Reload() }, 4, taken},
+			{"nothing", func() {}, 1, "", false},
+			{"renewed", func() { put(two, two) }, 2, taken, false},
+			{"certificate without its key", func() { put(three, two) }, 2, refused, true},
+			{"still without", func() {}, 2, "", true},
+			{"the key follows", func() { put(three, three) }, 3, taken, false},
+			{"garbage", func() { write(t, key, "garbage") }, 3, refused, true},
+			{"gone", func() { os.Remove(cert) }, 3, refused, true},
+			{"still gone", func() {}, 3, "", true},
+			{"back", func() { put(three, three) }, 3, taken, false},
+			{"by Reload", func() { put(four, four); s.Reload() }, 4, taken, false},
 		} {
 			begin := time.Now()
 			step.change()
@@ -239,6 +241,9 @@ func TestReload(t *testing.T) {
 			}
 			if got := serialOf(server, "a.example"); got != step.want {
 				t.Errorf("%s: certificate %d, want %d", step.name, got, step.want)
+			}
+			if got := s.Status(); len(got) != 1 || got[0].Key != "http_server.tls.cert_pem" || got[0].Refused != step.fault {
+				t.Errorf("%s: the status is %+v, want refused: %v", step.name, got, step.fault)
 			}
 			line := logs.Take()
 			if (step.log == "") != (line == "") || !strings.Contains(line, step.log) || strings.Count(line, "\n") > 1 {
@@ -269,6 +274,32 @@ func TestExpiry(t *testing.T) {
 	}
 	if !strings.Contains(lines, `"keys":"http_server.tls.cert_pem, http_server.tls.key_pem"`) {
 		t.Errorf("the log does not name the keys: %s", lines)
+	}
+	if st := s.Status()[0]; !st.Expires.Equal(begin.Add(90*day)) || !st.RenewalDue.Equal(begin.Add(76*day)) || st.Refused {
+		t.Errorf("the status is %+v", st)
+	}
+}
+
+// TestStatus: each part of an object has a status, once, even if two listeners share the object.
+func TestStatus(t *testing.T) {
+	authority := newCA(t)
+	s, _ := newStore(t, config.TLSAutocert{})
+	o := object(authority.issue(1, nil))
+	o.Certificates = []config.CertificatePair{authority.issue(2, nil)}
+	o.ClientCAPEM, o.TicketSecret = authority.pem, secretOne
+	for range 2 {
+		configOf(t, s, "http_server.tls", o)
+	}
+	var keys []string
+	for _, st := range s.Status() {
+		keys = append(keys, st.Key)
+		if certificate := strings.HasSuffix(st.Key, "cert_pem"); st.Refused || st.Expires.IsZero() == certificate {
+			t.Errorf("%+v", st)
+		}
+	}
+	want := []string{"http_server.tls.cert_pem", "http_server.tls.certificates[0].cert_pem", "http_server.tls.client_ca_pem", "http_server.tls.session_ticket_secret"}
+	if !slices.Equal(keys, want) {
+		t.Errorf("%q, want %q", keys, want)
 	}
 }
 

@@ -20,8 +20,9 @@ type source struct {
 	files string // paths; empty if all of it is in the configuration
 	read  func() ([]byte, error)
 	// use takes over what was read. After an error nothing has changed.
-	use  func(text []byte) error
-	seen [sha256.Size]byte // the digest of what was read last, or of the error
+	use     func(text []byte) error
+	seen    [sha256.Size]byte // the digest of what was read last, or of the error
+	refused bool              // what was read last is not in force
 }
 
 // load reads a source for the first time. The error names the key.
@@ -45,6 +46,7 @@ func (s *source) refresh() (changed bool, err error) {
 	if err == nil {
 		err = s.use(text)
 	}
+	s.refused = err != nil
 	return err == nil, err
 }
 
@@ -145,11 +147,15 @@ func (s *source) keysOf(section string) string {
 // expiry warns of a certificate that nobody renews.
 type expiry struct{ warned time.Time }
 
-// warn logs once a day that a certificate has expired or will soon: within two weeks, or a
+// renewalDue is when a certificate should have been renewed: two weeks before its end, or a
 // quarter of its time if that is less.
+func renewalDue(leaf *x509.Certificate) time.Time {
+	return leaf.NotAfter.Add(-min(leaf.NotAfter.Sub(leaf.NotBefore)/4, 14*24*time.Hour))
+}
+
+// warn logs once a day that a certificate has expired, or that its renewal is due.
 func (e *expiry) warn(log *slog.Logger, leaf *x509.Certificate, now time.Time, attrs ...any) {
-	early := min(leaf.NotAfter.Sub(leaf.NotBefore)/4, 14*24*time.Hour)
-	if now.Before(leaf.NotAfter.Add(-early)) || now.Sub(e.warned) < 24*time.Hour {
+	if now.Before(renewalDue(leaf)) || now.Sub(e.warned) < 24*time.Hour {
 		return
 	}
 	e.warned = now

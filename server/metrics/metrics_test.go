@@ -34,6 +34,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/metrics"
 	"github.com/gyrohq/gyro/server/notify"
 	"github.com/gyrohq/gyro/server/proxy"
@@ -66,6 +67,9 @@ var ours = []string{
 	"proxy_streams_broken_total counter name",
 	"shared_poll_notification_items_total counter result",
 	"shared_poll_notification_messages_total counter result",
+	"tls_certificate_expires_timestamp_seconds gauge host key",
+	"tls_certificate_renewal_due_timestamp_seconds gauge host key",
+	"tls_last_load_successful gauge host key",
 	"user_status_calls_total counter kind result", "user_status_users_total counter kind",
 }
 
@@ -163,6 +167,12 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	n := newNode()
 	r.Watch(n)
 	r.ConnectionLimit(func() uint64 { return 6 })
+	r.Certificates(func() []certs.Status {
+		return []certs.Status{
+			{Key: "http_server.tls.cert_pem", Refused: true, Expires: time.Unix(200, 0), RenewalDue: time.Unix(100, 0)},
+			{Key: "http_server.tls_autocert", Host: "rt.example.com"},
+		}
+	})
 	r.Brokers(brokers(t))
 	if _, err := r.Surveys(n).Channels(t.Context(), ""); err != nil {
 		t.Error(err)
@@ -267,6 +277,21 @@ func TestPolls(t *testing.T) {
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no %s", line)
+		}
+	}
+}
+
+// TestCertificates: the end of each certificate is there, and whether what was read last is in force.
+func TestCertificates(t *testing.T) {
+	text := scrape(t, full(t, metrics.Config{Namespace: "gyro"}), "").Body.String()
+	const file, host = `{host="",key="http_server.tls.cert_pem"}`, `{host="rt.example.com",key="http_server.tls_autocert"}`
+	for line, there := range map[string]bool{
+		"gyro_tls_certificate_expires_timestamp_seconds" + file + " 200": true, "gyro_tls_certificate_renewal_due_timestamp_seconds" + file + " 100": true,
+		"gyro_tls_last_load_successful" + file + " 0": true, "gyro_tls_last_load_successful" + host + " 1": true,
+		"gyro_tls_certificate_expires_timestamp_seconds" + host: false, // none has been obtained yet
+	} {
+		if strings.Contains(text, line) != there {
+			t.Errorf("%s is there: %v", line, !there)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,8 +18,22 @@ type alert struct {
 	Do       string `json:"do"`
 }
 
-// runbooks is where the sections of docs/alerts.md are.
-const runbooks = "https://github.com/gyrohq/gyro/blob/main/docs/alerts.md#"
+// pages is where the pages of docs are, for those who read an alert in a pager.
+const pages = "https://github.com/gyrohq/gyro/blob/main/docs/"
+
+// naming says how the rules call things that each installation calls differently.
+type naming struct {
+	prefix  string // prometheus.namespace of the nodes
+	cluster string // the labels, with commas, that tell clusters apart
+}
+
+// shipped is what deploy and docs/alerts.md have.
+var shipped = naming{prefix: "gyro", cluster: "cluster, job"}
+
+// expr returns an expression of alerts.yaml in full.
+func (n naming) expr(text string, list []family) string {
+	return strings.ReplaceAll(qualify(text, n.prefix, "", list), "$c", n.cluster)
+}
 
 type rules struct {
 	Groups []group `json:"groups"`
@@ -37,8 +52,21 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
+var link = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
+
+// plain returns a text with addresses in place of the links of Markdown, which pagers do not know.
+func plain(text string) string {
+	return link.ReplaceAllStringFunc(text, func(found string) string {
+		m := link.FindStringSubmatch(found)
+		if strings.HasPrefix(m[2], "#") {
+			m[2] = strings.TrimPrefix(alertsFile, "docs/") + m[2]
+		}
+		return m[1] + " (" + pages + m[2] + ")"
+	})
+}
+
 // newRules makes the rules of Prometheus.
-func newRules(alerts []alert, list []family, prefix string) (rules, error) {
+func newRules(alerts []alert, list []family, n naming) (rules, error) {
 	g := group{Name: "gyro"}
 	for _, a := range alerts {
 		switch {
@@ -48,38 +76,57 @@ func newRules(alerts []alert, list []family, prefix string) (rules, error) {
 			return rules{}, fmt.Errorf("alert %s has no severity, title, meaning or advice", a.Name)
 		}
 		g.Rules = append(g.Rules, rule{
-			Alert: a.Name, Expr: qualify(a.Expr, prefix, "", list), For: a.For,
-			Labels:      map[string]string{"severity": a.Severity},
-			Annotations: map[string]string{"summary": a.Title, "description": a.Means, "runbook_url": runbooks + strings.ToLower(a.Name)},
+			Alert: a.Name, Expr: n.expr(a.Expr, list), For: a.For,
+			Labels: map[string]string{"severity": a.Severity},
+			Annotations: map[string]string{
+				"summary": a.Title, "description": plain(a.Means), "runbook_url": pages + "alerts.md#" + strings.ToLower(a.Name),
+			},
 		})
 	}
 	return rules{[]group{g}}, nil
 }
 
-// alertsPage makes docs/alerts.md.
-func alertsPage(alerts []alert, list []family) []byte {
-	var b strings.Builder
-	b.WriteString(`<!-- Made by tools/dashboard from its alerts.yaml. -->
+// alertsHead is the beginning of docs/alerts.md.
+const alertsHead = `<!-- Made by tools/dashboard from its alerts.yaml. -->
 
 # Alerts
 
 What to watch for, what it means and what to do. [deploy/prometheus/alerts.yml](../deploy/prometheus/alerts.yml) has these alerts as rules
-for Prometheus; the compose file in [deploy/compose](../deploy/compose/compose.yaml) loads them. The job of the nodes is called
-` + "`gyro`" + ` there. For nodes with another ` + "`prometheus.namespace`" + `, make the rules anew:
+for Prometheus; the compose file in [deploy/compose](../deploy/compose/compose.yaml) loads them. [metrics.md](metrics.md) explains the
+metrics.
 
-` + "```sh skip=\"it is run in a checkout of the repository\"\ngo run ./tools/dashboard -prefix centrifugo\n```" + `
+The rules suit scrape intervals of 5 to 30 seconds. What is counted is compared with the size of the cluster, or with what succeeds, so the same
+rules fit 100 clients and 100,000. Small numbers beside that (more than ten, more than 50 clients) keep an idle system quiet.
 
-[metrics.md](metrics.md) explains the metrics. The thresholds suit most installations; yours may be busier or quieter.
+## Clusters
+
+Nodes of one cluster are those with the same values of the labels ` + "`%[1]s`" + `. Prometheus gives each target its ` + "`job`" + `; whether the job is
+called ` + "`gyro`" + ` or not makes no difference. Two clusters in one job, such as production and staging, need the label
+` + "`cluster`" + ` as well, or each node would seem not to know the nodes of the other cluster:
+
+` + "```yaml figure\nscrape_configs:\n  - job_name: gyro\n    static_configs:\n      - targets: [10.0.0.1:9000, 10.0.0.2:9000]\n        labels: { cluster: production }\n      - targets: [10.0.1.1:9000]\n        labels: { cluster: staging }\n```" + `
+
+The chart sets it for the Prometheus operator (` + "`serviceMonitor.cluster`" + `, by default the name of the release). An installation that tells clusters
+apart by other labels, or whose nodes have another ` + "`prometheus.namespace`" + `, makes the rules anew:
+
+` + "```sh skip=\"it is run in a checkout of the repository\"\ngo run ./tools/dashboard -prefix centrifugo -cluster environment,region\n```" + `
+
+## All alerts
 
 | alert | severity | |
 | --- | --- | --- |
-`)
+`
+
+// alertsPage makes docs/alerts.md.
+func alertsPage(alerts []alert, list []family) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, alertsHead, shipped.cluster)
 	for _, a := range alerts {
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", a.Name, strings.ToLower(a.Name), a.Severity, a.Title)
 	}
 	for _, a := range alerts {
 		fmt.Fprintf(&b, "\n## %s\n\n%s%s.\n\n```text figure\n%s\n```\n\n%s\n\n**What to do.** %s\n", a.Name,
-			strings.ToUpper(a.Title[:1]), a.Title[1:], qualify(a.Expr, "gyro", "", list), a.Means, a.Do)
+			strings.ToUpper(a.Title[:1]), a.Title[1:], shipped.expr(a.Expr, list), a.Means, a.Do)
 	}
 	return []byte(b.String())
 }

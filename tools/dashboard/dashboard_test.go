@@ -92,7 +92,7 @@ func TestQualify(t *testing.T) {
 
 // TestGenerated: the files are those that the generator makes.
 func TestGenerated(t *testing.T) {
-	files, err := generate(read(t, "docs/metrics.md"), "gyro")
+	files, err := generate(read(t, "docs/metrics.md"), shipped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func panelQueries(t *testing.T) (list []query) {
 	}
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			if !strings.Contains(target.Expr, `{instance=~"$node"`) {
-				t.Errorf("%s does not heed the choice of nodes: %s", p.Title, target.Expr)
+			if !strings.Contains(target.Expr, `{cluster=~"$cluster",job=~"$job",instance=~"$node"`) {
+				t.Errorf("%s does not heed the choice of clusters, jobs and nodes: %s", p.Title, target.Expr)
 			}
 			list = append(list, query{variable.ReplaceAllStringFunc(target.Expr, func(v string) string {
 				switch name := variable.FindStringSubmatch(v)[1]; name {
@@ -151,8 +151,8 @@ func panelQueries(t *testing.T) (list []query) {
 					return "5m"
 				case "prefix":
 					return "gyro"
-				case "node":
-					return ".+"
+				case "cluster", "job", "node":
+					return ".*"
 				default:
 					t.Errorf("%s: there is no variable %s", p.Title, name)
 					return ""
@@ -194,7 +194,7 @@ func TestGrid(t *testing.T) {
 	if err := json.Unmarshal(read(t, dashboardFile), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.UID == "" || d.Title == "" || d.SchemaVersion == 0 || len(d.Templating.List) != 3 {
+	if d.UID == "" || d.Title == "" || d.SchemaVersion == 0 || len(d.Templating.List) != 5 {
 		t.Errorf("%+v", d)
 	}
 	taken, ids := make(map[[2]int]string), make(map[int]bool)
@@ -243,7 +243,10 @@ func TestProvisioning(t *testing.T) {
 		}
 		Rules []string `json:"rule_files"`
 		Jobs  []struct {
-			Name string `json:"job_name"`
+			Name   string `json:"job_name"`
+			Static []struct {
+				Labels map[string]string
+			} `json:"static_configs"`
 		} `json:"scrape_configs"`
 	}
 	for file, v := range map[string]any{
@@ -272,8 +275,10 @@ func TestProvisioning(t *testing.T) {
 	if !slices.Contains(prom.Volumes, "../prometheus:/etc/prometheus:ro") || !slices.Equal(scrapes.Rules, []string{filepath.Base(rulesFile)}) {
 		t.Errorf("Prometheus has the volumes %v and the rules %v", prom.Volumes, scrapes.Rules)
 	}
-	if len(scrapes.Jobs) == 0 || scrapes.Jobs[0].Name != "gyro" {
-		t.Errorf("the jobs are %v", scrapes.Jobs) // an alert names it
+	for _, j := range scrapes.Jobs {
+		if len(j.Static) != 1 || j.Static[0].Labels["cluster"] == "" {
+			t.Errorf("the job %s has no label that names the cluster", j.Name)
+		}
 	}
 	for _, p := range slices.Concat(grafana.Ports, prom.Ports) {
 		if !strings.HasPrefix(p, "127.0.0.1:") {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +11,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -28,8 +32,12 @@ func (s store) add(of labels.Labels, at time.Duration, value float64) {
 	s[name].Floats = append(s[name].Floats, promql.FPoint{T: at.Milliseconds(), F: value})
 }
 
-// scraped adds a scrape as Prometheus does, with the labels of the job and with the metric up.
-func (s store) scraped(t *testing.T, text string, at time.Duration) {
+// target are the labels that a scrape gives to the series of a node.
+type target struct{ cluster, instance string }
+
+// scraped adds a scrape as Prometheus does, with the labels of the target and with the metric up, which is 0 if there is no text. Series
+// of the target that are not there any more end.
+func (s store) scraped(t *testing.T, of target, text string, at time.Duration) {
 	t.Helper()
 	p := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := p.TextToMetricFamilies(strings.NewReader(text))
@@ -41,7 +49,7 @@ func (s store) scraped(t *testing.T, text string, at time.Duration) {
 		for name, text := range metric {
 			b.Set(string(name), string(text))
 		}
-		s.add(b.Set("instance", "gyro:8000").Set("job", "gyro").Labels(), at, value)
+		s.add(b.Set("instance", of.instance).Set("cluster", of.cluster).Set("job", "gyro").Labels(), at, value)
 	}
 	for _, f := range families {
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, f)
@@ -52,7 +60,17 @@ func (s store) scraped(t *testing.T, text string, at time.Duration) {
 			add(sample.Metric, float64(sample.Value))
 		}
 	}
-	add(model.Metric{"__name__": "up"}, 1)
+	up := 0.0
+	if text != "" {
+		up = 1
+	}
+	add(model.Metric{"__name__": "up"}, up)
+	for _, series := range s {
+		last := series.Floats[len(series.Floats)-1]
+		if series.Metric.Get("instance") == of.instance && last.T != at.Milliseconds() && !value.IsStaleNaN(last.F) {
+			series.Floats = append(series.Floats, promql.FPoint{T: at.Milliseconds(), F: math.Float64frombits(value.StaleNaN)})
+		}
+	}
 }
 
 // described adds a series of a test, such as `gyro_node_ready{instance="a"} 1 1 0x10`, with a value for each step.
@@ -135,28 +153,45 @@ func (s store) at(t *testing.T, expr string, at time.Duration) promql.Matrix {
 	return s.evaluate(t, expr, at, at)
 }
 
-// fires tells whether a rule fires at some time up to the end of a test: whether its expression has a series for as long as the
-// rule says.
+// fires tells whether a rule fires at some time up to the end of a test.
 func (s store) fires(t *testing.T, r rule, end time.Duration) bool {
 	t.Helper()
-	var hold time.Duration
-	if r.For != "" {
-		d, err := model.ParseDuration(r.For)
-		if err != nil {
-			t.Fatalf("%s: %v", r.Alert, err)
-		}
-		hold = time.Duration(d)
+	return len(s.firing(t, r, end)) > 0
+}
+
+// hold is how long the expression of a rule has to have a series until the rule fires.
+func (r *rule) hold(t *testing.T) time.Duration {
+	t.Helper()
+	if r.For == "" {
+		return 0
 	}
-	for _, series := range s.evaluate(t, r.Expr, 0, end) {
+	d, err := model.ParseDuration(r.For)
+	if err != nil {
+		t.Fatalf("%s: %v", r.Alert, err)
+	}
+	return time.Duration(d)
+}
+
+// firing returns the times up to the end of a test at which a rule fires for any series, in their order.
+func (s store) firing(t *testing.T, r rule, end time.Duration) []time.Duration {
+	t.Helper()
+	return s.between(t, r, 0, end)
+}
+
+// between does what firing does, from a time on.
+func (s store) between(t *testing.T, r rule, begin, end time.Duration) []time.Duration {
+	t.Helper()
+	times := make(map[time.Duration]bool)
+	for _, series := range s.evaluate(t, r.Expr, begin, end) {
 		since, before := int64(-1), int64(-1)
 		for _, p := range series.Floats {
 			if since < 0 || p.T-before > step.Milliseconds() {
 				since = p.T
 			}
-			if before = p.T; p.T-since >= hold.Milliseconds() {
-				return true
+			if before = p.T; p.T-since >= r.hold(t).Milliseconds() {
+				times[time.Duration(p.T)*time.Millisecond] = true
 			}
 		}
 	}
-	return false
+	return slices.Sorted(maps.Keys(times))
 }

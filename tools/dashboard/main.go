@@ -1,10 +1,11 @@
 // Command dashboard makes the Grafana dashboard, the alert rules of Prometheus and docs/alerts.md:
 //
-//	go run ./tools/dashboard [-prefix gyro] [-out FOLDER]
+//	go run ./tools/dashboard [-prefix gyro] [-cluster cluster,job] [-out FOLDER]
 //
 // What it shows and watches is in panels.yaml and alerts.yaml, what metrics there are in docs/metrics.md, which tests
 // compare with the code. A metric that no panel names gets a panel of its own. -prefix is
-// prometheus.namespace of the nodes, for the rules; in the dashboard it is a variable.
+// prometheus.namespace of the nodes, for the rules; in the dashboard it is a variable. -cluster are the labels by which the
+// rules tell clusters apart.
 package main
 
 import (
@@ -25,13 +26,15 @@ var sources embed.FS
 func main() {
 	root := flag.String("root", ".", "root of the repository, which has docs/metrics.md")
 	out := flag.String("out", ".", "folder to write to, as the root of a repository")
-	prefix := flag.String("prefix", "gyro", "what names of metrics begin with in the alert rules")
+	n := shipped
+	flag.StringVar(&n.prefix, "prefix", n.prefix, "what names of metrics begin with in the alert rules")
+	flag.StringVar(&n.cluster, "cluster", n.cluster, "labels that tell clusters apart in the alert rules")
 	flag.Parse()
 	page, err := os.ReadFile(filepath.Join(*root, "docs/metrics.md"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	files, err := generate(page, *prefix)
+	files, err := generate(page, n)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +56,7 @@ const (
 )
 
 // generate returns the files by their names. page is docs/metrics.md.
-func generate(page []byte, prefix string) (map[string][]byte, error) {
+func generate(page []byte, n naming) (map[string][]byte, error) {
 	list, err := readFamilies(page)
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func generate(page []byte, prefix string) (map[string][]byte, error) {
 	if err := e.Encode(d); err != nil {
 		return nil, err
 	}
-	rules, err := newRules(alerts, list, prefix)
+	rules, err := newRules(alerts, list, n)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type object = map[string]any
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
-const choice = `instance=~"$node"`
+const choice = `cluster=~"$cluster",job=~"$job",instance=~"$node"`
 
 // newDashboard makes the dashboard of the rows, and of the metrics that they leave out.
 func newDashboard(rows []row, list []family) (object, error) {
@@ -85,12 +85,21 @@ var variables = []object{
 		"name": "prefix", "label": "Prefix", "description": "prometheus.namespace of the nodes", "type": "custom", "query": "gyro,centrifugo",
 		"current": object{"selected": true, "text": "gyro", "value": "gyro"}, "hide": 0, "multi": false, "includeAll": false, "allowCustomValue": true,
 	},
-	{
-		"name": "node", "label": "Node", "type": "query", "datasource": source,
-		"query":   object{"query": "label_values(${prefix}_node_build, instance)", "refId": "node"},
+	choose("cluster", "Cluster", ""),
+	choose("job", "Job", `cluster=~"$cluster"`),
+	choose("node", "Node", `cluster=~"$cluster",job=~"$job"`),
+}
+
+// choose returns the variable for a label of nodes, of which several values may be chosen; name is that of the label but for nodes.
+// among selects the nodes whose values are offered. Targets without the label count as all others.
+func choose(name, title, among string) object {
+	of := cmp.Or(map[string]string{"node": "instance"}[name], name)
+	return object{
+		"name": name, "label": title, "type": "query", "datasource": source,
+		"query":   object{"query": "label_values(${prefix}_node_build{" + among + "}, " + of + ")", "refId": name},
 		"current": object{"selected": true, "text": []string{"All"}, "value": []string{"$__all"}},
-		"hide":    0, "refresh": 2, "multi": true, "includeAll": true, "allValue": ".+", "sort": 1,
-	},
+		"hide":    0, "refresh": 2, "multi": true, "includeAll": true, "allValue": ".*", "sort": 1,
+	}
 }
 
 // model returns the panel as Grafana knows it.

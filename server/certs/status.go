@@ -1,0 +1,71 @@
+package certs
+
+import (
+	"crypto/x509"
+	"strings"
+	"time"
+)
+
+// Status tells of a part of a TLS object that is read again: a certificate with its key, the
+// authorities of clients, the secrets of session tickets. With ACME it tells of a host.
+type Status struct {
+	Key  string // of the configuration; that of the certificate if its key has another
+	Host string // empty but for certificates of ACME
+	// Refused: what was read last, or asked of the authority last, could not be used. What was there
+	// before stays in force.
+	Refused bool
+	// Expires is the end of the certificate in force, and RenewalDue the time from which the log warns
+	// that nobody has renewed it. Both are zero if there is no certificate.
+	Expires, RenewalDue time.Time
+}
+
+// Status returns the status of all parts, each once, in the order of the listeners. Any goroutine may
+// call it once the listeners are made.
+func (s *Store) Status() (list []Status) {
+	seen := make(map[string]bool)
+	for _, l := range s.listeners {
+		if !seen[l.section] { // listeners may share an object
+			seen[l.section] = true
+			list = append(list, l.status()...)
+		}
+	}
+	if s.authority != nil {
+		for _, h := range s.authority.hosts {
+			list = append(list, h.status())
+		}
+	}
+	return list
+}
+
+func (l *listener) status() (list []Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pairs {
+		list = append(list, p.status(l.section).of(p.cert.Leaf))
+	}
+	for _, s := range l.others {
+		list = append(list, s.status(l.section))
+	}
+	return list
+}
+
+func (s *source) status(section string) Status {
+	key, _, _ := strings.Cut(s.keys, ", ")
+	return Status{Key: section + "." + key, Refused: s.refused}
+}
+
+func (h *host) status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := Status{Key: autocertKey, Host: h.name, Refused: h.pause > 0}
+	if h.cert == nil {
+		return st
+	}
+	return st.of(h.cert.Leaf)
+}
+
+// of adds the times of a certificate.
+func (s Status) of(leaf *x509.Certificate) Status {
+	s.Expires, s.RenewalDue = leaf.NotAfter, renewalDue(leaf)
+	return s
+}
