@@ -89,7 +89,8 @@ func newPage(t *testing.T) *page {
 	p.workspace(root)
 	p.env = append(os.Environ(), "PATH="+bin+":"+python(t)+":"+os.Getenv("PATH")+":/usr/sbin", "NO_PROXY=*", "no_proxy=*",
 		"GYRO_HTTP_SERVER_ADDRESS=127.0.0.1", "GYRO_HTTP_SERVER_PORT="+p.ports[gyroPort], "GORACE=halt_on_error=1",
-		"GOWORK="+filepath.Join(p.dir, "go.work"), "PYTHONDONTWRITEBYTECODE=1")
+		"GOWORK="+filepath.Join(p.dir, "go.work"), "PYTHONDONTWRITEBYTECODE=1",
+		"PYTHONPATH="+filepath.Join(root, "clients/python/src"))
 	t.Cleanup(p.stop)
 	return p
 }

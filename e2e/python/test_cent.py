@@ -4,6 +4,8 @@ asynchronous client, with live connections that show the effects."""
 import asyncio
 import base64
 import inspect
+import pathlib
+import re
 import unittest
 
 import cent
@@ -265,6 +267,25 @@ class Methods:
             with self.assertRaises(cent.CentTransportError) as caught:
                 await self.call(method, request)
             self.assertEqual(caught.exception.status_code, 404, method)
+
+
+class Documented(unittest.TestCase):
+    """What docs/http-api.md says that cent lacks."""
+
+    def test_methods_and_members(self):
+        root = pathlib.Path(__file__).parents[2]
+        schema, page = ((root / name).read_text() for name in ("server/api/api.proto", "docs/http-api.md"))
+        said = re.search(r"`cent` [\d.]+ lacks these methods: (.*?)\.\s.*?\n\|---\|---\|\n(.*?)\n\n", page, re.S)
+        rpcs = {re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower(): name for name in re.findall(r"^\s*rpc (\w+)", schema, re.M)}
+        self.assertEqual(set(re.findall(r"`(\w+)`", said[1])), {m for m in rpcs if not hasattr(cent.Client, m)})
+        rows = {m: members for row in said[2].splitlines() for m in re.findall(r"`(\w+)`", row.split("|")[1]) for members in [row.split("|")[2]]}
+        for method, name in rpcs.items():
+            if not hasattr(cent.Client, method) or method == "batch":
+                continue
+            body = re.search(rf"message {name}Request {{(.*?)}}", schema, re.S)[1]
+            fields = set(re.findall(r"^\s*(?!reserved)[\w<>, ]+ (\w+) = \d+;", body, re.M))
+            lacks = fields - set(getattr(cent, name + "Request").model_fields)
+            self.assertEqual(set(re.findall(r"`(\w+)`", rows.get(method, "").split(";")[0])), lacks, method)
 
 
 class Sync(Methods, Scenario):

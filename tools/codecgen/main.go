@@ -44,6 +44,11 @@
 // With -descriptor it writes the descriptor of the schema instead, which the reflection service of gRPC serves.
 //
 //	codecgen -schema ../api.proto -descriptor api.binpb -out .
+//
+// With -python it writes the module of the client for Python instead, messages.py: the messages as dataclasses, and a method for each
+// method of the service.
+//
+//	codecgen -schema api.proto -python -out ../../clients/python/src/gyro_api
 package main
 
 import (
@@ -68,6 +73,8 @@ type Options struct {
 	Reference string
 	// Descriptor is the name of the file with the descriptor of the schema, which is generated instead of code; "" for code.
 	Descriptor string
+	// Python tells that the module of the client for Python is generated instead of code.
+	Python bool
 }
 
 func main() {
@@ -81,6 +88,7 @@ func main() {
 	flag.StringVar(&o.OpenAPI, "openapi", "", "frame of the OpenAPI document to generate; empty for code")
 	flag.StringVar(&o.Reference, "reference", "", "template of the page to generate; empty for code")
 	flag.StringVar(&o.Descriptor, "descriptor", "", "name of the descriptor to generate; empty for code")
+	flag.BoolVar(&o.Python, "python", false, "generate the module of the client for Python instead of code")
 	flag.Parse()
 	if err := run(*schema, *out, o); err != nil {
 		fmt.Fprintln(os.Stderr, "codecgen:", err)
@@ -116,6 +124,9 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	}
 	if o.Descriptor != "" {
 		return generateDescriptor(s, o.Descriptor)
+	}
+	if o.Python {
+		return generatePython(s, filepath.Base(schemaPath))
 	}
 	s.elements = o.Elements
 	files := make(map[string][]byte)

@@ -22,6 +22,7 @@ func TestFresh(t *testing.T) {
 		{"../../docs", "../protocol/client.proto", Options{JSON: true, Service: true, Reference: "../../protocol/client-protocol.md.tmpl"}, 1},
 		{"../../docs", "../server/api/api.proto", Options{JSON: true, Service: true, Reference: "../../server/api/api-reference.md.tmpl"}, 1},
 		{"../../server/api/grpcapi", "../api.proto", Options{JSON: true, Service: true, Descriptor: "api.binpb"}, 1},
+		{"../../clients/python/src/gyro_api", "../../../../server/api/api.proto", Options{JSON: true, Service: true, Python: true}, 1},
 	} {
 		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.options)
 		if err != nil {

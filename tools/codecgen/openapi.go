@@ -262,7 +262,8 @@ func (o *openAPI) schemas() (all object) {
 		all = append(all, item(r.response(), object{
 			item("type", "object"),
 			item("properties", object{item("error", reference("schemas", "Error")), item("result", reference("schemas", r.result))}),
-			item("oneOf", []any{object{item("required", []any{"result"})}, object{item("required", []any{"error"})}}),
+			// One of both, said in a way that generators of clients understand: of a oneOf they make no class.
+			item("minProperties", 1), item("maxProperties", 1),
 		}))
 	}
 	for _, m := range o.messages {

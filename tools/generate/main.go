@@ -54,6 +54,7 @@ var products = []product{
 	{name: "api-reference.md", dir: "server/api", command: codecgen + "-schema api.proto -reference api-reference.md.tmpl -out OUT/docs"},
 	{name: "openapi", dir: "server/swagger", command: codecgen + "-schema ../api/api.proto -openapi openapi.yaml -out OUT/server/swagger"},
 	{name: "api.binpb", dir: "server/api/grpcapi", command: codecgen + "-schema ../api.proto -descriptor api.binpb -out OUT/server/api/grpcapi"},
+	{name: "python-client", dir: "server/api", command: codecgen + "-schema api.proto -python -out OUT/clients/python/src/gyro_api"},
 	{name: "proxy", dir: "server/proxy/message", command: codecgen + "-schema proxy.proto -package message -elements 65536 -service=false -out OUT/server/proxy/message"},
 	{name: "configuration.md", dir: "server/config", command: "go run ./internal/configdoc OUT/docs/configuration.md"},
 	{name: "kubernetes", dir: ".", command: "go run ./tools/chart -f deploy/helm/values-million.yaml -out OUT/deploy/kubernetes gyro deploy/helm/gyro", owns: "deploy/kubernetes/*.yaml"},

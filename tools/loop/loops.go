@@ -44,7 +44,7 @@ var loops = map[string]*loop{
 			{name: "services", about: "tests on a real Redis, NATS and PostgreSQL: each engine's conformance on one server", wants: []string{"redis-server", "initdb"},
 				do: []action{goTest(services, "-race", "-short", "-p=3", "-parallel=8")}},
 		}, []step{
-			{name: "sdk-python", about: "centrifuge-python, and every method of the API by cent, on memory and on two nodes with Redis",
+			{name: "sdk-python", about: "centrifuge-python, and every method of the API by clients/python and cent, on memory and on two nodes with Redis",
 				needs: []string{"python3-venv", "redis-server"}, do: []action{
 					sh(python), together(sh(rigPython), sh(twoRedis+rigPython)),
 				}},
@@ -94,6 +94,9 @@ var loops = map[string]*loop{
 				{name: "clients", about: "the client for JavaScript, also as npm centrifuge, and both clients over networks with faults", needs: []string{"npm"}, do: []action{
 					sh("scripts/clients.sh"), with(raced, goTestIn("-timeout=10m", "./e2e/soak")),
 					sh(javascript), shIn("e2e/js", rigJS+"entry"),
+				}},
+				{name: "generators", about: "clients of the server API that generators for Python and TypeScript make of its OpenAPI document; types of clients/python", needs: []string{"npm", "python3-venv"}, do: []action{
+					sh("scripts/generators.sh"),
 				}},
 				{name: "installation", about: "modules from a proxy; examples/accounts in browsers", needs: []string{"npm", "chromium"}, do: []action{
 					sh(javascript), goTestIn("-timeout=15m", "./e2e/install"),

@@ -30,7 +30,7 @@ func tagged(t *testing.T) (tree string, git func(args ...string)) {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	names := []string{"go.work", "deploy/helm/gyro/Chart.yaml", "clients/js/package.json", "clients/js/package-lock.json", "e2e/js/package-lock.json", "server/cmd/gyro/main.go"}
+	names := []string{"go.work", "deploy/helm/gyro/Chart.yaml", "clients/js/package.json", "clients/js/package-lock.json", "e2e/js/package-lock.json", "clients/python/pyproject.toml", "server/cmd/gyro/main.go"}
 	modules, err := version.Modules(repository)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package version knows every place of the repository that has the version of the next release: the modules require each
-// other in it, and the chart, the package for npm and the server name it. A release begins with a look at whether all of
+// other in it, and the chart, the packages for npm and Python and the server name it. A release begins with a look at whether all of
 // them say the same.
 package version
 
@@ -27,6 +27,7 @@ type kind struct {
 var (
 	require = kind{regexp.MustCompile(`(?m)^(?:require|replace)?\s*github\.com/gyrohq/gyro(?:/[a-z/]+)? (v\S+)`), "v", ""}
 	npm     = kind{regexp.MustCompile(`"name": "@gyrohq/client",\n\s*"version": "([^"]+)"`), "", ""}
+	python  = kind{regexp.MustCompile(`(?m)^name = "gyro-api"\nversion = "([^"]+)"`), "", ""}
 	chart   = kind{regexp.MustCompile(`(?m)^version: (\S+)$`), "", ""}
 	// What is no release says so.
 	app    = kind{regexp.MustCompile(`(?m)^appVersion: (\S+)$`), "", "-dev"}
@@ -47,6 +48,7 @@ func files(tree string) ([]file, error) {
 		{"clients/js/package.json", []kind{npm}},
 		{"clients/js/package-lock.json", []kind{npm}},
 		{"e2e/js/package-lock.json", []kind{npm}},
+		{"clients/python/pyproject.toml", []kind{python}},
 		{"server/cmd/gyro/main.go", []kind{server}},
 	}
 	modules, err := Modules(tree)

@@ -93,12 +93,13 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, change := range map[string][2]string{
-		"go.work":                      {"broker/nats v1.2.3", "broker/nats v1.2.2"},
-		"broker/redis/go.mod":          {"gyro v1.2.3", "gyro v1.2.4"},
-		"deploy/helm/gyro/Chart.yaml":  {"appVersion: 1.2.3-dev", "appVersion: 1.2.3"},
-		"clients/js/package.json":      {`"version": "1.2.3"`, `"version": "1.2.3-rc.1"`},
-		"clients/js/package-lock.json": {`"version": "1.2.3"`, `"version": "0.1.0"`},
-		"server/cmd/gyro/main.go":      {`"1.2.3-dev"`, `"1.2.3"`},
+		"go.work":                       {"broker/nats v1.2.3", "broker/nats v1.2.2"},
+		"broker/redis/go.mod":           {"gyro v1.2.3", "gyro v1.2.4"},
+		"deploy/helm/gyro/Chart.yaml":   {"appVersion: 1.2.3-dev", "appVersion: 1.2.3"},
+		"clients/js/package.json":       {`"version": "1.2.3"`, `"version": "1.2.3-rc.1"`},
+		"clients/js/package-lock.json":  {`"version": "1.2.3"`, `"version": "0.1.0"`},
+		"clients/python/pyproject.toml": {`version = "1.2.3"`, `version = "1.2.4"`},
+		"server/cmd/gyro/main.go":       {`"1.2.3-dev"`, `"1.2.3"`},
 	} {
 		path := filepath.Join(dir, file)
 		right, err := os.ReadFile(path)
