@@ -25,7 +25,7 @@ func theRules(t *testing.T) []rule {
 
 // TestOtherPrefix: what docs/install.md says makes the rules for nodes with another prometheus.namespace: the packages have no generator.
 func TestOtherPrefix(t *testing.T) {
-	made, err := generate(read(t, "docs/metrics.md"), "centrifugo")
+	made, err := generate(read(t, "docs/metrics.md"), naming{prefix: "centrifugo", cluster: shipped.cluster})
 	if err != nil {
 		t.Fatal(err)
 	}

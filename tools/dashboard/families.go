@@ -26,20 +26,7 @@ func readFamilies(page []byte) (list []family, err error) {
 	if len(list) < 50 {
 		return nil, fmt.Errorf("there are only %d metrics in docs/metrics.md", len(list))
 	}
-	for _, f := range awaited {
-		if !slices.ContainsFunc(list, func(o family) bool { return o.name == f.name }) {
-			list = append(list, f)
-		}
-	}
 	return list, nil
-}
-
-// awaited are metrics that rules watch for and that docs/metrics.md gets with the change of the server that exports them.
-var awaited = []family{
-	{"config_last_reload_successful", "gauge", nil, "1 if the last reload of the configuration succeeded, else 0"},
-	{"config_last_reload_timestamp_seconds", "gauge", nil, "when the last reload succeeded, in Unix time"},
-	{"node_previous_key_tokens_total", "counter", nil, "tokens that only the previous key could verify"},
-	{"log_dropped_lines_total", "counter", nil, "lines of the log that were dropped"},
 }
 
 // twin reports whether a summary has a histogram beside it, which is shown instead.

@@ -346,7 +346,7 @@ func restarts(t *testing.T, c *cluster) {
 // rotation: tokens of the previous key are noticed, and a reload that is refused.
 func rotation(t *testing.T, c *cluster) {
 	exported := func(name string) bool { return strings.Contains(c.nodes[0].scrape(), "\ngyro_"+name+" ") }
-	const tokens, reload = "node_previous_key_tokens_total", "config_last_reload_successful"
+	const tokens, reload = "token_verified_by_previous_key_total", "config_last_reload_successful"
 	if exported(tokens) {
 		before := c.look()
 		c.grows("gyro_"+tokens, 1, func() { c.tokens(1, previous) })

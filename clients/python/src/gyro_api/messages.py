@@ -167,9 +167,10 @@ class PublishRequest(Request["PublishResult"]):
         idempotency_key: Within 300 s, a second publication with this key into the channel is
             suppressed; the result is that of the first.
         delta: Subscribers who asked for it get the difference to the publication before.
-        version: If not 0: suppress the publication unless its version is newer than that of
-            the last one in history.
-        version_epoch: A version of another epoch is always newer.
+        version: If not 0: suppress the publication unless its version is greater than the one
+            that the stream remembers, of the last publication that had one.
+        version_epoch: Remembered with the version. A publication with another one is never
+            suppressed by its version; an empty one stands for any.
     """
 
     channel: str
@@ -2011,9 +2012,10 @@ class Methods:
             idempotency_key: Within 300 s, a second publication with this key into the channel
                 is suppressed; the result is that of the first.
             delta: Subscribers who asked for it get the difference to the publication before.
-            version: If not 0: suppress the publication unless its version is newer than that
-                of the last one in history.
-            version_epoch: A version of another epoch is always newer.
+            version: If not 0: suppress the publication unless its version is greater than the
+                one that the stream remembers, of the last publication that had one.
+            version_epoch: Remembered with the version. A publication with another one is
+                never suppressed by its version; an empty one stands for any.
         """
         return self.call(
             PublishRequest(
