@@ -10,6 +10,8 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { Centrifuge as OwnJSONClient } from '@gyrohq/client/centrifuge';
+import { Centrifuge as OwnProtobufClient } from '@gyrohq/client/centrifuge/protobuf';
 import { Centrifuge as JSONClient } from 'centrifuge';
 import { Centrifuge as ProtobufClient } from 'centrifuge/build/protobuf';
 import WebSocket from 'ws';
@@ -123,9 +125,12 @@ async function nodes(t, backend, count) {
   return list;
 }
 
+const values = { json: data => data, protobuf: data => data && JSON.parse(new TextDecoder().decode(data)) };
 const encodings = {
-  JSON: { Client: JSONClient, decode: data => data },
-  Protobuf: { Client: ProtobufClient, decode: data => data && JSON.parse(new TextDecoder().decode(data)) },
+  JSON: { Client: JSONClient, decode: values.json },
+  Protobuf: { Client: ProtobufClient, decode: values.protobuf },
+  '@gyrohq/client/centrifuge, JSON': { Client: OwnJSONClient, decode: values.json },
+  '@gyrohq/client/centrifuge, Protobuf': { Client: OwnProtobufClient, decode: values.protobuf },
 };
 
 // World has a backend, nodes and clients.
