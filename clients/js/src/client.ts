@@ -32,7 +32,7 @@ export class Client extends Emitter<ClientEvents> {
   /** @internal */ readonly _maxDelay: number;
   /** @internal */ readonly _mostBytes: number;
 
-  /** @internal What each connect carries, unless getData is there. */ _sent: unknown;
+  /** @internal The data of each connect without getData. */ _sent: unknown;
   readonly #maxPingDelay: number;
 
   #state: ClientState = "disconnected";
@@ -464,7 +464,7 @@ export class Client extends Emitter<ClientEvents> {
     if (terminal(code)) return this.#stop(code, reason);
     if (code === 3014) this.#invalidate();
     const known = code >= 3000;
-    // Without a code, a reason is what the transport tells.
+    // Without a code, the reason comes from the transport.
     const why = code ? "" : reason;
     if (this.#state === "connected") this._lose(known ? code : 1, known ? reason : why || "transport closed");
     else this.#failed(new GyroError(2, `transport closed${why && `: ${why}`}`));

@@ -21,7 +21,7 @@ export interface Codec {
   /** A payload that was received, as the application gets it. */
   value(payload: unknown): unknown;
   /**
-   * A payload of the application, as messages have it. It does not change if what the application gave does.
+   * A payload of the application, as messages have it: a copy, so that later changes by the application do not matter.
    *
    * @throws if it cannot be encoded
    */

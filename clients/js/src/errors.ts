@@ -5,7 +5,7 @@ export class GyroError extends Error {
   /** Whether the same may succeed later. */
   readonly temporary: boolean;
 
-  /** @param cause what it comes from: an error, or a Reason */
+  /** @param cause the error, or the Reason, behind this error */
   constructor(code: number, message: string, temporary = code < 100, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "GyroError";
@@ -22,7 +22,7 @@ export interface Reason {
 
 const states = { 3: "client disconnected", 7: "subscription unsubscribed" };
 
-/** The error of what needs a state that will not come, with the reason why. */
+/** The error of a call or a wait that needs a state which will not come, with the reason of the state that came instead. */
 export function over(code: keyof typeof states, reason?: Reason): GyroError {
   const why = reason ? `: ${reason.code} ${reason.reason}` : "";
   return new GyroError(code, states[code] + why, false, reason);

@@ -35,7 +35,7 @@ export function useClient(): Client {
   return client;
 }
 
-/** What a client, or a subscription, says of itself, read anew at each of the events. On a server it is or. */
+/** A value of a client or a subscription, read anew at each of the events; on a server, the value or. */
 function useRead<T, Name extends string>(
   of: { on(name: Name, listener: () => void): () => void } | undefined,
   names: readonly Name[],

@@ -121,7 +121,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   #since = 0; // when it was subscribed
   #asked = false; // whether the server has a subscribe of this connection
   #ended: Reason | undefined; // why it is unsubscribed, if it was something else before
-  /** @internal What each subscribe carries, unless getData is there. */ _sent: unknown;
+  /** @internal The data of each subscribe without getData. */ _sent: unknown;
   #token: string;
   #filter: Filter | undefined;
   #delta: boolean;

@@ -6,7 +6,7 @@ import { checkOptions } from "./names.js";
 export interface Listener {
   open(): void;
   frame(frame: string | ArrayBuffer | Uint8Array): void;
-  /** The end: the code and reason of the server, or code 0 with what the transport knows of it. */
+  /** The end: the code and reason of the server, or code 0 and the cause if the transport knows it. */
   close(code: number, reason: string): void;
 }
 
@@ -26,7 +26,7 @@ export interface Transport {
   /** Whether this platform has what the transport needs; always if absent. */
   supported?(): boolean;
   open(codec: Codec, listener: Listener): Link;
-  /** Tells that the application wants an attempt now, if the transport is what waits. */
+  /** The application wants an attempt now. For transports that wait themselves. */
   reconnect?(): void;
   /** Tells that the connection works. */
   worked?(): void;

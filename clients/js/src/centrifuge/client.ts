@@ -40,7 +40,7 @@ function transportOf({ transport, endpoint }: types.TransportEndpoint, options: 
   throw new Error(`unsupported transport name: ${transport}`);
 }
 
-/** What is noticed of networks and pages, from targets of the application. */
+/** The events of networks and pages that targets of the application dispatch. */
 function platformOf({ networkEventTarget: network, pageEventTarget: page }: Partial<types.Options>): Platform | undefined {
   if (!network && !page) return undefined;
   return notice => {
@@ -173,7 +173,7 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
     this._core.setToken(token);
   }
 
-  /** Sets what the next connect carries. */
+  /** Sets the data of the next connect. */
   setData(data: any): void {
     this._core._sent = this._core._payload(data ?? undefined);
   }
@@ -331,7 +331,7 @@ export class Centrifuge extends EventEmitter<types.ClientEvents> {
     if (!this.#batch) void this._core.batch(() => new Promise<void>(resolve => (this.#batch = resolve)));
   }
 
-  /** Sends what was held back, in one frame. */
+  /** Sends the commands since startBatching in one frame. */
   stopBatching(): void {
     // Behind calls of this turn, which wait for some promises first.
     setTimeout(() => {

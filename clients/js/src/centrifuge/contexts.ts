@@ -8,7 +8,7 @@ export function clientInfo({ client, user, connInfo, chanInfo }: Info): ClientIn
   return { client, user, ...(connInfo !== undefined && { connInfo }), ...(chanInfo !== undefined && { chanInfo }) };
 }
 
-/** A publication. Those of wildcard subscriptions have the subscription's channel there, too. */
+/** A publication, with the channel that it was published to. */
 export function publication({ channel, data, offset, info, tags }: Publication<any>): PublicationContext {
   return { channel, data, ...(offset !== undefined && { offset }), ...(info && { info: clientInfo(info) }), ...(tags && { tags }) };
 }
@@ -35,7 +35,7 @@ export function subscribed(channel: string, one: Subscribed): SubscribedContext 
   };
 }
 
-/** What was given: this client refuses options that are undefined by the name of the type, not by their value. */
+/** The options that have a value: undefined and null count as absent. */
 export function given<T extends object>(options: T): { [Name in keyof T]?: Exclude<T[Name], undefined | null> } {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined && value !== null)) as never;
 }

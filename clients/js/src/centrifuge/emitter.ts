@@ -1,4 +1,4 @@
-// Listeners, by the methods that those of Node.js have.
+// An emitter of events with the methods of the one of Node.js.
 
 /** A function that is called with each event. */
 export type Listener<Arguments extends unknown[] = any[]> = (...args: Arguments) => void;

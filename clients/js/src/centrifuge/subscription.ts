@@ -15,7 +15,7 @@ import { errorCodes, SubscriptionState } from "./types.js";
 
 type Core = CoreStream<any, any> & Own;
 
-/** What those of this client have in addition here. */
+/** The additions to subscriptions of this client. */
 interface Own {
   stats: { publications: number; deltas: number; received: number; decoded: number };
   delays: [number, number];
@@ -97,7 +97,7 @@ export abstract class BaseSubscription<Events extends { [Name in keyof Events]: 
     core.on("publication", (pub: Publication<any>) => this._publication(pub));
   }
 
-  /** @internal Tells of an event, whatever those of the class are. */
+  /** @internal Emits an event of any class of subscriptions. */
   _tell(name: string, ctx: unknown): void {
     (this as unknown as EventEmitter<any>).emit(name, ctx);
   }
@@ -155,7 +155,7 @@ export abstract class BaseSubscription<Events extends { [Name in keyof Events]: 
     return this._call(() => this._core._within().then(() => this._centrifuge.presenceStats(this.channel)));
   }
 
-  /** Sets what the next subscribe carries. */
+  /** Sets the data of the next subscribe. */
   setData(data: any): void {
     this._core._sent = this._core._client._payload(data ?? undefined);
   }
@@ -214,7 +214,7 @@ export class Subscription extends BaseSubscription {
     this._tell("publication", publication(pub));
   }
 
-  #window: { next?: { data: unknown } } | undefined; // after a publish, in which the latest waits
+  #window: { next?: { data: unknown } } | undefined; // the time after a publish, with the latest data that waits for its end
 
   publish(data: any): Promise<types.PublishResult> {
     return this._call(async () => {
