@@ -198,11 +198,26 @@ test("tokens come from any tab that lives; one that nobody may have ends all tab
   await two.ready();
 });
 
+test("a tab has the worker make its next attempt now", limit, async () => {
+  const { tab, dialed } = world({ minReconnectDelay: 1_000_000, maxReconnectDelay: 1_000_000 });
+  const client = tab();
+  await client.ready();
+  const lost = new Promise(resolve => client.once("connecting", resolve));
+  proxy.cut();
+  await lost;
+  await until(() => {
+    client.reconnect();
+    return client.state === "connected";
+  });
+  assert.equal(dialed.length, 2);
+});
+
 test("errors of calls, and refusals of channels, are those of the server", limit, async () => {
   const { tab } = world();
   const client = tab();
   await client.ready();
   await assert.rejects(client.publish("nothing:1", {}), { code: 102 });
+  await assert.rejects(client.publish("nothing:1", 5n), { code: 10, temporary: false });
   const secret = client.subscription("private:1");
   secret.subscribe();
   await assert.rejects(secret.ready());
