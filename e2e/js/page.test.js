@@ -274,6 +274,8 @@ test('a connection that was cut catches up', { timeout: whole }, async () => {
   for (let i = 0; i < 3; i++) {
     await alice.cut();
     await alice.page.locator('#banner').waitFor();
+    assert.equal(await alice.page.locator('#count').textContent(), 'Nobody is known to be here while you are offline');
+    assert.equal(await alice.page.locator('#people li').count(), 0);
     await alice.say('into the void');
     await bob.company(bob);
     const away = [`${i} while away`, `${i} a little later`];
