@@ -41,7 +41,7 @@ type core struct {
 	bytes   int      // of these lines
 	dropped uint64   // lines that no line has reported yet
 	lost    uint64   // lines that were dropped, or that the handler did not take
-	failed  failures // used by the goroutine that writes, of which there is one at a time
+	failed  failures // for the one goroutine that writes
 	// idle is closed when the goroutine that writes has ended; nil if there is none.
 	idle chan struct{}
 
@@ -225,7 +225,7 @@ func (c *core) write() {
 	}
 }
 
-// failures are lines that the handler did not take, and of which it has not told yet.
+// failures are lines that the handler did not take, and that no line has reported yet.
 type failures struct {
 	lines uint64
 	last  error

@@ -21,8 +21,8 @@ import (
 // written, for up to 8 different errors. Levels below info are not limited.
 //
 // Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of
-// that. Lines that do not fit are dropped. A line with their number follows. Lines for which the handler returns an error, such
-// as that of a full disk, are lost; a line with their number follows when the handler takes one again. Dropped counts both.
+// that. Lines that do not fit are dropped. A line with their number follows. If the handler returns an error, because
+// the disk is full for example, the line is lost; a line with the number of lost lines follows when the handler takes one again. Dropped counts both.
 //
 // Attributes are evaluated during the call: their slog.LogValuers are resolved, and errors and
 // other values that can change are replaced by their text or JSON. The handler gets a context
@@ -69,7 +69,7 @@ func Dropped(l *slog.Logger) uint64 {
 }
 
 // Milliseconds returns an attribute that is a number: a duration in milliseconds, with microseconds behind the point. Its
-// name is that of the key and "_ms".
+// name is the key and "_ms".
 func Milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key+"_ms", float64(d.Round(time.Microsecond))/float64(time.Millisecond))
 }

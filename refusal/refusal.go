@@ -25,8 +25,8 @@ type Reason struct {
 	// Text says why, in a clause. It quotes nothing that the caller sent, so that there are
 	// few different texts.
 	Text string
-	// User is whom refused credentials name, for lines about callers who are nobody yet. Unverified: nobody has verified the
-	// credentials, so anybody may have made them. The line says which of both it is.
+	// User is the user in refused credentials, for lines about callers without a user. Unverified: the credentials are not
+	// verified, so they may be forged. The line has the user as "user" or as "unverified_user".
 	User       string
 	Unverified bool
 }
@@ -54,7 +54,7 @@ func Answer(answer, err error) error {
 	return out
 }
 
-// Named returns err, a *Reason, with the user whom refused credentials name. Another error, or one without a user, is returned as it is.
+// Named returns err, a *Reason, with the user in refused credentials. Another error, or one without a user, is returned as it is.
 func Named(err error, user string, verified bool) error {
 	r, ok := err.(*Reason) //nolint:errorlint // an error around it would be lost
 	if !ok || user == "" {
@@ -85,7 +85,7 @@ type Refusal struct {
 	Client, User, Addr, Origin, Channel, Method, Path string
 	// Code of the answer; 0 if it has none.
 	Code uint32
-	// UnverifiedUser is whom credentials name that nobody has verified.
+	// UnverifiedUser is the user in credentials that are not verified.
 	UnverifiedUser string
 	// Key and Reason are as in Reason.
 	Key, Reason string

@@ -104,7 +104,7 @@ func (s *site) handleExact(key, path string, e endpoint) error {
 	return nil
 }
 
-// endpoints lists what is served, one path of each endpoint.
+// endpoints lists one path of each endpoint.
 func (s *site) endpoints() []string { return slices.Sorted(maps.Values(s.served)) }
 
 // handleTree serves everything below a path; the path itself redirects to it.

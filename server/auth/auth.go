@@ -119,7 +119,7 @@ type Options struct {
 	JWKS *jwks.Cache
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
-	// Previous is called for each token that the previous HMAC secret verifies, from any goroutine; nil for nobody.
+	// Previous is called for each token that the previous HMAC secret verifies, from any goroutine. It may be nil.
 	Previous func()
 }
 

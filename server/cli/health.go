@@ -37,7 +37,7 @@ func HealthOf(cfg *config.Config, name string) (Health, error) {
 	return Health{URL: internal.url("http", prefix), TLS: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}, nil
 }
 
-// maxHealth bounds what is read of an answer, bytes.
+// maxHealth bounds an answer, bytes.
 const maxHealth = 64 << 10
 
 // Run asks once, and prints the answer. Any other answer than 200 is an error with its text.

@@ -49,7 +49,7 @@ type Warnings struct {
 	Idle        []string          // keys that are set and have no effect, with the reason
 	Insecure    []string          // active options that no production server should have
 
-	// What is no warning: whether environment variables set keys, and the full path of the file that was read.
+	// No warnings: FromEnv tells that environment variables set keys, Source is the full path of the file.
 	FromEnv bool
 	Source  string
 }

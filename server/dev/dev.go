@@ -44,8 +44,8 @@ type Options struct {
 	APIKey string
 	// Origins are patterns of further web origins that may connect; those of this machine always may.
 	Origins []string
-	// Base is a configuration of the developer's; nil for none. What it says stays, but for what the demo page and the admin
-	// interface need: addresses, paths, transports.
+	// Base is a configuration of the developer's; nil for none. All of it stays but addresses, paths and transports, which the demo
+	// page and the admin interface need.
 	Base *config.Config
 }
 

@@ -103,7 +103,7 @@ func (f *file) Close() error {
 	return f.f.Close()
 }
 
-// tell says on stderr, and to operators, what is wrong.
+// tell reports a fault on stderr, and to operators.
 func (f *file) tell(message string, err error) {
 	if now := time.Now(); f.told.IsZero() || now.Sub(f.told) >= tellAfter {
 		f.told = now

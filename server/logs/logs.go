@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,11 +35,16 @@ var levels = map[string]slog.Level{
 	"error": slog.LevelError, "fatal": LevelFatal, "none": levelNone,
 }
 
+// Levels returns the names that log.level may have, from the one with most lines on.
+func Levels() []string {
+	return slices.SortedFunc(maps.Keys(levels), func(a, b string) int { return int(levels[a] - levels[b]) })
+}
+
 // Level returns the level of a name that log.level may have, in any letter case.
 func Level(name string) (slog.Level, error) {
 	level, known := levels[strings.ToLower(name)]
 	if !known {
-		return 0, fmt.Errorf("log.level: %q is no level: trace, debug, info, warn, error, fatal and none are", name)
+		return 0, fmt.Errorf("log.level: %q is no level: %s are", name, strings.Join(Levels(), ", "))
 	}
 	return level, nil
 }

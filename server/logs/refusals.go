@@ -51,7 +51,7 @@ type Example struct {
 	Time   time.Time `json:"time"`
 	Client string    `json:"client,omitempty"`
 	User   string    `json:"user,omitempty"`
-	// UnverifiedUser is whom a token names whose signature is not right, or was not looked at.
+	// UnverifiedUser is the user in a token with a wrong or unverified signature.
 	UnverifiedUser string `json:"unverified_user,omitempty"`
 	Channel        string `json:"channel,omitempty"`
 	Method         string `json:"method,omitempty"`

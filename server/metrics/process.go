@@ -31,7 +31,7 @@ func (r *Registry) Reloads() func(err error) {
 		good.Set(1)
 		at.Set(float64(time.Now().UnixMilli()) / 1000)
 	}
-	tell(nil) // that of the start
+	tell(nil) // at start
 	return tell
 }
 

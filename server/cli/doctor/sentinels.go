@@ -14,15 +14,15 @@ import (
 	"github.com/gyrohq/gyro/server/dial"
 )
 
-// group is what a Sentinel knows of a primary.
+// group is a Sentinel's view of a primary.
 type group struct {
 	primary                     string
 	quorum, sentinels, replicas int
 	down                        bool
 }
 
-// sentinels looks at each Sentinel of a shard. It returns the shard with those that answer, so that another one does not hide what is
-// wrong behind them; all, if none does.
+// sentinels looks at each Sentinel of a shard. It returns the shard with the Sentinels that answer, so that a dead one does not hide a
+// fault behind them; with all of them, if none answers.
 func (d *doctor) sentinels(ctx context.Context, key, name string, s *redis.Shard) *redis.Shard {
 	const area = "redis"
 	var groups []group
@@ -70,7 +70,7 @@ func sentinelOption(err error) string {
 	return "sentinel_address"
 }
 
-// sentinel asks one Sentinel for what it knows.
+// sentinel asks one Sentinel for its view.
 func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (g group, err error) {
 	one := redis.Shard{
 		Addresses: []string{address}, User: s.SentinelUser, Password: s.SentinelPassword, ClientName: s.SentinelClientName, TLS: s.SentinelTLS,

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/term"
 )
 
-// What is sent to a terminal. None of it has an answer: a terminal that does not answer would hold the view up.
+// Sequences for terminals. None of them asks for an answer: a terminal that does not answer would hold the view up.
 const (
 	enter = "\x1b[?1049h\x1b[?25l" // the other screen, without a cursor
 	leave = "\x1b[?25h\x1b[?1049l"
 	home  = "\x1b[H"
-	next  = "\x1b[K\r\n" // what is left of a line goes
+	next  = "\x1b[K\r\n" // clears the rest of the line
 	rest  = "\x1b[K\x1b[J"
 )
 
@@ -79,7 +79,7 @@ func (t *terminal) keys() <-chan string {
 	return keys
 }
 
-// strokes splits what a terminal has sent into keys, without those of several bytes that begin with escape: arrows, and keys with names.
+// strokes splits the bytes of a terminal into keys. It leaves out arrows and other keys that are sequences of several bytes.
 func strokes(sent string) (keys []string) {
 	if sent == "\x1b" {
 		return []string{sent}

@@ -4,5 +4,5 @@ package top
 
 import "os"
 
-// sequences has a terminal follow escape sequences, which all terminals but those of Windows do.
+// sequences does nothing: only consoles of Windows have to be told to follow escape sequences.
 func sequences(*os.File) (undo func(), err error) { return func() {}, nil }

@@ -118,7 +118,7 @@ func (m *model) take(s sample) {
 	}
 }
 
-// press does what a key says. It reports whether the key ends the view.
+// press handles a key. It reports whether the key ends the view.
 func (m *model) press(key string) (end bool) {
 	switch key {
 	case "q", "\x1b", "\x03": // q, escape, Ctrl-C

@@ -113,7 +113,7 @@ func develop(cfg *config.Config, warnings config.Warnings, level slog.Level) err
 	return err
 }
 
-// announce prints the addresses and secrets that a newcomer needs. file is that of the configuration, if there is one.
+// announce prints the addresses and secrets that a newcomer needs. file is the configuration file, if there is one.
 func announce(cfg *config.Config, file, addr, user, token string) {
 	how := "everything in memory"
 	if file != "" {

@@ -35,6 +35,7 @@ func serverCommand() *cobra.Command {
 	flags := cmd.Flags()
 	file := flags.StringP("config", "c", "config.json", "path to config file")
 	serverFlags(flags)
+	completeValues(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := config.LoadDotEnv(".env"); err != nil {
 			return err
@@ -80,6 +81,15 @@ func serverFlags(f *pflag.FlagSet) {
 	}
 	f.Int("grpc_api.port", def.GRPCAPI.Port, config.Describe("grpc_api.port"))
 	f.Int("uni_grpc.port", def.UniGRPC.Port, config.Describe("uni_grpc.port"))
+}
+
+// completeValues has shells complete the values of flags that have a few.
+func completeValues(cmd *cobra.Command) {
+	values := func(flag string, of ...string) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	}
+	values("log.level", logs.Levels()...)
+	values("log.format", "auto", "text", "json")
 }
 
 // changed returns the flags that were given explicitly.
@@ -142,9 +152,9 @@ func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnin
 	running, stop := context.WithCancel(context.Background())
 	defer stop()
 	go gcfloor.Rest(running)
+	warn(log, warnings)
 	log.Info("gyro is running", "version", version, "pid", os.Getpid(), "config", cmp.Or(warnings.Source, "none"))
 	notify(ready)
-	warn(log, warnings)
 	if site != nil {
 		site.announce(server.Addr("external"))
 	}
@@ -241,7 +251,7 @@ func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) 
 	return err
 }
 
-// otherThan returns what was joined in an error without what follows from others.
+// otherThan returns the joined errors of err without those that follow from an interruption.
 func otherThan(err error, follows ...error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // an error around several is one
 		var rest []error

@@ -96,7 +96,10 @@ func expiry(ttl time.Duration) string {
 
 // checkTokenCommand verifies tokens.
 func checkTokenCommand(name string, sub bool) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a token against the configuration", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a connection token against the configuration", Args: cobra.ExactArgs(1)}
+	if sub {
+		cmd.Short = "Verify a subscription token against the configuration"
+	}
 	file := configFlag(cmd)
 	print := printer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -40,6 +40,17 @@ func TestRevision(t *testing.T) {
 	}
 }
 
+// TestCompletion: shells complete the values of a flag that has a few.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{"--log.level": "trace debug info warn error fatal none", "--log.format": "auto text json"} {
+		out := strings.Fields(succeed(t, t.TempDir(), "__complete", flag, ""))
+		if got := strings.Join(out[:min(len(out), len(strings.Fields(want)))], " "); got != want {
+			t.Errorf("%s: %s, want %s", flag, got, want)
+		}
+	}
+}
+
 // TestUnknownCommand: a command with a mistake in its name is no server that cannot run.
 func TestUnknownCommand(t *testing.T) {
 	t.Parallel()

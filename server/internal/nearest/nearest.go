@@ -1,4 +1,4 @@
-// Package nearest finds what somebody meant who has mistyped a name.
+// Package nearest finds the name that a mistyped one may mean.
 package nearest
 
 import "strings"
