@@ -24,6 +24,9 @@ const (
 // maxHold is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
 const maxHold = 3 * time.Second
 
+// pingPause is the time between pings at a new primary.
+const pingPause = 10 * time.Millisecond
+
 // hold has commands wait while a primary is replaced.
 type hold struct {
 	until atomic.Pointer[chan struct{}] // is closed at the end; nil: no command waits
@@ -70,14 +73,28 @@ func (h *hold) end() {
 	}
 }
 
-// named ends the hold if another primary is named than the one that is replaced. The connections to that are closed.
-func (h *hold) named(primary string) {
+// over reports whether commands wait although another primary is named than the one that is replaced.
+func (h *hold) over(primary string) bool {
 	h.mu.Lock()
-	same := h.old == primary
-	h.mu.Unlock()
-	if !same {
-		h.end()
+	defer h.mu.Unlock()
+	return h.until.Load() != nil && h.old != primary
+}
+
+// release lets commands go on, if they wait, when the primary that is named is another one. The connections to the old one are
+// closed. The first command on a closed connection fails, so a ping goes ahead.
+func (c *Client) release(primary string) {
+	if !c.hold.over(primary) {
+		return
 	}
+	ctx, cancel := context.WithTimeout(c.ctx, maxHold)
+	defer cancel()
+	for ctx.Err() == nil && c.redis.Do(ctx, c.redis.B().Ping().Build()).Error() != nil {
+		select {
+		case <-time.After(pingPause):
+		case <-ctx.Done():
+		}
+	}
+	c.hold.end()
 }
 
 // announced does what an announcement of a Sentinel asks for.

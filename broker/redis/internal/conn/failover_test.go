@@ -25,7 +25,7 @@ func TestAnnouncement(t *testing.T) {
 	}
 }
 
-// TestHold: commands wait until another primary is named, until the failover is given up, or for 3 s, and no longer than
+// TestHold: commands wait until the failover is given up, or for 3 s, and no longer than
 // their callers.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,10 +50,9 @@ func TestHold(t *testing.T) {
 			end  func()
 			want time.Duration
 		}{
-			"another primary": {func() { c.hold.named("10.0.0.2:6379") }, time.Second},
-			"the same":        {func() { c.hold.named("10.0.0.1:6379") }, maxHold},
-			"given up":        {func() { c.announced(0, aborted, "master main 10.0.0.1 6379") }, time.Second},
-			"nothing":         {func() {}, maxHold},
+			"the same": {func() { c.release("10.0.0.1:6379") }, maxHold},
+			"given up": {func() { c.announced(0, aborted, "master main 10.0.0.1 6379") }, time.Second},
+			"nothing":  {func() {}, maxHold},
 		} {
 			c.announced(0, promotes, begin)
 			c.announced(1, promotes, begin)
@@ -65,7 +64,13 @@ func TestHold(t *testing.T) {
 		if c.next.Load() != 2 || len(c.suspect) != 1 {
 			t.Errorf("the Sentinel asked first is %d, want the one that announced; asked at once: %v", c.next.Load(), len(c.suspect) == 1)
 		}
+		if c.hold.over("10.0.0.2:6379") {
+			t.Error("commands wait, and nothing was announced")
+		}
 		c.announced(0, promotes, begin)
+		if c.hold.over("10.0.0.1:6379") || !c.hold.over("10.0.0.2:6379") {
+			t.Error("the end of a failover is not that another primary is named")
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := c.hold.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {

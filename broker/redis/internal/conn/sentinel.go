@@ -116,7 +116,7 @@ func (c *Client) watchSentinel() {
 		if c.dropOthers(address) {
 			c.opts.Logger.Info("the primary was replaced", "part", c.opts.Name, "primary", address)
 		}
-		c.hold.named(address)
+		c.release(address)
 	}
 }
 
