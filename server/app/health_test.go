@@ -66,3 +66,22 @@ func TestChartProbes(t *testing.T) {
 		}
 	}
 }
+
+// TestHealthIsTheSameEverywhere: what the readiness endpoint says of a node that begins to shut down, metrics
+// and the admin interface say, too.
+func TestHealthIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) { cfg.Health.Enabled, cfg.Prometheus.Enabled = true, true })
+	s.wantMetric(1, "gyro_node_ready")
+	if part := s.app.vitals.Parts()[0]; part.Error != "" {
+		t.Errorf("the admin interface: %+v", part)
+	}
+	s.app.withdrawn.Store(true)
+	if status, body := get(t, s.url("/health/ready")); status != http.StatusServiceUnavailable || !strings.Contains(body, errShuttingDown.Error()) {
+		t.Errorf("readiness: %d %s", status, body)
+	}
+	s.wantMetric(0, "gyro_node_ready")
+	if part := s.app.vitals.Parts()[0]; part.Error != errShuttingDown.Error() {
+		t.Errorf("the admin interface: %+v", part)
+	}
+}

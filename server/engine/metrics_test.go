@@ -87,6 +87,42 @@ func TestMetricsOfRedis(t *testing.T) {
 	}
 }
 
+// TestRedisStoresNothing: Redis delivers and refuses publications with history, all of them or those of one shard. Health and
+// metrics of a node say so with the reason, and that it is over.
+func TestRedisStoresNothing(t *testing.T) {
+	t.Parallel()
+	for reason, test := range map[string]struct{ begin, end []string }{
+		"OOM":      {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}},
+		"READONLY": {[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			ill, well := redistest.Standalone(t, redistest.Options{}), redistest.Standalone(t, redistest.Options{})
+			s := startNodes(t, 1, func(cfg *config.Config) {
+				onRedis(ill, well)(cfg)
+				cfg.Prometheus.Enabled = true
+				cfg.Channel.Namespaces[0].HistorySize, cfg.Channel.Namespaces[0].HistoryTTL = 10, time.Minute
+			})[0]
+			for i := range 20 { // to both shards
+				s.api("publish", fmt.Sprintf(`{"channel":"ns:%d","data":1}`, i))
+			}
+			s.eventually("node_ready", nil, exactly1)
+			ill.Do(test.begin...)
+			s.eventually("broker_delivers", []string{"", "0"}, exactly0)
+			s.eventually("node_ready", nil, exactly0)
+			if status, body := s.health(); status != http.StatusServiceUnavailable || !strings.Contains(body, ill.Addr()) || !strings.Contains(body, reason) {
+				t.Errorf("health: %d %s", status, body)
+			}
+			if got := s.metric("broker_delivers", "", "1"); got != 1 {
+				t.Errorf("the shard that is well: %g", got)
+			}
+			ill.Do(test.end...)
+			s.eventually("broker_delivers", []string{"", "0"}, exactly1)
+			s.eventually("node_ready", nil, exactly1)
+		})
+	}
+}
+
 // TestMetricsOfBrokers: each has the name that it has in the configuration.
 func TestMetricsOfBrokers(t *testing.T) {
 	t.Parallel()
