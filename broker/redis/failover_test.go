@@ -194,3 +194,16 @@ func TestFailoverToLaggingReplica(t *testing.T) {
 		return err == nil
 	})
 }
+
+// TestSentinelUserMayHearLess: the Sentinels permit one announcement alone. The node still hears that one, from each.
+func TestSentinelUserMayHearLess(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewSentinel(t, redistest.Options{})
+	for _, sentinel := range s.Sentinels {
+		sentinel.Do("ACL", "SETUSER", "default", "resetchannels", "&+switch-master")
+	}
+	runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet}, newNote())
+	for _, sentinel := range s.Sentinels {
+		wait.Until(t, "a subscription", func() bool { return sentinel.Do("PUBSUB", "NUMSUB", "+switch-master") == "+switch-master\n1" })
+	}
+}

@@ -152,7 +152,11 @@ func (c *Client) hearSentinel(i int) {
 	}
 	defer d.Close()
 	defer context.AfterFunc(c.ctx, func() { d.Close() })()
-	if _, err := d.Do("SUBSCRIBE", promotes, promoted, aborted, switched); err != nil || d.SetDeadline(time.Time{}) != nil {
+	_, err = d.Do("SUBSCRIBE", promotes, promoted, aborted, switched)
+	if refused := (*resp.Refusal)(nil); errors.As(err, &refused) { // the user may hear of new primaries alone
+		_, err = d.Do("SUBSCRIBE", switched)
+	}
+	if err != nil || d.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	c.suspectPrimary() // for what happened before the subscription
