@@ -114,8 +114,8 @@ const (
 type MapSubscription struct {
 	// Kind has to be what the client asks for; else the subscription fails with code 107.
 	Kind MapKind
-	// Ephemeral says that the map has no stream of changes. A returning client gets the entries again,
-	// instead of the changes since its position.
+	// Ephemeral says that the map has no stream of changes, as MapOptions.Ephemeral does for its changes: both have to
+	// agree. A returning client gets the entries again, instead of the changes since its position.
 	Ephemeral bool
 	// PageSize is how many entries, or changes before the subscription is live, a page has if the client
 	// does not say. What it says is at least MinPageSize and at most MaxPageSize. 0: 100, 100 and 1,000.

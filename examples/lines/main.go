@@ -69,7 +69,7 @@ func run(address string) error {
 		return err
 	case <-ctx.Done():
 	}
-	ln.Close() // no further clients
+	_ = ln.Close() // no further clients
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	err = node.Shutdown(ctx)

@@ -108,7 +108,7 @@ func (f *fixture) connect() (Client, *peertest.Peer) {
 	if err != nil {
 		f.Fatalf("the client cannot connect: %v", err)
 	}
-	f.Cleanup(func() { c.Close() })
+	f.Cleanup(func() { _ = c.Close() })
 	return c, wait.Receive(f, "Accept", f.peers)
 }
 
@@ -257,30 +257,32 @@ func (f *fixture) congest(p *peertest.Peer) (whole []byte, taken int) {
 func testSlowClient(f *fixture) {
 	c, p := f.connect()
 	whole, taken := f.congest(p)
-	received := make(chan struct{})
-	go func() { // the client reads again
-		defer close(received)
-		for {
-			m, err := c.Receive()
-			switch {
-			case err != nil:
-				f.Errorf("the client lost the connection: %v", err)
-				return
-			case string(m) == message(1, 10):
-				return
-			case string(m) != message(0, 16<<10):
-				f.Errorf("the client received %.80q", m)
-				return
-			}
-		}
-	}()
+	received := make(chan error, 1)
+	go func() { received <- receiveUntil(c, message(0, 16<<10), message(1, 10)) }() // the client reads again
 	rest := [][]byte{whole[taken%len(whole):], frame(p.Info.Framer, message(1, 10))}
 	if taken%len(whole) == 0 {
 		rest = rest[1:]
 	}
 	wait.Receive(f, "Writable, after Write took less than all", p.Ready)
 	f.write(p, rest...)
-	wait.Receive(f, "all that was written", received)
+	if err := wait.Receive(f, "all that was written", received); err != nil {
+		f.Error(err)
+	}
+}
+
+// receiveUntil has a client receive the same message again and again, and another one at the end.
+func receiveUntil(c Client, same, last string) error {
+	for {
+		m, err := c.Receive()
+		switch {
+		case err != nil:
+			return fmt.Errorf("the client lost the connection: %w", err)
+		case string(m) == last:
+			return nil
+		case string(m) != same:
+			return fmt.Errorf("the client received %.80q", m)
+		}
+	}
 }
 
 func testClose(f *fixture) {
@@ -293,8 +295,8 @@ func testClose(f *fixture) {
 		f.want(c, message(n, size))
 	}
 	f.wantEnd(c, protocol.DisconnectForceNoReconnect)
-	c.Close()
-	p.ClosedWith()
+	_ = c.Close()
+	_ = p.ClosedWith()
 	f.over(p)
 }
 
@@ -312,7 +314,7 @@ func (f *fixture) over(p *peertest.Peer) {
 func testCloseTellsNothing(f *fixture) {
 	c, p := f.connect()
 	p.Conn.Close(protocol.DisconnectConnectionClosed, nil)
-	p.ClosedWith()
+	_ = p.ClosedWith()
 	got := make(chan error, 1)
 	go func() {
 		_, err := c.Receive()
@@ -329,46 +331,54 @@ func testCloseOfASlowClient(f *fixture) {
 	_, p := f.connect()
 	whole, taken := f.congest(p)
 	p.Conn.Close(protocol.DisconnectSlow, [][]byte{bytes.Clone(whole[taken%len(whole):])})
-	p.ClosedWith()
+	_ = p.ClosedWith()
 }
 
 // testWriteWhileAccepting writes before the transport has its peer.
 func testWriteWhileAccepting(f *fixture) {
-	left := make(chan []byte, 1)
+	type written struct {
+		rest []byte
+		err  error
+	}
+	left := make(chan written, 1)
 	f.during(func(c transport.Conn, info transport.Info) error {
 		go func() {
 			b := frame(info.Framer, message(0, 100))
 			n, err := c.Write([][]byte{b})
-			if err != nil {
-				f.Errorf("Write during Accept: %v", err)
-			}
-			left <- b[n:]
+			left <- written{b[n:], err}
 		}()
 		return nil
 	})
 	c, p := f.connect()
-	if b := wait.Receive(f, "Write during Accept", left); len(b) > 0 {
+	w := wait.Receive(f, "Write during Accept", left)
+	if w.err != nil {
+		f.Fatalf("Write during Accept: %v", w.err)
+	}
+	if len(w.rest) > 0 {
 		wait.Receive(f, "Writable, after Write took less than all", p.Ready)
-		f.write(p, b)
+		f.write(p, w.rest)
 	}
 	f.want(c, message(0, 100))
 }
 
 // testCloseWhileAccepting uses the connection before the transport has its peer.
 func testCloseWhileAccepting(f *fixture) {
-	var wg sync.WaitGroup
+	returned := make(chan struct{})
 	f.during(func(c transport.Conn, _ transport.Info) error {
-		wg.Go(func() { c.Close(protocol.DisconnectForceNoReconnect, nil) })
+		go func() {
+			defer close(returned)
+			c.Close(protocol.DisconnectForceNoReconnect, nil)
+		}()
 		return nil
 	})
 	c, err := f.dial()
 	if err == nil { // else the client was told at once
-		f.Cleanup(func() { c.Close() })
+		f.Cleanup(func() { _ = c.Close() })
 		f.wantEnd(c, protocol.DisconnectForceNoReconnect)
-		c.Close()
+		_ = c.Close()
 	}
-	wg.Wait()
-	wait.Receive(f, "Accept", f.peers).ClosedWith()
+	wait.Receive(f, "Close during Accept", returned)
+	_ = wait.Receive(f, "Accept", f.peers).ClosedWith()
 }
 
 func testCloseFromAnyGoroutine(f *fixture) {
@@ -389,15 +399,15 @@ func testCloseFromAnyGoroutine(f *fixture) {
 	for i, c := range clients {
 		f.want(c, message(0, 10)) // the frames of one Close, and no others
 		f.wantEnd(c, protocol.DisconnectForceNoReconnect)
-		c.Close()
-		peers[i].ClosedWith()
+		_ = c.Close()
+		_ = peers[i].ClosedWith()
 	}
 }
 
 func testClientLeaves(f *fixture) {
 	c, p := f.connect()
-	c.Close()
-	p.ClosedWith()
+	_ = c.Close()
+	_ = p.ClosedWith()
 	f.over(p)
 }
 
@@ -453,6 +463,6 @@ func testRefused(f *fixture) {
 	if err != nil {
 		return
 	}
-	f.Cleanup(func() { c.Close() })
+	f.Cleanup(func() { _ = c.Close() })
 	f.wantEnd(c, protocol.DisconnectShutdown)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,8 +20,11 @@ import (
 // The contract that transports of others have to keep.
 func TestContract(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, a transport.Acceptor) func() (transporttest.Client, error) {
-		s := newServer(t, Config{})
-		s.accepted = a
+		s := &testServer{t: t, accepted: a}
+		s.runLoop()
+		h := NewHandler(s, Config{})
+		s.Server = httptest.NewUnstartedServer(h)
+		s.begin(h)
 		return func() (transporttest.Client, error) { return upgraded(s.dial()) }
 	})
 }
