@@ -214,9 +214,9 @@ func TestConnectTells(t *testing.T) {
 			c := dial(t, one.url, client.Options{Token: "wrong"})
 			over, giveUp := context.WithCancelCause(within(t))
 			enough := errors.New("that is enough")
-			next := events(t, c.Events(within(t)))
+			all := c.Events(within(t))
 			go func() {
-				for e := next(); e != nil; e = next() {
+				for e := range all {
 					if _, failed := e.(client.ErrorEvent); failed {
 						giveUp(enough)
 					}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,14 +174,14 @@ func TestSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context, r *runner) {
 		r.client.options.Buffer = 3
 		pubs := r.subscribed("news", 2).Publications(ctx)
-		at := uint64(0)
+		var at atomic.Uint64
 		calls := make(chan error, 1)
 		go func() {
 			for p, err := range pubs {
-				if err != nil || p.Offset != at+1 {
+				if before := at.Swap(p.Offset); err != nil || p.Offset != before+1 {
 					t.Errorf("%+v %v", p, err)
 				}
-				if at = p.Offset; at == 30 {
+				if p.Offset == 30 {
 					_, err := r.client.RPC(ctx, "x", nil)
 					calls <- err
 				}
@@ -192,10 +193,12 @@ func TestSlow(t *testing.T) {
 			r.server(fmt.Sprintf(`{"push":{"channel":"news","pub":{"data":%d,"offset":%d}}}`, n, n))
 		}
 		// Silence is no fault of the server while the client does not listen.
-		for at < 30 {
+		for at.Load() < 30 {
 			time.Sleep(grace)
-			if got := 50 - int(at) - r.conn.unread(); at < 30 && got > 3+4 {
-				t.Fatalf("%d publications wait in the iterator at %d", got, at)
+			synctest.Wait()
+			now := at.Load()
+			if got := 50 - int(now) - r.conn.unread(); now < 30 && got > 3+4 {
+				t.Fatalf("%d publications wait in the iterator at %d", got, now)
 			}
 		}
 		began := time.Now()
@@ -204,8 +207,8 @@ func TestSlow(t *testing.T) {
 			t.Errorf("the call ends with %v after %v", err, time.Since(began))
 		}
 		time.Sleep(30 * grace)
-		if state, reason := r.client.State(); at != 50 || state != Connected {
-			t.Error(at, state, reason)
+		if state, reason := r.client.State(); at.Load() != 50 || state != Connected {
+			t.Error(at.Load(), state, reason)
 		}
 	})
 }

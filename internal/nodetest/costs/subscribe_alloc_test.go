@@ -18,7 +18,6 @@ const perClient = 100
 
 // crowd are clients on the loops of a node.
 type crowd struct {
-	tb    testing.TB
 	loops onloop.Acceptor
 	conn  *sink
 	peers []transport.Peer
@@ -30,7 +29,7 @@ type crowd struct {
 
 // connected returns n clients.
 func connected(tb testing.TB, loops onloop.Acceptor, n int) *crowd {
-	c := &crowd{tb: tb, loops: loops, conn: newSink()}
+	c := &crowd{loops: loops, conn: newSink()}
 	for range n {
 		l := loops.NextLoop()
 		c.on = append(c.on, l)
