@@ -9,10 +9,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// call is a command, and what is done with its outcome, under the client's lock.
+// call is a command, and the function that takes its outcome, under the client's lock.
 type call struct {
 	cmd     *protocol.Command
-	started func() // when it is sent; nil: nobody waits for that
+	started func() // when it is sent; may be nil
 	done    func(*protocol.Reply, error)
 }
 
@@ -53,7 +53,7 @@ func (c *Client) do(ctx context.Context, cmd *protocol.Command) (*protocol.Reply
 	}
 }
 
-// issue sends a command, or has it wait for the connection.
+// issue sends a command, or keeps it until there is a connection.
 func (c *Client) issue(one *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Client) withdraw(one *call) {
 	}
 }
 
-// RPC calls a method of the application, as soon as the client is connected, and returns its answer. The errors are those of Publish.
+// RPC calls a method of the application, as soon as the client is connected, and returns its answer. It fails as Publish does.
 func (c *Client) RPC(ctx context.Context, method string, data []byte) ([]byte, error) {
 	r, err := c.do(ctx, &protocol.Command{RPC: &protocol.RPCRequest{Method: method, Data: data}})
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *Client) RPC(ctx context.Context, method string, data []byte) ([]byte, e
 	return r.RPC.Data, nil
 }
 
-// Send sends a message to the application, as soon as the client is connected. Nobody tells whether it arrives. The errors are
-// those of Publish without those of the server.
+// Send sends a message to the application, as soon as the client is connected. There is no reply. It fails as
+// Publish does, but not by an error of the server.
 func (c *Client) Send(ctx context.Context, data []byte) error {
 	_, err := c.do(ctx, &protocol.Command{Send: &protocol.SendRequest{Data: data}})
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) Send(ctx context.Context, data []byte) error {
 }
 
 // Publish publishes to a channel, as soon as the client is connected; it need not be subscribed. The error is an *Error
-// if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected with a Reason, ErrClosed, or that of ctx.
+// if the server refuses, ErrLost or ErrTimeout if the outcome is not known, ErrDisconnected with a Reason, ErrClosed, or the error of ctx.
 func (c *Client) Publish(ctx context.Context, channel string, data []byte) error {
 	return c.publish(ctx, &protocol.PublishRequest{Channel: channel, Data: data})
 }
@@ -116,8 +116,8 @@ func (c *Client) publish(ctx context.Context, r *protocol.PublishRequest) error 
 	return nil
 }
 
-// Presence are the clients that are subscribed to a channel, by their IDs. It is asked for as soon as the client is connected. The
-// errors are those of Publish.
+// Presence are the clients that are subscribed to a channel, by their IDs. It waits for the connection,
+// and fails, as Publish does.
 func (c *Client) Presence(ctx context.Context, channel string) (map[string]*ClientInfo, error) {
 	r, err := c.do(ctx, &protocol.Command{Presence: &protocol.PresenceRequest{Channel: channel}})
 	switch {
@@ -132,8 +132,8 @@ func (c *Client) Presence(ctx context.Context, channel string) (map[string]*Clie
 // PresenceStats tells how many clients are subscribed to a channel, and how many users they are.
 type PresenceStats struct{ Clients, Users int }
 
-// PresenceStats tells how many clients and users are subscribed to a channel. It is asked for as soon as the client is connected. The
-// errors are those of Publish.
+// PresenceStats tells how many clients and users are subscribed to a channel. It waits for the connection,
+// and fails, as Publish does.
 func (c *Client) PresenceStats(ctx context.Context, channel string) (PresenceStats, error) {
 	r, err := c.do(ctx, &protocol.Command{PresenceStats: &protocol.PresenceStatsRequest{Channel: channel}})
 	switch {
@@ -162,7 +162,7 @@ type History struct {
 	Top          StreamPosition
 }
 
-// History reads the stream of a channel, as soon as the client is connected. The errors are those of Publish.
+// History reads the stream of a channel, as soon as the client is connected. It fails as Publish does.
 func (c *Client) History(ctx context.Context, channel string, o HistoryOptions) (History, error) {
 	r, err := c.do(ctx, &protocol.Command{History: &protocol.HistoryRequest{
 		Channel: channel, Limit: int32(min(max(o.Limit, -1), 1<<31-1)), Since: o.Since, Reverse: o.Reverse,
@@ -180,7 +180,7 @@ func (c *Client) History(ctx context.Context, channel string, o HistoryOptions) 
 	return h, nil
 }
 
-// Publish publishes to the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
+// Publish publishes to the channel, once the client is subscribed. It fails as Ready and Client.Publish do.
 func (s *Subscription) Publish(ctx context.Context, data []byte) error {
 	if err := s.Ready(ctx); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *Subscription) Publish(ctx context.Context, data []byte) error {
 	return s.c.Publish(ctx, s.channel, data)
 }
 
-// Presence is Client.Presence of the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
+// Presence is Client.Presence of the channel, once the client is subscribed. It fails as Ready and Client.Publish do.
 func (s *Subscription) Presence(ctx context.Context) (map[string]*ClientInfo, error) {
 	if err := s.Ready(ctx); err != nil {
 		return nil, err
@@ -196,8 +196,8 @@ func (s *Subscription) Presence(ctx context.Context) (map[string]*ClientInfo, er
 	return s.c.Presence(ctx, s.channel)
 }
 
-// PresenceStats is Client.PresenceStats of the channel, once the client is subscribed. The errors are those of Ready, and of
-// Client.Publish.
+// PresenceStats is Client.PresenceStats of the channel, once the client is subscribed. It fails as Ready and
+// Client.Publish do.
 func (s *Subscription) PresenceStats(ctx context.Context) (PresenceStats, error) {
 	if err := s.Ready(ctx); err != nil {
 		return PresenceStats{}, err
@@ -205,7 +205,7 @@ func (s *Subscription) PresenceStats(ctx context.Context) (PresenceStats, error)
 	return s.c.PresenceStats(ctx, s.channel)
 }
 
-// History is Client.History of the channel, once the client is subscribed. The errors are those of Ready, and of Client.Publish.
+// History is Client.History of the channel, once the client is subscribed. It fails as Ready and Client.Publish do.
 func (s *Subscription) History(ctx context.Context, o HistoryOptions) (History, error) {
 	if err := s.Ready(ctx); err != nil {
 		return History{}, err

@@ -33,7 +33,7 @@ func (c Channel[T]) Publish(ctx context.Context, value T) error {
 	return c.Subscription.Publish(ctx, data)
 }
 
-// Messages returns the publications from this call on, with their values. It has to be ranged over, once, and ends as
+// Messages returns the publications from this call on, with their values. Range over it once. It ends as
 // Subscription.Publications does, with the same errors. A *PayloadError stands in the place of a publication that is no such value.
 func (c Channel[T]) Messages(ctx context.Context) iter.Seq2[Message[T], error] {
 	publications := c.Publications(ctx)

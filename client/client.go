@@ -30,7 +30,7 @@ type Client struct {
 	since   time.Time     // when the state was entered
 	next    time.Time     // when the attempt is made that waits for its time; zero: none does
 	failure error         // of the last attempt to connect, or of the connection that was lost
-	changed chan struct{} // closed when the state changes; nil: nobody waits
+	changed chan struct{} // closed when the state changes; nil without waiters
 	closed  bool
 	hurry   bool      // no time passes until the next attempt
 	trying  bool      // the transport is in use, and the server has sent nothing yet
@@ -49,11 +49,11 @@ type Client struct {
 }
 
 // New returns a client of an endpoint, which is a URL such as wss://example.com/connection/websocket. It connects
-// when Connect is called. The error names what is wrong with the endpoint or the options.
+// when Connect is called. The error names the fault in the endpoint or the options.
 func New(endpoint string, o Options) (*Client, error) { return NewOver(WebSocket(endpoint), o) }
 
 // NewOver returns a client that connects over a transport, such as those of package httplink, when Connect is called. The error
-// names what is wrong with the transport's address or the options.
+// names the fault in the transport's address or the options.
 func NewOver(t Transport, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *Client) begin() {
 	c.running.Go(func() { c.run(tries) })
 }
 
-// Ready waits until the client is connected. The error is that of ctx, with that of the last attempt; or
-// ErrDisconnected with a Reason: for that the server, GetToken or Disconnect has ended the attempts.
+// Ready waits until the client is connected. If ctx ends first, the error is its cause, with the error of the last attempt. Otherwise it is
+// ErrDisconnected with a Reason: the server, GetToken or Disconnect has ended the attempts.
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -134,10 +134,10 @@ func late(ctx context.Context, to string, failure error) error {
 	return fmt.Errorf("client: %w; the last attempt to %s: %w", context.Cause(ctx), to, failure)
 }
 
-// disconnected is the error of what needs a connection while the client is disconnected. The lock is held.
+// disconnected is the error of calls and waits while the client is disconnected. The lock is held.
 func (c *Client) disconnected() error { return fmt.Errorf("%w: %w", ErrDisconnected, c.reason) }
 
-// enter makes a state that of the client. The lock is held, as in the functions that follow.
+// enter changes the state of the client. The lock is held, as in the functions that follow.
 func (c *Client) enter(s State, r Reason) {
 	c.state, c.reason, c.since = s, r, c.now()
 	if s == Connected {
@@ -205,10 +205,10 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// Events returns what happens to the connection from this call on, and what happens in channels to which the
-// server has subscribed it; with also, what happens to those subscriptions as well, all in its order. It has to be ranged
-// over, once. It ends with ctx, which has to end, or with the client, but not when the client is disconnected: it has a
-// DisconnectedEvent then, and goes on with the next Connect. Events wait in it, see Options.Buffer.
+// Events returns the events from this call on: of the connection, of channels to which the server has subscribed the client, and of
+// the subscriptions in also, in the order in which they happen. Range over it once. It ends when ctx ends, which has to happen, or the
+// client is closed. When the client is disconnected, it has a DisconnectedEvent, and goes on with the next Connect. Events wait in
+// it, see Options.Buffer.
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Eve
 	return events
 }
 
-// watch adds an iterator to feeds. channel is that of the subscription, if it has the events of one alone.
+// watch adds an iterator to feeds. channel is the name of the subscription's channel, if all events are of one subscription.
 func (c *Client) watch(ctx context.Context, life feed.Life, channel string, ended bool, to ...*feed.Set[Event]) (*feed.Feed[Event], iter.Seq[Event]) {
 	f := feed.New(channel, c.options.Buffer, life, &c.crowd, func(left []Event, e Event) []Event { return c.leftOut(left, e, channel) })
 	if ended {
@@ -238,14 +238,14 @@ func (c *Client) watch(ctx context.Context, life feed.Life, channel string, ende
 			one.Remove(f)
 		}
 	}
-	stop := context.AfterFunc(ctx, drop) // nobody may range over it
+	stop := context.AfterFunc(ctx, drop) // the program may never range over it
 	return f, f.Each(func() {
 		stop()
 		drop()
 	})
 }
 
-// attempts to connect are those from Connect on until the client is disconnected. The client's lock protects them. A context
+// attempts are all attempts to connect from Connect on until the client is disconnected. The client's lock protects them. A context
 // for all of them would take half a kilobyte from each connection.
 type attempts struct {
 	kick   chan struct{}      // has an element to end the wait for the next one
@@ -303,7 +303,7 @@ func (c *Client) schedule() {
 // ending is how a connection, or an attempt, ended.
 type ending struct {
 	reason   Reason
-	failure  Error // what the application is told of an attempt; the zero value: the transport was closed
+	failure  Error // the error of an attempt for the application; the zero value: the transport was closed
 	cause    error // of the failure
 	last     bool  // the client does not try again
 	politely bool  // with a Close frame
@@ -383,7 +383,7 @@ func (c *Client) logEnd(end ending) {
 	c.options.Logger.Warn("the client is disconnected, and does not connect again by itself", "error", end.with(end.reason))
 }
 
-// abandon tells what needs the connection that it has gone.
+// abandon tells subscriptions and calls that the connection has gone.
 func (c *Client) abandon(l *link, end ending) {
 	for _, s := range c.subs.All() {
 		if c.closed {
@@ -464,7 +464,7 @@ func (c *Client) nextID() uint32 {
 	return c.lastID
 }
 
-// Subscription is that to a channel, or nil.
+// Subscription returns the subscription to a channel, or nil.
 func (c *Client) Subscription(channel string) *Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ const (
 // String is the name of the state in lower case.
 func (s State) String() string { return [...]string{"disconnected", "connecting", "connected"}[s] }
 
-// SubscriptionState is that of a Subscription.
+// SubscriptionState is the state of a Subscription.
 type SubscriptionState uint8
 
 // States of a Subscription.
@@ -94,7 +94,7 @@ type (
 		Err         error
 		NextAttempt time.Time
 	}
-	// ConnectedEvent: the server has accepted the connection. Data is what the application has sent with it.
+	// ConnectedEvent: the server has accepted the connection. Data comes from the application.
 	ConnectedEvent struct {
 		Client, Version string // ID of the connection, and version of the server
 		Data            []byte
@@ -106,7 +106,7 @@ type (
 		Err    error
 	}
 	// ErrorEvent: an attempt to connect, to subscribe or to get a token has failed; another one follows. Channel is
-	// that of a subscription, or empty. Err has Code and Message as an *Error, and what is known of the cause.
+	// the subscription's, or empty. Err has Code and Message as an *Error, and the cause if it is known.
 	// NextAttempt is as Client.NextAttempt after an attempt to connect, else zero.
 	ErrorEvent struct {
 		Channel     string
@@ -146,7 +146,7 @@ type (
 		Channel string
 		Reason  Reason
 	}
-	// StateEvent has all entries of a Map, in the order of their keys. It replaces what was known.
+	// StateEvent has all entries of a Map, in the order of their keys. It replaces all earlier ones.
 	StateEvent struct {
 		Channel string
 		Entries []Publication
@@ -167,7 +167,7 @@ type (
 
 // Publication in a channel.
 type Publication struct {
-	// Channel of the publication. It is another one than that of the subscription if that has a pattern.
+	// Channel of the publication. It differs from the subscription's channel if that is a pattern.
 	Channel string
 	// Data is the payload: JSON, or any bytes with Protobuf.
 	Data []byte
@@ -177,7 +177,7 @@ type Publication struct {
 	Info *ClientInfo
 	Tags map[string]string
 	// Key of a map or of shared poll; empty in streams. Removed tells that it is gone. Score is its rank in a map that
-	// has an order, Version that of the value, if the publisher has given one.
+	// has an order, Version the version of the value, if the publisher has given one.
 	Key     string
 	Removed bool
 	Score   int64

@@ -25,12 +25,12 @@ const (
 	phaseState  = 2
 )
 
-// MapKind tells what the keys of a map are, see docs/maps.md.
+// MapKind tells where the keys of a map come from, see docs/maps.md.
 type MapKind int32
 
 // Kinds of maps.
 const (
-	MapData    MapKind = 0 // what was published under them
+	MapData    MapKind = 0 // from publications
 	MapClients MapKind = 1 // the clients that are subscribed to a channel
 	MapUsers   MapKind = 2 // the users that are
 )
@@ -45,8 +45,8 @@ type MapOptions struct {
 }
 
 // Map is a subscription to a channel that is a map. Client.NewMap makes one. Its events have a StateEvent after each
-// SubscribedEvent that has not recovered what was there, and then the changes as PublicationEvents. After a GapEvent, Entries has
-// what the map is now.
+// SubscribedEvent whose Recovered is not set, and then the changes as PublicationEvents. After a GapEvent, Entries has
+// all entries of now.
 type Map struct{ *Subscription }
 
 // NewMap returns a subscription to a map. It is an error if there is a subscription to the channel already.
@@ -80,7 +80,7 @@ type entries struct {
 	writes map[string]*write
 }
 
-// Entries are those of the map, by their keys. They are those of before while the client is not subscribed.
+// Entries returns the entries of the map, by their keys. While the client is not subscribed, they stay as they were.
 func (m *Map) Entries() map[string]Publication {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -200,8 +200,8 @@ type write struct {
 }
 
 // Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one, the
-// last; all of them return when that is done. It waits until the client is subscribed. The errors are those of Subscription.Ready and
-// Client.Publish.
+// last; all of them return when that is done. It waits until the client is subscribed. It fails as Subscription.Ready and
+// Client.Publish do.
 func (m *Map) Set(ctx context.Context, key string, data []byte) error {
 	return m.write(ctx, value(m.channel, key, data))
 }
@@ -212,13 +212,13 @@ func (m *Map) Delete(ctx context.Context, key string) error {
 }
 
 // SetKey publishes the value of a key of a map, to which the client need not be subscribed, each time, as soon as the client is
-// connected. The errors are those of Publish.
+// connected. It fails as Publish does.
 func (c *Client) SetKey(ctx context.Context, channel, key string, data []byte) error {
 	return c.publish(ctx, value(channel, key, data))
 }
 
-// DeleteKey removes a key of a map, to which the client need not be subscribed, as soon as the client is connected. The errors are
-// those of Publish.
+// DeleteKey removes a key of a map, to which the client need not be subscribed, as soon as the client is connected. It fails as
+// Publish does.
 func (c *Client) DeleteKey(ctx context.Context, channel, key string) error {
 	return c.publish(ctx, removal(channel, key))
 }
@@ -257,7 +257,7 @@ func (m *Map) write(ctx context.Context, r *protocol.PublishRequest) error {
 	}
 }
 
-// next publishes what waits for a key.
+// next publishes the change that waits for a key.
 func (m *Map) next(key string) {
 	m.c.mu.Lock()
 	e := m.entries

@@ -26,7 +26,7 @@ const (
 
 // Options of a Client. The zero value connects without a token.
 type Options struct {
-	// Token says who the user is: a JWT, see docs/tokens.md. Without GetToken, it is that of all connections.
+	// Token is a JWT that names the user, see docs/tokens.md. Without GetToken, all connections have this one.
 	Token string
 	// GetToken returns a new token: before the first connection if there is no Token, and when the server says that
 	// the old one has expired, or will. An error that wraps ErrUnauthorized, and an empty token, end the client's
@@ -51,7 +51,7 @@ type Options struct {
 	Header http.Header
 	// TLS of wss; nil: the defaults of package crypto/tls.
 	TLS *tls.Config
-	// DialContext opens network connections. Default: that of net.Dialer, through the proxy that the environment names
+	// DialContext opens network connections. Default: DialContext of net.Dialer, through the proxy that the environment names
 	// (HTTPS_PROXY, HTTP_PROXY, NO_PROXY). With DialContext no proxy is used.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	// MessageLimit is the most bytes of a message of the server. Default: 16 MiB. A larger one ends the connection, for good.
@@ -67,7 +67,7 @@ type Options struct {
 	PingWait time.Duration
 	// Buffer is how many events may wait in an iterator before the client stops reading from the connection until some are
 	// taken. Default: 1024. The client does not wait for an iterator that takes nothing for a second, and not while a call waits
-	// for its reply: further events of a full iterator that nobody ranges over are then left out, and a GapEvent stands in
+	// for its reply: further events of a full iterator without a reader are then left out, and a GapEvent stands in
 	// their place. While calls wait, 16 times as many are kept for an iterator that takes events.
 	Buffer int
 	// Logger hears of failed attempts and lost connections (info), of the end of the attempts, and of iterators that are full (warn).

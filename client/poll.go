@@ -29,7 +29,7 @@ type PollOptions struct {
 
 // Poll is a subscription to a channel of shared poll: values of keys that the server fetches from the application, see
 // docs/shared-poll.md. Client.NewPoll makes one. Values come as PublicationEvents with Key and Version. After a GapEvent, Untrack and
-// Track fetch what the values are now.
+// Track fetch the values of now.
 type Poll struct{ *Subscription }
 
 // NewPoll returns a subscription of shared poll. It is an error if there is a subscription to the channel already.

@@ -59,7 +59,7 @@ func (l *link) frame(data []byte) error {
 	return nil
 }
 
-// resume has the connection read again, if iterators hold that up.
+// resume ends the pause that iterators have caused.
 func (l *link) resume() {
 	if l.held != nil {
 		close(l.held)
@@ -83,7 +83,7 @@ func (l *link) alive() {
 	}
 }
 
-// wait waits until all iterators have room, or nobody takes their events, or a command needs the connection.
+// wait waits until each iterator has room or has taken nothing for grace, or a command needs the connection.
 func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
 	life, tick := l.life(), time.NewTicker(grace)
 	defer tick.Stop()
@@ -115,7 +115,7 @@ func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
 	return nil
 }
 
-// skip has an iterator do without further events until it takes some.
+// skip leaves out further events of an iterator until it takes some.
 func (l *link) skip(f *feed.Feed[Event]) {
 	if f.Skip() {
 		l.options.Logger.Warn("nobody takes the events of an iterator, which is full: further ones are left out, and a gap tells of them",

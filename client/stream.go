@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// stream is what the client knows of a channel: that of a Subscription, or one that the server has made.
+// stream is the state of a channel: of a Subscription, or of a subscription that the server has made.
 type stream struct {
 	c           *Client
 	channel     string
@@ -115,7 +115,7 @@ func (s *stream) handed(p *protocol.Publication, data []byte) Publication {
 
 var errNoString = errors.New("the payload is no string, although the channel has deltas")
 
-// payload returns that of a publication, which may be a delta.
+// payload returns the payload of a publication, which may be a delta.
 func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	switch {
 	case !s.delta:
@@ -208,7 +208,7 @@ func (c *Client) serverStream(channel string) *stream {
 	return s
 }
 
-// positions returns those of the subscriptions that the server has made.
+// positions returns the positions of the subscriptions that the server has made.
 func (c *Client) positions() map[string]*protocol.SubscribeRequest {
 	var list map[string]*protocol.SubscribeRequest
 	for _, s := range c.server {

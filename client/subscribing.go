@@ -4,7 +4,7 @@ import "github.com/gyrohq/gyro/protocol"
 
 // All methods in this file are called with the client's lock held, but for prepare and refresh.
 
-// enter makes a state that of the subscription.
+// enter changes the state of the subscription.
 func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	s.state, s.reason, s.since, s.live, s.failure = state, r, s.c.now(), false, nil
 	s.try++
@@ -17,7 +17,7 @@ func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	}
 }
 
-// tell wakes those who wait for the subscription.
+// tell wakes the calls of Ready.
 func (s *Subscription) tell() {
 	if s.changed != nil {
 		close(s.changed)
@@ -112,7 +112,7 @@ func (s *Subscription) start() {
 // wantsState reports whether the application has to load its state.
 func (s *Subscription) wantsState() bool { return s.so.GetState != nil && !s.recoverable }
 
-// prepare asks the application for what is needed, one after the other, and subscribes.
+// prepare asks the application for token, state and data, one after the other, and subscribes.
 func (s *Subscription) prepare(l *link, try int) {
 	s.c.mu.Lock()
 	token, loads := s.token, s.wantsState()

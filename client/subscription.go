@@ -21,11 +21,11 @@ type SubscribeOptions struct {
 	// Since is the position after which publications are fetched when the client subscribes first; nil: only those
 	// that come later.
 	Since *StreamPosition
-	// GetState loads what the application shows of the channel, and returns the position that this has reached. It is
+	// GetState loads the application's state of the channel, and returns the position that the state has reached. It is
 	// called before the client subscribes first, and each time that the server has not kept all publications since. After
 	// an error the client tries again.
 	GetState func(ctx context.Context, channel string) (StreamPosition, error)
-	// Positioned, Recoverable and JoinLeave ask for what the server's configuration leaves to the client. The
+	// Positioned, Recoverable and JoinLeave ask for features that the server's configuration leaves to the client. The
 	// result is in SubscribedEvent.
 	Positioned, Recoverable, JoinLeave bool
 	// Delta asks for publications as differences to the one before. The client puts them together again. It cannot be
@@ -103,7 +103,7 @@ func (s *Subscription) State() (SubscriptionState, Reason) {
 	return s.state, s.reason
 }
 
-// Position is that of the last publication, if the subscription can be recovered.
+// Position is the position of the last publication, if the subscription can be recovered.
 func (s *Subscription) Position() (at StreamPosition, ok bool) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -132,8 +132,8 @@ func (s *Subscription) Subscribe() {
 	}
 }
 
-// Ready waits until the client is subscribed. The error is that of ctx, with that of the last attempt to connect or to subscribe; or,
-// with a Reason, ErrUnsubscribed or ErrDisconnected: the client is not, and does not try to be.
+// Ready waits until the client is subscribed. If ctx ends first, the error is its cause, with the error of the last attempt to
+// connect or to subscribe. Otherwise it is ErrUnsubscribed or ErrDisconnected, with a Reason: the client does not try to subscribe.
 func (s *Subscription) Ready(ctx context.Context) error {
 	for {
 		s.c.mu.Lock()
@@ -198,8 +198,8 @@ func (s *Subscription) Close() {
 	s.c.subs.Remove(s.channel)
 }
 
-// Events returns what happens to the subscription and in its channel from this call on. It has to be ranged over, once. It ends with
-// ctx, which has to end, with Close, or, behind a DisconnectedEvent, when the client is disconnected. If that is so when the
+// Events returns the events of the subscription and of its channel from this call on. Range over it once. It ends when ctx ends, which
+// has to happen, with Close, or, behind a DisconnectedEvent, when the client is disconnected. If the client is disconnected when the
 // loop begins, it ends at once; before the first Connect it waits. Events wait in it, see Options.Buffer.
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
@@ -244,7 +244,7 @@ func (e *GapError) Error() string {
 	return text
 }
 
-// Publications returns the publications from this call on. It has to be ranged over, once, and ends with ctx, which has to end. A
+// Publications returns the publications from this call on. Range over it once. It ends when ctx ends, which has to happen. A
 // *GapError stands in the place of missing ones; those after it follow. The last element is an error if the subscription ends
 // otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it; ErrDisconnected with a Reason if the client is
 // disconnected, as with Events. Unsubscribe and Close end it without an error.

@@ -9,7 +9,7 @@ import (
 )
 
 // Transport is a way to connect: WebSocket, or one of the packages httplink and transport/webtransport/wtlink. It returns what opens the connections of one
-// client with these options, or says what is wrong with them; the error wraps errors.ErrUnsupported if it cannot carry
+// client with these options, or names the fault in them; the error wraps errors.ErrUnsupported if it cannot carry
 // their Encoding.
 type Transport func(o *Options) (Dialer, error)
 

@@ -5,8 +5,8 @@ import "slices"
 // maxLeftOut is how many events stand for those that an iterator does without, besides gaps whose channel is empty.
 const maxLeftOut = 256
 
-// leftOut adds an event for which an iterator has no room to those that stand for such events: a gap for each channel, and the states
-// that were entered last. channel is that of the subscription, if the iterator has the events of one alone. The client's lock is held.
+// leftOut adds an event without room to the few that stand for such events: a gap for each channel, and the latest states. channel is
+// the subscription's, if the iterator has the events of one subscription alone. The client's lock is held.
 func (c *Client) leftOut(left []Event, e Event, channel string) []Event {
 	switch e := e.(type) {
 	case ErrorEvent:
@@ -79,7 +79,7 @@ func (c *Client) gapFor(e Event) GapEvent {
 	return gap
 }
 
-// streamOf is what the client knows of a channel, or nil.
+// streamOf returns the state of a channel, or nil.
 func (c *Client) streamOf(channel string) *stream {
 	if s := c.subscription(channel); s != nil {
 		return &s.stream
@@ -90,7 +90,7 @@ func (c *Client) streamOf(channel string) *stream {
 	return nil
 }
 
-// widened adds a gap to that of its channel.
+// widened adds a gap to the gap of its channel.
 func widened(left []Event, gap GapEvent) []Event {
 	of := func(channel string) int {
 		return slices.IndexFunc(left, func(e Event) bool {

@@ -105,7 +105,7 @@ type Options struct {
 	// MinDelay and MaxDelay bound the time after which an entry is sent again that the server could not take: it is
 	// MinDelay, and a random part of as much again, which doubles with each failure, up to MaxDelay. Default: 500 ms and 20 s.
 	MinDelay, MaxDelay time.Duration
-	// Logger hears when the store fails to remove an entry. Default: nobody.
+	// Logger hears when the store fails to remove an entry. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -113,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Expiry = cmp.Or(o.Expiry, time.Hour)
 	o.MaxEntries, o.MaxSize = cmp.Or(o.MaxEntries, 1000), cmp.Or(o.MaxSize, 1_000_000)
 	o.MinDelay, o.MaxDelay = cmp.Or(o.MinDelay, 500*time.Millisecond), cmp.Or(o.MaxDelay, 20*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.WithKey == nil {
 		o.WithKey = func(e Entry) []byte { return e.Data }
 	}
@@ -235,7 +235,7 @@ type EntryOptions struct {
 }
 
 // Publish publishes to a channel as soon as it can be done. The entries of a channel are sent one after another, in the order of
-// the calls. It returns when the entry is kept. With an error, which may be ErrFull, client.ErrClosed, or that of the store,
+// the calls. It returns when the entry is kept. With an error, which may be ErrFull, client.ErrClosed, or the error of the store,
 // it is not, and will not be sent.
 func (b *Outbox) Publish(channel string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: Publish, To: channel, Data: data}, o)

@@ -20,7 +20,7 @@ const (
 
 // Feed keeps events for one iterator. Any goroutine may call its methods, and one iterates.
 type Feed[E any] struct {
-	Name    string // what the events are of
+	Name    string // of the channel; may be empty
 	limit   int
 	life    Life
 	fold    func(left []E, e E) []E
@@ -30,7 +30,7 @@ type Feed[E any] struct {
 
 	mu      sync.Mutex
 	more    sync.Cond     // signals that there are events, or will be none
-	room    chan struct{} // closed when events are taken; nil: nobody waits for that
+	room    chan struct{} // closed when events are taken; nil without a waiter
 	events  []E
 	left    []E  // stand for the events that were left out after those
 	skips   bool // further events are left out
@@ -74,7 +74,7 @@ func (f *Feed[E]) Excess(times int) bool {
 	return f.full() && len(f.events) > times*f.limit
 }
 
-// Room returns what is closed when the iterator has taken events, or ends; nil if it has no more than it should, or further ones
+// Room returns a channel that is closed when the iterator has taken events, or ends; nil if it has no more than it should, or further ones
 // are left out.
 func (f *Feed[E]) Room() <-chan struct{} {
 	f.mu.Lock()
@@ -111,7 +111,7 @@ func (f *Feed[E]) Finish(e E) {
 	f.End()
 }
 
-// End has the iterator end after the events that it has.
+// End ends the iterator behind the events that it has.
 func (f *Feed[E]) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *Feed[E]) End() {
 	f.more.Signal()
 }
 
-// taken tells who waits that the feed has room.
+// taken wakes the caller of Room: the feed has room.
 func (f *Feed[E]) taken() {
 	if f.room != nil {
 		close(f.room)
