@@ -43,7 +43,8 @@ func (b *Buffer) Free() {
 }
 
 // Grow returns a buffer with b's content and room for n more bytes. If that is another buffer,
-// b was freed. A nil b counts as empty.
+// b was freed. A nil b counts as empty. What grows by small parts is copied a few times in all: another buffer
+// has half of the content as further room.
 func (b *Buffer) Grow(n int) *Buffer {
 	if b == nil {
 		return Get(n)
@@ -51,7 +52,7 @@ func (b *Buffer) Grow(n int) *Buffer {
 	if cap(b.B)-len(b.B) >= n {
 		return b
 	}
-	g := Get(len(b.B) + n)
+	g := Get(len(b.B) + max(n, len(b.B)/2))
 	g.B = append(g.B, b.B...)
 	b.Free()
 	return g

@@ -300,3 +300,35 @@ func BenchmarkParser(b *testing.B) {
 		})
 	}
 }
+
+// TestManyFragments: a message is copied a few times in all, however many fragments it comes in. If each fragment copied all that came
+// before, a client could occupy a processor for minutes by some MB.
+func TestManyFragments(t *testing.T) {
+	const size, part, budget = 1 << 20, 64, 64
+	frames := make([][]byte, 0, size/part)
+	for n := part; n <= size; n += part {
+		f := frametest.Frame{Fin: n == size, Payload: strings.Repeat("x", part)}
+		if n == part {
+			f.Op = OpText
+		}
+		frames = append(frames, frametest.Masked(f))
+	}
+	allocs := testing.AllocsPerRun(1, func() {
+		p := Parser{Limit: size}
+		defer p.Release()
+		got := 0
+		for _, f := range frames {
+			e, _, err := p.Next(slices.Clone(f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(e.Payload)
+		}
+		if got != size {
+			t.Fatalf("a message of %d bytes, want %d", got, size)
+		}
+	})
+	if allocs -= float64(len(frames)); allocs > budget { // without the clones
+		t.Errorf("%v allocations for %d fragments, budget %d", allocs, len(frames), budget)
+	}
+}
