@@ -39,3 +39,14 @@ venv_stale() {
   fi
 }
 
+
+# jars FOLDER POM keeps the jars that a project of Maven needs up to date.
+jars() { cmp -s "$2" "$1/installed" || alone "$(realpath -m "$1")" jars_stale "$1" "$2"; }
+jars_stale() {
+  if ! cmp -s "$2" "$1/installed"; then
+    need javac mvn
+    rm -rf "$1"
+    retry mvn --quiet --batch-mode --file "$2" dependency:copy-dependencies "-DoutputDirectory=$(realpath -m "$1")"
+    cp "$2" "$1/installed"
+  fi
+}

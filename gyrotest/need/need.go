@@ -28,6 +28,7 @@ var packages = map[string]string{
 	"jq":              "jq",
 	"logrotate":       "logrotate",
 	"mcs":             "mono-mcs libmono-system-net-http4.0-cil libmono-system-web4.0-cil",
+	"mvn":             "maven",
 	"mmdebstrap":      "mmdebstrap",
 	"nginx":           "nginx-light",
 	"node":            "nodejs",

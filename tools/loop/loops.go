@@ -8,6 +8,7 @@ const (
 	server     = "cd server && CGO_ENABLED=0 go build -o ../.bin/gyro ./cmd/gyro"
 	python     = "venv .cache/venv e2e/python/requirements.txt"
 	javascript = "modules e2e/js"
+	java       = "jars .cache/java e2e/java/pom.xml"
 	rigJS      = "../../.cache/rig npm run --silent "
 	rigPython  = ".cache/rig .cache/venv/bin/python -W ignore::ResourceWarning -m unittest discover -s e2e/python"
 	twoRedis   = "E2E_NODES=2 "
@@ -74,6 +75,12 @@ var loops = map[string]*loop{
 				{name: "interop", about: "tests of the module e2e that start servers and proxies", needs: []string{"python3-venv"},
 					wants: []string{"redis-server", "nginx", "haproxy", "caddy", "openssl", "initdb"},
 					do:    []action{sh(python), with(raced, goTest(interop, "-count=1", "-timeout=10m", "-p=2"))}},
+				{name: "suites", about: "public suites: the cases of Autobahn against both drivers of WebSocket, h2spec, JSONTestSuite", needs: []string{"python3-venv", "npm"}, do: []action{
+					sh(python), sh(javascript), goTestIn("./e2e/suites"),
+				}},
+				{name: "sdk-java", about: "centrifuge-java", needs: []string{"javac", "mvn"}, do: []action{
+					sh(java), sh(".cache/rig java -cp '.cache/java/*' e2e/java/Scenarios.java"),
+				}},
 				{name: "deploy", about: "compose file, chart and manifests against their schemas", needs: []string{"python3-venv"}, do: []action{sh("scripts/deploy.sh")}},
 				{name: "backends", about: "the example backends, with centrifuge-go", needs: []string{"python3-venv", "node"}, do: []action{
 					sh(python), goTestIn("-timeout=10m", "./e2e/proxies"),

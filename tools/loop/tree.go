@@ -182,7 +182,7 @@ func long(t *tree) []string {
 }
 
 // apart are the packages of the module e2e that are a step of their own, or none.
-var apart = []string{"docs", "faults", "gosdk", "install", "million", "packages", "proxies", "soak"}
+var apart = []string{"docs", "faults", "gosdk", "install", "million", "packages", "proxies", "soak", "suites"}
 
 // interop are the other packages of the module e2e.
 func interop(t *tree) []string {
