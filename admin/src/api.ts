@@ -186,6 +186,29 @@ export interface Connection {
   commands: number;
   state?: { channels?: Record<string, { source?: number; server_side?: boolean; offset?: number; epoch?: string }>; meta?: unknown };
 }
+// operatorUser is the user of the connections by which this interface watches channels.
+export const operatorUser = 'gyro:admin';
+
+// Listed is a connection in the list of all, and Listing a sample of them.
+export interface Listed {
+  client: string;
+  user: string;
+  node: string;
+  transport: string;
+  protocol: string;
+  addr?: string;
+  app_name?: string;
+  connected_at_ms: number;
+  subscriptions: number;
+  queue?: number;
+  operator?: boolean;
+}
+export interface Listing {
+  clients: number;
+  more?: boolean;
+  incomplete?: string;
+  connections: Listed[];
+}
 export interface FlightEvent {
   time_ms: number;
   kind: string;

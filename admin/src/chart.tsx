@@ -2,10 +2,15 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { Series } from './figures';
-import { bytes, short } from './format';
+import { bytes, count, short } from './format';
 
 // powers are the steps of an axis of bytes.
 const powers = Array.from({ length: 46 }, (_, i) => 2 ** i);
+// wholes are those of an axis of things that are counted.
+const wholes = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(n => n * 10 ** i)).flat();
+
+// dashes make lines of equal values visible: the later ones are drawn over the first.
+const dashes = [[], [6, 6], [2, 5]];
 
 // Chart draws a series. The legend has the latest values as text, for those who do not see the lines.
 export function Chart({
@@ -53,7 +58,7 @@ export function Chart({
               return [Math.min(series.times[0] ?? last, last - 60), last];
             },
           },
-          y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] },
+          y: { range: (_u, _min, max) => [0, Math.max(max * 1.15, least(unit)) || 1] },
         },
         axes: [
           {
@@ -61,13 +66,14 @@ export function Chart({
             space: 70,
             size: 28,
             values: (_u, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString('en-GB')),
-            incrs: [10, 15, 30, 60, 120, 300],
+            incrs: [10, 15, 30, 60, 120, 300, 600, 900],
           },
           {
             ...axis,
             size: unit === bytes ? 62 : 50,
             space: 32,
             ...(unit === bytes && { incrs: powers }),
+            ...(unit === count && { incrs: wholes }),
             values: (_u, ticks) => ticks.map(t => (t === 0 ? '0' : unit(t))),
           },
         ],
@@ -76,6 +82,7 @@ export function Chart({
           ...series.names.map((_, i) => ({
             stroke: color(`--series-${i + 1}`),
             width: 1.75,
+            dash: dashes[i] ?? [],
             spanGaps: true,
             points: { show: () => series.times.length < 3 },
             ...(series.names.length === 1 && { fill: color('--series-fill') }),
@@ -109,7 +116,7 @@ export function Chart({
             const value = series.lines[i]![at];
             return (
               <span>
-                <i class={`dot series-${i + 1}`} />
+                <i class={`stroke series-${i + 1}`} />
                 {name} <b>{value == null ? '–' : value === 0 ? '0' : unit(value)}</b>
               </span>
             );
@@ -119,6 +126,11 @@ export function Chart({
       <div ref={box} class="plot" aria-hidden="true" />
     </figure>
   );
+}
+
+// least is the least height of an axis, so that nothing is no half of a byte or a client.
+function least(unit: (value: number) => string): number {
+  return unit === bytes ? 1024 : unit === count ? 4 : 0;
 }
 
 function data(s: Series): uPlot.AlignedData {

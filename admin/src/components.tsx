@@ -145,12 +145,28 @@ export function Notice({ tone = 'info', children }: { tone?: Tone; children: Com
   );
 }
 
+// Breakable is a name that may break behind its dots and underscores, and nowhere else.
+export function Breakable({ of }: { of: string }) {
+  return (
+    <>
+      {of.split(/(?<=[._])/).map(part => (
+        <>
+          {part}
+          <wbr />
+        </>
+      ))}
+    </>
+  );
+}
+
 // KeyLink leads to a key of the configuration.
 export function KeyLink({ of }: { of: string | undefined }) {
   // channel.namespaces[chat].presence is found as channel.namespaces[0](chat).presence.
   return of ? (
     <a href={link('config', of.split(',')[0]!.replace(/\[([^\]\d][^\]]*)\]/g, ' ($1) '))}>
-      <code>{of}</code>
+      <code class="name">
+        <Breakable of={of} />
+      </code>
     </a>
   ) : (
     <span class="faint">–</span>
@@ -184,6 +200,8 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
   number?: boolean;
   wide?: boolean;
+  narrow?: boolean; // as wide as what it has, which does not break
+  key?: boolean; // names of keys
   sort?: (row: T) => string | number;
 }
 
@@ -243,7 +261,7 @@ export function Table<T>({
           {sorted.slice(0, limit).map((row, i) => (
             <tr key={rowKey(row, i)}>
               {columns.map(c => (
-                <td class={`${c.number ? 'number' : ''} ${c.wide ? 'wide' : ''}`} data-label={c.name}>
+                <td class={classOf(c)} data-label={c.name}>
                   <div>{c.cell(row)}</div>
                 </td>
               ))}
@@ -261,6 +279,10 @@ export function Table<T>({
       )}
     </div>
   );
+}
+
+function classOf<T>(c: Column<T>): string {
+  return [c.number && 'number', c.wide && 'wide', c.narrow && 'narrow', c.key && 'key'].filter(Boolean).join(' ');
 }
 
 // Part shows the first of many things, and more when asked.
@@ -458,6 +480,27 @@ export interface Tab {
 export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: Tab[]; active: string; onChange: (id: string) => void }) {
   const now = tabs.find(t => t.id === active) ?? tabs[0]!;
   const list = useRef<HTMLDivElement>(null);
+  const [more, setMore] = useState('');
+  useEffect(() => {
+    const box = list.current!;
+    const look = () => {
+      const left = box.scrollLeft > 1,
+        right = box.scrollWidth - box.clientWidth - box.scrollLeft > 1;
+      setMore(`${left ? 'more-left' : ''} ${right ? 'more-right' : ''}`.trim());
+    };
+    const resize = new ResizeObserver(look);
+    resize.observe(box);
+    box.addEventListener('scroll', look, { passive: true });
+    look();
+    return () => {
+      resize.disconnect();
+      box.removeEventListener('scroll', look);
+    };
+  }, [tabs.length]);
+  useEffect(() => {
+    const chosen = list.current?.querySelector<HTMLElement>('[aria-selected=true]');
+    if (chosen && list.current) list.current.scrollLeft = chosen.offsetLeft - (list.current.clientWidth - chosen.offsetWidth) / 2;
+  }, [now.id]);
   const keys = (e: KeyboardEvent) => {
     const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
     if (!step) return;
@@ -468,20 +511,22 @@ export function Tabs({ label, tabs, active, onChange }: { label: string; tabs: T
   };
   return (
     <>
-      <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={keys}>
-        {tabs.map(t => (
-          <button
-            type="button"
-            role="tab"
-            id={`tab-${t.id}`}
-            aria-selected={t === now}
-            aria-controls="tab-panel"
-            tabIndex={t === now ? 0 : -1}
-            onClick={() => onChange(t.id)}
-          >
-            {t.name}
-          </button>
-        ))}
+      <div class={`tabs-box ${more}`}>
+        <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={keys}>
+          {tabs.map(t => (
+            <button
+              type="button"
+              role="tab"
+              id={`tab-${t.id}`}
+              aria-selected={t === now}
+              aria-controls="tab-panel"
+              tabIndex={t === now ? 0 : -1}
+              onClick={() => onChange(t.id)}
+            >
+              {t.name}
+            </button>
+          ))}
+        </div>
       </div>
       <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${now.id}`} key={now.id}>
         {now.body()}

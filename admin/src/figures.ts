@@ -79,24 +79,69 @@ export function quantile(spans: Span[], name: string, q: number, filter: Filter 
   return lower; // beyond the last bound
 }
 
-// Series keeps the latest points of several lines over one axis of time.
+// kept is how many seconds of points a series has; fine is how many of them have all points, before which there is one each
+// coarse seconds, with the greatest values: peaks stay.
+const kept = 3600,
+  fine = 900,
+  coarse = 15;
+
+// Series keeps the latest points of several lines over one axis of time, which is in Unix seconds.
 export class Series {
   readonly times: number[] = [];
   readonly lines: (number | null)[][];
+  private thinned = 0; // points before it are coarse
 
-  constructor(
-    readonly names: string[],
-    private readonly limit: number,
-  ) {
+  constructor(readonly names: string[]) {
     this.lines = names.map(() => []);
   }
 
   add(time: number, values: (number | null)[]) {
     this.times.push(time);
     this.lines.forEach((line, i) => line.push(values[i] ?? null));
-    if (this.times.length > this.limit) {
+    this.thin(time);
+  }
+
+  // fill puts in older points, which are in order, where there are none yet: before the first, and while nobody looked.
+  fill(times: number[], lines: (number | null)[][]) {
+    const last = this.times.at(-1) ?? times.at(-1) ?? 0;
+    const first = this.times[0] ?? Infinity;
+    const near = (t: number) => t >= first && this.times.some(own => Math.abs(own - t) < coarse);
+    const merged = [
+      ...this.times.map((t, at) => ({ t, values: this.lines.map(l => l[at] ?? null) })),
+      ...times.map((t, at) => ({ t, values: lines.map(l => l[at] ?? null) })).filter(p => !near(p.t) && p.t > last - kept),
+    ].sort((a, b) => a.t - b.t);
+    this.times.splice(0, this.times.length, ...merged.map(p => p.t));
+    this.lines.forEach((line, i) => line.splice(0, line.length, ...merged.map(p => p.values[i]!)));
+    this.thinned = 0;
+    if (this.times.length) this.thin(this.times.at(-1)!);
+  }
+
+  private thin(now: number) {
+    while (this.times[0]! < now - kept) {
       this.times.shift();
       this.lines.forEach(line => line.shift());
+      this.thinned = Math.max(0, this.thinned - 1);
+    }
+    while (this.times[this.thinned]! < now - fine) {
+      const at = this.thinned;
+      if (at === 0 || this.times[at]! - this.times[at - 1]! >= coarse) {
+        this.thinned++;
+        continue;
+      }
+      this.times.splice(at, 1);
+      for (const line of this.lines) {
+        const [gone] = line.splice(at, 1);
+        line[at - 1] = greatest([line[at - 1] ?? null, gone ?? null]);
+      }
     }
   }
+}
+
+// greatest and total are those of the values that are known; null if none is.
+export function greatest(values: (number | null)[]): number | null {
+  return values.reduce((a, b) => (a === null || (b !== null && b > a) ? b : a), null);
+}
+
+export function total(values: (number | null)[]): number | null {
+  return values.reduce((a, b) => (a === null ? b : b === null ? a : a + b), null);
 }

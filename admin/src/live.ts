@@ -1,48 +1,13 @@
 // How the nodes are, asked for all the time that the page is visible, so that the charts have something to show whenever
 // they are opened.
 import { call, get, type NodeInfo, type Report, type Vitals } from './api';
-import { observed, quantile, rate, Series, sum, type Figures, type Span } from './figures';
+import { quantile, rate, type Figures, type Span } from './figures';
+import { Charts, point, together, type History } from './history';
 
-const interval = 2000,
-  points = 450; // 15 minutes
+const interval = 2000;
 const remembered = 15 * 60 * 1000;
-
-// Charts of a node, or of all together.
-export class Charts {
-  readonly connections = new Series(['clients'], points);
-  readonly traffic = new Series(['sent', 'received'], points);
-  readonly bytes = new Series(['sent', 'received'], points);
-  readonly publications = new Series(['published', 'arrived'], points);
-  readonly delivery = new Series(['median', '99%'], points);
-  readonly commands = new Series(['API', 'clients'], points);
-  readonly refused = new Series(['API errors', 'client errors', 'disconnects'], points);
-  readonly queued = new Series(['bytes'], points);
-  readonly cpu = new Series(['CPU'], points);
-  readonly memory = new Series(['memory'], points);
-
-  // add draws what came between two looks at nodes.
-  add(time: number, clients: number | null, spans: Span[], processes: NodeInfo['process'][]) {
-    const t = time / 1000,
-      r = (name: string, filter = {}) => rate(spans, name, filter);
-    this.connections.add(t, [clients]);
-    const all = (of: (p: NonNullable<NodeInfo['process']>) => number | undefined) => {
-      const known = processes.flatMap(p => (p && of(p) != null ? [of(p)!] : []));
-      return known.length ? known.reduce((a, b) => a + b, 0) : null;
-    };
-    this.cpu.add(t, [all(p => p.cpu)]);
-    this.memory.add(t, [all(p => p.rss)]);
-    this.traffic.add(t, [r('transport_messages_sent'), r('transport_messages_received')]);
-    this.bytes.add(t, [r('transport_messages_sent_size'), r('transport_messages_received_size')]);
-    this.publications.add(t, [r('node_messages_sent_count', { type: 'publication' }), r('node_messages_received_count', { type: 'publication' })]);
-    this.delivery.add(
-      t,
-      [0.5, 0.99].map(q => quantile(spans, 'node_publish_to_write_seconds', q)),
-    );
-    this.commands.add(t, [observed(spans, 'api_command_duration_seconds_histogram'), observed(spans, 'client_command_duration_seconds_histogram')]);
-    this.refused.add(t, [r('api_command_errors_total'), r('client_num_reply_errors'), r('client_num_server_disconnects')]);
-    this.queued.add(t, [spans.length ? spans.reduce((n, [, now]) => n + sum(now, 'client_queued_bytes'), 0) : null]);
-  }
-}
+// away is for how many milliseconds nobody may have looked before the nodes are asked for what they have kept.
+const away = 60_000;
 
 // Node is what is known of a node. One that is gone is remembered for a while.
 export interface Node {
@@ -72,7 +37,8 @@ const known = new Map<string, Node>(),
 let timer = 0,
   running = false,
   turn = 0,
-  latest = 0;
+  latest = 0,
+  looked = 0; // when the nodes were looked at last
 
 export function live(): Live {
   return state;
@@ -98,7 +64,7 @@ function tell(change: Partial<Live>) {
 export function begin() {
   if (running) return;
   running = true;
-  tick();
+  tick().then(remember);
   document.addEventListener('visibilitychange', visible);
 }
 
@@ -111,8 +77,23 @@ export function end() {
 function visible() {
   if (!document.hidden && running) {
     clearTimeout(timer);
-    tick();
+    const missed = Date.now() - looked > away;
+    tick().then(() => (missed ? remember() : undefined));
   }
+}
+
+// remember fills the charts with what the nodes have kept of the time when nobody looked.
+async function remember() {
+  let report: { now: number; nodes: { uid: string; history?: History }[] };
+  try {
+    report = await get('history');
+  } catch {
+    return; // the charts begin now
+  }
+  const ahead = Date.now() - report.now;
+  for (const { uid, history } of report.nodes) if (history) known.get(uid)?.charts.fill(history, ahead);
+  all.fill(together(report.nodes.flatMap(n => n.history ?? [])), ahead);
+  tell({ turn: state.turn + 1 });
 }
 
 async function tick() {
@@ -131,7 +112,7 @@ async function tick() {
 
 // take notes what the nodes have told.
 function take(report: Report, infos: NodeInfo[]) {
-  const now = Date.now(),
+  const now = (looked = Date.now()),
     fresh = report.time !== latest,
     spans: Span[] = [];
   latest = report.time;
@@ -150,7 +131,7 @@ function take(report: Report, infos: NodeInfo[]) {
     else delete node.figures;
     node.sent = rate(span, 'transport_messages_sent');
     node.slowest = quantile(span, 'node_publish_to_write_seconds', 0.99);
-    node.charts.add(now, vitals.error ? null : (info?.num_clients ?? null), span, [info?.process]);
+    node.charts.add(now, point(vitals.error ? null : (info?.num_clients ?? null), span, [info?.process]));
   }
   for (const node of known.values()) {
     if (node.seen === now) continue;
@@ -160,8 +141,10 @@ function take(report: Report, infos: NodeInfo[]) {
   if (fresh)
     all.add(
       now,
-      infos.reduce((n, node) => n + node.num_clients, 0),
-      spans,
-      infos.map(n => n.process),
+      point(
+        infos.reduce((n, node) => n + node.num_clients, 0),
+        spans,
+        infos.map(n => n.process),
+      ),
     );
 }

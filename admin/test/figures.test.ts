@@ -1,6 +1,7 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { observed, quantile, rate, Series, sum, type Figures } from '../src/figures';
+import { Charts, point, together, type History } from '../src/history';
 import { bytes, duration, millis, short } from '../src/format';
 import { link, parse } from '../src/router';
 
@@ -74,19 +75,50 @@ test('quantiles are of what came between', () => {
   assert.equal(quantile([[before, beyond]], 'took', 0.5), 0.4, 'beyond the last bound');
 });
 
-test('a series keeps its latest points', () => {
-  const s = new Series(['x', 'y'], 3);
-  for (let i = 0; i < 5; i++) s.add(i, [i, null]);
+test('a series keeps an hour, the older part of it with fewer points and all peaks', () => {
+  const s = new Series(['x', 'y']);
+  for (let i = 0; i <= 5000; i += 2) s.add(i, [i === 1002 ? 999 : 1, null]);
+  assert.ok(s.times[0]! >= 5000 - 3600 && s.times[0]! <= 5000 - 3570, `it begins at ${s.times[0]}`);
+  const old = s.times.filter(t => t < 5000 - 900);
+  assert.ok(old.length <= 2700 / 15 + 1 && old.length > 2700 / 20, `${old.length} coarse points`);
+  assert.equal(s.times.length - old.length, 451, 'all fine points');
   assert.deepEqual(
-    [s.times, s.lines],
-    [
-      [2, 3, 4],
-      [
-        [2, 3, 4],
-        [null, null, null],
-      ],
-    ],
+    s.lines.map(l => l.length),
+    [s.times.length, s.times.length],
   );
+  const peaks = new Series(['x']);
+  for (let i = 0; i <= 2000; i += 2) peaks.add(i, [i === 102 ? 999 : 1]);
+  assert.deepEqual([...new Set(peaks.lines[0])].sort(), [1, 999], 'a peak between coarse points stays');
+});
+
+test('what the nodes have kept fills the time in which nobody looked', () => {
+  const s = new Series(['x']);
+  s.add(1000, [1]);
+  s.add(1002, [2]);
+  s.add(1300, [3]);
+  s.fill([900, 915, 990, 1005, 1100, 1290], [[10, null, 12, 13, 14, 15]]);
+  assert.deepEqual(s.times, [900, 915, 990, 1000, 1002, 1100, 1300], 'no point stands beside one that is there');
+  assert.deepEqual(s.lines[0], [10, null, 12, 1, 2, 14, 3]);
+  const empty = new Series(['x']);
+  empty.fill([10, 5000], [[1, 2]]);
+  assert.deepEqual([empty.times, empty.lines], [[5000], [[2]]], 'no more than an hour');
+});
+
+test('the history of several nodes is added up, their delivery is the slowest', () => {
+  const of = (shift: number, sent: (number | null)[]): History => ({
+    times: [15_000 + shift, 30_000 + shift],
+    lines: { sent, slowest: sent.map(v => v && v / 100) },
+  });
+  assert.deepEqual(together([of(0, [1, 2]), of(7000, [10, null])]), { times: [15_000, 30_000], lines: { sent: [11, 2], slowest: [0.1, 0.02] } });
+  assert.deepEqual(together([]), { times: [], lines: {} });
+  const charts = new Charts();
+  charts.add(60_000, point(3, [], []));
+  charts.fill(of(0, [4, 5]), 5000);
+  assert.equal(charts.since, 20, 'by the clock of this page');
+  assert.deepEqual(charts.of('traffic').lines, [
+    [4, 5, null],
+    [null, null, null],
+  ]);
 });
 
 test('formats', () => {

@@ -190,6 +190,21 @@ const confirm = async (page, verb) => {
   await page.getByRole('dialog').waitFor({ state: 'detached' });
 };
 
+// broken returns the pieces of text in elements that stand on more than one line.
+const broken = (page, selector) =>
+  page.locator(selector).evaluateAll(elements =>
+    elements.flatMap(element => {
+      const found = [],
+        walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+      while (walker.nextNode()) {
+        const range = document.createRange();
+        range.selectNodeContents(walker.currentNode);
+        if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) found.push(walker.currentNode.data);
+      }
+      return found;
+    }),
+  );
+
 describe('the views', { concurrency: 3 }, () => {
   test('the login: a wrong password, the right one, the end of the session', { timeout: whole }, async () => {
     const page = await tab({}, { stay: 'out' });
@@ -261,6 +276,28 @@ describe('the views', { concurrency: 3 }, () => {
         .getByText(/^([4-9]|1\d)$/)
         .waitFor();
       await shoot(page, 'overview-node');
+    });
+    await t.test('charts: of the time before this page, and lines of equal values can be told apart', async () => {
+      for (let kept = []; kept.length < 2; ) {
+        await new Promise(resolve => setTimeout(resolve, 500)); // a node keeps a point each 15 s
+        const { nodes } = await (await fetch(`${base}/admin/history`, { headers: operator })).json();
+        kept = nodes.filter(n => n.history?.times.length > 0);
+      }
+      await page.reload();
+      const loaded = await page.evaluate(() => performance.timeOrigin);
+      const begins = async () => Date.parse(await page.locator('.chart-bar time').getAttribute('datetime'));
+      await page.waitForFunction(at => Date.parse(document.querySelector('.chart-bar time')?.dateTime) < at, loaded);
+      assert.ok((await begins()) > loaded - 3_600_000);
+      await page.getByRole('button', { name: 'Charts of node oslo-2' }).click();
+      await page.getByRole('heading', { name: 'Charts of node oslo-2' }).waitFor();
+      assert.ok((await begins()) < loaded, 'of each node');
+      const strokes = await page
+        .locator('.chart', { hasText: 'Publications' })
+        .locator('.stroke')
+        .evaluateAll(all => all.map(s => getComputedStyle(s).backgroundImage));
+      assert.equal(strokes[0], 'none');
+      assert.match(strokes[1], /repeating-linear-gradient/);
+      await shoot(page, 'overview-hour');
     });
     await t.test('channels: found by a pattern', async () => {
       await at(page, 'channels', 'Channels');
@@ -399,6 +436,27 @@ describe('the views', { concurrency: 3 }, () => {
 
   test('users, and what operators are told', { timeout: whole }, async t => {
     const page = await tab();
+    await t.test('users and connections are listed, and what is an operator', async () => {
+      const watching = await tab();
+      await at(watching, 'channel/chat%3Aindex/live', 'chat:index');
+      await at(page, 'users', 'Users');
+      const users = page.getByRole('region', { name: 'Users', exact: true });
+      for (const name of ['anna', 'ben', 'gus']) await users.getByRole('row', { name: new RegExp(`^${name} 1 .*websocket oslo-1`) }).waitFor();
+      await users.getByRole('row', { name: /^gyro:admin operator/ }).waitFor();
+      await accessible(page, 'users');
+      await shoot(page, 'users');
+      await page.getByLabel('Filter the list').fill('GUS');
+      await users.getByRole('row', { name: /^anna/ }).waitFor({ state: 'detached' });
+      await page.getByRole('tab', { name: 'By connection' }).click();
+      await page
+        .getByRole('region', { name: 'Connections', exact: true })
+        .getByRole('row', { name: /gus websocket json .* 2 / })
+        .waitFor();
+      await shoot(page, 'users-connections');
+      await page.getByRole('link', { name: 'gus' }).click();
+      await page.getByRole('heading', { level: 1, name: 'gus' }).waitFor();
+      await watching.context().close();
+    });
     await t.test('a user is disconnected', async () => {
       await at(page, 'users', 'Users');
       await page.getByLabel('User ID').fill('fay');
@@ -466,6 +524,15 @@ describe('the views', { concurrency: 3 }, () => {
           .waitFor();
         await accessible(page, 'events');
         await shoot(page, 'events');
+        await at(page, 'events', 'Flight recorder');
+        await events.getByRole('row', { name: /anna/ }).first().waitFor();
+        await page.getByLabel(/Also what operators do/).waitFor(); // one has watched a channel
+        assert.equal(await events.getByRole('row', { name: /gyro:admin/ }).count(), 0);
+        await page.getByLabel(/Also what operators do/).check();
+        await events
+          .getByRole('row', { name: /gyro:admin operator/ })
+          .first()
+          .waitFor();
       });
     }
     if (methods.includes('explain')) {
@@ -505,6 +572,9 @@ describe('the views', { concurrency: 3 }, () => {
           .getByRole('row', { name: /publish refused/ })
           .first()
           .waitFor();
+        const key = page.getByRole('region', { name: 'Refusals' }).locator('a:has(code)').first();
+        assert.equal(await key.evaluate(a => getComputedStyle(a).textUnderlineOffset), '4px', 'the line is below underscores');
+        assert.deepEqual(await broken(page, 'td.narrow, td code'), [], 'dates and words of keys stand on one line');
         await accessible(page, 'refusals');
         await shoot(page, 'refusals');
       });
@@ -533,6 +603,8 @@ describe('the views', { concurrency: 3 }, () => {
         .getByRole('row', { name: /^admin\.password/ })
         .getByText('(hidden)')
         .waitFor();
+      assert.ok((await page.locator('td.key code').count()) > 10);
+      assert.deepEqual(await broken(page, 'td.key code'), [], 'keys break at dots and underscores alone');
       await accessible(page, 'configuration');
       await shoot(page, 'config');
       await page.getByLabel('Also defaults').check();
@@ -620,6 +692,15 @@ describe('the views', { concurrency: 3 }, () => {
     await page.getByRole('link', { name: 'chat:index' }).waitFor();
     await fits(page, 'channels');
     await shoot(page, 'channels-phone');
+    await at(page, 'channel/chat%3Aindex/live', 'chat:index');
+    const tabs = page.locator('.tabs-box'),
+      side = name => page.locator(`.tabs-box.more-${name}`);
+    await side('right').waitFor();
+    await page.screenshot({ path: path.join(screenshots, 'admin-tabs-phone.png') });
+    assert.equal(await side('left').count(), 0);
+    await tabs.getByRole('tab', { name: 'Actions' }).click();
+    await side('left').waitFor();
+    await side('right').waitFor({ state: 'detached' });
     for (const [address, heading] of [
       ['channel/chat%3Aindex/live', 'chat:index'],
       ['channel/board%3Aphone/live', 'board:phone'],

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/logs"
@@ -126,8 +127,18 @@ func TestAdmin(t *testing.T) {
 	want(text, `"part":"node"`, `"delay_ms":`)
 	_, text = o.ask("GET", "/admin/about", "")
 	want(text, `"tail"`, `"publish"`, `"board":"map"`, `"version":"test"`)
-	_, text = o.ask("GET", "/admin/figures", "")
-	want(text, `"node_messages_sent_count"`, `"method":"publish","protocol":"admin"`)
+	if strings.Contains(text, "user_status") {
+		t.Error("the server keeps no status of users, so the interface must not ask for it")
+	}
+	_, text = o.ask("GET", "/admin/clients", "")
+	want(text, `{"clients":0,"connections":[]}`)
+	_, text = o.ask("GET", "/admin/history", "")
+	want(text, `"uid":"`+o.app.node.UID()+`"`, `"history":{"lines":{`, `"published":[`)
+	wait.Until(t, "figures that are younger than the publication", func() bool {
+		_, text = o.ask("GET", "/admin/figures", "")
+		return strings.Contains(text, `"node_messages_sent_count"`)
+	})
+	want(text, `"method":"publish","protocol":"admin"`)
 	_, text = o.ask("POST", "/admin/channel", `{"channel":"board:x"}`)
 	want(text, `"namespace":"board"`, `"type":"map"`, `"maps":true`, `"key":"history_size"`)
 	_, text = o.ask("GET", "/admin/config", "")
@@ -144,8 +155,14 @@ func TestAdmin(t *testing.T) {
 			}
 		}
 	}
-	_, text = o.ask("GET", "/admin/nodes", "")
-	want(text, `"part":"node"`, `"uid":"`+o.app.node.UID()+`"`, `"client_queued_bytes":{"type":"gauge"`, `"node_messages_sent_count":{"type":"counter","samples":[{`)
+	wait.Until(t, "the same of the nodes", func() bool {
+		_, text = o.ask("GET", "/admin/nodes", "")
+		return strings.Contains(text, `"node_messages_sent_count":{"type":"counter","samples":[{`)
+	})
+	want(text, `"part":"node"`, `"uid":"`+o.app.node.UID()+`"`, `"client_queued_bytes":{"type":"gauge"`)
+	if !strings.Contains(text, `"api_command_duration_seconds_histogram":{"type":"histogram","samples":null}`) {
+		t.Error("the commands of this interface are in the charts")
+	}
 	if status, text := o.ask("GET", "/", ""); status != http.StatusOK || !strings.Contains(text, "app.js") {
 		t.Error(status, text)
 	}
@@ -156,7 +173,7 @@ func TestAdmin(t *testing.T) {
 		t.Error("prometheus.enabled is off:", status)
 	}
 	o.token = ""
-	for _, path := range []string{"about", "api", "channel", "config", "figures", "health", "logs", "nodes", "tail"} {
+	for _, path := range []string{"about", "api", "channel", "clients", "config", "figures", "health", "history", "logs", "nodes", "tail"} {
 		for _, method := range []string{"GET", "POST"} {
 			if status, text := o.ask(method, "/admin/"+path, "{}"); status != http.StatusUnauthorized && status != http.StatusMethodNotAllowed {
 				t.Error(method, path, status, text)

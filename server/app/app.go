@@ -134,7 +134,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted)
+	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
 	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
 	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
 		return nil, err
@@ -313,6 +313,7 @@ func (a *App) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.Background())
 	a.stopCerts = stop
 	a.serving.Go(func() { a.certs.Run(running) })
+	a.serving.Go(func() { a.meters.remember(running, a.node) })
 	for _, g := range a.grpc {
 		a.log.Info("listening", "listener", g.name, "address", g.ln.Addr().String(), "tls", g.secure)
 		a.serve(g.serve)

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/api"
@@ -30,6 +32,7 @@ type meters struct {
 	reloaded func(err error)
 	previous func()       // nil: tokens of the previous secret are not counted
 	pushers  push.Pushers // none before start
+	history  *metrics.History
 }
 
 func (a *App) newMeters(version string) (meters, error) {
@@ -55,12 +58,12 @@ func (a *App) newMeters(version string) (meters, error) {
 		Namespace: cfg.Namespace, NativeHistograms: cfg.NativeHistograms, RecoveredPublications: cfg.RecoveredPublicationsHistogram, Version: version, Logger: a.log,
 		ClientNames: cfg.AdditionalClientNames, ChannelNamespace: resolve, AcceptProtocol: cfg.ExposeTransportAcceptProtocol,
 		ClientLabels: cfg.ClientLabels, ClientLabelSets: cfg.ClientLabelsLimit,
-	}), version: version}
+	}), version: version, history: new(metrics.History)}
 	m.registry.Log(func() uint64 { return logging.Dropped(a.log) })
 	m.reloaded, m.previous = m.registry.Reloads(), m.registry.PreviousKey()
 	m.http, m.grpc, m.proxies = m.registry.API("http"), m.registry.API("grpc"), m.registry.Proxies()
 	if a.cfg.Admin.Enabled {
-		m.admin = m.registry.API("admin")
+		m.admin = m.registry.API(metrics.OperatorProtocol)
 	}
 	m.polls, m.polled = m.registry.Polls(namespace)
 	if a.cfg.SharedPoll.Notification.Enabled {
@@ -82,6 +85,44 @@ func (m *meters) start(ctx context.Context, a *App) (err error) {
 		m.pushers, err = push.Start(ctx, a.cfg, m.registry.Gatherer(), who, a.log)
 	}
 	return err
+}
+
+// kept returns the history of the charts; nil if nothing is measured.
+func (m *meters) kept() any {
+	if m.registry == nil {
+		return nil
+	}
+	return m.history
+}
+
+// remember adds to the history of the charts until ctx ends.
+func (m *meters) remember(ctx context.Context, node *gyro.Node) {
+	if m.registry == nil {
+		return
+	}
+	ticker := time.NewTicker(metrics.HistoryStep)
+	defer ticker.Stop()
+	for {
+		if figures, ok := m.registry.Charted().(*metrics.Figures); ok {
+			m.history.Look(figures, loadOf(ctx, node))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loadOf returns the load of this node.
+func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
+	infos, _ := node.Info(ctx) // those that are known
+	for _, n := range infos {
+		if n.UID == node.UID() {
+			load = metrics.Load{Clients: int(n.NumClients), CPU: n.Process.CPU, RSS: n.Process.RSS}
+		}
+	}
+	return load
 }
 
 // observer returns the node's observer, which counts what clients do.

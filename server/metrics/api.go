@@ -12,6 +12,9 @@ import (
 	"github.com/gyrohq/gyro/server/api"
 )
 
+// OperatorProtocol is the label of commands that operators send by the admin interface.
+const OperatorProtocol = "admin"
+
 // API exports the commands of the server API that come by one protocol, such as "http". It is called once
 // for each protocol. For a command that succeeds, the observer allocates nothing and looks nothing up.
 func (r *Registry) API(protocol string) api.Observer {

@@ -37,11 +37,14 @@ func (r *Registry) Charted() any {
 	f := &Figures{Time: all.Time, Families: make(map[string]Family, len(charted))}
 	for name, label := range charted {
 		if family, ok := all.Families[name]; ok {
-			f.Families[name] = Family{Type: family.Type, Samples: added(family.Samples, label)}
+			f.Families[name] = Family{Type: family.Type, Samples: added(slices.DeleteFunc(slices.Clone(family.Samples), ofOperators), label)}
 		}
 	}
 	return f
 }
+
+// ofOperators tells whether a sample counts commands of the admin interface: its charts show what the application does.
+func ofOperators(s Sample) bool { return s.Labels["protocol"] == OperatorProtocol }
 
 // added adds up samples that have the same value of a label.
 func added(samples []Sample, label string) []Sample {

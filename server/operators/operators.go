@@ -4,12 +4,14 @@ package operators
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -61,7 +63,9 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 	endpoints := map[string]admin.Endpoint{
 		"api":     post(c.Commands),
 		"health":  get(func() any { return map[string]any{"parts": c.Vitals.Parts()} }),
-		"nodes":   {Method: http.MethodGet, Handler: http.HandlerFunc(d.nodes)},
+		"nodes":   report(c.Vitals.Report),
+		"history": report(c.Vitals.History),
+		"clients": {Method: http.MethodGet, Handler: newLister(c.Node)},
 		"config":  get(func() any { return map[string]any{"keys": c.InForce().View()} }),
 		"figures": get(c.Figures),
 		"channel": post(http.HandlerFunc(d.describeChannel)),
@@ -82,11 +86,14 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 	return endpoints
 }
 
-// about tells what this server can do.
+// about tells what this server can do. The interface calls no method that is not among the methods: a refusal would count as one
+// of the application's.
 func (d *desk) about(endpoints []string) any {
 	methods := make([]string, 0, len(api.Methods()))
 	for _, m := range api.Methods() {
-		methods = append(methods, m.String())
+		if !strings.HasSuffix(m.String(), "_user_status") || d.InForce().UserStatus.Enabled {
+			methods = append(methods, m.String())
+		}
 	}
 	types := make(map[string]string)
 	d.Channels().Each(func(of *namespace.Options) { types[of.Name] = cmp.Or(of.SubscriptionType, config.TypeStream) })
@@ -95,14 +102,20 @@ func (d *desk) about(endpoints []string) any {
 	}
 }
 
-// nodes answers with the vitals of all nodes.
-func (d *desk) nodes(w http.ResponseWriter, r *http.Request) {
-	report, err := d.Vitals.Report(r.Context())
-	if err != nil {
-		http.Error(w, "Service Unavailable: "+err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	admin.Answer(w, report)
+// report answers with what all nodes tell.
+func report(of func(ctx context.Context) (*vitals.Report, error)) admin.Endpoint {
+	return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told, err := of(r.Context())
+		if err != nil {
+			http.Error(w, "Service Unavailable: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		// The browser learns by how much its clock differs; the report itself may be some seconds old.
+		admin.Answer(w, struct {
+			*vitals.Report
+			Now int64 `json:"now"`
+		}{told, time.Now().UnixMilli()})
+	})}
 }
 
 // bounded refuses requests beyond maxStreams at a time.

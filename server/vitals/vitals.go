@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// op is the name of the survey.
-	op = "server_vitals"
+	// opVitals and opHistory are the names of the surveys.
+	opVitals, opHistory = "server_vitals", "server_history"
 	// patience is how long the other nodes have to answer.
 	patience = time.Second
 	// minAge is how long a report is given out before the next survey. Beyond nodesPerSecond nodes it is longer, so
 	// operators cost a cluster of any size no more than so many answers per second and asking node.
 	minAge         = time.Second
 	nodesPerSecond = 100
+	// historyAge is minAge of the history, in which a node has a new point each 15 s.
+	historyAge = 5 * time.Second
 	// maxAnswer bounds the bytes of a node's answer, maxError those of a text in it.
 	maxAnswer = 64 << 10
 	maxError  = 512
@@ -57,6 +59,8 @@ type Vitals struct {
 	Parts []Part `json:"parts,omitempty"`
 	// Figures are the metrics of charts, in the form of Config.Figures. A node that measures nothing has none.
 	Figures json.RawMessage `json:"figures,omitempty"`
+	// History are the charts of the last hour (metrics.History), in reports of it alone.
+	History json.RawMessage `json:"history,omitempty"`
 }
 
 // Report has the vitals of all nodes, the asked one first and the others by their names.
@@ -68,37 +72,57 @@ type Report struct {
 
 // Desk answers for its node, and asks the others. Any goroutine may use it.
 type Desk struct {
-	node    Node
-	figures func() any
+	node            Node
+	figures         func() any
+	vitals, history round
+}
+
+// round asks all nodes for one thing.
+type round struct {
+	op  string
+	own func() Vitals // of this node
+	age time.Duration // a report is given out for at least so long
 
 	turn   chan struct{} // is full during a survey, so that all who ask meanwhile share it; guards what follows
 	latest *Report
 	until  time.Time // when latest is too old
 }
 
-// New returns a desk. figures returns the metrics of charts, a value for JSON of a bounded size, or nil.
-func New(n Node, figures func() any) *Desk {
-	return &Desk{node: n, figures: figures, turn: make(chan struct{}, 1)}
+// New returns a desk. figures returns the metrics of charts, and history those of the last hour: values for JSON of a bounded size,
+// or nil.
+func New(n Node, figures, history func() any) *Desk {
+	d := &Desk{node: n, figures: figures}
+	d.vitals = round{op: opVitals, own: d.own, age: minAge, turn: make(chan struct{}, 1)}
+	d.history = round{op: opHistory, own: func() Vitals { return Vitals{UID: n.UID(), History: encode(history())} }, age: historyAge, turn: make(chan struct{}, 1)}
+	return d
 }
 
 // Answer is the node's Survey handler.
 func (d *Desk) Answer(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
-	if e.Op != op {
-		return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, nil
+	for _, r := range []*round{&d.vitals, &d.history} {
+		if r.op == e.Op {
+			text, err := json.Marshal(r.own())
+			return gyro.SurveyReply{Data: text}, err
+		}
 	}
-	text, err := json.Marshal(d.own())
-	return gyro.SurveyReply{Data: text}, err
+	return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, nil
 }
 
 // own returns the vitals of this node.
 func (d *Desk) own() Vitals {
-	v := Vitals{UID: d.node.UID(), Parts: d.Parts()}
-	if f := d.figures(); f != nil {
-		if text, err := json.Marshal(f); err == nil {
-			v.Figures = text
-		}
+	return Vitals{UID: d.node.UID(), Parts: d.Parts(), Figures: encode(d.figures())}
+}
+
+// encode returns nil for nil, and for what is no value for JSON.
+func encode(value any) json.RawMessage {
+	if value == nil {
+		return nil
 	}
-	return v
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // Parts returns the parts of this node.
@@ -117,19 +141,24 @@ func (d *Desk) Parts() []Part {
 	return parts
 }
 
-// Report asks all nodes, unless it did so a moment ago.
-func (d *Desk) Report(ctx context.Context) (*Report, error) {
+// Report asks all nodes how they are, unless it did so a moment ago.
+func (d *Desk) Report(ctx context.Context) (*Report, error) { return d.vitals.report(ctx, d.node) }
+
+// History asks all nodes for their charts of the last hour, unless it did so a moment ago.
+func (d *Desk) History(ctx context.Context) (*Report, error) { return d.history.report(ctx, d.node) }
+
+func (o *round) report(ctx context.Context, node Node) (*Report, error) {
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	now := time.Now()
-	if d.latest != nil && now.Before(d.until) {
-		return d.latest, nil
+	if o.latest != nil && now.Before(o.until) {
+		return o.latest, nil
 	}
-	infos, err := d.node.Info(ctx)
+	infos, err := node.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +166,11 @@ func (d *Desk) Report(ctx context.Context) (*Report, error) {
 	// One who goes away does not end the survey for the others who wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	answers, err := d.ask(ctx, infos)
+	answers, err := o.ask(ctx, node, infos)
 	for _, n := range infos {
 		v := Vitals{UID: n.UID}
-		if n.UID == d.node.UID() {
-			v = d.own()
+		if n.UID == node.UID() {
+			v = o.own()
 		} else if a, ok := answers[n.UID]; ok {
 			v = read(n.UID, a)
 		} else {
@@ -155,17 +184,16 @@ func (d *Desk) Report(ctx context.Context) (*Report, error) {
 			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 		})
 	}
-	age := max(minAge, time.Duration(len(infos))*time.Second/nodesPerSecond)
-	d.latest, d.until = r, time.Now().Add(age)
+	o.latest, o.until = r, time.Now().Add(max(o.age, time.Duration(len(infos))*time.Second/nodesPerSecond))
 	return r, nil
 }
 
 // ask makes the survey, unless there is nobody to ask.
-func (d *Desk) ask(ctx context.Context, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
+func (o *round) ask(ctx context.Context, node Node, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
 	if len(infos) < 2 {
 		return nil, nil
 	}
-	return d.node.Survey(ctx, op, nil, "")
+	return node.Survey(ctx, o.op, nil, "")
 }
 
 // silence says why a node has not answered.

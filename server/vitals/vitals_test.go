@@ -56,10 +56,51 @@ func (c *cluster) Survey(ctx context.Context, op string, data []byte, _ string) 
 // figures of every node.
 func figures() any { return map[string]int{"time": 7} }
 
+// history of every node.
+func history() any { return map[string][]int{"times": {7}} }
+
+// TestHistory: the charts of all nodes, of those that have some; one survey serves all who ask within 5 s.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{size: 3}
+		c.answer = func(id string, e gyro.SurveyEvent) (gyro.SurveyReply, bool) {
+			if id == uid(2) {
+				return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, true
+			}
+			a, err := New(&cluster{}, figures, func() any { return nil }).Answer(t.Context(), e)
+			if err != nil {
+				t.Error(err)
+			}
+			return a, true
+		}
+		d := New(c, figures, history)
+		for range 3 {
+			r, err := d.History(t.Context())
+			if err != nil || len(r.Nodes) != 3 || r.Nodes[0].UID != uid(0) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			of := make(map[string]string)
+			for _, n := range r.Nodes {
+				of[n.UID] = string(n.History) + n.Error
+				if n.Parts != nil || n.Figures != nil {
+					t.Errorf("%+v", n)
+				}
+			}
+			if of[uid(0)] != `{"times":[7]}` || of[uid(1)] != "" || of[uid(2)] != "its version does not tell" {
+				t.Error(of)
+			}
+			time.Sleep(historyAge - time.Second)
+		}
+		if c.surveys != 2 {
+			t.Errorf("%d surveys", c.surveys)
+		}
+	})
+}
+
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{size: 6, health: []gyro.Health{{Part: "node", Delay: 1500 * time.Microsecond}, {Part: "redis", Err: errors.New(strings.Repeat("é", maxError)), Reconnects: 3}}}
-		other := New(&cluster{health: []gyro.Health{{Part: "node"}}}, figures)
+		other := New(&cluster{health: []gyro.Health{{Part: "node"}}}, figures, history)
 		c.answer = func(id string, e gyro.SurveyEvent) (gyro.SurveyReply, bool) {
 			switch id {
 			case uid(1):
@@ -77,7 +118,7 @@ func TestReport(t *testing.T) {
 			}
 			return gyro.SurveyReply{}, false
 		}
-		d := New(c, figures)
+		d := New(c, figures, history)
 		begin := time.Now()
 		r, err := d.Report(t.Context())
 		if err != nil {
@@ -124,7 +165,7 @@ func TestRate(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return gyro.SurveyReply{Data: []byte("{}")}, true
 		}}
-		d := New(c, func() any { return nil })
+		d := New(c, func() any { return nil }, history)
 		ask := func() *Report {
 			r, err := d.Report(t.Context())
 			if err != nil {
@@ -172,18 +213,18 @@ func TestRate(t *testing.T) {
 // TestWithoutBroker: the node itself is shown although no survey can be made.
 func TestWithoutBroker(t *testing.T) {
 	c := &cluster{size: 2, err: errors.New("redis: connection refused"), answer: func(string, gyro.SurveyEvent) (gyro.SurveyReply, bool) { return gyro.SurveyReply{}, false }}
-	r, err := New(c, figures).Report(t.Context())
+	r, err := New(c, figures, history).Report(t.Context())
 	if err != nil || r.Nodes[0].Error != "" || r.Nodes[1].Error != "redis: connection refused" {
 		t.Errorf("%+v %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	busy := New(c, figures)
-	busy.turn <- struct{}{}
+	busy := New(c, figures, history)
+	busy.vitals.turn <- struct{}{}
 	if _, err := busy.Report(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if a, err := New(c, figures).Answer(t.Context(), gyro.SurveyEvent{Op: "other"}); err != nil || a.Code != gyro.SurveyUnknownOp {
+	if a, err := New(c, figures, history).Answer(t.Context(), gyro.SurveyEvent{Op: "other"}); err != nil || a.Code != gyro.SurveyUnknownOp {
 		t.Errorf("%+v %v", a, err)
 	}
 }

@@ -60,7 +60,20 @@ export function Channel({ name, tab, about }: { name: string; tab: string; about
 }
 
 function tabsOf(name: string, d: Described, about: About): Tab[] {
-  const presence = { id: 'presence', name: 'Presence', body: () => <Presence channel={name} /> };
+  // What is off is not asked for: the refusal would count as one of the application's.
+  const value = (key: string) => d.options.find(i => i.key === key)?.value;
+  const presence = {
+    id: 'presence',
+    name: 'Presence',
+    body: () =>
+      value('presence') ? (
+        <Presence channel={name} />
+      ) : (
+        <Notice>
+          The namespace keeps no presence: its option <code>presence</code> is off.
+        </Notice>
+      ),
+  };
   const rest: Tab[] = [
     ...(about.methods.includes('connections') ? [{ id: 'clients', name: 'Clients', body: () => <Clients channel={name} /> }] : []),
     ...(about.methods.includes('flight') ? [{ id: 'events', name: 'Events', body: () => <Events id={name} kind="channel" part /> }] : []),
@@ -106,7 +119,18 @@ function tabsOf(name: string, d: Described, about: About): Tab[] {
         </>
       ),
     },
-    { id: 'history', name: 'History', body: () => <History channel={name} /> },
+    {
+      id: 'history',
+      name: 'History',
+      body: () =>
+        value('history_size') ? (
+          <History channel={name} />
+        ) : (
+          <Notice>
+            The namespace keeps no history: set its options <code>history_size</code> and <code>history_ttl</code>.
+          </Notice>
+        ),
+    },
     presence,
     ...rest,
   ];
@@ -155,69 +179,64 @@ function Presence({ channel }: { channel: string }) {
         </button>
       }
     >
-      {found.error === 'not available' ? (
-        <Notice>
-          The namespace keeps no presence: its option <code>presence</code> is off.
-        </Notice>
-      ) : (
-        <Loaded of={found}>
-          {rows => (
-            <>
-              <p class="hint">
-                {count(rows.length)} connections of {count(new Set(rows.map(c => c.user)).size)} users.
-              </p>
-              <Table
-                caption="Presence"
-                rows={rows}
-                rowKey={c => c.client}
-                empty="Nobody is here."
-                initial={{ column: 0, down: false }}
-                columns={[
-                  { name: 'User', sort: c => c.user, cell: c => <UserLink user={c.user} /> },
-                  { name: 'Connection', sort: c => c.client, cell: c => <span class="mono faint">{c.client}</span> },
-                  { name: 'Info', cell: c => <Json value={c.conn_info} />, wide: true },
-                  { name: 'Channel info', cell: c => <Json value={c.chan_info} />, wide: true },
-                  {
-                    name: 'Actions',
-                    cell: c => (
-                      <button
-                        type="button"
-                        class="small"
-                        onClick={() =>
-                          act({
-                            title: 'Unsubscribe the connection',
-                            verb: 'Unsubscribe',
-                            body: (
-                              <p>
-                                Connection <code>{c.client}</code> of{' '}
-                                {c.user ? (
-                                  <>
-                                    user <b>{c.user}</b>
-                                  </>
-                                ) : (
-                                  'an anonymous user'
-                                )}{' '}
-                                gets nothing more of <code>{channel}</code> until it subscribes again.
-                              </p>
-                            ),
-                            run: async () => {
-                              await call('unsubscribe', { channel, user: c.user, client: c.client });
-                              found.reload();
-                            },
-                            done: 'Unsubscribed',
-                          })
-                        }
-                      >
-                        Unsubscribe
-                      </button>
-                    ),
-                  },
-                ]}
-              />
-            </>
-          )}
-        </Loaded>
-      )}
+      <Loaded of={found}>
+        {rows => (
+          <>
+            <p class="hint">
+              {count(rows.length)} connections of {count(new Set(rows.map(c => c.user)).size)} users. Operators who watch the channel are subscribers without
+              presence.
+            </p>
+            <Table
+              caption="Presence"
+              rows={rows}
+              rowKey={c => c.client}
+              empty="Nobody is here."
+              initial={{ column: 0, down: false }}
+              columns={[
+                { name: 'User', sort: c => c.user, cell: c => <UserLink user={c.user} /> },
+                { name: 'Connection', sort: c => c.client, cell: c => <span class="mono faint">{c.client}</span> },
+                { name: 'Info', cell: c => <Json value={c.conn_info} />, wide: true },
+                { name: 'Channel info', cell: c => <Json value={c.chan_info} />, wide: true },
+                {
+                  name: 'Actions',
+                  cell: c => (
+                    <button
+                      type="button"
+                      class="small"
+                      onClick={() =>
+                        act({
+                          title: 'Unsubscribe the connection',
+                          verb: 'Unsubscribe',
+                          body: (
+                            <p>
+                              Connection <code>{c.client}</code> of{' '}
+                              {c.user ? (
+                                <>
+                                  user <b>{c.user}</b>
+                                </>
+                              ) : (
+                                'an anonymous user'
+                              )}{' '}
+                              gets nothing more of <code>{channel}</code> until it subscribes again.
+                            </p>
+                          ),
+                          run: async () => {
+                            await call('unsubscribe', { channel, user: c.user, client: c.client });
+                            found.reload();
+                          },
+                          done: 'Unsubscribed',
+                        })
+                      }
+                    >
+                      Unsubscribe
+                    </button>
+                  ),
+                },
+              ]}
+            />
+          </>
+        )}
+      </Loaded>
       {dialog}
     </Panel>
   );

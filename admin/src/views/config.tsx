@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { get } from '../api';
-import { Badge, Json, Loaded, Page, Panel, Search, Table, useLoad } from '../components';
+import { Badge, Breakable, Json, Loaded, Page, Panel, Search, Table, useLoad } from '../components';
 import { count } from '../format';
 import { parse } from '../router';
 
@@ -59,9 +59,12 @@ export function Settings({ items, caption, search = '' }: { items: Item[]; capti
           columns={[
             {
               name: 'Key',
+              key: true,
               cell: i => (
                 <>
-                  <code class="key">{i.key}</code>
+                  <code class="key">
+                    <Breakable of={i.key} />
+                  </code>
                   {i.changed && (
                     <>
                       {' '}

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type FlightEvent } from '../api';
+import { call, operatorUser, type FlightEvent } from '../api';
 import { Badge, KeyLink, Loaded, Notice, Page, Panel, Search, Table, useLoad, type Tone } from '../components';
 import { bytes, clock, count, dateTime } from '../format';
 import { go, link } from '../router';
@@ -57,21 +57,32 @@ interface Found {
 // without a form.
 export function Events({ kind, id, part }: { kind: string; id: string; part?: boolean }) {
   const [by, setBy] = useState(kind || 'user'),
-    [text, setText] = useState(id);
+    [text, setText] = useState(id),
+    [own, setOwn] = useState(id === operatorUser);
   const filter = id ? { [kind || 'user']: id } : {};
   const found = useLoad(signal => call<Found>('flight', { ...filter, nodes: !part, limit: 200 }, signal), [kind, id], 3000);
   const table = (
     <Loaded of={found}>
-      {({ events, more, complete_since_ms: since, incomplete }) => (
-        <>
-          {incomplete && <Notice tone="warn">{incomplete}</Notice>}
-          <p class="hint">
-            The newest come first{more && `; only the latest ${count(events.length)} are shown`}.
-            {since ? ` Nothing is forgotten since ${dateTime(since)}.` : ''}
-          </p>
-          <EventTable events={events} most={part ? 20 : 100} />
-        </>
-      )}
+      {({ events: found, more, complete_since_ms: since, incomplete }) => {
+        const events = own ? found : found.filter(e => e.user !== operatorUser),
+          left = found.length - events.length;
+        return (
+          <>
+            {incomplete && <Notice tone="warn">{incomplete}</Notice>}
+            <p class="hint">
+              The newest come first{more && `; only the latest ${count(found.length)} are looked at`}.
+              {since ? ` Nothing is forgotten since ${dateTime(since)}.` : ''}
+            </p>
+            {(left > 0 || own) && (
+              <label class="check">
+                <input type="checkbox" checked={own} onChange={e => setOwn(e.currentTarget.checked)} /> Also what operators do in this interface
+                {left > 0 && ` (${count(left)})`}
+              </label>
+            )}
+            <EventTable events={events} most={part ? 20 : 100} />
+          </>
+        );
+      }}
     </Loaded>
   );
   if (part)
@@ -143,7 +154,7 @@ export function EventTable({ events, most = 50 }: { events: FlightEvent[]; most?
           name: 'Who',
           cell: e => (
             <>
-              {e.user && <a href={link('users', e.user, 'is')}>{e.user}</a>}{' '}
+              {e.user && <a href={link('users', e.user, 'is')}>{e.user}</a>} {e.user === operatorUser && <Badge>operator</Badge>}{' '}
               {e.client && (
                 <a class="mono faint" href={link('events', e.client, 'client')} title={e.client}>
                   {e.client.slice(0, 8)}

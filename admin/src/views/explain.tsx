@@ -88,9 +88,9 @@ function Answer({ user, channel }: { user: string; channel: string }) {
               rowKey={(_, i) => String(i)}
               empty="Nothing was found."
               columns={[
-                { name: 'Level', cell: f => <Badge tone={levels[f.level] ?? 'plain'}>{f.level}</Badge> },
+                { name: 'Level', narrow: true, cell: f => <Badge tone={levels[f.level] ?? 'plain'}>{f.level}</Badge> },
                 {
-                  name: 'What is so',
+                  name: 'Finding',
                   wide: true,
                   cell: f => (
                     <>
@@ -129,9 +129,9 @@ function Answer({ user, channel }: { user: string; channel: string }) {
                 rowKey={(_, i) => String(i)}
                 empty="Nothing was checked."
                 columns={[
-                  { name: 'Step', number: true, cell: c => e.subscribe!.checks.indexOf(c) + 1 },
+                  { name: 'Step', number: true, narrow: true, cell: c => e.subscribe!.checks.indexOf(c) + 1 },
                   { name: 'Condition', wide: true, cell: c => c.text },
-                  { name: 'Holds', cell: c => (c.holds ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
+                  { name: 'Holds', narrow: true, cell: c => (c.holds ? <Badge tone="good">yes</Badge> : <Badge>no</Badge>) },
                   {
                     name: 'Key',
                     cell: c => (

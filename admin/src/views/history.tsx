@@ -39,12 +39,6 @@ export function History({ channel }: { channel: string }) {
     [channel, from],
     from ? 0 : 5000,
   );
-  if (page.error === 'not available')
-    return (
-      <Notice>
-        The namespace keeps no history: set its options <code>history_size</code> and <code>history_ttl</code>.
-      </Notice>
-    );
   return (
     <Panel
       title="History"

@@ -69,7 +69,9 @@ export function Overview({ about }: { about: About }) {
       </Panel>
 
       <div class="chart-bar">
-        <h2>{shown ? `Charts of node ${shown.name}` : nodes.length > 1 ? 'Charts of all nodes' : 'Charts'}</h2>
+        <h2>
+          {shown ? `Charts of node ${shown.name}` : nodes.length > 1 ? 'Charts of all nodes' : 'Charts'} <Since charts={shown?.charts ?? all} />
+        </h2>
         {nodes.length > 1 && (
           <select aria-label="Charts of" value={shown?.uid ?? ''} onChange={e => show(e.currentTarget.value)}>
             <option value="">All nodes</option>
@@ -96,6 +98,16 @@ export function Overview({ about }: { about: About }) {
   );
 }
 
+// Since tells when the charts begin.
+function Since({ charts: { since } }: { charts: Node['charts'] }) {
+  if (since === undefined) return null;
+  return (
+    <time class="faint since" dateTime={new Date(since * 1000).toISOString()}>
+      since {new Date(since * 1000).toLocaleTimeString('en-GB')}
+    </time>
+  );
+}
+
 // Drawn are the charts of a node, or of all.
 function Drawn({ node, turn }: { node: Node | undefined; turn: number }) {
   const charts = node?.charts ?? all,
@@ -117,43 +129,48 @@ function Drawn({ node, turn }: { node: Node | undefined; turn: number }) {
   return (
     <div class="charts">
       <Panel>
-        <Chart title="Connections" hint={`Clients of ${of}`} series={charts.connections} turn={turn} />
+        <Chart title="Connections" hint={`Clients of ${of}`} series={charts.of('connections')} turn={turn} unit={count} />
       </Panel>
       <Panel>
-        <Chart title="Messages per second" hint={`To and from the clients of ${of}`} series={charts.traffic} turn={turn} />
+        <Chart title="Messages per second" hint={`To and from the clients of ${of}`} series={charts.of('traffic')} turn={turn} />
       </Panel>
       <Panel>
-        <Chart title="Bytes per second" hint={`To and from the clients of ${of}, before compression`} series={charts.bytes} turn={turn} unit={bytes} />
+        <Chart title="Bytes per second" hint={`To and from the clients of ${of}, before compression`} series={charts.of('bytes')} turn={turn} unit={bytes} />
       </Panel>
       <Panel>
-        <Chart title="Publications per second" hint={`Published by ${of}, and received from the broker`} series={charts.publications} turn={turn} />
+        <Chart title="Publications per second" hint={`Published by ${of}, and received from the broker`} series={charts.of('publications')} turn={turn} />
       </Panel>
       <Panel>
         <Chart
           title="From publish to write"
           hint="How long it takes from a publish to the write to the last subscriber's connection"
-          series={charts.delivery}
+          series={charts.of('delivery')}
           turn={turn}
           unit={seconds}
         />
       </Panel>
       <Panel>
-        <Chart title="Commands per second" hint="Of the server API and of clients" series={charts.commands} turn={turn} />
+        <Chart
+          title="Commands per second"
+          hint="Of the server API and of clients; without those of this interface"
+          series={charts.of('commands')}
+          turn={turn}
+        />
       </Panel>
       <Panel>
-        <Chart title="Errors and disconnects per second" series={charts.refused} turn={turn} />
+        <Chart title="Errors and disconnects per second" series={charts.of('refused')} turn={turn} />
       </Panel>
       <Panel>
-        <Chart title="Waiting for slow clients" hint="Bytes that clients have not taken yet" series={charts.queued} turn={turn} unit={bytes} />
+        <Chart title="Waiting for slow clients" hint="Bytes that clients have not taken yet" series={charts.of('queued')} turn={turn} unit={bytes} />
       </Panel>
-      {measured(charts.cpu) && (
+      {measured(charts.of('cpu')) && (
         <Panel>
-          <Chart title="CPU" series={charts.cpu} turn={turn} unit={percent} />
+          <Chart title="CPU" series={charts.of('cpu')} turn={turn} unit={percent} />
         </Panel>
       )}
-      {measured(charts.memory) && (
+      {measured(charts.of('memory')) && (
         <Panel>
-          <Chart title="Memory" series={charts.memory} turn={turn} unit={bytes} />
+          <Chart title="Memory" series={charts.of('memory')} turn={turn} unit={bytes} />
         </Panel>
       )}
     </div>

@@ -57,6 +57,7 @@ export function Refusals() {
                   columns={[
                     {
                       name: 'What',
+                      narrow: true,
                       sort: r => r.kind,
                       cell: r => (
                         <>
@@ -73,8 +74,8 @@ export function Refusals() {
                       ),
                     },
                     { name: 'Count', number: true, sort: r => r.count, cell: r => count(r.count) },
-                    { name: 'Last', sort: r => r.last, cell: r => <span class="faint">{dateTime(Date.parse(r.last))}</span> },
-                    { name: 'Key', cell: r => <KeyLink of={r.key} /> },
+                    { name: 'Last', narrow: true, sort: r => r.last, cell: r => <span class="faint">{dateTime(Date.parse(r.last))}</span> },
+                    { name: 'Key', key: true, cell: r => <KeyLink of={r.key} /> },
                     {
                       name: 'Latest',
                       wide: true,

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { call, type About, type Connection } from '../api';
-import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Part, Search, useAction, useLoad } from '../components';
+import { call, get, type About, type Connection, type Listed, type Listing } from '../api';
+import { Badge, Empty, Json, Loaded, Notice, Page, Panel, Part, Search, Table, Tabs, useAction, useLoad } from '../components';
 import { bytes, count, dateTime, duration, millis } from '../format';
 import { live } from '../live';
 import { go, link } from '../router';
@@ -20,7 +20,7 @@ export function Users({ user, open, about }: { user: string; open: boolean; abou
   return (
     <Page
       title={chosen ? user || 'Anonymous users' : 'Users'}
-      lead={chosen ? 'Connections on all nodes, and what happened to them.' : 'Look a user up by the ID in its token.'}
+      lead={chosen ? 'Connections on all nodes, and what happened to them.' : 'Who is connected. A user is found by the ID in the token.'}
       tools={
         chosen && (
           <>
@@ -51,8 +51,131 @@ export function Users({ user, open, about }: { user: string; open: boolean; abou
           Show
         </button>
       </form>
-      {chosen && <User key={user} user={user} about={about} />}
+      {chosen ? <User key={user} user={user} about={about} /> : about.endpoints.includes('clients') && <Connected />}
     </Page>
+  );
+}
+
+// Person is a user in the list of connections.
+interface Person {
+  user: string;
+  connections: Listed[];
+}
+
+function people(connections: Listed[]): Person[] {
+  const all = new Map<string, Listed[]>();
+  for (const c of connections) all.set(c.user, [...(all.get(c.user) ?? []), c]);
+  return [...all].map(([user, connections]) => ({ user, connections }));
+}
+
+// Connected lists the users and connections of all nodes: all of them if they are few, otherwise a sample.
+function Connected() {
+  const found = useLoad(() => get<Listing>('clients'), [], 5000);
+  const [text, setText] = useState(''),
+    [tab, setTab] = useState('users');
+  const fits = (c: Listed) =>
+    `${c.user} ${c.client} ${c.transport} ${c.addr ?? ''} ${c.app_name ?? ''} ${nodeText(c.node)}`.toLowerCase().includes(text.toLowerCase());
+  return (
+    <Loaded of={found}>
+      {({ clients, more, incomplete, connections }) => {
+        const shown = connections.filter(fits),
+          empty = text ? 'No connection in the list is like this.' : 'Nobody is connected.';
+        return (
+          <>
+            {incomplete && <Notice tone="warn">{incomplete}</Notice>}
+            <div class="bar">
+              <Search label="Filter the list" placeholder="Part of a user, connection, address or node" value={text} onInput={setText} />
+              <span class="faint">
+                {more ? `a sample: ${count(connections.length)} of ${count(clients)} connections` : `${count(connections.length)} connections`}
+              </span>
+            </div>
+            <Tabs
+              label="Who is connected"
+              active={tab}
+              onChange={setTab}
+              tabs={[
+                { id: 'users', name: 'By user', body: () => <ByUser of={people(shown)} empty={empty} more={!!more} /> },
+                { id: 'connections', name: 'By connection', body: () => <ByConnection of={shown} empty={empty} /> },
+              ]}
+            />
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function UserLink({ of }: { of: Listed }) {
+  return (
+    <>
+      <a href={link('users', of.user, 'is')}>{of.user || 'anonymous'}</a> {of.operator && <Badge title="This interface watches a channel">operator</Badge>}
+    </>
+  );
+}
+
+const nodeText = (uid: string) => live().nodes.find(n => n.uid === uid)?.name ?? uid;
+const since = (of: Listed) => <span title={dateTime(of.connected_at_ms)}>{duration((Date.now() - of.connected_at_ms) / 1000)}</span>;
+
+function ByUser({ of, empty, more }: { of: Person[]; empty: string; more: boolean }) {
+  const first = (p: Person) => p.connections[0]!; // the newest
+  return (
+    <Panel>
+      <Table
+        caption="Users"
+        rows={of}
+        rowKey={p => p.user}
+        most={50}
+        empty={empty}
+        columns={[
+          { name: 'User', sort: p => p.user, wide: true, cell: p => <UserLink of={first(p)} /> },
+          { name: more ? 'Connections in the sample' : 'Connections', number: true, sort: p => p.connections.length, cell: p => count(p.connections.length) },
+          { name: 'Latest for', number: true, sort: p => -first(p).connected_at_ms, cell: p => since(first(p)) },
+          { name: 'By', cell: p => [...new Set(p.connections.map(c => c.transport))].join(', ') },
+          { name: 'Nodes', cell: p => [...new Set(p.connections.map(c => nodeText(c.node)))].join(', ') },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function ByConnection({ of, empty }: { of: Listed[]; empty: string }) {
+  return (
+    <Panel>
+      <Table
+        caption="Connections"
+        rows={of}
+        rowKey={c => c.client}
+        most={50}
+        empty={empty}
+        columns={[
+          {
+            name: 'Connection',
+            cell: c => (
+              <a class="mono" href={link('events', c.client, 'client')} title={c.client}>
+                {c.client.slice(0, 8)}
+              </a>
+            ),
+          },
+          { name: 'User', sort: c => c.user, wide: true, cell: c => <UserLink of={c} /> },
+          {
+            name: 'Transport',
+            sort: c => c.transport,
+            cell: c => (
+              <>
+                {c.transport} <Badge>{c.protocol}</Badge>
+              </>
+            ),
+          },
+          { name: 'Connected for', number: true, sort: c => -c.connected_at_ms, cell: since },
+          { name: 'Subscriptions', number: true, sort: c => c.subscriptions, cell: c => count(c.subscriptions) },
+          { name: 'Address', sort: c => c.addr ?? '', cell: c => <span class="whole">{c.addr ?? '–'}</span> },
+          { name: 'Node', sort: c => nodeText(c.node), cell: c => <span class="whole">{nodeText(c.node)}</span> },
+          ...(of.some(c => c.queue)
+            ? [{ name: 'Waits', number: true, sort: (c: Listed) => c.queue ?? 0, cell: (c: Listed) => (c.queue ? bytes(c.queue) : '–') }]
+            : []),
+        ]}
+      />
+    </Panel>
   );
 }
 
