@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -69,7 +70,7 @@ func newCluster(t *testing.T, program string) *cluster {
 	t.Cleanup(backend.Close)
 	c.backend = backend.URL
 	for _, name := range []string{"a", "b"} {
-		c.nodes = append(c.nodes, c.start(target{"production", name}, "gyro"))
+		c.nodes = append(c.nodes, c.start(target{"production", name}, "gyro", nil))
 	}
 	wait.Until(t, "two nodes that know each other", func() bool {
 		return !slices.ContainsFunc(c.nodes, func(m *member) bool { return !strings.Contains(m.scrape(), "\ngyro_node_num_nodes 2\n") })
@@ -77,8 +78,8 @@ func newCluster(t *testing.T, program string) *cluster {
 	return c
 }
 
-// start starts a node, whose prefix in Redis is that of its cluster.
-func (c *cluster) start(of target, prefix string) *member {
+// start starts a node, whose prefix in Redis is that of its cluster, with further sections of its configuration.
+func (c *cluster) start(of target, prefix string, more config) *member {
 	c.Helper()
 	m := &member{target: of, config: filepath.Join(c.dir, of.instance+".json")}
 	for _, port := range []*int{&m.port, &m.grpc} {
@@ -88,7 +89,9 @@ func (c *cluster) start(of target, prefix string) *member {
 		}
 	}
 	c.certify(m, time.Now().Add(90*24*time.Hour), 91*24*time.Hour)
-	m.write(c.T, c.configuration(m, prefix))
+	file := c.configuration(m, prefix)
+	maps.Copy(file, more)
+	m.write(c.T, file)
 	c.Cleanup(func() { m.kill() })
 	c.run(m)
 	return m
@@ -265,6 +268,16 @@ func sum(scrape, series string) (total float64) {
 	return total
 }
 
+// exports reports whether the nodes have a metric.
+func (c *cluster) exports(name string) bool {
+	c.Helper()
+	there := strings.Contains(c.nodes[0].scrape(), "\ngyro_"+name+" ")
+	if !there {
+		c.Logf("the server does not export %s yet", name)
+	}
+	return there
+}
+
 // grows does something, and waits until series of the first node have grown by at least so much.
 func (c *cluster) grows(series string, by float64, do func()) {
 	c.Helper()
@@ -275,6 +288,15 @@ func (c *cluster) grows(series string, by float64, do func()) {
 
 // look is a scrape of all nodes, of the metrics that rules ask for.
 type look map[target]string
+
+// only returns a look at one of the metrics.
+func (l look) only(name string) look {
+	less := make(look)
+	for of, text := range l {
+		less[of] = "# TYPE " + name + " counter\n" + strings.Join(lines(text, name), "")
+	}
+	return less
+}
 
 func (c *cluster) look(others ...*member) look {
 	c.Helper()
@@ -329,7 +351,10 @@ func (f *film) goesOn(from, to look, d time.Duration) {
 	for n := 0; d > 0; d -= step {
 		f.now += step
 		for of, text := range to {
-			if text != "" {
+			switch {
+			case n > 0 && from[of] == text && text != "":
+				text = f.last[of]
+			case text != "":
 				text = f.later(from[of], text, f.last[of], float64(n))
 				f.last[of] = text
 			}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,11 +38,6 @@ type target struct{ cluster, instance string }
 // of the target that are not there any more end.
 func (s store) scraped(t *testing.T, of target, text string, at time.Duration) {
 	t.Helper()
-	p := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := p.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
 	add := func(metric model.Metric, value float64) {
 		b := labels.NewBuilder(labels.EmptyLabels())
 		for name, text := range metric {
@@ -51,7 +45,7 @@ func (s store) scraped(t *testing.T, of target, text string, at time.Duration) {
 		}
 		s.add(b.Set("instance", of.instance).Set("cluster", of.cluster).Set("job", "gyro").Labels(), at, value)
 	}
-	for _, f := range families {
+	for _, f := range parsed(t, text) {
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, f)
 		if err != nil {
 			t.Fatal(err)

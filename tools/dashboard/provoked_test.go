@@ -63,10 +63,11 @@ var faults = []fault{
 	{alerts: []string{"GyroShardSlow"}, within: 3 * time.Minute, maybe: []string{"GyroRedisErrors", "GyroReconnects"}, happen: func(c *cluster) func() {
 		const series = `gyro_broker_canary_delay_seconds{broker_name="",`
 		wait.Until(c.T, "a slow canary", func() bool {
-			c.redis.Do("CLIENT", "PAUSE", "2000", "ALL") // a canary begins each second
+			c.redis.Do("CLIENT", "PAUSE", "1500", "ALL") // a canary begins each second
 			return wait.Within(4*time.Second, func() bool {
 				c.shown = c.look()
-				return sum(c.shown[c.nodes[0].target], series) > 0.5
+				first, second := c.shown[c.nodes[0].target], c.shown[c.nodes[1].target]
+				return sum(first, series) > 0.5 && sum(first+second, "gyro_node_ready") == 2
 			})
 		})
 		return func() { wait.Until(c.T, "a fast canary", func() bool { return c.value(series) < 0.5 }) }
@@ -197,9 +198,9 @@ var otherwise = map[string]string{
 	"GyroClusterDivided":      "Clusters",
 	"GyroClientsGone":         "ClientsGone",
 	"GyroRestarts":            "Restarts",
-	"GyroReloadRefused":       "Rotation",
+	"GyroReloadRefused":       "Reloads",
 	"GyroPreviousKey":         "Rotation",
-	"GyroLogDropped":          "a disk that is full",
+	"GyroLogDropped":          "LostLines",
 	"GyroClockSkew":           "a machine with another clock",
 	"GyroMessagesDropped":     "more messages than a node can take",
 	"GyroNATSMessagesDropped": "likewise, over NATS",
@@ -228,7 +229,8 @@ func TestProvoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *cluster){
-		"Faults": provoked, "Clusters": clusters, "ClientsGone": clientsGone, "Restarts": restarts, "Rotation": rotation,
+		"Faults": provoked, "Clusters": clusters, "ClientsGone": clientsGone, "Restarts": restarts,
+		"Rotation": rotation, "Reloads": reloads, "LostLines": lostLines,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -301,7 +303,7 @@ func (f *fault) judge(film *film, begin, gone time.Duration) {
 // clusters: a node that does not know the others of its cluster is noticed, and one of another cluster is none of them.
 func clusters(t *testing.T, c *cluster) {
 	for cluster, divided := range map[string]bool{"production": true, "staging": false} {
-		other := c.start(target{cluster, "c"}, "other")
+		other := c.start(target{cluster, "c"}, "other", nil)
 		film := newFilm(t, time.Now())
 		film.still(c.look(other), 2*time.Minute)
 		if fired := film.alerts(); (fired["GyroClusterDivided"] != nil) != divided || len(fired) > 1 {
@@ -343,40 +345,58 @@ func restarts(t *testing.T, c *cluster) {
 	leave()
 }
 
-// rotation: tokens of the previous key are noticed, and a reload that is refused.
+// rotation: tokens of the previous key are noticed.
 func rotation(t *testing.T, c *cluster) {
-	exported := func(name string) bool { return strings.Contains(c.nodes[0].scrape(), "\ngyro_"+name+" ") }
-	const tokens, reload = "token_verified_by_previous_key_total", "config_last_reload_successful"
-	if exported(tokens) {
-		before := c.look()
-		c.grows("gyro_"+tokens, 1, func() { c.tokens(1, previous) })
-		film := newFilm(t, time.Now())
-		film.goesOn(before, c.look(), 6*time.Hour+time.Minute)
-		if film.alerts()["GyroPreviousKey"] == nil {
-			t.Error("tokens of the previous key are not noticed")
-		}
-	} else {
-		t.Logf("the server does not export %s yet", tokens)
+	const tokens = "token_verified_by_previous_key_total"
+	if !c.exports(tokens) {
+		return
 	}
-	if !exported(reload) {
-		t.Logf("the server does not export %s yet", reload)
+	before := c.look().only("gyro_" + tokens)
+	c.grows("gyro_"+tokens, 1, func() { c.tokens(1, previous) })
+	film := newFilm(t, time.Now())
+	film.goesOn(before, c.look().only("gyro_"+tokens), 6*time.Hour+time.Minute)
+	if film.alerts()["GyroPreviousKey"] == nil {
+		t.Error("tokens of the previous key are not noticed")
+	}
+}
+
+// reloads: a configuration that is refused is noticed until a valid one is taken.
+func reloads(t *testing.T, c *cluster) {
+	const taken = "config_last_reload_successful"
+	if !c.exports(taken) {
 		return
 	}
 	m := c.nodes[0]
 	for _, valid := range []bool{false, true} {
-		m.write(t, config{"http_server": config{"prot": 1}})
-		line := "gyro_" + reload + " 0"
+		file, line := config{"client": config{"queue_max_size": "much"}}, "gyro_"+taken+" 0"
 		if valid {
-			m.write(t, c.configuration(m, "gyro"))
-			line = "gyro_" + reload + " 1"
+			file, line = c.configuration(m, "gyro"), "gyro_"+taken+" 1"
 		}
+		m.write(t, file)
 		m.reload(t)
 		c.sees("the reload", line)
 		film := newFilm(t, time.Now())
 		film.still(c.look(), time.Minute)
-		if fired := film.alerts(); (fired["GyroReloadRefused"] == nil) != valid || len(fired) > 1 {
-			t.Errorf("a valid file: %v, and %v fire", valid, fired)
+		if fired := film.alerts()["GyroReloadRefused"]; (fired == nil) != valid {
+			t.Errorf("a valid file: %v, and the alert fires at %v", valid, fired)
 		}
+	}
+}
+
+// lostLines: a node whose log cannot be written is noticed.
+func lostLines(t *testing.T, c *cluster) {
+	const lost = "log_dropped_lines_total"
+	if !c.exports(lost) {
+		return
+	}
+	m := c.start(target{"production", "c"}, "gyro", config{"log": config{"file": "/dev/full"}})
+	before := c.look(m)
+	m.reload(t) // which leaves a line
+	wait.Until(t, "a line that is lost", func() bool { return sum(m.scrape(), "gyro_"+lost) > sum(before[m.target], "gyro_"+lost) })
+	film := newFilm(t, time.Now())
+	film.goesOn(before, c.look(m), time.Minute)
+	if film.alerts()["GyroLogDropped"] == nil {
+		t.Error("lost lines are not noticed")
 	}
 }
 
