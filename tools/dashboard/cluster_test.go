@@ -143,7 +143,12 @@ func (c *cluster) configuration(m *member, prefix string) config {
 		"shutdown":    config{"delay": "-1s"},
 		"channel": config{"without_namespace": options(nil), "namespaces": []config{
 			options(config{"name": "late", "batch_max_delay": slow.String()}), options(config{"name": "aside", "broker_name": "aside"}),
+			{
+				"name": "prices", "subscription_type": "shared_poll", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
+				"shared_poll": config{"refresh_interval": "200ms", "proxy_name": "fails"},
+			},
 		}},
+		"shared_poll": config{"hmac_secret_key": secret},
 		"rpc": config{
 			"proxy": config{"endpoint": c.backend + "/rpc"}, "without_namespace": config{"proxy_enabled": true},
 			"namespaces": []config{

@@ -144,6 +144,10 @@ var faults = []fault{
 	{alerts: []string{"GyroProxyErrors", "GyroRefusals"}, within: 11 * time.Minute, goesOn: true, happen: func(c *cluster) func() {
 		return c.calls("failing:x", 20, `gyro_proxy_errors{name="fails",protocol="http",type="rpc"}`)
 	}},
+	{
+		alerts: []string{"GyroPollErrors"}, maybe: []string{"GyroProxyErrors"}, within: 6 * time.Minute, goesOn: true,
+		happen: func(c *cluster) func() { return c.poll("prices:1", "milk") },
+	},
 	{alerts: []string{"GyroProxySlow", "GyroCommandsSlow"}, within: 11 * time.Minute, goesOn: true, happen: func(c *cluster) func() {
 		return c.calls("slow:x", 3, `gyro_client_command_duration_seconds_count{channel_namespace="",method="rpc"}`)
 	}},
@@ -209,7 +213,6 @@ var otherwise = map[string]string{
 	"GyroOldBytes":            "a minute of a client that does not read and is not disconnected",
 	"GyroMemory":              "all memory of the machine",
 	"GyroPanics":              "a bug",
-	"GyroPollErrors":          "clients with signed keys",
 }
 
 // pace are the alerts of which a busy machine may show the fault in one look, which a film makes last.
@@ -492,6 +495,28 @@ func (c *cluster) calls(method string, n int, series string) func() {
 	c.grows(series, float64(n), func() {
 		together(n, func(int) { _, _ = cl.RPC(c.Context(), method, []byte("{}")) }) // the backend may fail
 	})
+	return cl.Close
+}
+
+// poll tracks a key, until the backend has not answered for some time.
+func (c *cluster) poll(channel, key string) func() {
+	c.Helper()
+	cl := c.connect(sdk.Options{})
+	mac := func(parts ...string) string {
+		h := hmac.New(sha256.New, []byte(secret))
+		h.Write([]byte(strings.Join(parts, "\x00")))
+		return fmt.Sprintf("%x", h.Sum(nil))
+	}
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	keys := fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
+	poll, err := cl.NewPoll(channel, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := poll.Track([]string{key}, now+":0:"+mac(now, "0", "", channel, keys)); err != nil {
+		c.Fatal(err)
+	}
+	c.grows("gyro_shared_poll_handler_error_count", 10, poll.Subscribe)
 	return cl.Close
 }
 
