@@ -273,16 +273,6 @@ func sum(scrape, series string) (total float64) {
 	return total
 }
 
-// exports reports whether the nodes have a metric.
-func (c *cluster) exports(name string) bool {
-	c.Helper()
-	there := strings.Contains(c.nodes[0].scrape(), "\ngyro_"+name+" ")
-	if !there {
-		c.Logf("the server does not export %s yet", name)
-	}
-	return there
-}
-
 // grows does something, and waits until series of the first node have grown by at least so much.
 func (c *cluster) grows(series string, by float64, do func()) {
 	c.Helper()
