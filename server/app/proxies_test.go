@@ -483,6 +483,48 @@ func TestMapProxies(t *testing.T) {
 	})
 }
 
+// What comes from the backend has the publication_data_format, too: answers of proxies, and changes of maps by the API.
+func TestFormatOfBackends(t *testing.T) {
+	t.Parallel()
+	carriers(t, func(t *testing.T, b *testBackend) {
+		s := startProxied(t, b, func(cfg *config.Config) {
+			cfg.Channel.PublicationDataFormat = "json_object"
+			addNamespace(cfg, "map", func(o *config.ChannelOptions) {
+				mapOn(o)
+				o.Map.PublishProxyEnabled = true
+			})
+		})
+		b.answer("Connect", `{"result":{"user":"42"}}`)
+		b.answer("Subscribe", `{}`)
+		c := s.dial(nil)
+		c.Connect("")
+		c.Do(`"subscribe":{"channel":"a"}`)
+		c.Do(`"subscribe":{"channel":"map:a","type":1}`)
+		for _, tt := range []struct{ event, answer, command, want string }{
+			{"Publish", `{"result":{"data":{"x":1}}}`, `"publish":{"channel":"a","data":{}}`, "ok"},
+			{"Publish", `{"result":{"data":[1]}}`, `"publish":{"channel":"a","data":{}}`, "error 107"},
+			{"Publish", `{"result":{"b64data":"MQ=="}}`, `"publish":{"channel":"a","data":{}}`, "error 107"},
+			{"MapPublish", `{"result":{"data":{"x":2}}}`, `"publish":{"channel":"map:a","type":1,"key":"k","data":{}}`, "ok"},
+			{"MapPublish", `{"result":{"data":1}}`, `"publish":{"channel":"map:a","type":1,"key":"k","data":{}}`, "error 107"},
+		} {
+			b.answer(tt.event, tt.answer)
+			if got, _ := c.Outcome(tt.command); got != tt.want {
+				t.Errorf("%s %s: %s, want %s", tt.event, tt.answer, got, tt.want)
+			}
+		}
+		for _, want := range []string{`{"x":1}`, `{"x":2}`} {
+			if p := c.Pub(); string(p.Data) != want {
+				t.Errorf("%s came, want %s", p.Data, want)
+			}
+		}
+		for data, want := range map[string]string{`{"x":3}`: `"offset"`, `[3]`: `"code":107`} {
+			if _, got := s.post("/api/map_publish", `{"channel":"map:a","key":"k","data":`+data+`}`); !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want %s", data, got, want)
+			}
+		}
+	})
+}
+
 // Binary payloads go out as base64, with any protocol of the client.
 func TestProxyBinary(t *testing.T) {
 	t.Parallel()

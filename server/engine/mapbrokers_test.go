@@ -60,6 +60,19 @@ func TestMapBrokers(t *testing.T) {
 	}
 }
 
+// A cache of maps that are in memory has no effect: maps work as without it.
+func TestCacheOfMemory(t *testing.T) {
+	t.Parallel()
+	nodes := startNodes(t, 1, func(cfg *config.Config) {
+		cfg.MapBroker.Cache.Enabled = true
+		ns := config.Namespace{Name: "map", ChannelOptions: cfg.Channel.WithoutNamespace}
+		ns.SubscriptionType, ns.Map.Mode = config.TypeMap, "persistent"
+		ns.AllowSubscribeForClient, ns.Map.AllowPublishForSubscriber = true, true
+		cfg.Channel.Namespaces = append(cfg.Channel.Namespaces, ns)
+	})
+	testMap(t, nodes[0], nodes[0], "map:a")
+}
+
 // testMap changes a map by the API of one node, and reads it on another.
 func testMap(t *testing.T, a, b *server, ch string) {
 	t.Helper()
