@@ -425,7 +425,7 @@ func (b *Broker) metrics() []broker.Metric {
 		{Name: "buffered_messages", Help: "Messages that wait for the node.", Value: float64(waiting)},
 		{
 			Name: "unreachable_servers", Value: float64(b.keeper.ways.unreachable()),
-			Help: "Other servers of the NATS cluster that are configured, or were announced within a minute, and cannot be reached.",
+			Help: "Other servers of the NATS cluster that are configured, or were announced within ten minutes, and cannot be reached.",
 		},
 	}
 }

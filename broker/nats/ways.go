@@ -48,7 +48,7 @@ const (
 	// maxWays bounds the servers that are watched.
 	maxWays = 64
 	// forgetWay is how long a server that is not listed any more is tried.
-	forgetWay = time.Minute
+	forgetWay = 10 * time.Minute
 	// maxWayPause is the longest pause between attempts to connect. The pause doubles
 	// maxDoublings times at most.
 	maxWayPause  = 10 * time.Second

@@ -97,7 +97,7 @@ func TestValidateEngines(t *testing.T) {
 		{`{"map_broker":{"type":"redis","redis":{"io_timeout":"-1s"}}}`, "map_broker.redis.io_timeout: -1s is not positive"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true}}}`, ""},
 		{`{"map_broker":{"cache":{"idle_timeout":"-1s"}}}`, ""}, // not in use
-		{`{"map_broker":{"cache":{"enabled":true}}}`, ""}, // no effect
+		{`{"map_broker":{"cache":{"enabled":true}}}`, ""},       // no effect
 		{`{"map_broker":{"type":"redis","redis":{"skip_pub_sub":true},"cache":{"enabled":true}}}`, "map_broker.cache.enabled: needs the changes that redis.skip_pub_sub"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"idle_timeout":"1ms"}}}`, "map_broker.cache.idle_timeout: 1ms is not between 1s and 24h0m0s"},
 		{`{"map_broker":{"type":"redis","cache":{"enabled":true,"sync_interval":"2h"}}}`, "map_broker.cache.sync_interval: 2h0m0s is not between"},
