@@ -66,7 +66,8 @@ type Listener interface {
 	// made at NextAttemptMillis.
 	OnError(channel string, code int, message string)
 	OnMessage(data []byte)
-	// The following tell of channels to which the server has subscribed the client.
+	// The following tell of channels to which the server has subscribed the client. Without recovered, publications may be missing:
+	// load the state anew. That is told once more if the listener was too slow for some.
 	OnServerSubscribed(channel string, recovered bool)
 	OnServerUnsubscribed(channel string)
 	OnServerPublication(p *Publication)
@@ -141,6 +142,10 @@ func tell(l Listener, e client.Event) {
 		l.OnMessage(e.Data)
 	case client.SubscribedEvent:
 		l.OnServerSubscribed(e.Channel, e.Recovered || !e.WasRecovering)
+	case client.GapEvent:
+		if e.Unread { // SubscribedEvent tells of the others
+			l.OnServerSubscribed(e.Channel, false)
+		}
 	case client.UnsubscribedEvent:
 		l.OnServerUnsubscribed(e.Channel)
 	case client.PublicationEvent:
