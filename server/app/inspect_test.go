@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 	if status, _ := s.dial(nil).Outcome(`"connect":{"token":"nonsense"}`); status == "" {
 		t.Error("a bad token was accepted")
 	}
-	if got := s.explained(`{"user":"ann"}`); !strings.Contains(got.Findings[len(got.Findings)-1].Text, "connection refused: ") {
+	if got := s.explained(`{"user":"ann"}`); !strings.Contains(got.Findings[len(got.Findings)-1].Text, "connect refused: ") {
 		t.Errorf("after a bad token: %+v", got.Findings)
 	}
 	c := s.dial(nil)

@@ -139,7 +139,7 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
 // measurement matches the lines that differ from one conversation to the next: times, requests of this test itself, and figures of
 // canaries, which a short conversation may end without.
-var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp|gyro_node_canary))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|gyro_node_memory|.*path="/metrics").*\n`)
+var measurement = regexp.MustCompile(`(?m)^(# HELP|(go|process|promhttp|# TYPE (go|process|promhttp|gyro_node_canary))_|.*(_bucket|_sum)[{ ]|.*quantile=|gyro_node_canary|gyro_node_memory|gyro_config_last_reload_success_timestamp|.*path="/metrics").*\n`)
 
 // TestMetricsOfConversation compares what a conversation adds up to with testdata/metrics.txt.
 func TestMetricsOfConversation(t *testing.T) {

@@ -117,7 +117,7 @@ func TestFailedOrders(t *testing.T) {
 		if want := []int{0, 2, 6, 14, 30, 62, 122, 182, 242, 302, 362}; !slices.Equal(minutes, want) {
 			t.Errorf("attempts after minutes %v, want %v", minutes, want)
 		}
-		if lines := logs.Take(); strings.Count(lines, "\n") != len(f.orders) || !strings.Contains(lines, `"key":"http_server.tls_autocert","host":"a.example","error":"no such domain","retry_in":"2m0s"`) {
+		if lines := logs.Take(); strings.Count(lines, "\n") != len(f.orders) || !strings.Contains(lines, `"key":"http_server.tls_autocert","host":"a.example","error":"no such domain","retry_in_ms":120000`) {
 			t.Errorf("log: %s", lines)
 		}
 		f.set(func() tls.Certificate { c := newCA(t); return c.pair(c.issue(7, nil, "a.example")) }(), nil)

@@ -41,6 +41,6 @@ func TestOutage(t *testing.T) {
 		time.Sleep(calmTime)
 		o.succeeded()
 		o.succeeded()
-		want("level=INFO", "can be reached again", "after=59.5s")
+		want("level=INFO", "can be reached again", "after_ms=59500")
 	})
 }

@@ -213,7 +213,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if len(lines) != 2 {
 			t.Fatalf("%d lines: %s", len(lines), &log)
 		}
-		for i, parts := range [][]string{{"level=WARN", "connection lost", `part="shard 0"`, "reason=", "channels=1"}, {"level=INFO", "restored", "failed_at=", "after=1m0"}} {
+		for i, parts := range [][]string{{"level=WARN", "connection lost", `part="shard 0"`, "reason=", "channels=1"}, {"level=INFO", "restored", "failed_at=", "after_ms=60"}} {
 			for _, part := range parts {
 				if !strings.Contains(lines[i], part) {
 					t.Errorf("no %s in %s", part, lines[i])
