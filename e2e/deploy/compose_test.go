@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -82,8 +83,8 @@ func (s *stand) checks(well bool) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(s.t.Context(), bin, "health", "--timeout", "2s", "-c", filepath.Join(folder, "gyro.json"), "-a", "127.0.0.1", "-p", strconv.Itoa(s.ports[0]))
-	cmd.Env = append(os.Environ(), s.env[0]...)
+	cmd := exec.CommandContext(s.t.Context(), bin, "health", "--timeout", "2s", "-c", filepath.Join(folder, "gyro.json"), "-a", hosts[0], "-p", strconv.Itoa(s.clients))
+	cmd.Env = append(os.Environ(), s.env...)
 	if out, err := cmd.CombinedOutput(); (err == nil) != well {
 		s.t.Errorf("gyro health: %v %s", err, out)
 	}
