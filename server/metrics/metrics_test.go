@@ -71,6 +71,8 @@ var ours = []string{
 	"tls_certificate_renewal_due_timestamp_seconds gauge host key",
 	"tls_last_load_successful gauge host key",
 	"user_status_calls_total counter kind result", "user_status_users_total counter kind",
+	"config_last_reload_success_timestamp_seconds gauge", "config_last_reload_successful gauge", "log_dropped_lines_total counter",
+	"token_verified_by_previous_key_total counter",
 }
 
 // families returns what dashboards rely on: name, type, labels, and buckets of histograms. The file has those of
@@ -222,7 +224,27 @@ func full(t *testing.T, c metrics.Config) *metrics.Registry {
 	stream.Opened()
 	stream.Closed(true)
 	poll(r)
+	process(r)
 	return r
+}
+
+// process tells of everything that concerns the process.
+func process(r *metrics.Registry) {
+	r.Log(func() uint64 { return 3 })
+	r.Reloads()(errors.New("a wrong file"))
+	r.PreviousKey()()
+}
+
+// TestProcess: lost lines, a reload that was refused, and a token of the previous secret are in the numbers.
+func TestProcess(t *testing.T) {
+	r := newRegistry(metrics.Config{Namespace: "gyro"})
+	process(r)
+	text := scrape(t, r, "").Body.String()
+	for _, line := range []string{"gyro_log_dropped_lines_total 3\n", "gyro_config_last_reload_successful 0\n", "gyro_config_last_reload_success_timestamp_seconds 1.", "gyro_token_verified_by_previous_key_total 1\n"} {
+		if !strings.Contains(text, "\n"+line) {
+			t.Errorf("there is no %s", line)
+		}
+	}
 }
 
 // poll tells of everything that happens in shared poll channels.
