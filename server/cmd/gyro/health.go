@@ -18,7 +18,7 @@ func healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask the server on this machine whether it is well",
-		Long: `Ask the health endpoint of the server on this machine (docs/metrics.md#health). Where it is
+		Long: `Ask the health endpoint of the server on this machine (docs/scaling.md#health). Where it is
 says the configuration: give the file, the variables and the flags that the server has. The
 exit code is 0 if the answer is 200, and 1 if it is another one, or none within --timeout.`,
 		Example: "  gyro health -c config.json\n  HEALTHCHECK CMD [\"/gyro\", \"health\"]",
