@@ -55,7 +55,7 @@ func TestNamed(t *testing.T) {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}
-	if plain := errors.New("plain"); refusal.Named(plain, "ann", true) != plain || refusal.Named(shared, "", true) != shared {
+	if plain := errors.New("plain"); !errors.Is(refusal.Named(plain, "ann", true), plain) || !errors.Is(refusal.Named(shared, "", true), shared) {
 		t.Error("an error without a user is another one")
 	}
 }

@@ -54,7 +54,7 @@ func (h Health) Run(ctx context.Context, out io.Writer) error {
 		}
 		return err
 	}
-	defer res.Body.Close() //nolint:errcheck // it was read
+	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxHealth))
 	if err != nil {
 		return fmt.Errorf("%s: %w", h.URL, err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 )
@@ -95,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
 	began := time.Now()
 	s.Failed, err = h.node.Snapshot(ctx, f, s.see)
-	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, logging.Milliseconds("took", time.Since(began))}
+	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took_ms", time.Since(began).Milliseconds()}
 	if err != nil {
 		about = append(about, "error", err)
 	}

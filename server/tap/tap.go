@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 )
 
@@ -113,7 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(h.stopped, cancel)()
 	s := &stream{w: w, control: http.NewResponseController(w)}
 	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
-	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, logging.Milliseconds("for", d))
+	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "for_ms", d.Milliseconds())
 	err = h.node.Tap(ctx, of, s.see)
 	why := h.reason(ctx, err)
 	h.log.Info("tap has ended", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "events", s.events, "reason", why)

@@ -169,11 +169,11 @@ func TestDevConfig(t *testing.T) {
 		t.Errorf("API: status %d", got)
 	}
 	// A method that there is not is explained, too.
-	got, body := request(t, http.MethodPost, base+"/api/presense", "", http.Header{"X-Api-Key": {"own-key"}})
+	got, body := request(t, http.MethodPost, base+"/api/presenc", "", http.Header{"X-Api-Key": {"own-key"}})
 	if got != http.StatusNotFound || !strings.Contains(body, "the server API has no such method: did you mean presence?") {
 		t.Errorf("unknown method: %d %s", got, body)
 	}
-	p.await("/api/presense")
+	p.await("/api/presenc")
 	fail := func(want string, args ...string) {
 		t.Helper()
 		failServer(t, dir, want, nil, append([]string{"dev", "-p", "0"}, args...)...)

@@ -253,7 +253,7 @@ func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) 
 
 // otherThan returns the joined errors of err without those that follow from an interruption.
 func otherThan(err error, follows ...error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // an error around several is one
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var rest []error
 		for _, e := range joined.Unwrap() {
 			rest = append(rest, otherThan(e, follows...))

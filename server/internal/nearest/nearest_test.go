@@ -18,7 +18,7 @@ func TestDistance(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	names := []string{"publish", "presence", "presence_stats", "map_publish"}
-	for name, want := range map[string]string{"publsh": "publish", "presense": "presence", "presence_stat": "presence_stats", "block_user": "", "": ""} {
+	for name, want := range map[string]string{"publsh": "publish", "presenc": "presence", "presence_stat": "presence_stats", "block_user": "", "": ""} {
 		if got := Of(name, names); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
