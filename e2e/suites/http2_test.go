@@ -31,6 +31,7 @@ var ofNetHTTP = []string{
 
 // TestH2spec runs h2spec against the listener of a server with TLS.
 func TestH2spec(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "h2spec")
 	build := exec.Command("go", "build", "-o", program, "github.com/summerwind/h2spec/cmd/h2spec")
