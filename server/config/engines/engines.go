@@ -229,3 +229,14 @@ type Controller struct {
 		BatchSize                int           `key:"batch_size" def:"1000" min:"0" max:"100000" doc:"Messages that are read at a time; 0 for the default."`
 	} `key:"postgres"`
 }
+
+// Cached tells whether the cache is in use.
+func (m *MapBroker) Cached() bool { return m.Cache.Enabled && m.Type != TypeMemory }
+
+// Idle names the key of the cache if it has no effect, and says why.
+func (m *MapBroker) Idle() (key, why string) {
+	if m.Cache.Enabled && !m.Cached() {
+		return "cache.enabled", "maps of type memory are in the memory of the node already"
+	}
+	return "", ""
+}

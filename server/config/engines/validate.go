@@ -182,17 +182,6 @@ func (m *MapBroker) Check(p *problem.List, key string) {
 	}
 }
 
-// Cached tells whether the cache is in use.
-func (m *MapBroker) Cached() bool { return m.Cache.Enabled && m.Type != TypeMemory }
-
-// Idle names the key of the cache if it has no effect, and says why.
-func (m *MapBroker) Idle() (key, why string) {
-	if m.Cache.Enabled && !m.Cached() {
-		return "cache.enabled", "maps of type memory are in the memory of the node already"
-	}
-	return "", ""
-}
-
 // checkCache checks the cache, if it is in use.
 func (m *MapBroker) checkCache(p *problem.List, key string) {
 	c := &m.Cache
