@@ -282,7 +282,7 @@ func TestOrigins(t *testing.T) {
 		{[]string{app}, "https://APP.example", true},
 		{[]string{app}, "https://app.example.evil.example", false},
 		{[]string{app}, "null", false},
-		{[]string{"https://App.example"}, "https://App.example", false},
+		{[]string{"https://App.example"}, "https://App.example", true},
 		{[]string{"*.example"}, "https://a.b.example", true},
 	} {
 		s := startServer(t, func(cfg *config.Config) {

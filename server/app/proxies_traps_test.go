@@ -50,9 +50,8 @@ func TestPublishProxyIgnoresNamespace(t *testing.T) {
 		}
 
 		b.answer("Publish", `{"result":{"data":[1]}}`)
-		c.Do(`"publish":{"channel":"doc:a","data":{}}`)
-		if pub := c.Pub(); !strings.Contains(string(pub.Data), `[1]`) {
-			t.Errorf("%s", pub.Data)
+		if got, _ := c.Outcome(`"publish":{"channel":"doc:a","data":{}}`); got != "error 107" {
+			t.Errorf("an answer in another format: %s", got)
 		}
 		before := len(b.askedAbout("Publish"))
 		if got, _ := c.Outcome(`"publish":{"channel":"doc:a","data":[1]}`); got != "error 107" || len(b.askedAbout("Publish")) != before {
