@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/config"
 )
 
-// The options of a namespace for publications do not count where the backend decides: neither
-// delta_publish, nor the format for what the backend publishes. The format is checked before the backend
-// is asked.
+// delta_publish of a namespace does not count where the backend decides. The format is checked before the backend is asked, and so is
+// that of its answer.
 func TestPublishProxyIgnoresNamespace(t *testing.T) {
 	t.Parallel()
 	carriers(t, func(t *testing.T, b *testBackend) {
