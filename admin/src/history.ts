@@ -1,4 +1,4 @@
-// The charts of a node or of all, from what is looked at now and from what the nodes have kept of the last hour (docs/admin.md).
+// The charts of a node or of all, from the looks of this page and from the history that the nodes keep (docs/admin.md).
 import { greatest, observed, quantile, rate, Series, sum, total, type Span } from './figures';
 
 // Point is what the lines of charts are at a time, by the names of server/metrics/history.go.

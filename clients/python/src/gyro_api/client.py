@@ -30,7 +30,7 @@ class Client(Methods):
         token: A token of an identity provider (http_api.jwks), instead of a key.
         timeout: Seconds for the connect, and for each wait for the server.
         connections: Most connections that are kept between calls. Calls at the same time have one each.
-        context: For https, such as one with your own authority. By default, that of the system.
+        context: For https, such as one with your own authority; by default it has the authorities of the system.
     """
 
     def __init__(
