@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,6 +55,12 @@ const (
 
 var goodPublish = request(publishPath, publishBody, keyField)
 
+// ambiguous, instead of a number, means that a server with routes refuses what a proxy may read in another way.
+const ambiguous = -1
+
+// refused is the answer to such a request.
+const refused = `400 Bad Request map[Content-Type:[text/plain; charset=utf-8]] -1 true "400 Bad Request"`
+
 // exchanges are what clients send, and how many of the requests net/http serves.
 var exchanges = map[string]struct {
 	parts  []string
@@ -91,19 +98,19 @@ var exchanges = map[string]struct {
 	"chunked": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 		goodPublish}, 2},
 	"chunked and length": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\nContent-Length: 2\r\n" +
-		"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"}, 1},
+		"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"}, ambiguous},
 	"expect":             {[]string{request(publishPath, publishBody, keyField, "Expect: 100-continue")}, 1},
 	"HTTP/1.0":           {[]string{strings.Replace(goodPublish, "1.1", "1.0", 1)}, 1},
 	"no host":            {[]string{"POST /api/publish HTTP/1.1\r\nContent-Length: 2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
 	"two hosts":          {[]string{request(publishPath, publishBody, keyField, "Host: b")}, 0},
 	"two lengths":        {[]string{request(publishPath, publishBody, keyField, "Content-Length: 2")}, 0},
-	"same length twice":  {[]string{request(publishPath, publishBody, keyField, "Content-Length: 30")}, 1},
+	"same length twice":  {[]string{request(publishPath, publishBody, keyField, "Content-Length: 30")}, ambiguous},
 	"negative length":    {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length: -2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
 	"signed length":      {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
 	"no length":          {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: secret\r\n\r\n"}, 1},
 	"space before colon": {[]string{"POST /api/publish HTTP/1.1\r\nHost: a\r\nContent-Length : 2\r\nX-API-Key: secret\r\n\r\n{}"}, 0},
-	"folded":             {[]string{request(publishPath, publishBody, keyField, "X-A: b", " c")}, 1},
-	"line feeds":         {[]string{strings.ReplaceAll(goodPublish, "\r\n", "\n")}, 1},
+	"folded":             {[]string{request(publishPath, publishBody, keyField, "X-A: b", " c")}, ambiguous},
+	"line feeds":         {[]string{strings.ReplaceAll(goodPublish, "\r\n", "\n")}, ambiguous},
 	"control character":  {[]string{request(publishPath, publishBody, keyField, "X-A: \x01")}, 0},
 	"carriage return":    {[]string{request(publishPath, publishBody, keyField, "X-A: b\rc")}, 0},
 	"high bytes":         {[]string{request(publishPath, publishBody, keyField, "X-A: \xc3\xa9")}, 0},
@@ -137,9 +144,15 @@ func TestRoutesAnswerLikeServer(t *testing.T) {
 					t.Fatal(direct, err)
 				}
 				calls[i] = node.Calls()
-				if n := s.Served.Load(); direct && n != e.served {
+				if n := s.Served.Load(); direct && n != max(e.served, 0) {
 					t.Errorf("%d requests passed net/http, want %d", n, e.served)
 				}
+			}
+			if e.served == ambiguous {
+				if !slices.Equal(got[1], []string{refused}) || len(calls[1]) > 0 {
+					t.Errorf("answers %q, calls %q", got[1], calls[1])
+				}
+				return
 			}
 			if diff := cmp.Diff(got[0], got[1]); diff != "" {
 				t.Errorf("answers without routes (-) and with (+):\n%s", diff)
@@ -221,11 +234,16 @@ func FuzzRoutes(f *testing.F) {
 				t.Skip()
 			}
 		}
+		calls, routed := nodes[0].Calls(), nodes[1].Calls()
+		if n := len(got[1]); n > 0 && got[1][n-1] == refused { // what net/http alone does from here on may differ
+			got[0] = append(got[0][:min(n-1, len(got[0]))], refused)
+			calls = calls[:min(len(routed), len(calls))]
+		}
 		if diff := cmp.Diff(got[0], got[1]); diff != "" {
 			t.Errorf("answers without routes (-) and with (+):\n%s", diff)
 		}
-		if diff := cmp.Diff(nodes[0].Calls(), nodes[1].Calls()); diff != "" {
-			t.Errorf("calls without routes (-) and with (+):\n%s", diff)
+		if !slices.Equal(calls, routed) {
+			t.Errorf("calls without routes (-) and with (+):\n%s", cmp.Diff(calls, routed))
 		}
 	})
 }
