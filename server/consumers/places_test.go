@@ -148,7 +148,7 @@ func redisPlace(t *testing.T, ca *authority) place {
 			{"password: ", with(s.Addr()).with(options{"password": "hush"})},
 			{"password: ", with("rediss://:hush@" + s.Addr()).with(options{"password": ""})},
 			{"password: ", with(s.Addr()).with(options{"password": ""})},
-			{"address: ", with(bare.Addr())},
+			{"address: ", with(bare.Addr()).with(options{"connect_timeout": "1s"})}, // which waits for the end of a command
 			{"address: ", with("127.0.0.1:1")},
 			{"address[0]: ", with("http://x")},
 		},
