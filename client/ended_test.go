@@ -254,7 +254,7 @@ func TestReconnect(t *testing.T) {
 		expect(time.Second, "")
 		time.Sleep(time.Second - 1)
 		expect(1, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect(0, "dial")
 		r.dialedWith("open")
 		r.says(`{"id":1,"connect":{"client":"c1"}}`)

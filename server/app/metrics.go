@@ -119,7 +119,7 @@ func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
 	infos, _ := node.Info(ctx) // those that are known
 	for _, n := range infos {
 		if n.UID == node.UID() {
-			load = metrics.Load{Clients: int(n.NumClients), CPU: n.Process.CPU, RSS: n.Process.RSS}
+			load = metrics.Load{Clients: n.NumClients, CPU: n.Process.CPU, RSS: n.Process.RSS}
 		}
 	}
 	return load

@@ -104,7 +104,7 @@ func (l *lister) list(ctx context.Context) (*listing, error) {
 		return nil, err
 	}
 	for _, n := range infos {
-		of.Clients += int(n.NumClients)
+		of.Clients += n.NumClients
 	}
 	for i := range found.List {
 		of.Connections = append(of.Connections, itemOf(&found.List[i]))
