@@ -19,14 +19,15 @@ import (
 )
 
 // ofNetHTTP are the tests of h2spec that the server does not pass, by section and text. The HTTP/2 of Go's net/http decides them: it
-// reads what is too large and answers, closes the connection at an ambiguous window, and takes headers of HTTP/1.1. The last passes where the body
-// comes before the answer.
+// reads what is too large and answers, closes the connection at an ambiguous window, and takes headers of HTTP/1.1. The last two pass
+// where the frames of the client come before the answer, which ends the stream.
 var ofNetHTTP = []string{
 	`http2/4.2 Sends a large size HEADERS frame that exceeds the SETTINGS_MAX_FRAME_SIZE`,
 	`http2/6.5.3 Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE`,
 	`http2/8.1.2.2 Sends a HEADERS frame that contains the TE header field with any value other than "trailers"`,
 	`http2/8.1.2.2 Sends a HEADERS frame that contains the connection-specific header field`,
 	`http2/8.1.2.6 Sends a HEADERS frame with the "content-length" header field which does not equal the DATA frame payload length`,
+	`http2/6.9.1 Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1 on a stream`,
 }
 
 // TestH2spec runs h2spec against the listener of a server with TLS.
