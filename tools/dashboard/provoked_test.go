@@ -208,6 +208,7 @@ var otherwise = map[string]string{
 	"GyroClockSkew":           "a machine with another clock",
 	"GyroMessagesDropped":     "more messages than a node can take",
 	"GyroNATSMessagesDropped": "likewise, over NATS",
+	"GyroNATSServerAway":      "a cluster of NATS servers; broker/nats tests what nodes export",
 	"GyroBroadcastSlow":       "more subscribers than the machine of a test can serve",
 	"GyroQueuesGrow":          "a tenth of the memory of the machine",
 	"GyroOldBytes":            "a minute of a client that does not read and is not disconnected",
