@@ -94,6 +94,18 @@ func (a *Atlas) Write(ctx context.Context, work *sync.WaitGroup) {
 	}
 }
 
+// Changed returns a function that reports whether an entry of each map was set since this call, and that was acknowledged.
+func (a *Atlas) Changed() func() bool {
+	before := make(map[*writer]int64)
+	for _, w := range a.writers {
+		before[w] = w.set.Load()
+	}
+	// The change that is under way now may have been made before.
+	return func() bool {
+		return !slices.ContainsFunc(a.writers, func(w *writer) bool { return w.set.Load() < before[w]+2 })
+	}
+}
+
 // Live tells whether all clients are live.
 func (a *Atlas) Live() bool {
 	return !slices.ContainsFunc(a.clients, func(c *client) bool { return !c.isLive() })

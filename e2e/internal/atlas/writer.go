@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
@@ -28,6 +29,7 @@ type writer struct {
 
 	entries map[string]string // guarded by still
 	next    int               // node
+	set     atomic.Int64      // how many changes of channel have set an entry
 }
 
 // keys is how many keys a writer uses.
@@ -55,6 +57,7 @@ func (w *writer) work(ctx context.Context) {
 			value := fmt.Sprintf(`{"n":%d}`, n)
 			if w.insist(ctx, "map_publish", map[string]any{"channel": w.channel, "key": key, "data": map[string]int{"n": n}}, n) {
 				w.entries[key] = value
+				w.set.Add(1)
 			}
 		}
 		if n%4 == 0 {

@@ -99,10 +99,13 @@ func (s *Stand) Unfit(i int) {
 	s.await(fmt.Sprintf("503 of node %d", i), func() bool { return s.watches[i].says() != fit })
 }
 
-// Flow waits until all subscribers have received publications that were published after the call.
+// Flow waits until all subscribers have received publications that were published after the call, and a change of each map
+// that was made after the call was acknowledged.
 func (s *Stand) Flow() {
 	s.tb.Helper()
+	changed := s.atlas.Changed()
 	s.caughtUp("publications for all")
+	s.await("a change of each map", changed)
 }
 
 // AllAt waits until all subscribers are subscribed at node i.
