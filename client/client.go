@@ -371,7 +371,7 @@ func (c *Client) logAttempt(text string, err error, more ...any) {
 	if !c.next.IsZero() {
 		wait = c.next.Sub(c.now()).Round(time.Millisecond)
 	}
-	c.options.Logger.Info(text, append(more, "error", err, "next_attempt_in", wait.String())...)
+	c.options.Logger.Info(text, append(more, "error", err, "next_attempt_in_ms", wait.Milliseconds())...)
 }
 
 // logEnd tells why the client does not try again.

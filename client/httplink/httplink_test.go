@@ -446,7 +446,7 @@ func TestNoEmulation(t *testing.T) {
 			return ok && lost.Reason == client.TransportClosed && strings.Contains(lost.Err.Error(), want)
 		})
 		if !log.Await(func(text string) bool {
-			return strings.Contains(text, `msg="the connection is lost" error="1 transport closed: `+want) && strings.Contains(text, "next_attempt_in=")
+			return strings.Contains(text, `msg="the connection is lost" error="1 transport closed: `+want) && strings.Contains(text, "next_attempt_in_ms=")
 		}) {
 			t.Error(log.String())
 		}

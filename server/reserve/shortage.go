@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Validity is how long an attempt to accept that failed says something: a listener tries again within a second.
@@ -43,7 +45,7 @@ func (r *Reserve) tried(listener string, addr net.Addr, err error) {
 		delete(r.lacks, listener)
 		r.lacking.Store(len(r.lacks) > 0)
 		r.log().Info("connections are accepted again", "listener", listener, "failed_at", l.since,
-			"after", l.last.Sub(l.since).Round(time.Millisecond).String())
+			logging.Milliseconds("after", l.last.Sub(l.since)))
 	}
 }
 
