@@ -52,19 +52,17 @@ type share struct {
 // enterShare waits for room among the requests to a node, at most Timeout. leave has to be called.
 func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err error) {
 	c.mu.Lock()
-	_, known := c.registry.nodes[to]
+	if _, known := c.registry.nodes[to]; !known {
+		c.mu.Unlock()
+		return func() {}, nil // survey says what is wrong
+	}
 	s := c.shares[to]
 	if s == nil {
 		s = &share{room: make(chan struct{}, maxRelayingTo)}
-	}
-	if known {
 		c.shares[to] = s
-		s.uses++
 	}
+	s.uses++
 	c.mu.Unlock()
-	if !known { // survey says what is wrong
-		return func() {}, nil
-	}
 	drop := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
