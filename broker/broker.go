@@ -71,8 +71,8 @@ type PublicationEvent struct {
 	Pub *channel.Publication
 	// Epoch of the stream; empty if Pub.Offset is 0.
 	Epoch string
-	// Delta is that of the PublishOptions, also if the stream keeps nothing and Prev is nil: subscribers
-	// compare with what they got last.
+	// Delta is PublishOptions.Delta, also if the stream keeps nothing and Prev is nil: the subscribers
+	// then compare with the publication that they got last.
 	Delta bool
 	// Prev is the publication before Pub in the stream, if Delta is set and the
 	// stream still had it.

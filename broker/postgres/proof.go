@@ -11,9 +11,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// proof tells whether PostgreSQL takes publications with history. As long as all transactions that write succeed, which those
-// of the signs of life do every few seconds, that is proven. When one fails, the node publishes samples until one succeeds,
-// and is not healthy until then. Nobody reads their channel.
+// proof tells whether PostgreSQL takes publications with history. The signs of life of nodes are written every few seconds, so as
+// long as no transaction fails, that is proven. When one fails, the node is not healthy until a sample succeeds: a publication
+// into a channel without subscribers.
 type proof struct {
 	doubts chan struct{} // has an element when a transaction has failed
 	reason atomic.Pointer[error]

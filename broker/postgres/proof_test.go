@@ -12,7 +12,7 @@ import (
 )
 
 // TestTakesNoPublications: PostgreSQL answers what the node reads, and refuses publications with history. Health says so, and that
-// it is over, also if nobody publishes any more.
+// the fault is over, also if the node publishes nothing any more.
 func TestTakesNoPublications(t *testing.T) {
 	t.Parallel()
 	const (
@@ -25,7 +25,7 @@ func TestTakesNoPublications(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin, end []string
 		reason     string
-		idle       bool // nobody publishes
+		idle       bool // the application publishes nothing
 	}{
 		"full": {
 			begin: []string{

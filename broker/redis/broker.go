@@ -26,8 +26,8 @@ import (
 // its data went back while it ran. If this node delivered them, or they were acknowledged to
 // it, the stream gets another epoch before anything is read of it or published to it. So
 // nobody goes on from a position that does not exist any more. For that the node writes a key
-// of its own, prefix.mark.ID, with every canary, once it uses history or presence. With it goes a publication with
-// history that nobody receives, prefix.sample.ID. Health tells if Redis refuses these twice in a row.
+// of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it the node
+// stores a sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a row.
 //
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold what Redis answered
 // (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
