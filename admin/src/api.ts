@@ -186,7 +186,7 @@ export interface Connection {
   commands: number;
   state?: { channels?: Record<string, { source?: number; server_side?: boolean; offset?: number; epoch?: string }>; meta?: unknown };
 }
-// operatorUser is the user of the connections by which this interface watches channels.
+// operatorUser is the user of the connections that this interface opens to watch channels.
 export const operatorUser = 'gyro:admin';
 
 // Listed is a connection in the list of all, and Listing a sample of them.

@@ -101,7 +101,7 @@ export class Series {
     this.thin(time);
   }
 
-  // fill puts in older points, which are in order, where there are none yet: before the first, and while nobody looked.
+  // fill adds older points, which are in order, in the gaps: before the first point, and in pauses of the page.
   fill(times: number[], lines: (number | null)[][]) {
     const last = this.times.at(-1) ?? times.at(-1) ?? 0;
     const first = this.times[0] ?? Infinity;
@@ -137,7 +137,7 @@ export class Series {
   }
 }
 
-// greatest and total are those of the values that are known; null if none is.
+// greatest and total leave out unknown values. They return null if all are unknown.
 export function greatest(values: (number | null)[]): number | null {
   return values.reduce((a, b) => (a === null || (b !== null && b > a) ? b : a), null);
 }

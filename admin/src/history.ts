@@ -47,7 +47,7 @@ export class Charts {
       );
   }
 
-  // fill puts in what was kept. ahead is by how many milliseconds this clock is ahead of the server's.
+  // fill adds the points that nodes have kept. ahead is the lead of this clock over the clock of the server, in milliseconds.
   fill(kept: History, ahead: number) {
     const times = kept.times.map(t => (t + ahead) / 1000);
     for (const n of names)

@@ -6,7 +6,7 @@ import { Charts, point, together, type History } from './history';
 
 const interval = 2000;
 const remembered = 15 * 60 * 1000;
-// away is for how many milliseconds nobody may have looked before the nodes are asked for what they have kept.
+// away is a pause of the page in milliseconds. After a longer one the page asks the nodes for the points that they have kept.
 const away = 60_000;
 
 // Node is what is known of a node. One that is gone is remembered for a while.
@@ -82,7 +82,7 @@ function visible() {
   }
 }
 
-// remember fills the charts with what the nodes have kept of the time when nobody looked.
+// remember adds the points of the time in which the page was closed or hidden, which the nodes have kept.
 async function remember() {
   let report: { now: number; nodes: { uid: string; history?: History }[] };
   try {

@@ -1,5 +1,6 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { observed, quantile, rate, Series, sum, type Figures } from '../src/figures';
 import { Charts, point, together, type History } from '../src/history';
 import { bytes, duration, millis, short } from '../src/format';
@@ -134,4 +135,19 @@ test('any name of a channel survives an address', () => {
   }
   assert.deepEqual(parse('#/channel/100%'), { view: 'channel', id: '100%', tab: '' });
   assert.equal(parse('').view, 'overview');
+});
+
+test('a look has the lines that a node keeps', () => {
+  // server/metrics TestChart reads it, too.
+  const looks = JSON.parse(readFileSync('../server/metrics/testdata/chart.json', 'utf8')) as {
+    before: Figures;
+    now: Figures;
+    clients: number;
+    cpu: number;
+    rss: number;
+    want: Record<string, number>;
+  };
+  const got = point(looks.clients, [[looks.before, looks.now]], [{ cpu: looks.cpu, rss: looks.rss }]);
+  assert.deepEqual(Object.keys(got).sort(), Object.keys(looks.want).sort());
+  for (const [name, want] of Object.entries(looks.want)) assert.ok(Math.abs(got[name]! - want) <= want / 1000, `${name}: ${got[name]}, want ${want}`);
 });

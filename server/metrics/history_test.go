@@ -2,6 +2,10 @@ package metrics_test
 
 import (
 	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,5 +93,35 @@ func TestHistoryOfNothing(t *testing.T) {
 	_, c := kept(t, &h)
 	if c.Lines["median"][0] != nil || c.Lines["sent"][0] != nil {
 		t.Errorf("%v", c.Lines)
+	}
+}
+
+// TestChart: what a node keeps is what the admin interface computes of the same two looks: its test reads the same file.
+func TestChart(t *testing.T) {
+	text, err := os.ReadFile("testdata/chart.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var looks struct {
+		Before, Now *metrics.Figures
+		Clients     int
+		CPU         float64
+		RSS         int64
+		Want        map[string]float64
+	}
+	if err := json.Unmarshal(text, &looks); err != nil {
+		t.Fatal(err)
+	}
+	var h metrics.History
+	h.Look(looks.Before, metrics.Load{})
+	h.Look(looks.Now, metrics.Load{Clients: looks.Clients, CPU: looks.CPU, RSS: looks.RSS})
+	_, c := kept(t, &h)
+	if got, want := slices.Sorted(maps.Keys(c.Lines)), slices.Sorted(maps.Keys(looks.Want)); !slices.Equal(got, want) {
+		t.Fatalf("lines %q, want %q", got, want)
+	}
+	for name, want := range looks.Want {
+		if got := c.Lines[name][0]; got == nil || math.Abs(*got-want) > want/1000 {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
