@@ -52,7 +52,7 @@ type listener struct {
 	// goroutines do.
 	routes []front.Route
 	loops  transport.Acceptor
-	front  *front.Listener // nil: there are no routes
+	front  *front.Listener // nil until open
 	// http3 serves the same over UDP on the same port; nil unless wantsHTTP3 is set.
 	http3      *webtransport.Server
 	wantsHTTP3 bool
@@ -252,9 +252,6 @@ func (l *listener) open(r *reserve.Reserve) error {
 	} else {
 		l.ln = r.ForClients(l.name, ln)
 	}
-	if len(l.routes) == 0 {
-		return nil
-	}
 	listen := front.Listen
 	if l.server.TLSConfig != nil {
 		listen = front.ListenTLS
@@ -266,12 +263,7 @@ func (l *listener) open(r *reserve.Reserve) error {
 
 // serve blocks until the server is shut down.
 func (l *listener) serve() error {
-	var err error
-	if l.server.TLSConfig != nil && l.front == nil {
-		err = l.server.ServeTLS(l.ln, "", "")
-	} else {
-		err = l.server.Serve(l.ln)
-	}
+	err := l.server.Serve(l.ln)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

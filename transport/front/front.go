@@ -90,9 +90,9 @@ func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route
 // ListenTLS returns a listener for s.Serve, not s.ServeTLS, on ln, whose connections have TLS.
 // s.TLSConfig has the certificates; ListenTLS sets its NextProtos as ServeTLS does.
 //
-// Everything else is as with Listen. Where connections live on loops, the listener does the
-// handshakes; ReadHeaderTimeout bounds the time of each. Connections that agree on HTTP/2, or do
-// not speak TLS, go to net/http. Requests that it gets have Request.TLS set.
+// Everything else is as with Listen. The listener does the handshakes, on loops if connections live
+// there, else on goroutines; ReadHeaderTimeout bounds the time of each. Connections that agree on
+// HTTP/2, or do not speak TLS, go to net/http. Requests that it gets have Request.TLS set.
 func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
 	config := s.TLSConfig.Clone()
 	config.NextProtos = netio.NextProtos(config.NextProtos, s)
@@ -111,7 +111,7 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 	l := &Listener{
 		Listener: ln, server: s, next: next,
 		closing: make(chan struct{}), done: make(chan struct{}),
-		intakes: make(map[transport.Loop]*intake), conns: make(map[*conn]struct{}),
+		intakes: make(map[transport.Loop]*intake), conns: make(map[*conn]struct{}), greeting: make(map[*tls.Conn]struct{}),
 	}
 	l.arrived.L = &l.mu
 	if config != nil {

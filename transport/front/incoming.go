@@ -1,6 +1,7 @@
 package front
 
 import (
+	"crypto/tls"
 	"net"
 
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -8,13 +9,14 @@ import (
 
 // incoming is a connection on its way to net/http, or to a goroutine of the front.
 type incoming struct {
-	conn   net.Conn        // nil: it has yet to be made of socket
-	socket *netio.Handover // nil: there is conn
-	remote net.Addr        // known also if the peer has gone meanwhile
-	early  []byte          // bytes that were read already
-	broken error           // the error of reads behind early; nil: they read from conn
-	tls    *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
-	sealed []byte          // bytes that were read beneath tls
+	conn    net.Conn        // nil: it has yet to be made of socket
+	socket  *netio.Handover // nil: there is conn
+	remote  net.Addr        // known also if the peer has gone meanwhile
+	early   []byte          // bytes that were read already
+	broken  error           // the error of reads behind early; nil: they read from conn
+	tls     *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
+	sealed  []byte          // bytes that were read beneath tls
+	greeted bool            // the front has done the handshake on a goroutine
 	// mayAnswer: the first request may be one for a route with Answer.
 	mayAnswer bool
 }
@@ -32,6 +34,12 @@ func (in *incoming) secure() {
 		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.sealed, nil))
 		in.tls, in.sealed = nil, nil
 	}
+}
+
+// unsecured reports whether the handshake of TLS has yet to be done.
+func (in *incoming) unsecured() bool {
+	c, ok := in.conn.(*tls.Conn)
+	return ok && !c.ConnectionState().HandshakeComplete
 }
 
 // convert makes in.conn if it is nil.

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"crypto/tls"
 	"log"
 	"maps"
 	"net"
@@ -51,6 +52,8 @@ type Listener struct {
 	err     error // what Accept returns if waiting is empty
 	closed  bool
 	conns   map[*conn]struct{}
+	// greeting are the connections whose handshake greet does.
+	greeting map[*tls.Conn]struct{}
 }
 
 // run calls accept until Close, or until it fails for good.
@@ -186,6 +189,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
+		case err == nil && !in.greeted && in.unsecured():
+			l.greet(in)
 		case err == nil:
 			return netio.NewRequests(in.conn, in.remote, in.early, in.broken), nil
 		case netio.IsShort(err):
@@ -241,6 +246,32 @@ func (l *Listener) serve(in *incoming) {
 	l.conns[c] = struct{}{}
 	l.serving.Add(1)
 	go c.serve()
+}
+
+// greet does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do it as well,
+// would read requests that nobody has guarded. After an error net/http gets the same one, logs it, and answers plaintext.
+func (l *Listener) greet(in *incoming) {
+	c := in.conn.(*tls.Conn)
+	in.greeted = true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		in.close()
+		return
+	}
+	l.greeting[c] = struct{}{}
+	l.serving.Go(func() {
+		if l.headTimeout > 0 {
+			_ = c.SetDeadline(time.Now().Add(l.headTimeout)) // if this fails, so does the handshake
+		}
+		if c.Handshake() == nil {
+			_ = c.SetDeadline(time.Time{})
+		}
+		l.mu.Lock()
+		delete(l.greeting, c)
+		l.mu.Unlock()
+		l.pass(in)
+	})
 }
 
 // beginServing counts a Deferred, unless the listener is closed.
@@ -306,6 +337,9 @@ func (l *Listener) end() bool {
 	l.waiting = nil
 	for c := range l.conns {
 		c.closeIdle()
+	}
+	for c := range l.greeting {
+		_ = c.NetConn().Close() // Close would wait for the handshake
 	}
 	l.arrived.Broadcast()
 	return true

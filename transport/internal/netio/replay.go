@@ -30,11 +30,13 @@ func NewReplay(nc net.Conn, remote net.Addr, early []byte, broken error) net.Con
 
 // NewRequests is NewReplay for net/http, which reads requests. It gets none whose end another server may
 // see elsewhere: instead of such a request it reads one that it refuses. If nc is a *tls.Conn, net/http
-// finds the state of TLS, and if nothing was read of it, net/http gets it as it is: it may speak HTTP/2.
+// finds the state of TLS. One that has agreed on another protocol, or whose handshake has failed, net/http gets as it is.
 func NewRequests(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
 	t, ok := nc.(*tls.Conn)
 	if ok && len(early) == 0 {
-		return t
+		if s := t.ConnectionState(); !s.HandshakeComplete || s.NegotiatedProtocol != "" && s.NegotiatedProtocol != "http/1.1" {
+			return t
+		}
 	}
 	r := &replay{Conn: nc, remote: remote, early: early, broken: broken, guard: new(smuggling.Guard)}
 	if ok {
