@@ -9,12 +9,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Node is what the API needs of a *gyro.Node. Its methods may be called from
@@ -37,59 +37,6 @@ type Node interface {
 	Info(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 
-// Channels resolves the options of a channel by its name.
-type Channels interface {
-	// ChannelOptions returns protocol.ErrorUnknownChannel if the namespace is unknown, and
-	// protocol.ErrorBadRequest for a name that cannot be one; it may wrap them. It may be
-	// called from any goroutine.
-	ChannelOptions(ch string) (ChannelOptions, error)
-	// OptionKey is the configuration key of an option of the channel's namespace.
-	OptionKey(ch, option string) string
-	// ExplainSubscribe tells what happens if a client of a user subscribes to a channel.
-	ExplainSubscribe(user, ch string) *SubscribeExplanation
-}
-
-// ChannelOptions are the options of a channel's namespace that the API follows, fallbacks to
-// global options already applied.
-type ChannelOptions struct {
-	// SubscriptionType: "" or "stream", "map", "map_clients", "map_users",
-	// "shared_poll".
-	SubscriptionType string
-	// HistorySize and HistoryTTL are both > 0 if the channel keeps a history.
-	HistorySize int
-	HistoryTTL  time.Duration
-	// HistoryMetaTTL: 0 is the broker's default.
-	HistoryMetaTTL time.Duration
-	// Presence allows presence requests and is the default of subscriptions.
-	Presence bool
-	// JoinLeave, ForcePushJoinLeave, ForceRecovery and ForcePositioning are the
-	// defaults of subscriptions.
-	JoinLeave          bool
-	ForcePushJoinLeave bool
-	ForceRecovery      bool
-	ForcePositioning   bool
-	// BatchMaxDelay, BatchMaxSize and BatchFlushLatest are those of subscriptions.
-	BatchMaxDelay    time.Duration
-	BatchMaxSize     int
-	BatchFlushLatest bool
-	// DeltaPublish turns the delta flag of every publication on.
-	DeltaPublish bool
-	// PublicationDataFormat: "", "json", "json_object", "binary".
-	PublicationDataFormat string
-	// SharedPollPublish is shared_poll.publish_enabled.
-	SharedPollPublish bool
-}
-
-func (o *ChannelOptions) stream() bool {
-	return o.SubscriptionType == "" || o.SubscriptionType == "stream"
-}
-
-func (o *ChannelOptions) keyed() bool {
-	return o.SubscriptionType == "map" || o.SubscriptionType == "map_clients" || o.SubscriptionType == "map_users"
-}
-
-func (o *ChannelOptions) history() bool { return o.HistorySize > 0 && o.HistoryTTL > 0 }
-
 // RPCHandler answers one method of the rpc command. params and the reply are
 // JSON if the callers use the HTTP API. An error that is (or wraps) an *Error is
 // handed to the caller; any other is logged and becomes code 100. It may be
@@ -101,7 +48,9 @@ type Config struct {
 	// Node and Channels are required. Channels returns the options that are in force;
 	// it is called once for each request, be it a broadcast or a batch.
 	Node     Node
-	Channels func() Channels
+	Channels func() *namespace.Resolver
+	// Insecure tells whether client.insecure is in force, for explanations; nil: it is not.
+	Insecure func() bool
 	// BatchSize is how many publications of a request are gathered before they go to the
 	// node, which is best as many as its broker is handed at once. Default 256.
 	BatchSize int
@@ -121,7 +70,8 @@ type Config struct {
 // Executor is the Service. Every error that its methods return is an *Error.
 type Executor struct {
 	node     Node
-	channels func() Channels
+	channels func() *namespace.Resolver
+	insecure func() bool
 	keyed    Keyed
 	rpc      map[string]RPCHandler
 	statuses Statuses // nil: none
@@ -137,7 +87,7 @@ func NewExecutor(c Config) *Executor {
 	if c.Node == nil || c.Channels == nil {
 		panic("api: Config.Node and Config.Channels are required")
 	}
-	e := &Executor{node: c.Node, channels: c.Channels, keyed: c.Keyed, rpc: c.RPC, statuses: c.Statuses, most: cmp.Or(c.BatchSize, 256)}
+	e := &Executor{node: c.Node, channels: c.Channels, insecure: c.Insecure, keyed: c.Keyed, rpc: c.RPC, statuses: c.Statuses, most: cmp.Or(c.BatchSize, 256)}
 	e.refusals.Log = logging.Wrap(c.Logger)
 	return e
 }
@@ -145,7 +95,7 @@ func NewExecutor(c Config) *Executor {
 // frozen is an executor for several commands that the same channel options decide on.
 func (e *Executor) frozen() *Executor {
 	inForce, out := e.channels(), *e
-	out.channels = func() Channels { return inForce }
+	out.channels = func() *namespace.Resolver { return inForce }
 	return &out
 }
 
@@ -157,12 +107,12 @@ func (e *Executor) Execute(ctx context.Context, r Request) (Result, error) {
 	return r.execute(ctx, e)
 }
 
-// options resolves the one channel that a request requires.
-func (e *Executor) options(ch string) (ChannelOptions, error) { return optionsOf(e.channels(), ch) }
+// channel resolves the one channel that a request requires.
+func (e *Executor) channel(name string) (namespace.Channel, error) { return named(e.channels(), name) }
 
-func optionsOf(channels Channels, ch string) (ChannelOptions, error) {
-	if ch == "" {
-		return ChannelOptions{}, errNoChannel
+func named(channels *namespace.Resolver, name string) (namespace.Channel, error) {
+	if name == "" {
+		return namespace.Channel{}, errNoChannel
 	}
-	return channels.ChannelOptions(ch)
+	return channels.Named(name)
 }

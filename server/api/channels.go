@@ -7,6 +7,8 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/grant"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // surveyTimeout is how long the nodes have to tell of their channels.
@@ -41,8 +43,8 @@ func (e *Executor) PresenceStats(ctx context.Context, r *PresenceStatsRequest) (
 }
 
 func (e *Executor) checkPresence(ch string) error {
-	o, err := e.options(ch)
-	if err == nil && !o.Presence {
+	of, err := e.channel(ch)
+	if err == nil && !of.Presence {
 		return errPresence
 	}
 	return err
@@ -50,7 +52,7 @@ func (e *Executor) checkPresence(ch string) error {
 
 // History executes a history command.
 func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResult, error) {
-	o, err := e.checkHistory(r.Channel)
+	ch, err := e.checkHistory(r.Channel)
 	if err != nil {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
 	}
@@ -59,7 +61,7 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 		return nil, e.failed(ctx, MethodHistory, r.Channel, errSince)
 	}
 	h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{
-		Since: (*gyro.StreamPosition)(r.Since), Limit: int(r.Limit), Reverse: r.Reverse, MetaTTL: o.HistoryMetaTTL,
+		Since: (*gyro.StreamPosition)(r.Since), Limit: int(r.Limit), Reverse: r.Reverse, MetaTTL: ch.HistoryMetaTTL,
 	})
 	if err != nil {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
@@ -82,12 +84,15 @@ func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (
 	return &HistoryRemoveResult{}, nil
 }
 
-func (e *Executor) checkHistory(ch string) (ChannelOptions, error) {
-	o, err := e.options(ch)
-	if err == nil && !o.history() {
-		err = errHistory
+func (e *Executor) checkHistory(name string) (namespace.Channel, error) {
+	ch, err := e.channel(name)
+	if err != nil {
+		return ch, err
 	}
-	return o, err
+	if o := grant.Publication(ch); !o.Kept() {
+		return ch, errHistory
+	}
+	return ch, nil
 }
 
 // Channels executes a channels command. All nodes match the pattern themselves.

@@ -5,10 +5,10 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/server/auth"
+	"github.com/gyrohq/gyro/server/grant"
+	"github.com/gyrohq/gyro/server/namespace"
 )
-
-// sourceServerAPI marks subscriptions made by this API.
-const sourceServerAPI = 10
 
 // whom selects connections of a user, which the other IDs narrow. Without a user they are anonymous ones.
 func whom(user, client, session string) gyro.Target {
@@ -17,8 +17,8 @@ func whom(user, client, session string) gyro.Target {
 
 // Subscribe executes a subscribe command.
 func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*SubscribeResult, error) {
-	o, err := e.options(r.Channel)
-	if err == nil && !o.stream() {
+	ch, err := e.channel(r.Channel)
+	if err == nil && ch.Type != namespace.Stream {
 		err = errServerSide
 	}
 	if err != nil {
@@ -32,27 +32,14 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	if err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
-	var over SubscribeOptionOverride
-	if r.Override != nil {
-		over = *r.Override
+	opts := grant.Subscription(ch, namespace.SourceServerAPI)
+	if len(ch.FullStates) == 0 {
+		// A program that subscribes somebody asks for the stream, whatever the namespace forces on clients.
+		opts.RecoveryMode, opts.AutoRecover = channel.RecoverStream, false
 	}
-	opts := gyro.SubscribeOptions{
-		ExpireAt:      channel.FromUnix(r.ExpireAt),
-		ChanInfo:      info,
-		Data:          data,
-		Presence:      choose(over.Presence, o.Presence),
-		EmitJoinLeave: choose(over.JoinLeave, o.JoinLeave),
-		PushJoinLeave: choose(over.ForcePushJoinLeave, o.ForcePushJoinLeave),
-		Positioned:    choose(over.ForcePositioning, o.ForcePositioning),
-		Recoverable:   choose(over.ForceRecovery, o.ForceRecovery),
-		// RecoveryMode stays "stream", whatever the namespace says.
-		RecoverSince:     (*gyro.StreamPosition)(r.RecoverSince),
-		HistoryMetaTTL:   o.HistoryMetaTTL,
-		BatchMaxDelay:    o.BatchMaxDelay,
-		BatchMaxSize:     o.BatchMaxSize,
-		BatchFlushLatest: o.BatchFlushLatest,
-		Source:           sourceServerAPI,
-	}
+	grant.Override(&opts, r.Override.options())
+	opts.ExpireAt, opts.ChanInfo, opts.Data = channel.FromUnix(r.ExpireAt), info, data
+	opts.RecoverSince = (*gyro.StreamPosition)(r.RecoverSince)
 	if !opts.Recoverable {
 		opts.RecoverSince = nil
 	}
@@ -62,17 +49,27 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	return &SubscribeResult{}, nil
 }
 
-func choose(override *BoolValue, option bool) bool {
-	if override != nil {
-		return override.Value
+// options returns what o sets.
+func (o *SubscribeOptionOverride) options() (by auth.Override) {
+	if o == nil {
+		return by
 	}
-	return option
+	value := func(v *BoolValue) *bool {
+		if v == nil {
+			return nil
+		}
+		return &v.Value
+	}
+	return auth.Override{
+		Presence: value(o.Presence), JoinLeave: value(o.JoinLeave), ForcePushJoinLeave: value(o.ForcePushJoinLeave),
+		ForceRecovery: value(o.ForceRecovery), ForcePositioning: value(o.ForcePositioning),
+	}
 }
 
 // Unsubscribe executes an unsubscribe command. Unlike Ref it refuses an empty
 // channel: clients would be told of the end of a subscription that has no name.
 func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*UnsubscribeResult, error) {
-	if _, err := e.options(r.Channel); err != nil {
+	if _, err := e.channel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
 	if err := e.node.Unsubscribe(ctx, whom(r.User, r.Client, r.Session), r.Channel, nil); err != nil {

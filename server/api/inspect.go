@@ -16,6 +16,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/explain"
+	"github.com/gyrohq/gyro/server/grant"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Connections executes a connections command.
@@ -88,12 +90,12 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 		return nil, e.failed(ctx, MethodExplain, r.Channel, err)
 	}
 	if r.Channel != "" {
-		res.Subscribe = e.channels().ExplainSubscribe(r.User, r.Channel)
+		res.Subscribe = e.explainSubscribe(r.User, r.Channel)
 		if res.Subscribe.Decision == Refused {
 			c.Denied = &explain.Denied{Reason: res.Subscribe.Reason, Key: res.Subscribe.Key}
 		}
-		if o, err := e.checkHistory(r.Channel); err == nil {
-			if h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{MetaTTL: o.HistoryMetaTTL}); err == nil {
+		if ch, err := e.checkHistory(r.Channel); err == nil {
+			if h, err := e.node.History(ctx, r.Channel, &gyro.HistoryFilter{MetaTTL: ch.HistoryMetaTTL}); err == nil {
 				c.Top, res.Top = &h.Top, (*StreamPosition)(&h.Top)
 			}
 		}
@@ -104,6 +106,29 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 		res.Findings = append(res.Findings, Finding{Level: string(f.Level), Text: f.Text, Key: f.Key, Client: f.Client})
 	}
 	return res, nil
+}
+
+// explainSubscribe explains the decision of the rules on a client without a token, and what the namespace gives subscribers.
+func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
+	channels, f := e.channels(), namespace.Facts{User: user, Insecure: e.insecure != nil && e.insecure()}
+	why := channels.ExplainSubscribe(name, f, false)
+	out := &SubscribeExplanation{
+		Decision: Allowed, Reason: why.Reason, Key: why.Key,
+		Token: channels.ExplainSubscribe(name, f, true).Decision.By == namespace.Token,
+	}
+	switch {
+	case why.Decision.By != namespace.Rules:
+		out.Decision = Backend
+	case why.Decision.Err != nil:
+		out.Decision = Refused
+	}
+	for _, c := range why.Checks {
+		out.Checks = append(out.Checks, Check{Text: c.Text, Holds: c.Holds, Key: c.Key, Value: c.Value})
+	}
+	if why.Namespace != nil {
+		out.Namespace, out.Options = why.Namespace.Name, grant.Describe(why.Namespace)
+	}
+	return out
 }
 
 // What SubscribeExplanation.Decision can be.

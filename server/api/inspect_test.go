@@ -158,7 +158,8 @@ func TestExplain(t *testing.T) {
 	got := run(t, e, "explain", `{"user":"ann","channel":"full:a","limit":9}`)
 	for _, want := range []string{
 		`"findings":[{"level":"problem","text":"the client is at offset 3, and the top of the stream is 5","client":"c1"},{"level":"notice","text":"7 bytes wait`,
-		`"subscribe":{"decision":"refused","reason":"ann may not","key":"key of full:a","checks":[{"text":"it is allowed","holds":false,"key":"k","value":"off"}]}`,
+		`"subscribe":{"decision":"refused","reason":"allow_subscribe_for_client is off in namespace full, and the client has no subscription token","key":"channel.namespaces[full].allow_subscribe_for_client","token":true,"namespace":"full","checks":[`,
+		`{"text":"clients may subscribe","holds":false,"key":"channel.namespaces[full].allow_subscribe_for_client","value":"off"}`, `"history_size":"10"`,
 		`"top":{"offset":5,"epoch":"e"}`, `"connections":{"c1":{`, `"kind":"connected"`, `"channel":"full:a"`,
 	} {
 		if !strings.Contains(got, want) {

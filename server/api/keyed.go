@@ -1,6 +1,10 @@
 package api
 
-import "context"
+import (
+	"context"
+
+	"github.com/gyrohq/gyro/server/namespace"
+)
 
 // Keyed executes the commands of map and shared poll channels, after the request
 // has passed the checks of its fields; B64Data is then decoded
@@ -17,13 +21,13 @@ type Keyed interface {
 	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error)
 }
 
-// mapOptions resolves a channel that must be of a map type.
-func (e *Executor) mapOptions(ch string) (ChannelOptions, error) {
-	o, err := e.options(ch)
-	if err == nil && !o.keyed() {
+// mapChannel resolves a channel that must be of a map type.
+func (e *Executor) mapChannel(name string) (namespace.Channel, error) {
+	ch, err := e.channel(name)
+	if err == nil && !ch.IsMap() {
 		err = errNotMap
 	}
-	return o, err
+	return ch, err
 }
 
 // keyed calls a method of Keyed with a request for a channel.
@@ -43,7 +47,7 @@ func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPu
 	if r.Key == "" {
 		return nil, e.failed(ctx, MethodMapPublish, r.Channel, errNoKey)
 	}
-	o, err := e.mapOptions(r.Channel)
+	ch, err := e.mapChannel(r.Channel)
 	if err != nil {
 		return nil, e.failed(ctx, MethodMapPublish, r.Channel, err)
 	}
@@ -55,7 +59,7 @@ func (e *Executor) MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPu
 		return nil, e.failed(ctx, MethodMapPublish, r.Channel, err)
 	}
 	checked.B64Data = ""
-	checked.Delta = r.Delta || o.DeltaPublish
+	checked.Delta = r.Delta || ch.DeltaPublish
 	return keyed(ctx, e, MethodMapPublish, r.Channel, Keyed.MapPublish, &checked)
 }
 
@@ -64,7 +68,7 @@ func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemo
 	if r.Key == "" {
 		return nil, e.failed(ctx, MethodMapRemove, r.Channel, errNoKey)
 	}
-	if _, err := e.mapOptions(r.Channel); err != nil {
+	if _, err := e.mapChannel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodMapRemove, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapRemove, r.Channel, Keyed.MapRemove, r)
@@ -72,7 +76,7 @@ func (e *Executor) MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemo
 
 // MapReadState executes a map_read_state command.
 func (e *Executor) MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error) {
-	if _, err := e.mapOptions(r.Channel); err != nil {
+	if _, err := e.mapChannel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodMapReadState, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapReadState, r.Channel, Keyed.MapReadState, r)
@@ -80,7 +84,7 @@ func (e *Executor) MapReadState(ctx context.Context, r *MapReadStateRequest) (*M
 
 // MapReadStream executes a map_read_stream command.
 func (e *Executor) MapReadStream(ctx context.Context, r *MapReadStreamRequest) (*MapReadStreamResult, error) {
-	if _, err := e.mapOptions(r.Channel); err != nil {
+	if _, err := e.mapChannel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodMapReadStream, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapReadStream, r.Channel, Keyed.MapReadStream, r)
@@ -88,7 +92,7 @@ func (e *Executor) MapReadStream(ctx context.Context, r *MapReadStreamRequest) (
 
 // MapStats executes a map_stats command.
 func (e *Executor) MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsResult, error) {
-	if _, err := e.mapOptions(r.Channel); err != nil {
+	if _, err := e.mapChannel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodMapStats, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapStats, r.Channel, Keyed.MapStats, r)
@@ -96,7 +100,7 @@ func (e *Executor) MapStats(ctx context.Context, r *MapStatsRequest) (*MapStatsR
 
 // MapClear executes a map_clear command.
 func (e *Executor) MapClear(ctx context.Context, r *MapClearRequest) (*MapClearResult, error) {
-	if _, err := e.mapOptions(r.Channel); err != nil {
+	if _, err := e.mapChannel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodMapClear, r.Channel, err)
 	}
 	return keyed(ctx, e, MethodMapClear, r.Channel, Keyed.MapClear, r)
@@ -110,14 +114,14 @@ func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRe
 	case r.Version == 0:
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNoVersion)
 	}
-	o, err := e.options(r.Channel)
+	ch, err := e.channel(r.Channel)
 	if err != nil {
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, err)
 	}
-	if o.SubscriptionType != "shared_poll" {
+	if ch.Type != namespace.SharedPoll {
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNotPoll)
 	}
-	if !o.SharedPollPublish {
+	if !ch.SharedPoll.PublishEnabled {
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errPollOff)
 	}
 	checked := *r

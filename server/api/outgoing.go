@@ -6,13 +6,14 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // batch collects publications for the node. It is reused: a command allocates
 // none of this.
 type batch struct {
 	// channels are those that are in force for all items.
-	channels Channels
+	channels *namespace.Resolver
 	items    []gyro.BatchPublication
 	// most is how many are gathered: Config.BatchSize.
 	most int
@@ -75,15 +76,15 @@ func (b *batch) add(id int, r *PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	c, err := optionsOf(b.channels, r.Channel)
+	ch, err := named(b.channels, r.Channel)
 	if err != nil {
 		return err
 	}
-	if err := c.check(data); err != nil {
+	if err := check(ch, data); err != nil {
 		return err
 	}
 	own := b.options()
-	*own = o.in(&c)
+	*own = o.in(ch)
 	b.put(id, r.Channel, data, own)
 	return nil
 }
@@ -95,7 +96,7 @@ func (b *batch) addPlain(id int, r *PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := k.channel.check(r.Data); err != nil {
+	if err := check(k.channel, r.Data); err != nil {
 		return err
 	}
 	b.put(id, r.Channel, r.Data, &k.publish)

@@ -1,12 +1,12 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/server/grant"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Publish executes a publish command.
@@ -73,14 +73,14 @@ type kinds struct {
 	options *PublishOptions
 	// first is the kind of the first channel, known all of them if there are several.
 	first kind
-	known map[ChannelOptions]*kind
+	known map[*namespace.Options]*kind
 	// last is what the channel before was like; nil if there was none.
 	last *kind
 }
 
-// kind of the channels that have the same options.
+// kind of the channels of a namespace.
 type kind struct {
-	channel ChannelOptions
+	channel namespace.Channel
 	publish gyro.PublishOptions
 	// judged tells that refusal is judge's answer.
 	judged  bool
@@ -88,59 +88,53 @@ type kind struct {
 }
 
 // of returns the kind of a channel.
-func (s *kinds) of(channels Channels, ch string) (*kind, error) {
-	o, err := optionsOf(channels, ch)
+func (s *kinds) of(channels *namespace.Resolver, name string) (*kind, error) {
+	ch, err := named(channels, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case s.last == nil:
-		s.first = kind{channel: o, publish: s.options.in(&o)}
+		s.first = kind{channel: ch, publish: s.options.in(ch)}
 		s.last = &s.first
 		return s.last, nil
-	case s.last.channel == o:
+	case s.last.channel.Options == ch.Options:
 		return s.last, nil
 	case s.known == nil:
-		s.known = map[ChannelOptions]*kind{s.first.channel: &s.first}
+		s.known = map[*namespace.Options]*kind{s.first.channel.Options: &s.first}
 	}
-	k := s.known[o]
+	k := s.known[ch.Options]
 	if k == nil {
-		k = &kind{channel: o, publish: s.options.in(&o)}
-		s.known[o] = k
+		k = &kind{channel: ch, publish: s.options.in(ch)}
+		s.known[ch.Options] = k
 	}
 	s.last = k
 	return k, nil
 }
 
-// check refuses a publication in such channels.
-func (o *ChannelOptions) check(data []byte) error {
+// check refuses a publication in a channel. Centrifugo publishes in maps, too, which has no meaning.
+func check(ch namespace.Channel, data []byte) error {
 	switch {
-	case !o.stream():
-		// Ref does not look at the type here; publishing a stream publication into a
-		// map channel has no meaning.
+	case ch.Type != namespace.Stream:
 		return errNotStream
-	case validData(o.PublicationDataFormat, data):
-		return nil
-	case len(data) == 0:
+	case len(data) == 0 && ch.PublicationDataFormat != "binary":
 		return errNoData
 	}
-	return errData
+	return ch.CheckData(data)
 }
 
 // judge is check for data that is always the same.
 func (k *kind) judge(data []byte) error {
 	if !k.judged {
-		k.judged, k.refusal = true, k.channel.check(data)
+		k.judged, k.refusal = true, check(k.channel, data)
 	}
 	return k.refusal
 }
 
-// in returns what o means in such channels.
-func (o *PublishOptions) in(c *ChannelOptions) gyro.PublishOptions {
-	p := gyro.PublishOptions{
-		HistorySize: c.HistorySize, HistoryTTL: c.HistoryTTL, HistoryMetaTTL: c.HistoryMetaTTL,
-		IdempotencyKey: o.IdempotencyKey, Version: o.Version, VersionEpoch: o.VersionEpoch,
-		Tags: o.Tags, Delta: o.Delta || c.DeltaPublish,
-	}
+// in returns what o means in a channel.
+func (o *PublishOptions) in(ch namespace.Channel) gyro.PublishOptions {
+	p := grant.Publication(ch)
+	p.IdempotencyKey, p.Version, p.VersionEpoch, p.Tags = o.IdempotencyKey, o.Version, o.VersionEpoch, o.Tags
+	p.Delta = o.Delta || ch.DeltaPublish
 	if p.SkipHistory = o.SkipHistory || !p.Kept(); p.SkipHistory {
 		p.HistorySize, p.HistoryTTL = 0, 0
 	}
@@ -157,19 +151,4 @@ func payload(data []byte, b64 string) ([]byte, error) {
 		return nil, errBase64
 	}
 	return decoded, nil
-}
-
-// validData checks a payload against a publication data format.
-func validData(format string, data []byte) bool {
-	switch format {
-	case "json":
-		return codec.ValidJSON(data)
-	case "json_object":
-		// A valid JSON text that begins with a brace ends with its partner.
-		return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) && codec.ValidJSON(data)
-	case "binary":
-		return true
-	default:
-		return len(data) > 0
-	}
 }

@@ -17,7 +17,6 @@ var (
 	errNoChannels = refusal.Because(ErrBadRequest, "", "the request names no channels: member channels is missing or empty")
 	errBase64     = refusal.Because(ErrBadRequest, "", "a member whose name begins with b64 is not Base64")
 	errNoData     = refusal.Because(ErrBadRequest, option+"publication_data_format", "member data is missing or empty")
-	errData       = refusal.Because(ErrBadRequest, option+"publication_data_format", "member data has not the format that publication_data_format of the channel's namespace names")
 	errNotStream  = refusal.Because(ErrBadRequest, option+"subscription_type", "subscription_type of the channel's namespace is not stream: map_publish and shared_poll_publish are for the others")
 	errServerSide = refusal.Because(ErrBadRequest, option+"subscription_type", "subscription_type of the channel's namespace is not stream: clients have to subscribe themselves")
 	errNotMap     = refusal.Because(ErrBadRequest, option+"subscription_type", "subscription_type of the channel's namespace is not one of map, map_clients and map_users")

@@ -250,7 +250,7 @@ func (a *App) nameKey(f *refusal.Refusal) {
 	}
 	option := ofNamespace(f.Key)
 	if f.Key = keys[f.Key]; f.Key != "" && option {
-		f.Key = a.inForce.Load().OptionKey(f.Channel, f.Key)
+		f.Key = a.inForce.Load().channels.OptionKey(f.Channel, f.Key)
 	}
 }
 
@@ -507,9 +507,10 @@ func (a *App) newExecutor() *api.Executor {
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
+	channels := func() *namespace.Resolver { return a.inForce.Load().channels }
 	c := api.Config{
-		Node: node, Channels: func() api.Channels { return a.inForce.Load() },
-		Keyed:     &mapapi.Commands{Node: a.node, Channels: func() *namespace.Resolver { return a.inForce.Load().channels }},
+		Node: node, Channels: channels, Insecure: func() bool { return a.inForce.Load().cfg.Client.Insecure },
+		Keyed:     &mapapi.Commands{Node: a.node, Channels: channels},
 		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log, RPC: a.extensions(),
 	}
 	if a.status != nil {

@@ -7,10 +7,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/api"
-	"github.com/gyrohq/gyro/server/app/internal/apioptions"
 	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/explain/permission"
 	"github.com/gyrohq/gyro/server/grant"
 	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/operators"
@@ -175,21 +172,4 @@ func (s *snapshot) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([
 		return nil, err
 	}
 	return s.backend.Call(ctx, c, name, e)
-}
-
-// ExplainSubscribe implements api.Channels.
-func (s *snapshot) ExplainSubscribe(user, ch string) *api.SubscribeExplanation {
-	return permission.Explain(s.channels, ch, s.facts(user, false))
-}
-
-// OptionKey implements api.Channels.
-func (s *snapshot) OptionKey(ch, option string) string { return s.channels.OptionKey(ch, option) }
-
-// ChannelOptions implements api.Channels.
-func (s *snapshot) ChannelOptions(name string) (api.ChannelOptions, error) {
-	ch, err := s.channels.Named(name)
-	if err != nil {
-		return api.ChannelOptions{}, err
-	}
-	return apioptions.Of(ch), nil
 }

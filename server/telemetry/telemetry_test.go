@@ -21,11 +21,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
 	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consume"
 	"github.com/gyrohq/gyro/server/internal/otlptest"
+	"github.com/gyrohq/gyro/server/namespace"
 	"github.com/gyrohq/gyro/server/telemetry"
 )
 
@@ -165,25 +165,18 @@ func (n *fakeNode) PublishBatch(_ context.Context, batch []gyro.BatchPublication
 	}
 }
 
-// plain has streams without options. Nobody asks for anything else.
-type plain struct{ api.Channels }
-
-func (plain) ChannelOptions(ch string) (o api.ChannelOptions, err error) {
-	if ch == "unknown:c" {
-		err = protocol.ErrorUnknownChannel
-	}
-	return o, err
-}
-func (plain) OptionKey(string, string) string { return "" }
-
 // TestBatch: messages that go to the engine together have spans of their own, each with the call to the engine for its
 // publication, in the trace of its sender. What is not sampled, or not published, has no such call.
 func TestBatch(t *testing.T) {
 	collector := otlptest.HTTP(t)
 	collector.Use(t)
 	tracer := start(t, nil)
+	channels, err := namespace.NewResolver(config.DefaultConfig().Channel, config.PersonalChannel{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	exec := api.NewExecutor(api.Config{
-		Node: tracer.Node(&fakeNode{refuses: "b"}), Channels: func() api.Channels { return plain{} }, Logger: slog.New(slog.DiscardHandler),
+		Node: tracer.Node(&fakeNode{refuses: "b"}), Channels: func() *namespace.Resolver { return channels }, Logger: slog.New(slog.DiscardHandler),
 	})
 	p := consume.NewProcessor(consume.Config{
 		Executor: exec, Meter: consume.NoMeter{}, Logger: slog.New(slog.DiscardHandler),

@@ -16,7 +16,9 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/consume"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Node remembers publications.
@@ -95,18 +97,16 @@ func (n *Node) SetFails(fails func(channel string, data []byte) bool) {
 	n.Fails = fails
 }
 
-type channels struct{}
-
-func (channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
-	if ch == "unknown:1" {
-		return api.ChannelOptions{}, protocol.ErrorUnknownChannel
+// channels returns streams without options, also in the namespace of docs/consumers.md.
+func channels() *namespace.Resolver {
+	c := config.DefaultConfig().Channel
+	c.Namespaces = []config.Namespace{{Name: "chat"}}
+	r, err := namespace.NewResolver(c, config.PersonalChannel{})
+	if err != nil {
+		panic(err)
 	}
-	return api.ChannelOptions{}, nil
+	return r
 }
-
-func (channels) OptionKey(_, option string) string { return option }
-
-func (channels) ExplainSubscribe(string, string) *api.SubscribeExplanation { return nil }
 
 // Meter counts.
 type Meter struct {
@@ -156,7 +156,7 @@ func Config(node *Node, edit func(*consume.Config)) consume.Config {
 	log := slog.New(slog.DiscardHandler)
 	c := consume.Config{
 		Name: "test", Meter: consume.NoMeter{}, Logger: log,
-		Executor: api.NewExecutor(api.Config{Node: node, Channels: func() api.Channels { return channels{} }, Logger: log}),
+		Executor: api.NewExecutor(api.Config{Node: node, Channels: channels, Logger: log}),
 	}
 	if edit != nil {
 		edit(&c)

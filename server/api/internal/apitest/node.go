@@ -13,8 +13,9 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/api"
+	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/namespace"
 )
 
 // Node records the calls that it gets and answers with what it was told.
@@ -167,63 +168,37 @@ func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {
 // MaxLength is the most bytes of a channel's name.
 const MaxLength = 255
 
-// channels are channel options by namespace.
-type channels map[string]api.ChannelOptions
-
-// ChannelOptions implements api.Channels.
-func (c channels) ChannelOptions(ch string) (api.ChannelOptions, error) {
-	ns, _, found := strings.Cut(ch, ":")
-	if !found {
-		ns = ""
-	}
-	o, ok := c[ns]
-	switch {
-	case !ok:
-		return o, protocol.ErrorUnknownChannel
-	case len(ch) > MaxLength:
-		return o, fmt.Errorf("too long: %w", protocol.ErrorBadRequest)
-	}
-	return o, nil
-}
-
-// ExplainSubscribe implements api.Channels: nobody may subscribe.
-func (c channels) ExplainSubscribe(user, ch string) *api.SubscribeExplanation {
-	return &api.SubscribeExplanation{Decision: api.Refused, Reason: user + " may not", Key: "key of " + ch,
-		Checks: []api.Check{{Text: "it is allowed", Key: "k", Value: "off"}}}
-}
-
-// OptionKey implements api.Channels.
-func (c channels) OptionKey(ch, option string) string {
-	ns, _, found := strings.Cut(ch, ":")
-	if !found {
-		return "channel.without_namespace." + option
-	}
-	return "channel.namespaces[" + ns + "]." + option
-}
-
 // Namespaces returns channels with one namespace for every option that the API follows.
-func Namespaces() func() api.Channels {
-	all := channels{
-		"": {},
-		"full": {Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour,
-			BatchMaxDelay: time.Second, BatchMaxSize: 5},
-		"delta": {HistorySize: 5, HistoryTTL: time.Second, DeltaPublish: true},
-		"sub": {
-			JoinLeave: true, ForcePushJoinLeave: true, ForceRecovery: true, ForcePositioning: true, Presence: true,
-			SubscriptionType: "stream",
-		},
-		"size":    {HistorySize: 10},
-		"ttl":     {HistoryTTL: time.Second},
-		"json":    {PublicationDataFormat: "json"},
-		"object":  {PublicationDataFormat: "json_object"},
-		"binary":  {PublicationDataFormat: "binary"},
-		"map":     {SubscriptionType: "map"},
-		"clients": {SubscriptionType: "map_clients", DeltaPublish: true},
-		"users":   {SubscriptionType: "map_users"},
-		"poll":    {SubscriptionType: "shared_poll", SharedPollPublish: true},
-		"pollro":  {SubscriptionType: "shared_poll"},
+func Namespaces() func() *namespace.Resolver {
+	c := config.DefaultConfig().Channel
+	c.MaxLength, c.HistoryMetaTTL = MaxLength, 0
+	add := func(name string, o config.ChannelOptions) {
+		c.Namespaces = append(c.Namespaces, config.Namespace{Name: name, ChannelOptions: o})
 	}
-	return func() api.Channels { return all }
+	add("full", config.ChannelOptions{
+		Presence: true, HistorySize: 10, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour,
+		BatchMaxDelay: time.Second, BatchMaxSize: 5,
+	})
+	add("delta", config.ChannelOptions{HistorySize: 5, HistoryTTL: time.Second, DeltaPublish: true})
+	add("sub", config.ChannelOptions{
+		JoinLeave: true, ForcePushJoinLeave: true, ForceRecovery: true, ForcePositioning: true, Presence: true,
+		SubscriptionType: "stream",
+	})
+	add("size", config.ChannelOptions{HistorySize: 10})
+	add("ttl", config.ChannelOptions{HistoryTTL: time.Second})
+	for name, format := range map[string]string{"json": "json", "object": "json_object", "binary": "binary"} {
+		add(name, config.ChannelOptions{PublicationDataFormat: format})
+	}
+	add("map", config.ChannelOptions{SubscriptionType: "map"})
+	add("clients", config.ChannelOptions{SubscriptionType: "map_clients", DeltaPublish: true})
+	add("users", config.ChannelOptions{SubscriptionType: "map_users"})
+	add("poll", config.ChannelOptions{SubscriptionType: "shared_poll", SharedPoll: config.SharedPollOptions{PublishEnabled: true}})
+	add("pollro", config.ChannelOptions{SubscriptionType: "shared_poll"})
+	r, err := namespace.NewResolver(c, config.PersonalChannel{})
+	if err != nil {
+		panic(err)
+	}
+	return func() *namespace.Resolver { return r }
 }
 
 // Connections records "connections FILTER".
