@@ -55,6 +55,11 @@ var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
 // imports are Python modules: a name of this table is found if Python can import its modules.
 var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
+// Known is a variable of the environment, in which a program that runs tests lists the programs that are there. Find reads it,
+// and uses nothing of it, so that Go runs a test again for which a program has been installed since, instead of reporting
+// that the test was skipped.
+const Known = "GYRO_PROGRAMS"
+
 // Program returns the path of a program, which must be one that the package knows. If the program is missing, Program
 // skips the test, or fails it if CI is true.
 func Program(tb testing.TB, name string) string {
@@ -105,6 +110,7 @@ func Packages(program string) string {
 
 // Find returns the path of a program, and whether it is there.
 func Find(program string) (string, bool) {
+	_ = os.Getenv(Known)
 	if modules, ok := imports[program]; ok {
 		path, err := exec.LookPath("python3")
 		return path, err == nil && exec.Command(path, "-c", "import "+modules).Run() == nil

@@ -2,7 +2,9 @@ package need
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -76,4 +78,17 @@ func TestUnknown(t *testing.T) {
 		}
 	}()
 	Packages("no-such-program")
+}
+
+// TestKnown: Go keeps no result of a test that lacked a program beyond the installation of a program. It looks at the
+// variables that a test has read, which the test's program writes into a file.
+func TestKnown(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	if out, err := exec.Command(os.Args[0], "-test.run=^TestFind$", "-test.testlogfile="+log).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	read, err := os.ReadFile(log)
+	if err != nil || !strings.Contains(string(read), "getenv "+Known+"\n") {
+		t.Errorf("%v: the test has read %s", err, read)
+	}
 }

@@ -107,7 +107,7 @@ func (r *runner) goTest(ctx context.Context, args []string) error {
 	if r.fresh {
 		argv = append(argv, "-count=1")
 	}
-	cmd := r.command(ctx, ".", nil, append(argv, args...)...)
+	cmd := r.command(ctx, ".", []string{need.Known + "=" + strings.Join(r.programs(), " ")}, append(argv, args...)...)
 	var stderr output
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -282,5 +283,37 @@ func TestGoflags(t *testing.T) {
 		if got := goflags(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestPrograms: tests hear which programs are there.
+func TestPrograms(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module m\n",
+		"m_test.go": `package m
+
+import (
+	"os"
+	"testing"
+)
+
+func Test(t *testing.T) {
+	if got := os.Getenv("` + need.Known + `"); got != "jq node" {
+		t.Error(got)
+	}
+}
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &runner{
+		root: root, out: io.Discard, env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
+		programs: func() []string { return []string{"jq", "node"} },
+	}
+	if err := r.goTest(t.Context(), []string{"."}); err != nil {
+		t.Error(err)
 	}
 }

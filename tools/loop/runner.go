@@ -28,6 +28,8 @@ type runner struct {
 	env   []string
 	fresh bool
 	tree  func() (*tree, error)
+	// programs are the programs that tests find, once all that can be installed are.
+	programs func() []string
 
 	mu      sync.Mutex // of all below
 	out     io.Writer
@@ -51,8 +53,17 @@ func newRunner(ctx context.Context, out io.Writer, gyro string, fresh bool) (*ru
 	if gyro != "" {
 		r.env = append(r.env, strings.ReplaceAll(gyro, "$ROOT", root))
 	}
+	r.programs = sync.OnceValue(found)
 	r.tree = sync.OnceValues(func() (*tree, error) { return readTree(ctx, r) })
 	return r, nil
+}
+
+// found returns those programs that tests need and that are there.
+func found() []string {
+	return slices.DeleteFunc(need.Programs(), func(program string) bool {
+		_, there := need.Find(program)
+		return !there
+	})
 }
 
 // goflags adds -trimpath unless it is there.
