@@ -115,51 +115,51 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	a.reserve.Logger = o.Logger
 	a.leaving, a.leave = context.WithCancel(context.Background())
-	var err error
-	if a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger}); err != nil {
-		return nil, err
-	}
-	if a.meters, err = a.newMeters(o.Version); err != nil {
-		return nil, err
-	}
-	if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
-		return nil, fmt.Errorf("client.allowed_origins: %w", err)
-	}
-	if a.dictionaries, err = dictionary.Load(cfg.WebSocket.Dictionaries); err != nil {
-		return nil, err
-	}
-	if a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); err != nil {
-		return nil, err
+	err := each(
+		func() (err error) {
+			a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger})
+			return err
+		},
+		func() (err error) { a.meters, err = a.newMeters(o.Version); return err },
+		func() (err error) {
+			if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
+				return fmt.Errorf("client.allowed_origins: %w", err)
+			}
+			return nil
+		},
+		func() (err error) { a.dictionaries, err = dictionary.Load(cfg.WebSocket.Dictionaries); return err },
+		func() (err error) { a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); return err },
+		func() (err error) { a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); return err },
+	)
+	if err != nil {
+		return nil, errors.Join(err, checkPolicy(cfg, o.Logger))
 	}
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
 	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
 	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
-	if a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger}); err != nil {
-		return nil, err
-	}
-	if err := a.publish(cfg); err != nil {
-		return nil, err
-	}
-	if a.consumers, err = a.newConsumers(); err != nil {
-		return nil, err
-	}
-	if a.notified, err = a.newNotifications(); err != nil {
+	if err := each(
+		func() (err error) {
+			a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger})
+			return err
+		},
+		func() error { return a.publish(cfg) },
+		func() (err error) { a.consumers, err = a.newConsumers(); return err },
+		func() (err error) { a.notified, err = a.newNotifications(); return err },
+	); err != nil {
 		return nil, err
 	}
 	exec := a.newExecutor()
 	external, internal, err := a.routes(o, exec)
-	if err != nil {
-		return nil, err
-	}
-	if a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); err != nil {
-		return nil, err
-	}
-	if err = a.makeGRPC(exec); err != nil {
-		return nil, err
-	}
-	if a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger); err != nil {
+	if err := each(
+		func() error { return err },
+		func() error { return a.makeGRPC(exec) },
+		func() (err error) {
+			a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger)
+			return err
+		},
+	); err != nil {
 		return nil, err
 	}
 	if !cfg.WebSocket.GoroutineDriver {

@@ -1,39 +1,40 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 
-	"github.com/gyrohq/gyro/server/certs"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/consumers"
-	"github.com/gyrohq/gyro/server/dictionary"
-	"github.com/gyrohq/gyro/server/engine"
-	"github.com/gyrohq/gyro/server/notify"
-	"github.com/gyrohq/gyro/server/telemetry"
-	"github.com/gyrohq/gyro/server/userstatus"
 )
 
-// Check finds mistakes of a configuration that its validation does not find: keys of tokens,
-// certificates, and addresses of engines that do not parse. It connects to nothing. Errors name
-// the key.
+// Check finds mistakes of a configuration that its validation does not find: keys of tokens, certificates, paths of endpoints,
+// addresses of engines that do not parse. It makes the server, without starting it, so it finds what a start would refuse before
+// it connects to anything. If the configuration is not valid, no server is made of it, and Check looks at what decides on
+// clients alone. Errors name the key.
 func Check(cfg *config.Config) error {
 	log := slog.New(slog.DiscardHandler)
-	_, tokens := newSnapshot(cfg, nil, nil, nil, log)
-	_, engines := engine.New(cfg, nil, log)
-	store, secure := certs.New(cfg.HTTPServer.TLSAutocert, log)
-	if secure == nil {
-		_, _, secure = listenerTLS(&cfg.HTTPServer, store)
+	if cfg.Validate() != nil {
+		return checkPolicy(cfg, log)
 	}
-	if secure == nil && cfg.UniGRPC.Enabled {
-		_, secure = store.Config(uniGRPCName+".tls", cfg.UniGRPC.TLS)
+	a, err := New(cfg, Options{Logger: log})
+	if err != nil {
+		return err
 	}
-	if secure == nil && cfg.GRPCAPI.Enabled {
-		_, secure = store.Config(grpcAPIName+".tls", cfg.GRPCAPI.TLS)
+	return a.Shutdown(context.Background())
+}
+
+// checkPolicy finds mistakes in what decides on clients, where no server can be made for other mistakes.
+func checkPolicy(cfg *config.Config, log *slog.Logger) error {
+	_, err := newSnapshot(cfg, nil, nil, nil, log)
+	return err
+}
+
+// each calls all functions and joins their errors, so that one look tells all mistakes of a configuration.
+func each(parts ...func() error) error {
+	var mistakes []error
+	for _, part := range parts {
+		mistakes = append(mistakes, part())
 	}
-	_, dictionaries := dictionary.Load(cfg.WebSocket.Dictionaries)
-	_, traces := telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Logger: log})
-	_, notifications := notify.New(cfg, notify.Config{Logger: log})
-	_, status := userstatus.New(cfg, userstatus.Config{Logger: log})
-	return errors.Join(tokens, engines, secure, dictionaries, consumers.Check(cfg), traces, notifications, status)
+	return errors.Join(mistakes...)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/consumers"
 )
 
 // withConsumer configures a consumer of the Redis stream "events".
@@ -63,24 +62,26 @@ func TestCheckConsumers(t *testing.T) {
 			c.RedisStream.TLS.Enabled, c.RedisStream.TLS.CertPEM = true, "x"
 		},
 		"google_pub_sub.auth_mechanism": func(c *config.Consumer) {
-			c.Type, c.GooglePubSub = config.TypeGooglePubSub, config.PubSubConsumer{MaxOutstandingMessages: 1, MaxOutstandingBytes: 1, AuthMechanism: "magic"}
+			c.Type, c.GooglePubSub = config.TypeGooglePubSub, config.PubSubConsumer{ProjectID: "p", Subscriptions: []string{"s"}, MaxOutstandingMessages: 1, MaxOutstandingBytes: 1, AuthMechanism: "magic"}
 		},
-		"aws_sqs.max_number_of_messages": func(c *config.Consumer) { c.Type, c.AWSSQS.MaxNumberOfMessages = config.TypeAWSSQS, 11 },
+		"aws_sqs.max_number_of_messages": func(c *config.Consumer) {
+			c.Type, c.AWSSQS.MaxNumberOfMessages, c.AWSSQS.Queues = config.TypeAWSSQS, 11, []string{"q"}
+		},
 		"azure_service_bus.connection_string": func(c *config.Consumer) {
-			c.Type, c.AzureServiceBus = config.TypeAzureServiceBus, config.AzureConsumer{MaxConcurrentCalls: 1, MaxReceiveMessages: 1, ConnectionString: "hush"}
+			c.Type, c.AzureServiceBus = config.TypeAzureServiceBus, config.AzureConsumer{Queues: []string{"q"}, MaxConcurrentCalls: 1, MaxReceiveMessages: 1, ConnectionString: "hush"}
 		},
 	} {
 		cfg := testConfig(withConsumer("redis://127.0.0.1:1"))
 		edit(&cfg.Consumers[0])
-		if err := consumers.Check(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Check(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 		cfg.Consumers[0].Enabled = false
-		if err := consumers.Check(cfg); err != nil {
+		if err := Check(cfg); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if err := consumers.Check(testConfig(nil)); errors.Unwrap(err) != nil {
+	if err := Check(testConfig(nil)); errors.Unwrap(err) != nil {
 		t.Error(err)
 	}
 }

@@ -411,9 +411,10 @@ func TestShutdownUnstarted(t *testing.T) {
 	}
 }
 
-// TestNewFails: errors of the configuration name the key.
+// TestNewFails: errors of the configuration name the key. Check finds what New finds.
 func TestNewFails(t *testing.T) {
 	t.Parallel()
+	nowhere := t.TempDir() + "/none"
 	for key, edit := range map[string]func(*config.Config){
 		"client.token.rsa_public_key":                func(cfg *config.Config) { cfg.Client.Token.RSAPublicKey = "x" },
 		"client.subscription_token.ecdsa_public_key": func(cfg *config.Config) { cfg.Client.SubscriptionToken = badKey },
@@ -429,18 +430,51 @@ func TestNewFails(t *testing.T) {
 		"http_server.h2c_external":                   func(cfg *config.Config) { cfg.HTTPServer.H2CExternal = true },
 		"client.proxy.connect.endpoint":              func(cfg *config.Config) { cfg.Client.Proxy.Connect.Enabled = true },
 		"channel.proxy.publish.endpoint":             func(cfg *config.Config) { cfg.Channel.WithoutNamespace.PublishProxyEnabled = true },
+		"http_stream.handler_prefix": func(cfg *config.Config) {
+			cfg.SSE.Enabled, cfg.HTTPStream.Enabled, cfg.SSE.HandlerPrefix, cfg.HTTPStream.HandlerPrefix = true, true, "/same", "/same"
+		},
+		"admin.web_path": func(cfg *config.Config) {
+			cfg.Admin.Enabled, cfg.Admin.Password, cfg.Admin.Secret, cfg.Admin.WebPath = true, apiKey, apiKey, nowhere
+		},
 	} {
 		_, err := New(testConfig(edit), Options{Logger: discard})
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: got %v", key, err)
 		}
+		cfg := testConfig(edit)
+		if checked := errors.Join(cfg.Validate(), Check(cfg)); checked == nil || !strings.Contains(checked.Error(), key) {
+			t.Errorf("%s: Check answers %v", key, checked)
+		}
 	}
 	// Values that switch something off, or make no difference, are fine.
-	must(New(testConfig(func(cfg *config.Config) {
+	if err := Check(testConfig(func(cfg *config.Config) {
 		c := &cfg.Client
 		c.Concurrency, c.PresenceInterval, c.PositionCheckDelay, c.StaleCloseDelay = -1, -1, -1, -1
 		c.HistoryMaxLimit, c.RecoveryMaxLimit, c.ConnectionLimit, c.ConnectionRateLimit, c.UserConnectionLimit = -1, -1, -1, -1, -1
-	}), Options{Logger: discard}))
+	})); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMistakesTogether: one look tells several mistakes.
+func TestMistakesTogether(t *testing.T) {
+	t.Parallel()
+	err := Check(testConfig(func(cfg *config.Config) {
+		cfg.HTTPServer.TLSAutocert.Enabled = true
+		cfg.WebSocket.Dictionaries = []config.Dictionary{{Name: "d", Encoding: "json", File: t.TempDir() + "/none"}}
+	}))
+	if err == nil || !strings.Contains(err.Error(), "http_server.tls_autocert.host_whitelist: ") || !strings.Contains(err.Error(), "websocket.dictionaries") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestBadVariables: a variable of OpenTelemetry that cannot be used is found by New, and so by Check.
+func TestBadVariables(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "carrier-pigeon")
+	err := Check(testConfig(func(cfg *config.Config) { cfg.OpenTelemetry.Enabled, cfg.OpenTelemetry.Metrics = true, true }))
+	if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") {
+		t.Errorf("got %v", err)
+	}
 }
 
 var badKey = config.SubscriptionToken{Enabled: true, Token: config.Token{ECDSAPublicKey: "x"}}

@@ -212,17 +212,6 @@ func Sources(cfg *config.Config) ([]Source, error) {
 	return list, nil
 }
 
-// Check finds the mistakes of enabled consumers. It connects to nothing. Errors name the key.
-func Check(cfg *config.Config) (err error) {
-	for i := range cfg.Consumers {
-		if c := &cfg.Consumers[i]; c.Enabled {
-			_, problem := buildSource(consumerKey(i, c), c)
-			err = errors.Join(err, problem)
-		}
-	}
-	return err
-}
-
 // Config of Consumers.
 type Config struct {
 	List     []config.Consumer
@@ -233,9 +222,10 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// New makes the enabled consumers; they connect to nothing yet. Errors name the key.
+// New makes the enabled consumers; they connect to nothing yet. The error has a line for each mistake, which names the key.
 func New(cfg Config) (*Consumers, error) {
 	s := &Consumers{stop: func() {}, abort: func() {}}
+	var mistakes []error
 	for i := range cfg.List {
 		c := &cfg.List[i]
 		if !c.Enabled {
@@ -245,7 +235,8 @@ func New(cfg Config) (*Consumers, error) {
 		key := consumerKey(i, c)
 		b, err := buildSource(key, c)
 		if err != nil {
-			return nil, err
+			mistakes = append(mistakes, err)
+			continue
 		}
 		if c.DeadLetter == "" {
 			b.deadLetter = nil
@@ -258,6 +249,9 @@ func New(cfg Config) (*Consumers, error) {
 			pc.Tracer = cfg.Tracer(c)
 		}
 		s.list = append(s.list, &consumer{key: key + "." + c.Type, source: b.source, processor: consume.NewProcessor(pc)})
+	}
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
 	}
 	return s, nil
 }

@@ -141,9 +141,6 @@ func connect(t *testing.T, typ string, o options, node *consumetest.Node) (*Cons
 	if err == nil {
 		err = cfg.Validate()
 	}
-	if err == nil {
-		err = Check(cfg)
-	}
 	if err != nil {
 		return nil, err
 	}
