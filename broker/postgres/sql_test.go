@@ -1,11 +1,13 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -284,20 +286,59 @@ func TestDocumentedSQL(t *testing.T) {
 	must(t, b.Subscribe(t.Context(), "chat:index", "a", "b", "c", "board:1"))
 	page, err := os.ReadFile("../../docs/postgres.md")
 	must(t, err)
+	d.exec( // numbers that are written out
+		`SELECT cf_stream_publish('big', '{"n": [0, 1e131071]}')`,
+		`SELECT cf_stream_publish('big', '-1e-401', p_use_delta => true)`,
+		`SELECT cf_stream_publish('big', '{"s": "1e131071", "n": [1.5e308, 0.0]}', p_use_delta => true, p_client_id => 'c', p_conn_info => '1')`,
+		`SELECT cf_stream_publish('big', '4', p_client_id => 'c', p_conn_info => '[-1e400]')`,
+		`SELECT cf_stream_publish('big', '5', p_client_id => 'c', p_conn_info => '6')`,
+		`SELECT cf_map_publish('big', 'k', '1e131071')`,
+		`SELECT cf_map_publish('big', 'l', '2')`,
+	)
 	conn := d.connect()
 	blocks := strings.Split(string(page), "```sql")[1:]
+	var found []string
 	for _, part := range blocks {
 		_, text, _ := strings.Cut(part, "\n")
 		block, _, _ := strings.Cut(text, "```")
-		if _, err := conn.Exec(t.Context(), block); err != nil {
+		results, err := conn.PgConn().Exec(t.Context(), block).ReadAll()
+		if err != nil {
 			t.Errorf("%s: %v", block, err)
 		}
+		for _, r := range results {
+			for _, row := range r.Rows {
+				if string(row[0]) == "cf_stream" || strings.HasPrefix(string(row[0]), "cf_map") {
+					found = append(found, string(bytes.Join(row, []byte(" "))))
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	if want := []string{"cf_map_state big 1 131072", "cf_map_stream big 1 131072", "cf_stream big 1 131084", "cf_stream big 2 404", "cf_stream big 3 340", "cf_stream big 4 1"}; !slices.Equal(found, want) {
+		t.Errorf("found %q", found)
+	}
+	h, err := b.History(t.Context(), "big", broker.HistoryFilter{Limit: -1})
+	must(t, err)
+	var left []string
+	for _, p := range h.Publications {
+		text := fmt.Sprintf("%d %.20s", p.Offset, p.Data)
+		if p.Info != nil {
+			text += fmt.Sprintf(" %s", p.Info.ConnInfo)
+		}
+		left = append(left, text)
+	}
+	if want := []string{`1 null`, `2 null`, `3 {"n": [1500000000000 1`, `4 4 `, `5 5 6`}; !slices.Equal(left, want) {
+		t.Errorf("left %q", left)
+	}
+	s, err := b.Describe().Maps.State(t.Context(), "big", channel.StateFilter{Limit: -1})
+	if err != nil || len(s.Entries) != 2 || string(s.Entries[0].Data) != "null" || string(s.Entries[1].Data) != "2" {
+		t.Errorf("%+v, %v", s, err)
 	}
 	count := map[string]int{}
 	for range 6 {
 		count[got.next(t).ch]++
 	}
-	if len(blocks) != 3 || count["chat:index"] != 1 || count["a"] != 1 || count["c"] != 1 || count["board:1"] != 2 {
+	if len(blocks) != 5 || count["chat:index"] != 1 || count["a"] != 1 || count["c"] != 1 || count["board:1"] != 2 {
 		t.Errorf("%d blocks, %v", len(blocks), count)
 	}
 }
