@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
@@ -119,7 +120,11 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	if e.Request.Type != 0 {
 		p := reply.Options.Publication(data)
 		p.Key, p.Removed, p.Checked = cmp.Or(reply.Key, e.Request.Key), e.Request.Removed, checked
-		_, err = a.maps.Change(ctx, ch, &p, reply.Map)
+		var result channel.MapResult
+		if result, err = a.maps.Change(ctx, ch, &p, reply.Map); result.Suppressed == channel.SuppressMapFull {
+			err = refusal.Because(ErrorLimitExceeded, "MapOptions.MaxEntries",
+				"the map has at least "+strconv.Itoa(reply.Map.MaxEntries)+" entries, the limit for new keys of clients")
+		}
 	} else {
 		_, err = (*Node)(a).publish(ctx, ch, data, checked, &reply.Options)
 	}

@@ -18,8 +18,8 @@ import (
 type Maps interface {
 	// Change sets the entry pub.Key, or removes it if pub.Removed. These checks come in this order, and
 	// the first that fails suppresses the change: IdempotencyKey; then, if the entry is set, Version,
-	// KeyMode and Expected, if it is removed, Expected and whether it exists (SuppressKeyNotFound).
-	// Checks, offset, entry, stream and delivery are one atomic step per channel.
+	// KeyMode, Expected and, if there is no such entry, MaxEntries; if it is removed, Expected and whether it exists
+	// (SuppressKeyNotFound). An entry whose TTL is over counts until it is removed. Checks, offset, entry, stream and delivery are one atomic step per channel.
 	//
 	// The broker owns pub from here on, and sets its Offset and Time (if 0). A removal without Tags gets
 	// those of the entry. With MapOptions.Delta, the event's Prev is what the entry was before, with its Tags.

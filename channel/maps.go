@@ -23,6 +23,10 @@ type MapOptions struct {
 	// Expected, if set, is the position of the entry's last change: another Offset, or another
 	// Epoch unless that is empty, suppresses this one. An entry that does not exist is at offset 0.
 	Expected *StreamPosition
+	// MaxEntries suppresses a change that would add an entry to a map that has as many, or more, by changes without this
+	// bound. Entries that exist can be set and removed all the same. 0: no bound. A client whose change is suppressed so gets
+	// protocol.ErrorLimitExceeded.
+	MaxEntries int
 	// RefreshTTL has a change that KeyIfNew suppresses restart the entry's KeyTTL.
 	RefreshTTL bool
 	// IdempotencyKey suppresses a repeated change within IdempotencyTTL (0: 300 s), scoped per
@@ -56,6 +60,7 @@ const (
 	SuppressKeyExists        SuppressReason = "key_exists"
 	SuppressKeyNotFound      SuppressReason = "key_not_found"
 	SuppressPositionMismatch SuppressReason = "position_mismatch"
+	SuppressMapFull          SuppressReason = "map_full"
 )
 
 // MapResult of a change.
@@ -136,7 +141,7 @@ type MapSubscription struct {
 type PresenceMap struct {
 	Channel string
 	Kind    MapKind
-	// Options of the changes; KeyMode and RefreshTTL are filled in.
+	// Options of the changes; KeyMode and RefreshTTL are filled in, and MaxEntries means nothing.
 	Options MapOptions
 }
 

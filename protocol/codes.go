@@ -70,8 +70,8 @@ var (
 	ErrorMethodNotFound = &Error{Code: 104, Message: "method not found"}
 	// ErrorAlreadySubscribed: the connection is subscribed to the channel, perhaps by the server.
 	ErrorAlreadySubscribed = &Error{Code: 105, Message: "already subscribed"}
-	// ErrorLimitExceeded: too many channels on the connection, or an answer too large for its
-	// queue.
+	// ErrorLimitExceeded: too many channels on the connection, a new key in a map that takes no
+	// more of clients, or an answer too large for its queue.
 	ErrorLimitExceeded = &Error{Code: 106, Message: "limit exceeded"}
 	// ErrorBadRequest: the request breaks a rule: the name of the channel, the format of the
 	// payload, a value out of its bounds.

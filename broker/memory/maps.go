@@ -45,14 +45,15 @@ func (b *Broker) change(s *stripe, ch string, pub *channel.Publication, opts *ch
 	}
 	c := s.channels.get(ch)
 	st := b.stream(s, &c, now)
-	var e *entry
+	var n *entries
 	top := channel.StreamPosition{}
 	if st != nil {
-		e, top = st.entries.get(pub.Key), st.position()
+		n, top = st.entries, st.position()
 	} else {
 		top.Epoch = b.epoch(s, ch, c)
 	}
-	if result.Suppressed = suppressed(e, pub, opts, top.Epoch); result.Suppressed != "" {
+	e := n.get(pub.Key)
+	if result.Suppressed = suppressed(n, e, pub, opts, top.Epoch); result.Suppressed != "" {
 		b.explain(st, e, opts, &result, now)
 		if !opts.Ephemeral() {
 			result.Position = top
@@ -83,8 +84,8 @@ func (b *Broker) change(s *stripe, ch string, pub *channel.Publication, opts *ch
 	return event, result, c.subscribed
 }
 
-// suppressed tells why a change is not made, or returns "". e is the entry; nil if there is none.
-func suppressed(e *entry, pub *channel.Publication, opts *channel.MapOptions, epoch string) broker.SuppressReason {
+// suppressed tells why a change is not made, or returns "". e is the entry among n; nil if there is none.
+func suppressed(n *entries, e *entry, pub *channel.Publication, opts *channel.MapOptions, epoch string) broker.SuppressReason {
 	switch {
 	case pub.Removed:
 	case e != nil && e.outdated(pub.Version, opts.VersionEpoch):
@@ -103,8 +104,12 @@ func suppressed(e *entry, pub *channel.Publication, opts *channel.MapOptions, ep
 			return channel.SuppressPositionMismatch
 		}
 	}
-	if pub.Removed && e == nil {
+	switch {
+	case e != nil:
+	case pub.Removed:
 		return channel.SuppressKeyNotFound
+	case opts.MaxEntries > 0 && n.count() >= opts.MaxEntries:
+		return channel.SuppressMapFull
 	}
 	return ""
 }

@@ -117,6 +117,56 @@ func BenchmarkMap(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
 }
 
+// BenchmarkFullMap is one client that sets entries of a map with 10,000, without a bound and with one: keys that are there, new ones
+// that are refused, and new ones of which each replaces one that was removed, so that an operation is two changes.
+func BenchmarkFullMap(b *testing.B) {
+	const most = 10_000
+	for kind, o := range map[string]channel.MapOptions{
+		"stream": {StreamSize: 10, StreamTTL: time.Minute}, "ephemeral": {KeyTTL: time.Hour},
+	} {
+		engine := newDatabase(b).run(postgres.Config{}, &counter{})
+		entries := engine.Describe().Maps
+		change := func(key string, removed bool, o channel.MapOptions) broker.SuppressReason {
+			r, err := entries.Change(context.Background(), "map", &channel.Publication{Key: key, Data: payload, Removed: removed}, o)
+			must(b, err)
+			return r.Suppressed
+		}
+		var all sync.WaitGroup
+		for w := range 64 {
+			all.Go(func() {
+				for i := w; i < most; i += 64 {
+					change(fmt.Sprint("k", i), false, o)
+				}
+			})
+		}
+		all.Wait()
+		bound := o
+		bound.MaxEntries = most
+		for name, o := range map[string]channel.MapOptions{"free": o, "bound": bound} {
+			b.Run(kind+"/"+name+"/there", func(b *testing.B) {
+				for i := range b.N {
+					change(fmt.Sprint("k", i%most), false, o)
+				}
+			})
+			b.Run(kind+"/"+name+"/replace", func(b *testing.B) {
+				for i := range b.N {
+					key := fmt.Sprint("k", i%most)
+					if change(key, true, o) != "" || change(key, false, o) != "" {
+						b.Fatal("no change")
+					}
+				}
+			})
+		}
+		b.Run(kind+"/bound/refused", func(b *testing.B) {
+			for i := range b.N {
+				if change(fmt.Sprint("new", i), false, bound) != channel.SuppressMapFull {
+					b.Fatal("not full")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkHistory reads 10 publications from 16 goroutines.
 func BenchmarkHistory(b *testing.B) {
 	var got counter

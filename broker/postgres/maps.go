@@ -114,7 +114,7 @@ type mapColumns struct {
 	channels, keys, modes, versions               []string
 	ephemeral, deltas, refresh                    []bool
 	keyTTLs, streamTTLs, metaTTLs, idempotentTTLs []int64
-	sizes                                         []int32
+	sizes, maxEntries                             []int32
 	expected                                      []*int64
 	expectedEpochs, idempotentKeys                []*string
 	arrays                                        row.Arrays
@@ -135,6 +135,7 @@ func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
 		c.streamTTLs = append(c.streamTTLs, micros(o.StreamTTL))
 		c.metaTTLs = append(c.metaTTLs, micros(o.MetaTTL))
 		c.sizes = append(c.sizes, int32(min(o.StreamSize, math.MaxInt32)))
+		c.maxEntries = append(c.maxEntries, int32(max(0, min(o.MaxEntries, math.MaxInt32))))
 		var expected *int64
 		var epoch *string
 		if o.Expected != nil {
@@ -158,7 +159,7 @@ func (b *Broker) changeEach(ctx context.Context, shard int, batch []*changing) e
 	}
 	args := []any{
 		b.cfg.NumShards, c.channels, c.keys, c.ephemeral, c.keyTTLs, c.streamTTLs, c.sizes, c.metaTTLs, c.modes, c.expected, c.expectedEpochs,
-		c.versions, c.idempotentKeys, c.idempotentTTLs, c.deltas, c.refresh,
+		c.versions, c.idempotentKeys, c.idempotentTTLs, c.deltas, c.refresh, c.maxEntries,
 	}
 	return b.do(ctx, mapTable, shard, b.sql.changeEach, c.arrays.Keyed(c.arrays.Args(args), false), func(rows pgx.Rows) error {
 		var item int

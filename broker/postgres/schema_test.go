@@ -77,6 +77,45 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// TestUpgrade: tables of the first version get what bounds the entries of a map, unless SkipSchemaInit forbids it. Entries that
+// were there count.
+func TestUpgrade(t *testing.T) {
+	d := newDatabase(t)
+	must(t, d.run(postgres.Config{}, newEvents()).Close(t.Context()))
+	d.exec(
+		"SELECT cf_map_publish('map', 'a', '1')",
+		"DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || (SELECT oid::regprocedure FROM pg_proc WHERE proname = 'cf_map_change_each' AND pronargs = 27); END $$",
+		"ALTER TABLE cf_map_meta DROP COLUMN entries",
+		"UPDATE cf_map_schema_version SET schema_version = 1",
+	)
+	if err := d.refuse(postgres.Config{SkipSchemaInit: true}); err == nil || !strings.Contains(err.Error(), "version 1 instead of 2") {
+		t.Errorf("skipped: %v", err)
+	}
+	entries := d.run(postgres.Config{}, newEvents()).Describe().Maps
+	set := func(key string) channel.MapResult {
+		t.Helper()
+		o := channel.MapOptions{StreamSize: 10, StreamTTL: time.Minute, MaxEntries: 2}
+		r, err := entries.Change(t.Context(), "map", &channel.Publication{Key: key, Data: []byte("1")}, o)
+		must(t, err)
+		return r
+	}
+	if first, second := set("b"), set("c"); first.Suppressed != "" || second.Suppressed != channel.SuppressMapFull {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	// A node of the first version goes on.
+	first := "SELECT r_offset FROM cf_map_change_each(8, ARRAY['map'], ARRAY['d'], ARRAY[false], ARRAY[0], ARRAY[1000], ARRAY[10], ARRAY[0], ARRAY['']" +
+		strings.Repeat(", NULL", 2) + ", ARRAY['']" + strings.Repeat(", NULL", 2) + ", ARRAY[false], ARRAY[false], ARRAY['4']" + strings.Repeat(", NULL", 9) + ")"
+	if offset := d.count(first); offset != 3 {
+		t.Errorf("offset %d", offset)
+	}
+	if n := d.count("SELECT entries FROM cf_map_meta"); n != 3 {
+		t.Errorf("%d entries", n)
+	}
+	if n := d.count("SELECT schema_version FROM cf_map_schema_version"); n != 2 {
+		t.Errorf("version %d", n)
+	}
+}
+
 // TestPartitions: rows for which there is no partition go to the default one, and from there to theirs; old partitions are
 // dropped, and expired rows deleted.
 func TestPartitions(t *testing.T) {

@@ -278,6 +278,66 @@ func TestMapFunctions(t *testing.T) {
 	}
 }
 
+// TestMapCounts: however entries come and go, by nodes, functions and time, a map that was counted knows how many it has.
+func TestMapCounts(t *testing.T) {
+	d := newDatabase(t)
+	b := d.run(postgres.Config{MapExpiryInterval: time.Hour}, newEvents())
+	entries := b.Describe().Maps
+	conn := d.connect()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	call := func(sql string, args ...any) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql, args...)
+		must(t, err)
+	}
+	full := 0
+	for range 600 {
+		key, ephemeral := fmt.Sprint("k", r.IntN(12)), r.IntN(2) == 0
+		ch, o := "kept", channel.MapOptions{StreamSize: 5, StreamTTL: time.Minute}
+		if ephemeral {
+			ch, o = "ephemeral", channel.MapOptions{KeyTTL: time.Hour}
+		}
+		pub := &channel.Publication{Key: key, Data: []byte("1"), Removed: r.IntN(3) == 0}
+		switch n := r.IntN(20); {
+		case n == 0:
+			must(t, entries.Clear(t.Context(), ch))
+			continue
+		case n < 3:
+			call("UPDATE cf_map_state SET expires_at = now() WHERE key < $1", key)
+			call("SELECT cf_map_expire_keys()")
+			continue
+		case n < 6 && !ephemeral:
+			call("SELECT cf_map_publish('kept', $1, '1')", key)
+			continue
+		case n < 9 && !ephemeral:
+			call("SELECT cf_map_remove('kept', $1)", key)
+			continue
+		case n < 16:
+			o.MaxEntries = 1 + r.IntN(6)
+		}
+		result, err := entries.Change(t.Context(), ch, pub, o)
+		must(t, err)
+		if result.Suppressed == channel.SuppressMapFull {
+			full++
+		}
+		if wrong := d.wrongCounts(conn); wrong > 0 {
+			t.Fatalf("seed %d: %d maps have other numbers of entries than they know", seed, wrong)
+		}
+	}
+	if counted := d.count("SELECT count(entries) FROM cf_map_meta"); full == 0 || counted == 0 {
+		t.Errorf("seed %d: refused %d times, counted %d maps", seed, full, counted)
+	}
+}
+
+// wrongCounts returns how many maps have other numbers of entries than they know.
+func (d *database) wrongCounts(conn *pgx.Conn) (n int) {
+	d.tb.Helper()
+	must(d.tb, conn.QueryRow(d.tb.Context(), `SELECT count(*) FROM cf_map_meta m
+		WHERE m.entries <> (SELECT count(*) FROM cf_map_state e WHERE e.channel = m.channel)`).Scan(&n))
+	return n
+}
+
 // TestDocumentedSQL executes the SQL of docs/postgres.md.
 func TestDocumentedSQL(t *testing.T) {
 	d := newDatabase(t)

@@ -26,7 +26,7 @@ func newStatements(sets *schema.Sets) statements {
 		publishMany: call(s+"_publish_many", 19),
 		publishEach: call(s+"_publish_each", 20),
 		remove:      call(s+"_remove_history", 1),
-		changeEach:  call(m+"_change_each", 26),
+		changeEach:  call(m+"_change_each", 27),
 		clear:       call(m+"_clear", 2),
 		touch:       call(m+"_touch", 2),
 		expireShard: call(m+"_expire_shard", 3),

@@ -28,8 +28,9 @@ const (
 	people   = "people"   // by client, kept by the node
 )
 
-// Cards stay until they are removed. Clients that were away get the last 1,000 changes, or all cards.
-var cardOptions = channel.MapOptions{StreamSize: 1000, StreamTTL: time.Hour}
+// Cards stay until they are removed, and nobody adds more than 1,000. Clients that were away get the last 1,000 changes, or
+// all cards.
+var cardOptions = channel.MapOptions{StreamSize: 1000, StreamTTL: time.Hour, MaxEntries: 1000}
 
 // A pointer that does not move disappears.
 var pointerOptions = channel.MapOptions{KeyTTL: 5 * time.Second}

@@ -63,7 +63,7 @@ func (g *Engines) Appear(ctx context.Context, who *channel.ClientInfo, in []chan
 			pub.Key, pub.Info = who.User, nil
 		}
 		o := m.Options
-		o.KeyMode, o.RefreshTTL = channel.KeyIfNew, true
+		o.KeyMode, o.RefreshTTL, o.MaxEntries = channel.KeyIfNew, true, 0 // who is there is shown
 		if err := g.change(ctx, m.Channel, pub, o); err != nil {
 			return err
 		}

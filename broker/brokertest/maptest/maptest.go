@@ -33,7 +33,9 @@ func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokerte
 	for name, test := range map[string]func(f *fixture){
 		"Changes": testChanges, "Conditions": testConditions, "Expected": testExpected, "Versions": testVersions,
 		"Idempotency": timely(testIdempotency), "Pages": testPages, "Ephemeral": timely(testEphemeral), "Expiry": timely(testExpiry),
-		"Refresh": timely(testRefresh), "Lives": timely(testLives), "Clear": testClear, "Delta": testDelta,
+		"MaxEntries": testMaxEntries, "MaxEntriesConditions": testMaxEntriesConditions, "MaxEntriesExpiry": timely(testMaxEntriesExpiry),
+		"MaxEntriesRace": testMaxEntriesRace,
+		"Refresh":        timely(testRefresh), "Lives": timely(testLives), "Clear": testClear, "Delta": testDelta,
 		"OneWins": testOneWins, "PagesUnderChange": testPagesUnderChange, "Model": testModel,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (m *model) change(t *rapid.T) {
 		StreamSize: rapid.IntRange(1, 5).Draw(t, "size"), StreamTTL: m.units(t, 1, 5, "ttl"), MetaTTL: m.units(t, 6, 9, "meta"),
 		KeyTTL:     m.units(t, 0, 5, "key ttl"),
 		KeyMode:    rapid.SampledFrom([]channel.KeyMode{"", "", channel.KeyIfNew, channel.KeyIfExists}).Draw(t, "mode"),
-		RefreshTTL: rapid.Bool().Draw(t, "refresh"),
+		RefreshTTL: rapid.Bool().Draw(t, "refresh"), MaxEntries: rapid.IntRange(-1, 4).Draw(t, "max"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "conditional") == 0 {
 		o.Expected = &channel.StreamPosition{Offset: rapid.Uint64Range(0, m.top).Draw(t, "expected")}
@@ -118,8 +118,12 @@ func (m *model) changed(pub *channel.Publication, o channel.MapOptions) broker.S
 	if o.Expected != nil && o.Expected.Offset != e.offset {
 		return channel.SuppressPositionMismatch
 	}
-	if pub.Removed && !exists {
+	switch {
+	case exists:
+	case pub.Removed:
 		return channel.SuppressKeyNotFound
+	case o.MaxEntries > 0 && len(m.entries) >= o.MaxEntries:
+		return channel.SuppressMapFull
 	}
 	m.top++
 	change := *pub

@@ -22,6 +22,7 @@ func RunNodes(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps bro
 	for name, test := range map[string]func(nodes []*fixture){
 		"NodesSeeTheSame": testNodesSeeTheSame, "NodesExpireOnce": testNodesExpireOnce,
 		"NodesRace": testNodesRace, "NodeDies": testNodeDies, "NodesClear": testNodesClear,
+		"NodesMaxEntries": testNodesMaxEntries,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -272,3 +272,64 @@ func TestMapOptionsAreExplained(t *testing.T) {
 		}
 	}
 }
+
+// In a map with MapOptions.MaxEntries entries a client sets no new key, and the log says why.
+func TestClientsCannotFillMaps(t *testing.T) {
+	for _, ephemeral := range []bool{false, true} {
+		var log logtest.Buffer
+		h := mapHandlers(channel.MapSubscription{Kind: channel.MapData})
+		h.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			o := mapOptions(ephemeral)
+			o.MaxEntries = 2
+			return gyro.PublishReply{Map: o}, nil
+		}
+		node := gyrotest.NewNode(t, gyro.Config{Handlers: h, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := gyrotest.Open(t, node, nil)
+		id := c.Connect(nil).Client
+		change := func(key string, removed bool) error {
+			_, err := c.Try(&protocol.Command{Publish: &protocol.PublishRequest{Channel: "m", Type: 1, Key: key, Data: []byte("1"), Removed: removed}})
+			return err
+		}
+		for i, step := range []struct {
+			got  error
+			full bool
+		}{
+			{change("a", false), false}, {change("b", false), false}, {change("c", false), true},
+			{change("a", false), false}, {change("b", true), false}, {change("c", false), false},
+		} {
+			if full := errors.Is(step.got, protocol.ErrorLimitExceeded); full != step.full || !full && step.got != nil {
+				t.Errorf("step %d: %v", i, step.got)
+			}
+		}
+		for _, part := range []string{"publish refused", "client=" + id, "channel=m", "code=106", "the map has at least 2 entries", "key=MapOptions.MaxEntries"} {
+			if !log.Await(func(log string) bool { return strings.Contains(log, part) }) {
+				t.Errorf("the log lacks %q: %s", part, log.String())
+			}
+		}
+		o := mapOptions(ephemeral)
+		o.MaxEntries = 2
+		result, err := node.Maps().Change(t.Context(), "m", &gyro.Publication{Key: "d", Data: []byte("1")}, o)
+		if err != nil || result.Suppressed != channel.SuppressMapFull {
+			t.Errorf("the application: %+v, %v", result, err)
+		}
+	}
+}
+
+// Who is there is shown, however many there are.
+func TestPresenceMapsHaveNoBound(t *testing.T) {
+	h := mapHandlers(channel.MapSubscription{})
+	h.Subscribe = func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+		o := mapOptions(true)
+		o.MaxEntries = 1
+		return gyro.SubscribeReply{Options: gyro.SubscribeOptions{PresenceMaps: []channel.PresenceMap{{Channel: "who", Kind: channel.MapClients, Options: o}}}}, nil
+	}
+	node := gyrotest.NewNode(t, gyro.Config{Handlers: h})
+	for range 3 {
+		c := gyrotest.Open(t, node, nil)
+		c.Connect(nil)
+		c.Do(&protocol.Command{Subscribe: &protocol.SubscribeRequest{Channel: "ch"}})
+	}
+	if s, err := node.Maps().State(t.Context(), "who", channel.StateFilter{}); err != nil || s.Count != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

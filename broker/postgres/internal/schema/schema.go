@@ -77,7 +77,7 @@ func variantOf(prefix string, binary bool) (stream, entries *Set) {
 		Name: m, Outbox: m + "_stream", Notify: m + "_stream_notify", Expiring: []string{m + "_meta", m + "_idempotency"},
 		Meta: m + "_meta", State: m + "_state",
 		vars:       append([]string{"{{b}}", m, "{{notify}}", m + "_stream_notify"}, vars...),
-		migrations: [][]string{{"map_tables.sql", "lock_functions.sql", "map_functions.sql"}},
+		migrations: [][]string{{"map_tables.sql", "lock_functions.sql"}, {"map_entries.sql", "map_functions.sql", "map_first_nodes.sql"}},
 	}
 	return stream, entries
 }

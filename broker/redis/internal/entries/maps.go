@@ -177,6 +177,9 @@ func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change chang
 		ttl = text.Milliseconds(o.KeyTTL)
 	}
 	c.Arg(pub.Key, change.what, text.Number(pub.Version), offset, epoch, ttl, flag(o.RefreshTTL), tags, settings)
+	if o.MaxEntries > 0 {
+		c.Arg(text.Number(uint64(o.MaxEntries)))
+	}
 	return encoded
 }
 

@@ -23,6 +23,7 @@ const (
 	flagExists  = "4"
 	flagMissing = "5"
 	flagMoved   = "6"
+	flagFull    = "7"
 )
 
 // Result of a script that publishes, or asks for the position alone.
@@ -64,6 +65,8 @@ func parsePosition(text string) (result Result, err error) {
 		result.Suppressed = channel.SuppressKeyNotFound
 	case flagMoved:
 		result.Suppressed = channel.SuppressPositionMismatch
+	case flagFull:
+		result.Suppressed = channel.SuppressMapFull
 	default:
 		return result, errReply
 	}

@@ -17,13 +17,13 @@ func TestParsePosition(t *testing.T) {
 	for reply, want := range map[string]string{
 		"0:1:abc": "{{{1 abc} } false}", "1:0:": "{{{0 } idempotency} false}", "2:7:a:b": "{{{7 a:b} version} false}",
 		"3:1:abc": "{{{1 abc} } true}", "4:1:abc": "{{{1 abc} key_exists} false}", "5:0:a": "{{{0 a} key_not_found} false}",
-		"6:1:abc": "{{{1 abc} position_mismatch} false}",
+		"6:1:abc": "{{{1 abc} position_mismatch} false}", "7:1:abc": "{{{1 abc} map_full} false}",
 	} {
 		if got, err := parsePosition(reply); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q: %v, %v, want %s", reply, got, err, want)
 		}
 	}
-	for _, reply := range []string{"", "0", "0:", "0:1", "0:1abc", "0::abc", "0:x:abc", "0:-1:abc", "01:2:a", "7:1:abc", "x:1:abc"} {
+	for _, reply := range []string{"", "0", "0:", "0:1", "0:1abc", "0::abc", "0:x:abc", "0:-1:abc", "01:2:a", "8:1:abc", "x:1:abc"} {
 		if got, err := parsePosition(reply); err == nil {
 			t.Errorf("%q: %v", reply, got)
 		}

@@ -21,14 +21,28 @@ BEGIN
   RETURN m;
 END $$;
 
+-- Returns how many entries a map has whose shard is locked. They are counted once. A map without a row, which an ephemeral one
+-- may be, gets one.
+CREATE OR REPLACE FUNCTION {{m}}_entries(p_channel text, p_now timestamptz) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+  m {{m}}_meta%ROWTYPE := {{m}}_begin(p_channel, p_now, interval '1 hour');
+BEGIN
+  IF m.entries IS NULL THEN
+    SELECT count(*) INTO m.entries FROM {{m}}_state e WHERE e.channel = p_channel;
+    UPDATE {{m}}_meta x SET entries = m.entries WHERE x.channel = p_channel;
+  END IF;
+  RETURN m.entries;
+END $$;
+
 -- Sets or removes an entry of a channel whose shard is locked. NULL as p_key_ttl and p_meta_ttl means for ever, as time to
--- live and size of the stream that the map keeps its own.
+-- live and size of the stream that the map keeps its own, as p_max_entries without a bound.
 CREATE OR REPLACE FUNCTION {{m}}_change(
   p_shard smallint, p_channel text, p_key text, p_removed boolean, p_ephemeral boolean, p_expired_is_gone boolean,
   p_data {{data}}, p_tags jsonb, p_key_ttl interval, p_stream_ttl interval, p_stream_size int, p_meta_ttl interval,
   p_key_mode text, p_expected_offset bigint, p_expected_epoch text, p_version bigint, p_version_epoch text,
   p_idempotency_key text, p_idempotency_ttl interval, p_use_delta boolean, p_refresh boolean,
-  p_client_id text, p_user_id text, p_conn_info {{data}}, p_chan_info {{data}}, p_time_ms bigint, p_score bigint,
+  p_client_id text, p_user_id text, p_conn_info {{data}}, p_chan_info {{data}}, p_time_ms bigint, p_score bigint, p_max_entries int,
   OUT r_id bigint, OUT r_offset bigint, OUT r_epoch text, OUT r_reason text, OUT r_current {{m}}_state
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -36,6 +50,7 @@ DECLARE
   m {{m}}_meta%ROWTYPE;
   e {{m}}_state%ROWTYPE;
   found_entry boolean;
+  added int; -- entries
 BEGIN
   IF p_idempotency_key IS NOT NULL THEN
     SELECT i.result_id, i.result_offset, i.result_epoch, 'idempotency' INTO r_id, r_offset, r_epoch, r_reason
@@ -75,11 +90,14 @@ BEGIN
     r_current := e;
   ELSIF r_reason IS NULL AND p_removed AND NOT found_entry THEN
     r_reason := 'key_not_found';
+  ELSIF r_reason IS NULL AND NOT found_entry AND p_max_entries > 0 AND {{m}}_entries(p_channel, t) >= p_max_entries THEN
+    r_reason := 'map_full';
   END IF;
   IF r_reason IS NOT NULL THEN
     RETURN;
   END IF;
 
+  added := CASE WHEN p_removed THEN -1 WHEN found_entry THEN 0 ELSE 1 END;
   IF NOT p_ephemeral THEN
     r_offset := m.top_offset + 1;
     m.stream_ttl := coalesce(p_stream_ttl, m.stream_ttl);
@@ -92,8 +110,11 @@ BEGIN
       stream_size = CASE WHEN p_removed THEN x.stream_size ELSE m.stream_size END,
       meta_ttl = CASE WHEN p_removed THEN x.meta_ttl ELSE p_meta_ttl END,
       expires_at = {{m}}_life(x.expires_at, t, p_meta_ttl),
+      entries = x.entries + added,
       updated_at = t
       WHERE x.channel = p_channel;
+  ELSIF added <> 0 AND (SELECT true FROM {{m}}_meta x WHERE x.channel = p_channel AND x.entries IS NOT NULL) THEN
+    UPDATE {{m}}_meta x SET entries = x.entries + added WHERE x.channel = p_channel AND x.entries IS NOT NULL;
   END IF;
   IF p_removed THEN
     DELETE FROM {{m}}_state x WHERE x.channel = p_channel AND x.key = p_key;
@@ -133,7 +154,7 @@ END $$;
 CREATE OR REPLACE FUNCTION {{m}}_change_each(
   p_num_shards int, p_channel text[], p_map_key text[], p_ephemeral boolean[], p_key_ttl bigint[], p_stream_ttl bigint[], p_stream_size int[],
   p_meta_ttl bigint[], p_key_mode text[], p_expected_offset bigint[], p_expected_epoch text[], p_version_epoch text[],
-  p_idempotency_key text[], p_idempotency_ttl bigint[], p_use_delta boolean[], p_refresh boolean[],
+  p_idempotency_key text[], p_idempotency_ttl bigint[], p_use_delta boolean[], p_refresh boolean[], p_max_entries int[],
   p_data {{wire}}[], p_tags text[], p_client_id text[], p_user_id text[], p_conn_info {{wire}}[], p_chan_info {{wire}}[],
   p_time_ms bigint[], p_version bigint[], p_removed boolean[], p_score bigint[]
 ) RETURNS TABLE (item int, r_offset bigint, r_epoch text, r_reason text, c_offset bigint, c_data {{data}}, c_tags jsonb,
@@ -146,10 +167,10 @@ DECLARE
 BEGIN
   PERFORM {{m}}_lock_many(p_channel, p_num_shards);
   FOR i IN SELECT * FROM unnest(p_channel, p_map_key, p_ephemeral, p_key_ttl, p_stream_ttl, p_stream_size, p_meta_ttl, p_key_mode,
-          p_expected_offset, p_expected_epoch, p_version_epoch, p_idempotency_key, p_idempotency_ttl, p_use_delta, p_refresh,
+          p_expected_offset, p_expected_epoch, p_version_epoch, p_idempotency_key, p_idempotency_ttl, p_use_delta, p_refresh, p_max_entries,
           p_data, p_tags, p_client_id, p_user_id, p_conn_info, p_chan_info, p_time_ms, p_version, p_removed, p_score)
         WITH ORDINALITY AS x (channel, key, ephemeral, key_ttl, stream_ttl, stream_size, meta_ttl, key_mode,
-          expected_offset, expected_epoch, version_epoch, idempotency_key, idempotency_ttl, use_delta, refresh,
+          expected_offset, expected_epoch, version_epoch, idempotency_key, idempotency_ttl, use_delta, refresh, max_entries,
           data, tags, client_id, user_id, conn_info, chan_info, time_ms, version, removed, score, n)
       ORDER BY n LOOP
     item := i.n;
@@ -161,7 +182,8 @@ BEGIN
         {{m}}_shard(i.channel, p_num_shards), i.channel, i.key, coalesce(i.removed, false), i.ephemeral, false,
         i.data::{{data}}, i.tags::jsonb, nullif(i.key_ttl, 0) * us, i.stream_ttl * us, i.stream_size, nullif(i.meta_ttl, 0) * us,
         i.key_mode, i.expected_offset, i.expected_epoch, i.version, i.version_epoch, i.idempotency_key, i.idempotency_ttl * us,
-        i.use_delta, i.refresh, i.client_id, i.user_id, i.conn_info::{{data}}, i.chan_info::{{data}}, i.time_ms, i.score) p;
+        i.use_delta, i.refresh, i.client_id, i.user_id, i.conn_info::{{data}}, i.chan_info::{{data}}, i.time_ms, i.score,
+        i.max_entries) p;
     RETURN NEXT;
   END LOOP;
 END $$;
@@ -211,10 +233,13 @@ BEGIN
         first_offset = greatest(CASE WHEN x.history_until <= t THEN x.top_offset + 1 ELSE x.first_offset END, x.top_offset + 2 - x.stream_size),
         history_until = t + x.stream_ttl,
         expires_at = greatest(x.expires_at, {{m}}_life(x.expires_at, t, coalesce(p_meta_ttl, x.meta_ttl))),
+        entries = x.entries - 1,
         updated_at = t
         WHERE x.channel = e.channel
         RETURNING x.top_offset, x.epoch INTO out_offset, out_epoch;
       CONTINUE WHEN NOT FOUND;
+    ELSE
+      UPDATE {{m}}_meta x SET entries = x.entries - 1 WHERE x.channel = e.channel AND x.entries IS NOT NULL;
     END IF;
     INSERT INTO {{m}}_stream (channel, channel_offset, epoch, key, tags, removed, created_at, shard_id)
       VALUES (e.channel, out_offset, out_epoch, e.key, e.tags, true, t, {{m}}_shard(e.channel, p_num_shards));
@@ -260,7 +285,7 @@ BEGIN
     FROM {{m}}_change({{m}}_lock(p_channel, p_num_shards), p_channel, p_key, false, false, false, p_data, p_tags, p_key_ttl, NULL, NULL,
       p_meta_ttl, p_key_mode, p_expected_offset, p_expected_epoch, p_key_version, p_key_version_epoch,
       nullif(p_idempotency_key, ''), p_idempotency_ttl, p_use_delta, p_refresh_ttl_on_suppress,
-      p_client_id, p_user_id, p_conn_info, p_chan_info, NULL, NULL) c;
+      p_client_id, p_user_id, p_conn_info, p_chan_info, NULL, NULL, NULL) c;
 END $$;
 
 CREATE OR REPLACE FUNCTION {{m}}_publish_strict(
@@ -304,7 +329,7 @@ BEGIN
   RETURN QUERY SELECT coalesce(c.r_id, 0), c.r_offset, c.r_epoch, c.r_reason IS NOT NULL, c.r_reason, (c.r_current).data, (c.r_current).key_offset
     FROM {{m}}_change({{m}}_lock(p_channel, p_num_shards), p_channel, p_key, true, false, true, NULL, NULL, NULL, NULL, NULL,
       p_meta_ttl, NULL, p_expected_offset, p_expected_epoch, NULL, NULL,
-      nullif(p_idempotency_key, ''), p_idempotency_ttl, false, false, p_client_id, p_user_id, NULL, NULL, NULL, NULL) c;
+      nullif(p_idempotency_key, ''), p_idempotency_ttl, false, false, p_client_id, p_user_id, NULL, NULL, NULL, NULL, NULL) c;
 END $$;
 
 CREATE OR REPLACE FUNCTION {{m}}_remove_strict(

@@ -4,10 +4,10 @@
 --   12 key, 13 what to do: 'set', 'if_new', 'if_exists', 'remove' or 'expire', 14 version,
 --   15 expected offset ('': any), 16 expected epoch ('': any), 17 TTL of the key in ms ('': for
 --   ever), 18 '1': a key that exists lives on, 19 tags as Protobuf, 20 the value of m; '': the map
---   is ephemeral
+--   is ephemeral, 21, which may be left out, how many entries a map has that gets no new key
 -- Returns what publish does, and of an ephemeral map flag:0:. Further flags are 4 (the key
--- exists), 5 (it does not) and 6 (not at the expected position): then an array of that and the value
--- of the entry, '' if there is none.
+-- exists), 5 (it does not), 7 (the map is full) and 6 (not at the expected position): then an array
+-- of that and the value of the entry, '' if there is none.
 local entries, order, dues = KEYS[3], KEYS[4], KEYS[5]
 local KEYS = {KEYS[1], KEYS[2], KEYS[6]}
 local key, what, streamed = ARGV[12], ARGV[13], ARGV[20] ~= ''
@@ -67,6 +67,9 @@ if ARGV[15] ~= '' then
 end
 if removing and not before then
   return '5' .. top
+end
+if ARGV[21] and not before and redis.call('HLEN', entries) >= tonumber(ARGV[21]) then
+  return '7' .. top
 end
 if what == 'expire' then
   local due = redis.call('ZSCORE', dues, key)
