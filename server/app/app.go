@@ -227,19 +227,22 @@ var keys = map[string]string{
 	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
 	"ChannelOptions.Binary":            "publication_data_format",
 	"SharedPoll.MaxKeys":               "shared_poll.max_keys_per_connection",
+	"MapOptions.MaxEntries":            "map.client_max_entries",
+	"MapOptions.KeyTTL":                "map.key_ttl",
+	"MapOptions.StreamSize":            "map.mode",
 }
 
 // ofNamespace tells whether the key for what the node names is an option of the channel's namespace.
 func ofNamespace(name string) bool {
 	of, _, _ := strings.Cut(name, ".")
-	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll"
+	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll" || of == "MapOptions"
 }
 
 // nameKey replaces what the node names in a refusal by a key of the configuration, or by
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	switch of, field, _ := strings.Cut(f.Key, "."); of {
-	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "webtransport":
+	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport":
 	case "httpstream":
 		if strings.HasSuffix(field, ".MaxRequestBodySize") {
 			f.Key = a.bodyLimits[f.Path]

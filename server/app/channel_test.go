@@ -374,3 +374,47 @@ func TestServerSubscribesToNoMap(t *testing.T) {
 		t.Error(s.logged())
 	}
 }
+
+// Clients set no new key in a full map; the API does. The log, the refusals and the explanation name the option.
+func TestClientsCannotFillMaps(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(cfg *config.Config) {
+		addNamespace(cfg, "map", func(o *options) {
+			mapOn(o)
+			o.Map.ClientMaxEntries, o.Map.AllowPublishForClient, o.Map.AllowRemoveForClient = 2, true, true
+		})
+	})
+	c := s.connect("ann")
+	command := func(key, more string) string {
+		return `"publish":{"channel":"map:a","type":1,"key":"` + key + `"` + more + `}`
+	}
+	for i, step := range []struct{ command, want string }{
+		{command("a", `,"data":1`), "ok"}, {command("b", `,"data":1`), "ok"}, {command("c", `,"data":1`), "error 106"},
+		{command("b", `,"data":2`), "ok"}, {command("a", `,"removed":true`), "ok"}, {command("c", `,"data":1`), "ok"},
+	} {
+		if got, _ := c.Outcome(step.command); got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+	if got := s.api("map_publish", `{"channel":"map:a","key":"d","data":1}`); strings.Contains(got, "suppressed") {
+		t.Errorf("the API: %s", got)
+	}
+	if got := s.api("map_stats", `{"channel":"map:a"}`); !strings.Contains(got, `"num_keys":3`) {
+		t.Error(got)
+	}
+	const key = "channel.namespaces[map].map.client_max_entries"
+	if logs := s.logged(); !strings.Contains(logs, `"reason":"the map has at least 2 entries, the limit for new keys of clients","key":"`+key+`"`) {
+		t.Error(logs)
+	}
+	if got := s.api("refusals", ""); !strings.Contains(got, key) || !strings.Contains(got, `"channel":"map:a"`) {
+		t.Error(got)
+	}
+	found := false
+	events := s.explained(`{"user":"ann","channel":"map:a"}`).Events
+	for _, e := range events {
+		found = found || e.Kind == "refused" && e.Key == key
+	}
+	if !found {
+		t.Errorf("%+v", events)
+	}
+}

@@ -123,7 +123,7 @@ func (s *snapshot) changing(ctx context.Context, c *gyro.Client, ch namespace.Ch
 	if decision.Err != nil {
 		return reply, decision.Err
 	}
-	if reply.Map, err = grant.MapChange(ch.Options); err != nil {
+	if reply.Map, err = grant.ClientMapChange(ch.Options); err != nil {
 		return reply, err
 	}
 	if decision.By != namespace.Rules {

@@ -483,6 +483,36 @@ func TestMapProxies(t *testing.T) {
 	})
 }
 
+// A change that the backend allows is still one of a client: a full map takes no new key, whichever the backend answers with.
+func TestProxiesCannotFillMaps(t *testing.T) {
+	t.Parallel()
+	carriers(t, func(t *testing.T, b *testBackend) {
+		s := startProxied(t, b, func(cfg *config.Config) {
+			addNamespace(cfg, "map", func(o *config.ChannelOptions) {
+				mapOn(o)
+				o.Map.PublishProxyEnabled, o.Map.RemoveProxyEnabled, o.Map.ClientMaxEntries = true, true, 1
+			})
+		})
+		b.answer("Connect", `{"result":{"user":"42"}}`)
+		c := s.dial(nil)
+		c.Connect("")
+		const set, remove = `"publish":{"channel":"map:a","type":1,"key":"k","data":1}`, `"publish":{"channel":"map:a","type":1,"key":"k","removed":true}`
+		for _, tt := range []struct{ event, answer, command, want string }{
+			{"MapPublish", `{}`, set, "ok"},
+			{"MapPublish", `{"result":{"key":"other"}}`, set, "error 106"},
+			{"MapPublish", `{"result":{"data":2}}`, set, "ok"},
+			{"MapRemove", `{}`, remove, "ok"},
+			{"MapPublish", `{"result":{"key":"other"}}`, set, "ok"},
+			{"MapPublish", `{}`, set, "error 106"},
+		} {
+			b.answer(tt.event, tt.answer)
+			if got, _ := c.Outcome(tt.command); got != tt.want {
+				t.Errorf("%s %s: %s, want %s", tt.event, tt.answer, got, tt.want)
+			}
+		}
+	})
+}
+
 // What comes from the backend has the publication_data_format, too: answers of proxies, and changes of maps by the API.
 func TestFormatOfBackends(t *testing.T) {
 	t.Parallel()

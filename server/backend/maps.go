@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
-// ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, without
-// delta_publish, which does not count here.
+// ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, with the bound for clients,
+// which holds whatever the backend answers, and without delta_publish, which does not count here.
 func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
 	reply.Map.Delta = false
 	if e.Removed {

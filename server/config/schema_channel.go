@@ -108,6 +108,7 @@ type MapOptions struct {
 	MetaTTL                   time.Duration `key:"meta_ttl" doc:"Lifetime of the stream position."`
 	RemoveOnUnsubscribe       bool          `key:"remove_client_on_unsubscribe" doc:"Remove the key that equals the client's ID when it goes."`
 	ClientKey                 string        `key:"client_key" enum:"client_id|user_id" doc:"Key of client writes; by default the client chooses it."`
+	ClientMaxEntries          int           `key:"client_max_entries" doc:"Clients set no new key in a map with so many entries; 0 for 10000, or for no limit with client_key user_id; negative for no limit. A key of Gyro alone."`
 	AllowPublishForClient     bool          `key:"allow_publish_for_client" doc:"Users may write."`
 	AllowPublishForSubscriber bool          `key:"allow_publish_for_subscriber" doc:"Subscribers may write."`
 	AllowPublishForAnonymous  bool          `key:"allow_publish_for_anonymous" doc:"Extends the two options above to anonymous connections."`

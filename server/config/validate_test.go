@@ -181,6 +181,7 @@ var validateTests = []struct{ text, want string }{
 	{`"subscription_type":"map","map":{"mode":"ephemeral","key_ttl":"1s","stream_size":1}`, "map.stream_size"},
 	{`"subscription_type":"map","map":{"mode":"persistent","stream_size":-1}`, "map.stream_size"},
 	{`"subscription_type":"map","map":{"mode":"recoverable","key_ttl":"1s","meta_ttl":"59s"}`, "map.meta_ttl: 59s is less"},
+	{`"map":{"client_max_entries":-1}`, ""},
 	{`"map":{"client_key":"x"}`, `map.client_key: "x"`},
 	{`"map":{"client_key":"user_id","publish_proxy_enabled":true,"publish_proxy_name":"p1"}`, `map.client_key`},
 	{`"map":{"remove_client_on_unsubscribe":true}`, "remove_client_on_unsubscribe: needs"},

@@ -63,3 +63,25 @@ func TestBatchOptions(t *testing.T) {
 		}
 	}
 }
+
+// Changes of clients have a bound, unless each user has one key; those of the backend have none.
+func TestBoundForClients(t *testing.T) {
+	for _, tt := range []struct {
+		key              string
+		configured, want int
+	}{
+		{"", 0, 10_000}, {"client_id", 0, 10_000}, {"user_id", 0, 0}, {"", 5, 5}, {"user_id", 5, 5}, {"", -1, 0}, {"client_id", -1, 0},
+	} {
+		var of namespace.Options
+		of.Map.Mode, of.Map.ClientKey, of.Map.ClientMaxEntries = "persistent", tt.key, tt.configured
+		if o, err := ClientMapChange(&of); err != nil || o.MaxEntries != tt.want || o.StreamSize != defaultStreamSize {
+			t.Errorf("%+v: %+v, %v", tt, o, err)
+		}
+		if o, err := MapChange(&of); err != nil || o.MaxEntries != 0 {
+			t.Errorf("the backend: %+v, %v", o, err)
+		}
+	}
+	if _, err := ClientMapChange(new(namespace.Options)); err == nil {
+		t.Error("no map has options")
+	}
+}

@@ -15,6 +15,8 @@ const (
 	defaultStreamTTL  = time.Minute
 	// metaFactor is how many TTLs of the stream the position of a recoverable map lives.
 	metaFactor = 10
+	// maxEntries is how many entries a map has in which clients set no new key.
+	maxEntries = 10_000
 )
 
 const ephemeral = "ephemeral"
@@ -71,4 +73,18 @@ func MapChange(of *namespace.Options) (o channel.MapOptions, err error) {
 		o.MetaTTL = max(metaFactor*o.StreamTTL, m.KeyTTL)
 	}
 	return o, nil
+}
+
+// ClientMapChange returns the options of a change that a client makes, by itself or by a proxy: MapChange, with the bound of
+// map.client_max_entries. By default a map whose keys are those of the users has none, because a client sets one of them alone.
+// IDs of clients are as many as somebody opens connections.
+func ClientMapChange(of *namespace.Options) (channel.MapOptions, error) {
+	o, err := MapChange(of)
+	switch n := of.Map.ClientMaxEntries; {
+	case n != 0:
+		o.MaxEntries = max(n, 0)
+	case of.Map.ClientKey != "user_id":
+		o.MaxEntries = maxEntries
+	}
+	return o, err
 }

@@ -99,6 +99,12 @@ var optionDifferences = []struct {
 		return o.PublicationDataFormat == "" && (o.AllowPublishForClient || o.AllowPublishForSubscriber)
 	}, "by default a client can publish JSON only. Centrifugo takes any bytes, and disconnects all JSON subscribers if these are not JSON; Gyro leaves out such publications of the API for JSON subscribers.",
 		"Set binary where clients publish other data."},
+	{"map.client_max_entries", func(o *config.ChannelOptions) bool {
+		m := &o.Map
+		return o.IsMap() && m.ClientMaxEntries == 0 && m.ClientKey != "user_id" &&
+			(m.AllowPublishForClient || m.AllowPublishForSubscriber || m.PublishProxyEnabled)
+	}, "clients set no new key in a map that has 10,000 entries: error 106. Centrifugo has no bound.",
+		"Set a greater number for larger maps that clients write, or a negative one for no bound."},
 	{"allow_user_limited_channels", func(o *config.ChannelOptions) bool { return o.AllowUserLimitedChannels },
 		"a channel with an empty list of users (room#) lets nobody in; Centrifugo lets anonymous clients in.", ""},
 	{"allow_tags_filter", func(o *config.ChannelOptions) bool { return o.AllowTagsFilter && len(o.AllowedDeltaTypes) > 0 },

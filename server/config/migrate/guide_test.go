@@ -151,6 +151,7 @@ var own = []struct{ keys, then string }{
 		"All channels are on the default engine; streams of other brokers are not found."},
 	{"map_brokers channel.namespaces[].map.broker_name", "Keys of Centrifugo PRO. Without it, all maps are in `map_broker`; those of other brokers are not found."},
 	{"map_broker.cache.enabled map_broker.cache.max_bytes", "The cache is a feature of Centrifugo PRO, which has no bound in bytes. Without it, every read of a map asks the broker."},
+	{"channel.namespaces[].map.client_max_entries", "Clients that may write to a map set as many keys as they like."},
 	{"client.token.eddsa_public_key", "Tokens that are signed with EdDSA are refused."},
 	{"client.token.jwks.enabled", "A key of Centrifugo PRO. Without it, tokens of these providers are refused; `jwks_public_endpoint` takes one provider."},
 	{"http_api.keys http_api.jwks.enabled http_api.jwks.methods http_api.jwks.channels",

@@ -101,16 +101,19 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("of an empty file: %+v", r)
 	}
 	for text, want := range map[string]string{
-		"health: {enabled: true}":                                                             "health.enabled",
-		"health: {enabled: true, mode: live}":                                                 "",
-		"prometheus: {enabled: true, namespace: centrifugo}":                                  "prometheus.enabled",
-		"prometheus: {enabled: true}":                                                         "prometheus.namespace prometheus.enabled",
-		"engine: {type: redis}":                                                               "engine.type",
-		"broker: {enabled: true, type: nats, nats: {allow_wildcards: true}}":                  "broker.type broker.nats.allow_wildcards",
-		"channel: {max_length: 100}":                                                          "channel.max_length",
-		"client: {queue_max_size: 100}":                                                       "client.queue_max_size",
-		"channel: {namespaces: [{name: chat, allow_user_limited_channels: true}]}":            "channel.namespaces[0](chat).allow_user_limited_channels",
-		"channel: {without_namespace: {allow_tags_filter: 1, allowed_delta_types: [fossil]}}": "channel.without_namespace.allow_tags_filter",
+		"health: {enabled: true}":                                                  "health.enabled",
+		"health: {enabled: true, mode: live}":                                      "",
+		"prometheus: {enabled: true, namespace: centrifugo}":                       "prometheus.enabled",
+		"prometheus: {enabled: true}":                                              "prometheus.namespace prometheus.enabled",
+		"engine: {type: redis}":                                                    "engine.type",
+		"broker: {enabled: true, type: nats, nats: {allow_wildcards: true}}":       "broker.type broker.nats.allow_wildcards",
+		"channel: {max_length: 100}":                                               "channel.max_length",
+		"client: {queue_max_size: 100}":                                            "client.queue_max_size",
+		"channel: {namespaces: [{name: chat, allow_user_limited_channels: true}]}": "channel.namespaces[0](chat).allow_user_limited_channels",
+		"channel: {namespaces: [{name: m, subscription_type: map, map: {mode: persistent, allow_publish_for_client: true}}]}":                        "channel.namespaces[0](m).map.client_max_entries",
+		"channel: {namespaces: [{name: m, subscription_type: map, map: {mode: persistent, allow_publish_for_client: true, client_key: user_id}}]}":   "",
+		"channel: {namespaces: [{name: m, subscription_type: map, map: {mode: persistent, allow_publish_for_client: true, client_max_entries: 5}}]}": "",
+		"channel: {without_namespace: {allow_tags_filter: 1, allowed_delta_types: [fossil]}}":                                                        "channel.without_namespace.allow_tags_filter",
 	} {
 		if got := strings.Join(keysOf(New(examine(t, text)), Differs), " "); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
