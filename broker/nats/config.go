@@ -155,11 +155,20 @@ func (c *Config) userInURL() *url.Userinfo {
 	return u.User
 }
 
+// servers returns the URLs in URL.
+func (c *Config) servers() []string {
+	list := strings.Split(c.URL, ",")
+	for i, s := range list {
+		list[i] = strings.TrimSpace(s)
+	}
+	return list
+}
+
 // hosts returns the addresses in URL. Neither they nor the errors hold secrets.
 func (c *Config) hosts() ([]string, error) {
 	var hosts []string
-	for i, s := range strings.Split(c.URL, ",") {
-		if s = strings.TrimSpace(s); s == "" {
+	for i, s := range c.servers() {
+		if s == "" {
 			return nil, fmt.Errorf("server %d of the list is empty", i+1)
 		}
 		if !strings.Contains(s, "://") {

@@ -29,7 +29,7 @@ func pause(attempt int) time.Duration {
 // those of the protocol; then the keeper connects anew.
 func (b *Broker) options() (o natsio.Options, err error) {
 	o = natsio.GetDefaultOptions()
-	o.Url = b.cfg.URL
+	o.Servers = b.cfg.servers()
 	o.Name = "gyro"
 	o.User, o.Password, o.Token = b.cfg.User, b.cfg.Password, b.cfg.Token
 	o.Timeout = b.cfg.DialTimeout

@@ -201,7 +201,7 @@ func (w *way) connect() (*natsio.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Url, o.Name = w.url, "gyro canary"
+	o.Servers, o.Name = []string{w.url}, "gyro canary"
 	o.CustomDialer, o.AllowReconnect, o.IgnoreDiscoveredServers = nil, false, true
 	o.DisconnectedErrCB, o.ReconnectErrCB, o.ReconnectedCB, o.ClosedCB, o.DiscoveredServersCB = nil, nil, nil, nil, nil
 	o.AsyncErrorCB = func(*natsio.Conn, *natsio.Subscription, error) {} // by default, errors are printed

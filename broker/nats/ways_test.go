@@ -104,6 +104,28 @@ func TestServerOfOthersEnds(t *testing.T) {
 	})
 }
 
+// A node with a list of servers connects to one that is there, and to another one when that ends.
+func TestListOfServers(t *testing.T) {
+	t.Parallel()
+	one, two, _ := pair(t)
+	list := with(one)
+	list.URL = "nats://127.0.0.1:1, " + list.URL + ", " + with(two).URL
+	got := newEvents()
+	a := run(t, list, got)
+	must(t, a.Subscribe(t.Context(), "ch"))
+	must(t, publish(a, "ch", "1"))
+	got.next(t, "publication")
+	first, other := one, two
+	if a.conn.Load().ConnectedServerId() == two.ID() {
+		first, other = two, one
+	}
+	first.Shutdown()
+	first.WaitForShutdown()
+	wait.Until(t, "the other server", func() bool { return healthy(a) && a.conn.Load().ConnectedServerId() == other.ID() })
+	must(t, publish(a, "ch", "2"))
+	got.next(t, "publication")
+}
+
 // A server of the cluster is watched at once, not with the next canary: from the connection on, or since it was announced. If its
 // route breaks, it is not announced any more.
 func TestServersAreWatchedAtOnce(t *testing.T) {
