@@ -118,7 +118,7 @@ func New(cfg Config) (*Broker, error) {
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.control = &control{b: b}
-	b.proof.doubts = make(chan struct{}, 1)
+	b.proof.doubts, b.proof.places = make(chan struct{}, 1), make(map[place]fault)
 	return b, nil
 }
 
@@ -375,6 +375,7 @@ func (b *Broker) start() {
 	b.slots = make(chan struct{}, max(1, b.cfg.PoolSize/2))
 	b.control.start()
 	b.background.Go(func() { b.upkeep(b.lifetime) })
+	b.background.Go(func() { b.prove(b.lifetime) })
 	if b.alone {
 		return
 	}
@@ -384,7 +385,6 @@ func (b *Broker) start() {
 	}
 	b.background.Go(func() { b.feed.Run(b.lifetime) })
 	b.background.Go(func() { b.expireMaps(b.lifetime) })
-	b.background.Go(func() { b.prove(b.lifetime) })
 }
 
 // Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the

@@ -136,7 +136,7 @@ func (c *control) write(messages []*message) {
 	}
 	locks := "SELECT shard_id FROM " + b.sets.Control.Locks() + " ORDER BY shard_id FOR UPDATE"
 	send := "SELECT " + b.sets.Control.Name + "_publish(m.data, m.node, $3) FROM unnest($1::bytea[], $2::text[]) AS m (data, node)"
-	err := b.write(func(ctx context.Context) error {
+	err := b.write(place{sort: ofControl}, func(ctx context.Context) error {
 		var batch pgx.Batch
 		batch.Queue(locks)
 		batch.Queue(send, data, nodes, b.cfg.ControlNumShards)

@@ -92,7 +92,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 
 // writeMaps writes a batch to a shard and sets the results.
 func (b *Broker) writeMaps(shard int, batch []*changing) {
-	err := b.write(func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
+	err := b.write(place{ofMaps, shard}, func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
 	if err != nil && len(batch) > 1 && isAboutData(err) {
 		for i := range batch {
 			b.writeMaps(shard, batch[i:i+1])
@@ -323,7 +323,7 @@ func (b *Broker) expireDue(ctx context.Context) error {
 		}
 		for shard, channels := range due {
 			var removed int
-			err := b.write(func(ctx context.Context) error {
+			err := b.write(place{ofMaps, shard}, func(ctx context.Context) error {
 				return b.do(ctx, mapTable, shard, b.sql.expireShard, []any{channels, expireBatch, b.cfg.NumShards}, func(rows pgx.Rows) error {
 					return rows.Scan(&removed)
 				})

@@ -3,20 +3,52 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 	"github.com/gyrohq/gyro/channel"
 )
 
-// proof tells whether PostgreSQL takes publications with history. The signs of life of nodes are written every few seconds, so as
-// long as no transaction fails, that is proven. When one fails, the node is not healthy until a sample succeeds: a publication
-// into a channel without subscribers.
+// sort is what a transaction writes.
+type sort int
+
+const (
+	ofStreams sort = iota
+	ofMaps
+	ofControl
+)
+
+// sorts are the words of operators for what is written. The messages of the log are constants.
+var sorts = [...]struct{ what, refused, taken string }{
+	ofStreams: {"publications with history", "postgres takes no publications with history", "postgres takes publications with history again"},
+	ofMaps:    {"changes of maps", "postgres takes no changes of maps", "postgres takes changes of maps again"},
+	ofControl: {"messages between nodes", "postgres takes no messages between nodes", "postgres takes messages between nodes again"},
+}
+
+// place is where a transaction writes: into a shard of streams or of maps, or, in shard 0, into those of control messages.
+type place struct {
+	sort  sort
+	shard int
+}
+
+// proof tells whether PostgreSQL takes what nodes write. The signs of life of nodes are written every few seconds, so as long as no
+// transaction fails or hangs, that is proven. When one fails, the place where it writes is in doubt, and the node publishes a sample
+// there until one succeeds. The node is not healthy while samples fail, and from the moment on at which a transaction hangs.
 type proof struct {
-	doubts chan struct{} // has an element when a transaction has failed
-	reason atomic.Pointer[error]
+	doubts chan struct{} // has an element when there are doubts
+
+	mu     sync.Mutex
+	places map[place]fault // that are in doubt
+}
+
+// fault is why a place is in doubt.
+type fault struct {
+	reason error     // nil: no sample has failed yet
+	hung   time.Time // since when there is no answer, if that is the reason; zero: there was one
 }
 
 const (
@@ -25,47 +57,111 @@ const (
 	sampleTimeout = 3 * time.Second
 	// sampleTTL is how long a sample is in the history, and its channel known.
 	sampleTTL = time.Minute
+	// hangsAfter is how long a transaction may take until it hangs. A canary may take as long.
+	hangsAfter = 3 * time.Second
+	// askTimeout is how long PostgreSQL may take to tell why a transaction hangs.
+	askTimeout = time.Second
 )
 
 // doubt notes that a transaction has failed.
-func (p *proof) doubt() {
+func (p *proof) doubt(at place) {
+	p.mu.Lock()
+	if _, known := p.places[at]; !known {
+		p.places[at] = fault{}
+	}
+	p.mu.Unlock()
+	p.wake()
+}
+
+func (p *proof) wake() {
 	select {
 	case p.doubts <- struct{}{}:
 	default:
 	}
 }
 
-// err returns why publications with history fail, or nil.
+// fail notes why transactions fail at a place, and tells whether those of its sort were well before. That a transaction hangs is told
+// until an answer comes: a sample waits behind it in its lane, and has no better reason.
+func (p *proof) fail(at place, f fault) (news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	news = p.fails(at.sort) == nil
+	if !p.places[at].hung.IsZero() && errors.Is(f.reason, context.DeadlineExceeded) {
+		return false
+	}
+	p.places[at] = f
+	return news
+}
+
+// hungSince returns since when a place gives no answer, if its last transaction began at a time and has none.
+func (p *proof) hungSince(at place, began time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := p.places[at].hung; !first.IsZero() {
+		return first
+	}
+	return began
+}
+
+// succeed notes that a sample was written, and tells whether all of the sort is well again.
+func (p *proof) succeed(at place) (news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failed := p.places[at].reason != nil
+	delete(p.places, at)
+	return failed && p.fails(at.sort) == nil
+}
+
+// fails returns why a sort of transactions fails in the first shard that fails, or nil. mu is held.
+func (p *proof) fails(of sort) (reason error) {
+	least := -1
+	for at, f := range p.places {
+		if at.sort == of && f.reason != nil && (least < 0 || at.shard < least) {
+			least, reason = at.shard, f.reason
+		}
+	}
+	return reason
+}
+
+// doubtful returns the places that are in doubt.
+func (p *proof) doubtful() (list []place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := range p.places {
+		list = append(list, at)
+	}
+	return list
+}
+
+// err returns why transactions fail, or nil.
 func (p *proof) err() error {
-	if reason := p.reason.Load(); reason != nil {
-		return fmt.Errorf("publications with history fail: %w", *reason)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, words := range sorts {
+		if reason := p.fails(sort(of)); reason != nil {
+			return fmt.Errorf("%s fail: %w", words.what, reason)
+		}
 	}
 	return nil
 }
 
-// prove publishes samples while there are doubts, until ctx ends.
+// prove writes samples where there are doubts, until ctx ends.
 func (b *Broker) prove(ctx context.Context) {
-	name := "gyro:sample:" + rand.Text()
+	names := make(map[place]string)
 	for {
 		select {
 		case <-b.proof.doubts:
 		case <-ctx.Done():
 			return
 		}
-		err := b.sample(ctx, name)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			if b.proof.reason.Swap(nil) != nil {
-				b.cfg.Logger.Info("postgres takes publications with history again", "engine", b.part)
+		var samples sync.WaitGroup
+		for _, at := range b.proof.doubtful() {
+			if names[at] == "" {
+				names[at] = b.sampleName(at.shard)
 			}
-		default:
-			if b.proof.reason.Swap(&err) == nil {
-				b.cfg.Logger.Error("postgres takes no publications with history", "engine", b.part, "error", err)
-			}
-			b.proof.doubt()
+			samples.Go(func() { b.try(ctx, at, names[at]) })
 		}
+		samples.Wait()
 		select {
 		case <-time.After(sampleEvery):
 		case <-ctx.Done():
@@ -74,11 +170,105 @@ func (b *Broker) prove(ctx context.Context) {
 	}
 }
 
-// sample publishes with history.
-func (b *Broker) sample(ctx context.Context, name string) error {
+// sampleName makes the name of a channel in a shard.
+func (b *Broker) sampleName(shard int) string {
+	for {
+		if name := "gyro:sample:" + rand.Text(); b.alone || pghash.Shard(name, b.cfg.NumShards) == shard {
+			return name
+		}
+	}
+}
+
+// try writes a sample to a place, and notes what became of it.
+func (b *Broker) try(ctx context.Context, at place, name string) {
+	err := b.sample(ctx, at, name)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		if b.proof.succeed(at) {
+			b.cfg.Logger.Info(sorts[at.sort].taken, "engine", b.part)
+		}
+	default:
+		b.fail(at, fault{reason: err})
+		b.proof.wake()
+	}
+}
+
+// fail notes and logs why transactions fail at a place.
+func (b *Broker) fail(at place, f fault) {
+	if b.proof.fail(at, f) {
+		b.cfg.Logger.Error(sorts[at.sort].refused, "engine", b.part, "error", f.reason)
+	}
+}
+
+// sample writes to a place as others do.
+func (b *Broker) sample(ctx context.Context, at place, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
-	_, err := b.Publish(ctx, name, &channel.Publication{Data: []byte("{}")},
-		broker.PublishOptions{HistorySize: 1, HistoryTTL: sampleTTL, HistoryMetaTTL: sampleTTL})
+	data := []byte("{}")
+	switch at.sort {
+	case ofStreams:
+		_, err = b.Publish(ctx, name, &channel.Publication{Data: data},
+			broker.PublishOptions{HistorySize: 1, HistoryTTL: sampleTTL, HistoryMetaTTL: sampleTTL})
+	case ofMaps:
+		_, err = maps{b}.Change(ctx, name, &channel.Publication{Key: "sample", Data: data},
+			channel.MapOptions{KeyTTL: sampleTTL, StreamSize: 1, StreamTTL: sampleTTL, MetaTTL: sampleTTL})
+	case ofControl:
+		err = b.PublishControl(ctx, name, nil) // to a node that does not exist
+	}
 	return err
+}
+
+// set has the tables of a sort.
+func (b *Broker) set(of sort) (name, functions string) {
+	switch of {
+	case ofStreams:
+		return b.sets.Stream.Name, b.sets.Stream.Name + "_publish_"
+	case ofMaps:
+		return b.sets.Map.Name, b.sets.Map.Name + "_"
+	default:
+		return b.sets.Control.Name, b.sets.Control.Name + "_"
+	}
+}
+
+// hangs notes that a transaction, which began at a time, has no answer, and what PostgreSQL says about that. ctx ends with the
+// transaction.
+func (b *Broker) hangs(ctx context.Context, at place, began time.Time) {
+	name, functions := b.set(at.sort)
+	in := name
+	if at.sort != ofControl {
+		in = fmt.Sprintf("shard %d of %s", at.shard, name)
+	}
+	why := b.why(functions)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // meanwhile there was an answer
+	}
+	since := b.proof.hungSince(at, began)
+	reason := fmt.Errorf("a transaction in %s has had no answer since %s%s", in, since.UTC().Format(time.RFC3339), why)
+	b.fail(at, fault{reason: reason, hung: since})
+	b.proof.wake()
+}
+
+// waits asks what the transactions of this user wait for that call certain functions, and who holds the lock if it is one. The
+// oldest one comes first; those of other nodes and other shards may wait for it.
+const waits = `SELECT a.wait_event_type, a.wait_event, h.pid, coalesce(h.application_name, ''), coalesce(h.state, '') FROM pg_stat_activity a
+	LEFT JOIN LATERAL (SELECT x.* FROM pg_stat_activity x WHERE x.pid = ANY (pg_blocking_pids(a.pid)) ORDER BY x.xact_start LIMIT 1) h ON true
+	WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND a.state = 'active'
+	AND a.wait_event IS NOT NULL AND strpos(a.query, $1) > 0 AND a.xact_start < clock_timestamp() - interval '1 second'
+	ORDER BY a.xact_start LIMIT 1`
+
+// why tells what PostgreSQL says that a transaction with certain functions waits for; nothing if it does not say.
+func (b *Broker) why(functions string) string {
+	ctx, cancel := context.WithTimeout(b.lifetime, askTimeout)
+	defer cancel()
+	var kind, event, program, state string
+	var holder *int32
+	err := b.db.QueryRow(ctx, waits, functions).Scan(&kind, &event, &holder, &program, &state)
+	switch {
+	case err != nil:
+		return ""
+	case holder == nil:
+		return fmt.Sprintf(": it waits for %s (%s)", event, kind)
+	}
+	return fmt.Sprintf(": it waits for %s (%s) because of process %d of PostgreSQL (%q, %s)", event, kind, *holder, program, state)
 }

@@ -194,7 +194,7 @@ func stamp(pub *channel.Publication, now time.Time) {
 
 // writeStreams writes a batch to a shard and sets the results.
 func (b *Broker) writeStreams(shard int, batch []*publishing) {
-	err := b.write(func(ctx context.Context) error {
+	err := b.write(place{ofStreams, shard}, func(ctx context.Context) error {
 		if batch[0].conditional() {
 			return b.putEach(ctx, shard, batch)
 		}
@@ -246,7 +246,7 @@ func (b *Broker) await(ctx context.Context, group *commit.Group) error {
 
 // write does a transaction, with one of the connections for writing. It tries again what cannot have been done. When one gets no
 // answer in time, the others may be as dead, and each would take as long: all connections are made anew.
-func (b *Broker) write(do func(ctx context.Context) error) (err error) {
+func (b *Broker) write(at place, do func(ctx context.Context) error) (err error) {
 	select {
 	case b.slots <- struct{}{}:
 	case <-b.lifetime.Done():
@@ -255,6 +255,8 @@ func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
 	defer cancel()
+	began := time.Now()
+	defer time.AfterFunc(hangsAfter, func() { b.goes(func() { b.hangs(ctx, at, began) }) }).Stop()
 	for range writeTries {
 		if err = do(ctx); err == nil || ctx.Err() != nil || !undone(err) {
 			break
@@ -268,7 +270,7 @@ func (b *Broker) write(do func(ctx context.Context) error) (err error) {
 		b.db.Reset()
 	}
 	if err != nil && !isAboutData(err) {
-		b.proof.doubt()
+		b.proof.doubt(at)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -73,7 +74,7 @@ func (d *database) exec(statements ...string) {
 // run starts a broker that delivers to h.
 func (d *database) run(cfg postgres.Config, h broker.EventHandler) *postgres.Broker {
 	d.tb.Helper()
-	cfg.DSN, cfg.Logger, cfg.Timeout = d.dsn, quiet, wait.Limit // a busy machine is no fault
+	cfg.DSN, cfg.Logger, cfg.Timeout = d.dsn, cmp.Or(cfg.Logger, quiet), wait.Limit // a busy machine is no fault
 	b, err := postgres.New(cfg)
 	must(d.tb, err)
 	must(d.tb, b.Run(h))

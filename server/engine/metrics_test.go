@@ -1,12 +1,15 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -121,6 +124,51 @@ func TestRedisStoresNothing(t *testing.T) {
 			s.eventually("node_ready", nil, exactly1)
 		})
 	}
+}
+
+// TestPostgresHangs: PostgreSQL delivers, and gives no answer to publications. Health and metrics of a node say so with the reason, and
+// that it is over.
+func TestPostgresHangs(t *testing.T) {
+	t.Parallel()
+	edit := onPostgres(t)
+	var dsn string
+	s := startNodes(t, 1, func(cfg *config.Config) {
+		edit(cfg)
+		dsn, cfg.Prometheus.Enabled = cfg.Broker.Postgres.DSN, true
+		cfg.Broker.Postgres.IOTimeout = wait.Limit // a busy machine is no fault
+		cfg.Channel.Namespaces[0].HistorySize, cfg.Channel.Namespaces[0].HistoryTTL = 10, time.Minute
+	})[0]
+	publish := func() { s.api("publish", `{"channel":"ns:a","b64data":"MQ=="}`) }
+	publish()
+	s.eventually("node_ready", nil, exactly1)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	do := func(sql string) {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("BEGIN")
+	do("LOCK TABLE cf_binary_stream_meta IN EXCLUSIVE MODE")
+	var published sync.WaitGroup
+	published.Go(publish)
+	s.eventually("broker_delivers", []string{"", "0"}, exactly0)
+	s.eventually("node_ready", nil, exactly0)
+	for _, reason := range []string{"a transaction in shard ", " of cf_binary_stream has had no answer since ", "it waits for relation (Lock) because of process "} {
+		if status, body := s.health(); status != http.StatusServiceUnavailable || !strings.Contains(body, reason) {
+			t.Errorf("health: %d %s, want %s", status, body, reason)
+		}
+		if !strings.Contains(s.log(), reason) {
+			t.Errorf("no line with %s: %s", reason, s.log())
+		}
+	}
+	do("ROLLBACK")
+	published.Wait()
+	s.eventually("broker_delivers", []string{"", "0"}, exactly1)
+	s.eventually("node_ready", nil, exactly1)
 }
 
 // TestMetricsOfBrokers: each has the name that it has in the configuration.
