@@ -391,13 +391,32 @@ func TestLossOfOneShard(t *testing.T) {
 	}
 }
 
+// logged is a log as text.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestFailover: the primary dies, the Sentinels choose another, and everything goes
 // on there.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewSentinel(t, redistest.Options{Failover: true})
 	n := newNote()
-	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet,
+	var log logged
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}, n)
 	if err := b.Subscribe(t.Context(), "ch"); err != nil {
 		t.Fatal(err)
@@ -420,6 +439,8 @@ func TestFailover(t *testing.T) {
 	receive(t, n.events)
 	awaitHealth(t, b, true)
 	t.Logf("well again %v after the death of the primary", time.Since(start))
+	again := `msg="redis can be reached again" primary=` + s.Primary().Addr()
+	wait.Until(t, again, func() bool { return publish(b, "ch") == nil && strings.Contains(log.String(), again) })
 
 	// Back, and swapped by command: the demoted one stays alive.
 	old.Restart(true)

@@ -99,9 +99,9 @@ type Client struct {
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
-		outage:  outage{log: opts.Logger, name: opts.Name},
 		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, commands: map[*trackedConn]struct{}{}, servers: map[string]string{},
 	}
+	c.outage = outage{log: opts.Logger, name: opts.Name, primary: c.found}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.connect(ctx, opts.Cluster); err != nil {
 		return nil, c.Explain(err)

@@ -14,9 +14,10 @@ const calmTime = time.Second
 // outage logs once that a shard cannot be reached, and once that it can be again, however many
 // calls fail.
 type outage struct {
-	log  *slog.Logger
-	name string
-	on   atomic.Bool
+	log     *slog.Logger
+	name    string
+	primary func() string // address of the server that answers, if there is one, and name does not tell it
+	on      atomic.Bool
 
 	mu          sync.Mutex
 	since, last time.Time // of failures
@@ -46,5 +47,9 @@ func (o *outage) succeeded() {
 		return
 	}
 	o.on.Store(false)
-	o.log.Info("redis can be reached again", "part", o.name, "failed_at", o.since, "after_ms", o.last.Sub(o.since).Milliseconds())
+	log := o.log
+	if primary := o.primary(); primary != "" {
+		log = log.With("primary", primary) // perhaps another one than before
+	}
+	log.Info("redis can be reached again", "part", o.name, "failed_at", o.since, "after_ms", o.last.Sub(o.since).Milliseconds())
 }

@@ -13,7 +13,8 @@ import (
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		o := outage{log: slog.New(slog.NewTextHandler(&log, nil)), name: "shard 0"}
+		primary := ""
+		o := outage{log: slog.New(slog.NewTextHandler(&log, nil)), name: "shard 0", primary: func() string { return primary }}
 		want := func(parts ...string) {
 			t.Helper()
 			lines := strings.Count(log.String(), "\n")
@@ -41,6 +42,15 @@ func TestOutage(t *testing.T) {
 		time.Sleep(calmTime)
 		o.succeeded()
 		o.succeeded()
+		if strings.Contains(log.String(), "primary") {
+			t.Errorf("a primary without Sentinels: %q", log.String())
+		}
 		want("level=INFO", "can be reached again", "after_ms=59500")
+		o.failed(errors.New("connection refused"))
+		log.Reset()
+		time.Sleep(calmTime)
+		primary = "10.0.0.2:6379"
+		o.succeeded()
+		want("level=INFO", "can be reached again", "primary=10.0.0.2:6379", `part="shard 0"`)
 	})
 }

@@ -27,6 +27,16 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 	return "", errors.Join(failures...)
 }
 
+// found returns the address of the primary that commands go to, if Sentinels have told it.
+func (c *Client) found() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		return ""
+	}
+	return c.current.address
+}
+
 // askSentinel asks one Sentinel. It gets a part of the time only, so that a Sentinel that does
 // not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
