@@ -3,27 +3,63 @@ package metrics
 import (
 	"bufio"
 	"bytes"
+	"io/fs"
 	"math"
 	"os"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// memoryLimit is how many bytes the process may use at most: the least of the limits of its control group and of
-// the memory of the machine. Without either (not on Linux) it is infinite.
-func memoryLimit() float64 {
+// memoryLimit is how many bytes the process may use at most: the least of the limits of its control group, of those around it, and of
+// the memory of the machine. Without any (not on Linux) it is infinite.
+func memoryLimit() float64 { return limitOf(os.DirFS("/")) }
+
+// limitOf is memoryLimit for a root of the file system.
+func limitOf(root fs.FS) float64 {
 	limit := math.Inf(1)
-	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(file)
+	own, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		own = nil // not on Linux
+	}
+	for _, file := range limitFiles(string(own)) {
+		text, err := fs.ReadFile(root, file)
 		if n, bad := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil && bad == nil { // without a limit it is "max"
 			limit = min(limit, n)
 		}
 	}
-	text, err := os.ReadFile("/proc/meminfo")
+	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
 		return limit
 	}
 	return min(limit, total(text))
+}
+
+// limitFiles are the files with limits of the groups that /proc/self/cgroup names, of those around them, and of the outermost ones: in
+// a container, that is its group. Files of groups that cannot be seen from a container are not there.
+func limitFiles(own string) []string {
+	const (
+		unified, file     = "sys/fs/cgroup", "memory.max"                   // version 2
+		memory, olderFile = "sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	)
+	files := []string{path.Join(unified, file), path.Join(memory, olderFile)}
+	for line := range strings.Lines(own) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		folder, name := unified, file
+		if controllers := strings.Split(parts[1], ","); slices.Contains(controllers, "memory") {
+			folder, name = memory, olderFile
+		} else if parts[1] != "" {
+			continue
+		}
+		for group := path.Clean("/" + parts[2]); group != "/"; group = path.Dir(group) {
+			files = append(files, path.Join(folder, group, name))
+		}
+	}
+	return files
 }
 
 // total is the line MemTotal of /proc/meminfo, in bytes.
