@@ -38,7 +38,7 @@ type cluster struct {
 	backend      string
 	program, dir string
 	nodes        []*member
-	shown        look // of a fault that may be over a moment later
+	shown        look // of a fault, or of its end, that may be over a moment later
 }
 
 // member is a node, which runs or does not.
@@ -136,6 +136,7 @@ func (c *cluster) configuration(m *member, prefix string) config {
 			"allow_anonymous_connect_without_token": true, "connection_limit": 70, "queue_max_size": 65536,
 			"token": config{"hmac_secret_key": secret, "hmac_previous_secret_key": previous},
 		},
+		"websocket":   config{"write_timeout": "5m"}, // who does not read is disconnected because of queue_max_size alone
 		"http_api":    config{"insecure": true},
 		"user_status": config{"enabled": true, "redis": address(c.aside)},
 		"prometheus":  config{"enabled": true},
@@ -225,7 +226,13 @@ func (c *cluster) api(method string, params any) {
 // connect connects a client to the first node.
 func (c *cluster) connect(o sdk.Options) *sdk.Client {
 	c.Helper()
-	cl, err := sdk.New("ws"+strings.TrimPrefix(c.nodes[0].url("/connection/websocket"), "http"), o)
+	return c.connectTo(c.nodes[0], o)
+}
+
+// connectTo connects a client to a node.
+func (c *cluster) connectTo(m *member, o sdk.Options) *sdk.Client {
+	c.Helper()
+	cl, err := sdk.New("ws"+strings.TrimPrefix(m.url("/connection/websocket"), "http"), o)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -261,7 +268,10 @@ func (c *cluster) sees(what, line string) {
 }
 
 // value returns the sum of the series of the first node whose lines begin so.
-func (c *cluster) value(series string) float64 { return sum(c.nodes[0].scrape(), series) }
+func (c *cluster) value(series string) float64 { return c.nodes[0].value(series) }
+
+// value returns the sum of the series of a node whose lines begin so.
+func (m *member) value(series string) float64 { return sum(m.scrape(), series) }
 
 // sum returns the sum of the series whose lines begin so.
 func sum(scrape, series string) (total float64) {

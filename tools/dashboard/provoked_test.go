@@ -70,7 +70,12 @@ var faults = []fault{
 				return sum(first, series) > 0.5 && sum(first+second, "gyro_node_ready") == 2
 			})
 		})
-		return func() { wait.Until(c.T, "a fast canary", func() bool { return c.value(series) < 0.5 }) }
+		return func() {
+			wait.Until(c.T, "fast canaries", func() bool {
+				c.shown = c.look()
+				return !slices.ContainsFunc(c.nodes, func(m *member) bool { return slices.ContainsFunc(lines(c.shown[m.target], series), slowCanary) })
+			})
+		}
 	}},
 	{alerts: []string{"GyroRefusals"}, within: 11 * time.Minute, goesOn: true, happen: func(c *cluster) func() {
 		cl := c.connect(sdk.Options{})
@@ -197,7 +202,7 @@ var faults = []fault{
 	}},
 }
 
-// otherwise are the alerts that no fault of the list above makes fire, and why, or where they fire.
+// otherwise are the alerts that no fault of the list above makes fire, and the test that does.
 var otherwise = map[string]string{
 	"GyroClusterDivided":      "Clusters",
 	"GyroClientsGone":         "ClientsGone",
@@ -205,15 +210,21 @@ var otherwise = map[string]string{
 	"GyroReloadRefused":       "Reloads",
 	"GyroPreviousKey":         "Rotation",
 	"GyroLogDropped":          "LostLines",
-	"GyroClockSkew":           "a machine with another clock",
-	"GyroMessagesDropped":     "more messages than a node can take",
-	"GyroNATSMessagesDropped": "likewise, over NATS",
-	"GyroNATSServerAway":      "a cluster of NATS servers; broker/nats tests what nodes export",
-	"GyroBroadcastSlow":       "more subscribers than the machine of a test can serve",
-	"GyroQueuesGrow":          "a tenth of the memory of the machine",
-	"GyroOldBytes":            "a minute of a client that does not read and is not disconnected",
-	"GyroMemory":              "all memory of the machine",
-	"GyroPanics":              "a bug",
+	"GyroClockSkew":           "Skewed",
+	"GyroMessagesDropped":     "Overloaded",
+	"GyroBroadcastSlow":       "Overloaded",
+	"GyroQueuesGrow":          "Overloaded",
+	"GyroOldBytes":            "Overloaded",
+	"GyroMemory":              "Overloaded",
+	"GyroNATSMessagesDropped": "NATS",
+	"GyroNATSServerAway":      "NATS",
+	"GyroPanics":              "", // a bug: no client, backend or operator can cause a panic that is known, and the server has no code of an application
+}
+
+// tests make alerts fire, each with a cluster of its own.
+var tests = map[string]func(*testing.T, *cluster){
+	"Faults": provoked, "Clusters": clusters, "ClientsGone": clientsGone, "Restarts": restarts, "Rotation": rotation, "Reloads": reloads,
+	"LostLines": lostLines, "Skewed": skewed, "Overloaded": overloaded, "NATS": natsServers,
 }
 
 // pace are the alerts of which a busy machine may show the fault in one look, which a film makes last.
@@ -232,10 +243,12 @@ func TestProvoked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T, *cluster){
-		"Faults": provoked, "Clusters": clusters, "ClientsGone": clientsGone, "Restarts": restarts,
-		"Rotation": rotation, "Reloads": reloads, "LostLines": lostLines,
-	} {
+	for alert, name := range otherwise {
+		if name != "" && tests[name] == nil {
+			t.Errorf("%s: there is no test %s", alert, name)
+		}
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newCluster(t, program))
@@ -256,13 +269,9 @@ func provoked(t *testing.T, c *cluster) {
 			film := newFilm(t, time.Now())
 			before := c.look()
 			end := f.happen(c)
-			with := c.shown
-			if with == nil {
-				with = c.look()
-			}
-			c.shown = nil
+			with := c.taken()
 			end()
-			after := c.look()
+			after := c.taken()
 			film.still(before, quiet)
 			begin := film.now
 			if f.goesOn {
@@ -281,6 +290,19 @@ func provoked(t *testing.T, c *cluster) {
 		}
 	}
 }
+
+// taken returns the look that shows the fault, or its end, if it may be over a moment later; otherwise it takes one.
+func (c *cluster) taken() look {
+	c.Helper()
+	l := c.shown
+	if c.shown = nil; l == nil {
+		l = c.look()
+	}
+	return l
+}
+
+// slowCanary tells whether the line of a scrape is a delay for which GyroShardSlow fires.
+func slowCanary(line string) bool { return sum(line, "") > 0.5 }
 
 // judge holds what fired to what should fire.
 func (f *fault) judge(film *film, begin, gone time.Duration) {
