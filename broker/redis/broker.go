@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -300,6 +301,9 @@ func (b *Broker) health(shard int) broker.Health {
 		h.Delay = max(h.Delay, delay)
 		h.Reconnects += l.conn.Stats().Reconnects
 		h.Err = cmp.Or(h.Err, err, l.refusals.last())
+	}
+	if primary := b.shards[shard].client.Primary(); primary != "" && h.Err != nil { // the part has the addresses of Sentinels
+		h.Err = fmt.Errorf("primary %s: %w", primary, h.Err)
 	}
 	return h
 }

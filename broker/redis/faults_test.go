@@ -409,6 +409,20 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// TestHealthOfPrimary: with Sentinels, health names the server that does not deliver.
+func TestHealthOfPrimary(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewSentinel(t, redistest.Options{}) // nobody replaces the primary
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet}, newNote())
+	awaitHealth(t, b, true)
+	primary := s.Primary()
+	primary.Kill()
+	awaitHealth(t, b, false)
+	if err := b.Health()[0].Err; err == nil || !strings.HasPrefix(err.Error(), "primary "+primary.Addr()+": ") {
+		t.Errorf("health %v, want primary %s", err, primary.Addr())
+	}
+}
+
 // TestFailover: the primary dies, the Sentinels choose another, and everything goes
 // on there.
 func TestFailover(t *testing.T) {

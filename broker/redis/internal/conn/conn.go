@@ -84,6 +84,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	current  *trackedConn              // with Sentinel: the connection to the primary
+	last     string                    // with Sentinel: the primary of the last connection
 	commands map[*trackedConn]struct{} // the open connections for commands
 	pubSub   map[*pubSubConn]struct{}  // with Sentinel
 	next     atomic.Uint32
@@ -101,7 +102,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
 		suspect: make(chan struct{}, 1), pubSub: map[*pubSubConn]struct{}{}, commands: map[*trackedConn]struct{}{}, servers: map[string]string{},
 	}
-	c.outage = outage{log: opts.Logger, name: opts.Name, primary: c.found}
+	c.outage = outage{log: opts.Logger, name: opts.Name, primary: c.Primary}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.connect(ctx, opts.Cluster); err != nil {
 		return nil, c.Explain(err)

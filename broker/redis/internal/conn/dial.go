@@ -55,7 +55,7 @@ func (c *Client) track(t *trackedConn) {
 	defer c.mu.Unlock()
 	c.commands[t] = struct{}{}
 	if c.opts.Sentinel {
-		c.current = t
+		c.current, c.last = t, t.address
 	}
 }
 

@@ -27,14 +27,11 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 	return "", errors.Join(failures...)
 }
 
-// found returns the address of the primary that commands go to, if Sentinels have told it.
-func (c *Client) found() string {
+// Primary returns the address of the primary that commands have gone to last, if Sentinels have told it.
+func (c *Client) Primary() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == nil {
-		return ""
-	}
-	return c.current.address
+	return c.last
 }
 
 // askSentinel asks one Sentinel. It gets a part of the time only, so that a Sentinel that does
