@@ -185,6 +185,49 @@ async function fits(page, name) {
   assert.ok(wide <= window, `${name} is ${wide} pixels wide in a window of ${window}`);
 }
 
+// covered are the buttons, links and fields of which a part cannot be seen where they are scrolled to: it is outside of the window, cut
+// off by what they are in, or below something else. Where something scrolls sideways by intention, such as tabs, it is whole when it is scrolled to.
+const covered = page =>
+  page.locator('button, a[href], input, select, textarea').evaluateAll(all =>
+    all
+      .filter(element => element.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !element.matches('.skip, thead *')) // tables are cards
+      .flatMap(element => {
+        const wanting = [];
+        for (let around = element.parentElement; around; around = around.parentElement) {
+          const { overflowX, overflowY } = getComputedStyle(around),
+            inner = element.getBoundingClientRect(),
+            outer = around.getBoundingClientRect();
+          if (['auto', 'scroll'].includes(overflowX)) around.scrollLeft += inner.left - outer.left - 50;
+          if (['auto', 'scroll'].includes(overflowY)) around.scrollTop += inner.top - outer.top - 50;
+        }
+        window.scrollBy(0, element.getBoundingClientRect().top - innerHeight / 2);
+        const box = element.getBoundingClientRect();
+        if (element.scrollWidth > element.clientWidth + 1 && element.matches('button')) wanting.push('text');
+        if (element.matches('a') && getComputedStyle(element).display === 'inline') return wanting; // it may stand on several lines
+        for (const [side, x, y] of [
+          ['left', box.left + 2, box.top + box.height / 2],
+          ['right', box.right - 2, box.top + box.height / 2],
+          ['top', box.left + box.width / 2, box.top + 2],
+          ['bottom', box.left + box.width / 2, box.bottom - 2],
+        ]) {
+          const there = document.elementFromPoint(x, y);
+          if (!element.contains(there) && !(there?.matches('label') && there.contains(element))) wanting.push(side);
+        }
+        return wanting.length ? [`${element.outerHTML.slice(0, 100)}: ${wanting}`] : [];
+      }),
+  );
+
+// reachable tells that nothing is covered at the widths of telephones.
+async function reachable(page, name) {
+  const { width, height } = page.viewportSize();
+  for (const narrow of [390, 360]) {
+    await page.setViewportSize({ width: narrow, height });
+    assert.deepEqual(await covered(page), [], `${name}, ${narrow} pixels wide`);
+  }
+  await page.setViewportSize({ width, height });
+  await page.evaluate(() => scrollTo(0, 0));
+}
+
 const confirm = async (page, verb) => {
   await page.getByRole('dialog').getByRole('button', { name: verb, exact: true }).click();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
@@ -682,6 +725,7 @@ describe('the views', { concurrency: 3 }, () => {
     const page = await tab({ viewport: { width: 375, height: 740 }, hasTouch: true, isMobile: true });
     await page.locator('.tile dd', { hasText: /\d/ }).first().waitFor();
     await fits(page, 'overview');
+    await reachable(page, 'overview');
     await accessible(page, 'overview, narrow');
     await shoot(page, 'overview-phone');
     await page.getByRole('button', { name: 'Menu' }).click();
@@ -691,6 +735,7 @@ describe('the views', { concurrency: 3 }, () => {
     await page.getByRole('heading', { level: 1, name: 'Channels' }).waitFor();
     await page.getByRole('link', { name: 'chat:index' }).waitFor();
     await fits(page, 'channels');
+    await reachable(page, 'channels');
     await shoot(page, 'channels-phone');
     await at(page, 'channel/chat%3Aindex/live', 'chat:index');
     const tabs = page.locator('.tabs-box'),
@@ -703,15 +748,27 @@ describe('the views', { concurrency: 3 }, () => {
     await side('right').waitFor({ state: 'detached' });
     for (const [address, heading] of [
       ['channel/chat%3Aindex/live', 'chat:index'],
+      ['channel/chat%3Aindex/history', 'chat:index'],
+      ['channel/chat%3Aindex/actions', 'chat:index'],
       ['channel/board%3Aphone/live', 'board:phone'],
       ['config', 'Configuration'],
       ['warnings', 'Warnings'],
+      ['refusals', 'Refusals'],
+      ['events', 'Flight recorder'],
+      ['events/anna/user', 'Flight recorder'],
+      ['channel/chat%3Aindex/presence', 'chat:index'],
+      ['channel/chat%3Aindex/clients', 'chat:index'],
+      ['explain/anna/chat%3Aindex', 'Why does anna not get messages?'],
+      ['explain', 'Explain'],
+      ['trace', 'Trace'],
+      ['users', 'Users'],
       ['actions', 'API console'],
       ['users/anna/is', 'anna'],
     ]) {
       await at(page, address, heading);
-      await page.locator('.lines li, tbody tr, textarea, fieldset').first().waitFor();
+      await page.locator('.lines li, tbody tr, textarea, fieldset, form, .empty, main input').first().waitFor();
       await fits(page, heading);
+      await reachable(page, heading);
       await accessible(page, `${heading}, narrow`);
       await shoot(page, `${heading.replace(/\W+/g, '-').toLowerCase()}-phone`);
     }
