@@ -1,7 +1,9 @@
 package memory
 
 import (
+	"math"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,7 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// TestKept sets each field of a publication alone, and all of them: each comes back.
+// TestKept sets each field of a publication alone, and all of them, and the largest payloads and times that fit, and larger ones: each
+// comes back.
 func TestKept(t *testing.T) {
 	all := channel.Publication{Offset: 7}
 	fields := reflect.ValueOf(&all).Elem()
@@ -27,9 +30,15 @@ func TestKept(t *testing.T) {
 	}
 	all.Version = 3
 	pubs = append(pubs, &channel.Publication{Offset: 7, Version: 3})
+	for _, size := range []int{1<<sizeBits - 1, 1 << sizeBits} {
+		pubs = append(pubs, &channel.Publication{Offset: 7, Data: make([]byte, size), Checked: true})
+	}
+	for _, at := range []int64{1<<timeBits - 1, 1 << timeBits, math.MaxInt64, -1, math.MinInt64} {
+		pubs = append(pubs, &channel.Publication{Offset: 7, Data: []byte("data"), Time: at})
+	}
 	for _, pub := range pubs {
 		k := keep(pub)
-		if got := k.publication(7, new(channel.Publication)); !cmp.Equal(got, pub) {
+		if got := k.publication(7, new(channel.Publication)); !reflect.DeepEqual(got, pub) {
 			t.Errorf("%s", cmp.Diff(got, pub))
 		}
 	}
@@ -55,29 +64,33 @@ func set(t *testing.T, f reflect.Value) {
 	}
 }
 
-// TestKeptBudget: a publication in a full history takes 60 bytes besides its payload at most, with the
-// channel's own share.
+// TestKeptBudget holds what a publication takes besides its payload, with the channel's own share: in a long history, and in
+// a short one, where the share of the channel is large, and the payload fills its memory but for 4 bytes.
 func TestKeptBudget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory")
 	}
-	const channels, size, payload = 100, 1000, 64
-	b := newBroker(t, ignore)
-	opts := broker.PublishOptions{HistorySize: size, HistoryTTL: 1 << 40}
-	before := heapInUse()
-	for i := range channels {
-		for range size + 1 {
-			if _, err := b.Publish(ctx, string(rune('a'+i)), &channel.Publication{Data: make([]byte, payload)}, opts); err != nil {
-				t.Fatal(err)
+	for _, tt := range []struct{ channels, size, payload, budget int }{
+		{channels: 100, size: 1000, payload: 64, budget: 30},
+		{channels: 10_000, size: 20, payload: 188, budget: 44},
+	} {
+		b := newBroker(t, ignore)
+		opts := broker.PublishOptions{HistorySize: tt.size, HistoryTTL: 1 << 40}
+		before := heapInUse()
+		for i := range tt.channels {
+			for range tt.size + 1 {
+				if _, err := b.Publish(ctx, strconv.Itoa(i), &channel.Publication{Data: make([]byte, tt.payload)}, opts); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	if each := (heapInUse() - before) / (channels * size); each > payload+60 {
-		t.Errorf("%d bytes besides the payload, at most 60", each-payload)
-	} else {
-		t.Logf("%d bytes besides the payload", each-payload)
-	}
-	if h, err := b.History(ctx, "a", broker.HistoryFilter{Limit: -1}); err != nil || len(h.Publications) != size {
-		t.Errorf("%d publications, %v", len(h.Publications), err)
+		if each := int(heapInUse()-before)/(tt.channels*tt.size) - tt.payload; each > tt.budget {
+			t.Errorf("history of %d: %d bytes besides the payload, at most %d", tt.size, each, tt.budget)
+		} else {
+			t.Logf("history of %d: %d bytes besides the payload", tt.size, each)
+		}
+		if h, err := b.History(ctx, "0", broker.HistoryFilter{Limit: -1}); err != nil || len(h.Publications) != tt.size {
+			t.Errorf("%d publications, %v", len(h.Publications), err)
+		}
 	}
 }

@@ -425,26 +425,26 @@ func (b *Broker) ended() (n int) {
 // TestRing compares the ring with a slice while its size changes.
 func TestRing(t *testing.T) {
 	var r ring
-	var want []int64
+	var want []facts
 	size := 1
 	for i := range 20_000 {
 		if i%50 == 0 {
 			size = 1 + rand.IntN(1<<rand.IntN(10))
 		}
-		r.push(kept{time: int64(i + 1)}, size)
-		want = append(want, int64(i+1))
+		r.push(kept{facts: facts(i + 1)}, size)
+		want = append(want, facts(i+1))
 		want = want[max(0, len(want)-size):]
 		if r.count != len(want) {
 			t.Fatalf("step %d: %d entries, want %d", i, r.count, len(want))
 		}
 		for j := range want {
-			if r.at(j).time != want[j] {
-				t.Fatalf("step %d: entry %d is %d, want %d", i, j, r.at(j).time, want[j])
+			if r.at(j).facts != want[j] {
+				t.Fatalf("step %d: entry %d is %d, want %d", i, j, r.at(j).facts, want[j])
 			}
 		}
 		held := 0
 		for _, p := range r.buf {
-			if p.time != 0 {
+			if p.facts != 0 {
 				held++
 			}
 		}
