@@ -72,10 +72,9 @@ func (x *executor) Connecting(e *effect.Connecting, inline bool) bool {
 
 func (c *Client) connecting(ctx context.Context, app Application, e *effect.Connecting, inline bool) error {
 	if !inline {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(&c.life, cancel)()
+		var done func()
+		ctx, done = life.During(&c.life, ctx)
+		defer done()
 	}
 	values, meta, err := app.Connecting(ctx, c, e, inline)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func TestLifeEndsWhatDerivesFromIt(t *testing.T) {
@@ -88,4 +90,115 @@ func TestMeta(t *testing.T) {
 	}
 	l.End()
 	<-alone.Done()
+}
+
+// AfterFunc calls once the life has ended, also what is given to it later, but nothing that was stopped before.
+func TestAfterFunc(t *testing.T) {
+	for _, awaited := range []bool{false, true} {
+		var l Life
+		if awaited {
+			l.Done()
+		}
+		called := make(chan int)
+		var stops []func() bool
+		for i := range 4 {
+			stops = append(stops, l.AfterFunc(func() { called <- i }))
+		}
+		for _, i := range []int{1, 3, 0} { // in the middle, the newest, the oldest
+			if !stops[i]() || stops[i]() {
+				t.Errorf("call %d was not stopped once", i)
+			}
+		}
+		l.End()
+		l.End()
+		if i := wait.Receive(t, "the call at the end", called); i != 2 {
+			t.Errorf("call %d was made, which was stopped", i)
+		}
+		if stops[2]() {
+			t.Error("stopped what was called")
+		}
+		stop := l.AfterFunc(func() { called <- 5 })
+		wait.Receive(t, "the call after the end", called)
+		if stop() {
+			t.Error("stopped what was called")
+		}
+		<-l.Done()
+		if l.Err() == nil || l.Value(contextKey{}) != nil {
+			t.Error("not over")
+		}
+	}
+	var unseen Life
+	unseen.End()
+	called := make(chan int)
+	stop := unseen.AfterFunc(func() { called <- 0 })
+	wait.Receive(t, "the call after an end that nobody waited for", called)
+	if stop() {
+		t.Error("stopped what was called")
+	}
+}
+
+// During ends with the life, and with the request, and has its values.
+func TestDuring(t *testing.T) {
+	request, cancel := context.WithCancel(context.WithValue(context.Background(), contextKey{}, 1))
+	defer cancel()
+	during(t, "a life whose request never ends", context.WithoutCancel(request), (*Life).End)
+	during(t, "a life whose request ends", request, (*Life).End)
+	during(t, "the request", request, func(*Life) { cancel() })
+	for _, request := range []context.Context{context.Background(), t.Context()} {
+		ctx, done := During(new(Life), request)
+		done()
+		if <-ctx.Done(); ctx.Err() == nil {
+			t.Error("a context that its caller has ended")
+		}
+	}
+}
+
+func during(t *testing.T, what string, request context.Context, end func(*Life)) {
+	t.Helper()
+	var l Life
+	ctx, done := During(&l, request)
+	defer done()
+	if ctx.Err() != nil || ctx.Value(contextKey{}) != 1 {
+		t.Errorf("%s: error %v, value %v", what, ctx.Err(), ctx.Value(contextKey{}))
+	}
+	end(&l)
+	wait.Receive(t, "the end of "+what, ctx.Done())
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("%s: %v", what, ctx.Err())
+	}
+}
+
+// BenchmarkCall is what it costs to call a backend for a connection whose end ends the call, beside what package context takes for that.
+func BenchmarkCall(b *testing.B) {
+	request := context.WithoutCancel(context.Background())
+	b.Run("life", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			ctx, done := During(new(Life), request)
+			ctx.(*Context).AfterFunc(func() {})()
+			done()
+		}
+	})
+	b.Run("context", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			ctx, cancel := context.WithCancel(request)
+			stop := context.AfterFunc(new(Life), cancel)
+			context.AfterFunc(ctx, func() {})()
+			stop()
+			cancel()
+		}
+	})
+}
+
+// TestAllocations holds the budget of what each call to a backend does.
+func TestAllocations(t *testing.T) {
+	request := context.WithoutCancel(context.Background())
+	if got := testing.AllocsPerRun(100, func() {
+		ctx, done := During(new(Life), request)
+		ctx.(*Context).AfterFunc(func() {})()
+		done()
+	}); got > 12 {
+		t.Errorf("%v allocations, at most 12", got)
+	}
 }

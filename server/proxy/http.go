@@ -156,7 +156,7 @@ func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *excha
 		return err
 	}
 	// When the client goes, the deadline of the connection is over, which ends the call.
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })
+	stop := afterFunc(ctx, func() { _ = c.SetDeadline(past) })
 	err = c.exchange(x)
 	if !stop() || err != nil || x.res.ConnectionClose() || bodyless(x.res.StatusCode()) {
 		h.conns.drop(c)
@@ -164,6 +164,14 @@ func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *excha
 		h.conns.put(c)
 	}
 	return err
+}
+
+// afterFunc is context.AfterFunc. The context of a client has a method that does the same in a fifth of the time.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if c, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
+		return c.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // bodyless tells whether an answer with a status has no body. A backend may send one all the
