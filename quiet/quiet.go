@@ -101,19 +101,20 @@ func (w *way) move(p []byte, all bool) (int, error) {
 	w.p, w.all, w.n, w.errno = p, all, 0, 0
 	err := w.wait(w.step)
 	w.p = nil
-	switch {
-	case w.errno != 0:
-		err = w.failure(os.NewSyscallError(w.op, w.errno))
-	case err != nil:
-		if failure, ok := err.(*net.OpError); ok { //nolint:errorlint // it is made by package net
-			err = failure.Err
-		}
-		err = w.failure(err)
-	}
-	return w.n, err
+	return w.n, w.outcome(w.errno, err)
 }
 
-func (w *way) failure(err error) error {
+// outcome returns the error of a call that ended with errno, or of which package net says err.
+func (w *way) outcome(errno syscall.Errno, err error) error {
+	switch {
+	case errno != 0:
+		err = os.NewSyscallError(w.op, errno)
+	case err == nil:
+		return nil
+	}
+	if failure, ok := err.(*net.OpError); ok { //nolint:errorlint // it is made by package net
+		err = failure.Err
+	}
 	return &net.OpError{Op: w.op, Net: w.nc.RemoteAddr().Network(), Source: w.nc.LocalAddr(), Addr: w.nc.RemoteAddr(), Err: err}
 }
 

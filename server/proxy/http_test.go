@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/server/config"
 	"github.com/gyrohq/gyro/server/proxy/message"
 )
 
@@ -158,7 +160,7 @@ func TestRetry(t *testing.T) {
 			for _, takes := range tt.idle { // the last one is used first
 				raw := &brokenConn{takes: takes}
 				c := &backendConn{Conn: raw, pending: func() bool { return false }}
-				c.r, c.w = bufio.NewReader(raw), bufio.NewWriter(writer{c})
+				c.r = bufio.NewReader(answers{c})
 				conns.put(c)
 			}
 			_, err := rpc(p)
@@ -191,5 +193,71 @@ func TestForwardByKind(t *testing.T) {
 		if h := <-got; (h.Get("X-Meta") != "") != overGRPC || (h.Get("X-Head") == "") != overGRPC {
 			t.Errorf("over gRPC %v: %v", overGRPC, h)
 		}
+	}
+}
+
+// BenchmarkHTTPCall asks a backend that answers at once, in the same process.
+func BenchmarkHTTPCall(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for in := make([]byte, 4096); ; { // a request fits
+			if _, err := conn.Read(in); err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n"+`{"result":{"data":{"x":1}}}`)
+		}
+	}()
+	p, err := New(Options{Event: RPC, Name: "default", Key: "rpc.proxy", Config: settings("http://" + l.Addr().String()), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	req := &message.RPCRequest{Client: "c", Transport: "websocket", Protocol: "json", Encoding: "json", User: "u", Method: "m"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.Call(b.Context(), nil, req, new(message.RPCResponse)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A request that forwards nothing is what fasthttp makes of it.
+func TestHeadOfRequests(t *testing.T) {
+	for name, change := range map[string]func(c *config.Proxy){
+		"plain":      func(*config.Proxy) {},
+		"a path":     func(c *config.Proxy) { c.Endpoint += "/a//b/../c%20d?x=1&Content-Length:%200" },
+		"a password": func(c *config.Proxy) { c.Endpoint = strings.Replace(c.Endpoint, "//", "//user:password@", 1) },
+		"more headers": func(c *config.Proxy) {
+			c.HTTP.StaticHeaders = map[string]string{"X-Key": "Content-Length: 0", "Host": "other"}
+		},
+		"other content": func(c *config.Proxy) { c.HTTP.StaticHeaders = map[string]string{"Content-Type": "text/plain"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := settings("http://127.0.0.1:1")
+			change(c)
+			p, _ := open(t, RPC, c)
+			h := p.carrier.(*httpCarrier)
+			for _, body := range []string{"{}", strings.Repeat("x", 12345)} {
+				x, want := exchange{body: []byte(body)}, exchange{body: []byte(body)}
+				if err := h.write(t.Context(), &x, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.write(t.Context(), &want, new(From)); err != nil {
+					t.Fatal(err)
+				}
+				if string(x.text) != string(want.text) {
+					t.Errorf("%q\nwant %q", x.text, want.text)
+				}
+			}
+		})
 	}
 }

@@ -41,16 +41,22 @@ type pool struct {
 // backendConn is a connection that one call uses at a time.
 type backendConn struct {
 	net.Conn
-	pending func() bool // a read from the socket would return at once
-	r       *bufio.Reader
-	w       *bufio.Writer
-	sent    bool // something was written since the call began
-	reused  bool
-	since   time.Time // when it became idle
+	asker    *quiet.Asker // of Conn, for calls but the first; nil: there is none
+	pending  func() bool  // a read from the socket would return at once
+	r        *bufio.Reader
+	question []byte // is written before more is read
+	sent     bool   // something was written since the call began
+	reused   bool
+	since    time.Time // when it became idle
 }
 
-// errUnsent is the error of a call of which nothing was written.
-var errUnsent = errors.New("the connection was closed before the request was written")
+var (
+	// errUnsent is the error of a call of which nothing was written.
+	errUnsent = errors.New("the connection was closed before the request was written")
+	// errStale is the error of a call on a connection that was idle, and that the backend has closed, or on which something has come
+	// that nobody asked for. Nothing was written.
+	errStale = errors.New("the connection was closed while it was idle")
+)
 
 // Errors of answers that cannot be read.
 var (
@@ -64,14 +70,15 @@ func newPool(host, port string, secure *tls.Config) *pool {
 	return &pool{address: net.JoinHostPort(host, port), tls: secure, connect: new(net.Dialer).DialContext}
 }
 
-// get returns a connection that is idle, and that the backend has not closed, or else a new one.
+// get returns a connection that is idle, or else a new one. It leaves out those that the backend has closed, but for connections with an
+// asker, which find out themselves.
 func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error) {
 	for {
 		c := p.pop()
 		if c == nil {
 			return p.dial(ctx, deadline)
 		}
-		if !c.pending() { // else it is closed, or has what nobody asked for
+		if c.asker != nil || !c.pending() { // else it is closed, or has what nobody asked for
 			c.sent, c.reused = false, true
 			return c, nil
 		}
@@ -107,8 +114,10 @@ func (p *pool) dial(ctx context.Context, deadline time.Time) (*backendConn, erro
 			return nil, err
 		}
 		c.Conn = secure
+	} else {
+		c.asker = quiet.NewAsker(c.Conn)
 	}
-	c.r, c.w = bufio.NewReader(c.Conn), bufio.NewWriter(writer{c})
+	c.r = bufio.NewReader(answers{c})
 	return c, nil
 }
 
@@ -166,15 +175,15 @@ func (p *pool) close() {
 
 // exchange writes the request and reads the response.
 func (c *backendConn) exchange(x *exchange) error {
-	err := x.req.Write(c.w)
-	if err == nil {
-		err = c.w.Flush()
-	}
-	if err != nil {
-		if c.reused && !c.sent {
-			return errUnsent
-		}
-		return err
+	c.question = x.text
+	switch _, err := c.r.Peek(1); {
+	case err == nil:
+	case errors.Is(err, quiet.ErrPending):
+		return errStale
+	case c.reused && !c.sent:
+		return errUnsent
+	default:
+		return withoutContents(err)
 	}
 	x.res.ResetBody()
 	if err := c.readHead(&x.res.Header); err != nil {
@@ -184,7 +193,8 @@ func (c *backendConn) exchange(x *exchange) error {
 		return nil
 	}
 	chunked := x.res.Header.ContentLength() == -1
-	if err = x.res.ReadBody(c.r, maxAnswer); err == nil && chunked {
+	err := x.res.ReadBody(c.r, maxAnswer)
+	if err == nil && chunked {
 		err = x.res.Header.ReadTrailer(c.r)
 	}
 	return withoutContents(err)
@@ -209,7 +219,7 @@ func (c *backendConn) readHead(h *fasthttp.ResponseHeader) error {
 // first.
 func (c *backendConn) grow() {
 	read, _ := c.r.Peek(c.r.Buffered()) // cannot fail
-	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(read)), c.Conn), maxHead)
+	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(read)), answers{c}), maxHead)
 }
 
 // isLarge tells whether a head or a trailer did not fit into the buffer of its connection.
@@ -241,11 +251,23 @@ func withoutContents(err error) error {
 	return errNotHTTP
 }
 
-// writer writes to a connection, and notes that something was written.
-type writer struct{ c *backendConn }
+// answers reads from a connection. It writes the question first, if there is one.
+type answers struct{ c *backendConn }
 
-func (w writer) Write(p []byte) (int, error) {
-	n, err := w.c.Conn.Write(p)
-	w.c.sent = w.c.sent || n > 0
-	return n, err
+func (a answers) Read(p []byte) (n int, err error) {
+	c, question := a.c, a.c.question
+	if c.question = nil; question == nil {
+		return c.Conn.Read(p)
+	}
+	var written int
+	if c.asker != nil && c.reused {
+		written, n, err = c.asker.Ask(question, p)
+		c.sent = written > 0
+		return n, err
+	}
+	written, err = c.Conn.Write(question)
+	if c.sent = written > 0; err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
 }

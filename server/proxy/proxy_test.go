@@ -214,11 +214,20 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
-// A connection that the backend has closed while it was idle is not used again.
+// Connections that the backend has closed while they were idle are not used again, however many there are.
 func TestIdleConnectionClosed(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) }))
-	closed := make(chan struct{}, 8)
-	var opened atomic.Int32
+	const idle = 4
+	var opened, asked atomic.Int32
+	var together sync.WaitGroup
+	together.Add(idle)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) <= idle { // so that each has a connection of its own
+			together.Done()
+			together.Wait()
+		}
+		fmt.Fprint(w, `{}`)
+	}))
+	closed := make(chan struct{}, idle)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
@@ -230,21 +239,27 @@ func TestIdleConnectionClosed(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	p, _ := open(t, RPC, settings(s.URL))
-	for range 2 { // the second call uses the connection of the first
+	call := func() {
 		if _, err := rpc(p); err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 	}
-	if opened.Load() != 1 {
-		t.Fatalf("%d connections for 2 calls, one after the other", opened.Load())
+	var calls sync.WaitGroup
+	for range idle {
+		calls.Go(call)
+	}
+	calls.Wait()
+	call() // uses the connection of another
+	if opened.Load() != idle {
+		t.Fatalf("%d connections for %d calls at a time", opened.Load(), idle)
 	}
 	s.CloseClientConnections()
-	<-closed
-	if _, err := rpc(p); err != nil {
-		t.Fatal(err)
+	for range idle {
+		wait.Receive(t, "the end of a connection", closed)
 	}
-	if opened.Load() != 2 {
-		t.Errorf("%d connections", opened.Load())
+	call()
+	if opened.Load() != idle+1 || asked.Load() != idle+2 {
+		t.Errorf("%d connections, asked %d times", opened.Load(), asked.Load())
 	}
 }
 
