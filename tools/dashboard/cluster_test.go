@@ -144,6 +144,7 @@ func (c *cluster) configuration(m *member, prefix string) config {
 		"shutdown":    config{"delay": "-1s"},
 		"channel": config{"without_namespace": options(nil), "namespaces": []config{
 			options(config{"name": "late", "batch_max_delay": slow.String()}), options(config{"name": "aside", "broker_name": "aside"}),
+			{"name": "load", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true},
 			{
 				"name": "prices", "subscription_type": "shared_poll", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
 				"shared_poll": config{"refresh_interval": "200ms", "proxy_name": "fails"},

@@ -58,7 +58,8 @@ var faults = []fault{
 		for range 5 {
 			c.grows(`gyro_broker_reconnects_total{broker_name="",`, 1, func() { c.redis.Do("CLIENT", "KILL", "TYPE", "pubsub") })
 		}
-		return c.delivers
+		c.delivers()
+		return func() {}
 	}},
 	{alerts: []string{"GyroShardSlow"}, within: 3 * time.Minute, maybe: []string{"GyroRedisErrors", "GyroReconnects"}, happen: func(c *cluster) func() {
 		const series = `gyro_broker_canary_delay_seconds{broker_name="",`
