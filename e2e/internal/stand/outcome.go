@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -87,7 +88,7 @@ func (s *Stand) twice() (wrong []string) {
 		}
 		at := make(map[int64]uint64)
 		for _, p := range result.Publications {
-			var content payload
+			var content account.Payload
 			if err := json.Unmarshal(p.Data, &content); err != nil {
 				wrong = append(wrong, fmt.Sprintf("%s has %q at the offset %d", s.channel(i), p.Data, p.Offset))
 			}

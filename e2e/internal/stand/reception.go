@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/gyrotest/wait"
-
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // rooms is how many channels guests come to.
@@ -128,7 +128,7 @@ func (s *Stand) guest(addrs []string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	go func() {
 		<-v.over
-		s.reception.left(v.id, fmt.Sprintf("connection ended (%v)", brief(v.end)))
+		s.reception.left(v.id, fmt.Sprintf("connection ended (%v)", account.Brief(v.end)))
 		cancel()
 	}()
 	wire.Sleep(ctx, 200*time.Millisecond+rand.N(3*time.Second))

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/atlas"
 )
 
 // Span is what happened between Begin and End.
 type Span struct {
-	Counts
-	Answers Answers
+	account.Counts
+	Answers account.Answers
 	Maps    atlas.Counts
 	// Health of each node.
 	Health []Health
@@ -36,14 +37,14 @@ func (s *Stand) Begin() {
 }
 
 // Peek returns the counts of the span so far.
-func (s *Stand) Peek() Counts { return s.count(false) }
+func (s *Stand) Peek() account.Counts { return s.count(false) }
 
 // count adds up the books. With anew it sets them to zero.
-func (s *Stand) count(anew bool) Counts {
-	var sum Counts
+func (s *Stand) count(anew bool) account.Counts {
+	var sum account.Counts
 	for _, books := range s.books {
 		for _, b := range books {
-			sum.add(b.read(anew))
+			sum.Add(b.Read(anew))
 		}
 	}
 	return sum
@@ -51,7 +52,7 @@ func (s *Stand) count(anew bool) Counts {
 
 // collect ends a span and begins the next one.
 func (s *Stand) collect() Span {
-	span := Span{Counts: s.count(true), Answers: s.answers.begin()}
+	span := Span{Counts: s.count(true), Answers: s.answers.Begin()}
 	for _, w := range s.watches {
 		span.Health = append(span.Health, w.begin())
 	}
@@ -123,7 +124,7 @@ func (s *Stand) Failing(text string) {
 	s.tb.Helper()
 	s.await("errors of publishers: "+text, func() bool {
 		n := 0
-		for kind, count := range s.answers.peek().Errors {
+		for kind, count := range s.answers.Peek().Errors {
 			if strings.Contains(kind, text) {
 				n += count
 			}

@@ -19,8 +19,10 @@ import (
 
 	"github.com/centrifugal/centrifuge-go"
 
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/atlas"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/e2e/internal/wire"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -66,9 +68,9 @@ type Stand struct {
 	env         [][]string
 	ctx         context.Context
 	subscribers []*Subscriber
-	sdks        []*centrifuge.Client
-	publishers  []*publisher
-	ledgers     []*ledger
+	sdks        []*account.SDK
+	publishers  []*account.Publisher
+	ledgers     []*account.Ledger
 	relays      []*rig.Proxy // of the SDKs
 	reception   reception
 	orders      orders
@@ -77,8 +79,8 @@ type Stand struct {
 	still    sync.RWMutex
 	visitors atomic.Int32
 	// books of the subscribers of each channel.
-	books   [][]*book
-	answers answers
+	books   [][]*account.Book
+	answers account.Recorder
 	watches []*watch
 
 	mu       sync.Mutex
@@ -112,7 +114,7 @@ func New(tb testing.TB, opts Options) *Stand {
 		}
 	}
 	for range opts.Channels {
-		s.ledgers = append(s.ledgers, &ledger{})
+		s.ledgers = append(s.ledgers, &account.Ledger{})
 	}
 	for i := range opts.Nodes {
 		s.Nodes = append(s.Nodes, s.start(i, 0, rig.StartServer))
@@ -178,7 +180,7 @@ func (s *Stand) channel(i int) string { return fmt.Sprintf("%s:%d", s.opts.Names
 
 func (s *Stand) subscribe(work *sync.WaitGroup) {
 	s.tb.Helper()
-	s.books = make([][]*book, s.opts.Channels)
+	s.books = make([][]*account.Book, s.opts.Channels)
 	for i := range s.opts.Subscribers {
 		channel := i / s.opts.Nodes % s.opts.Channels
 		c := &Subscriber{Channel: s.channel(channel), first: i % len(s.Nodes), check: s.check(channel), fail: s.failed, end: s.ended}
@@ -197,9 +199,18 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 		}
 		s.tb.Cleanup(proxy.Close)
 		s.relays = append(s.relays, proxy)
-		b, channel := &book{}, i%s.opts.Channels
+		b, channel := &account.Book{}, i%s.opts.Channels
 		s.open(b, channel, fmt.Sprintf("SDK %d of %s", i, s.channel(channel)))
-		client, err := newSDK(proxy.WS(), s.channel(channel), b, s.check(channel), s.failed)
+		client, err := account.NewSDK(account.Options{
+			URL: proxy.WS(), Channel: s.channel(channel), Book: b, Check: s.check(channel), Fail: s.failed,
+			Client: centrifuge.Config{
+				MinReconnectDelay: 20 * time.Millisecond, MaxReconnectDelay: 500 * time.Millisecond,
+				HandshakeTimeout: wire.Timeout, ReadTimeout: answerTimeout, WriteTimeout: wire.Timeout,
+			},
+			Subscription: centrifuge.SubscriptionConfig{
+				Recoverable: true, MinResubscribeDelay: 20 * time.Millisecond, MaxResubscribeDelay: 500 * time.Millisecond,
+			},
+		})
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -208,14 +219,7 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 		s.books[channel] = append(s.books[channel], b)
 	}
 	s.await("the SDKs", func() bool {
-		return !slices.ContainsFunc(s.sdks, func(c *centrifuge.Client) bool {
-			for _, sub := range c.Subscriptions() {
-				if sub.State() != centrifuge.SubStateSubscribed {
-					return true
-				}
-			}
-			return false
-		})
+		return !slices.ContainsFunc(s.sdks, func(c *account.SDK) bool { return !c.Subscribed() })
 	})
 }
 
@@ -224,7 +228,7 @@ func (s *Stand) changeMaps(work *sync.WaitGroup) {
 	s.tb.Helper()
 	s.atlas = atlas.New(atlas.Options{
 		Nodes: rotated(s.Nodes, 0), Maps: s.opts.Maps, Clients: s.opts.MapSubscribers, Every: s.opts.Every, AnswerLimit: s.opts.AnswerLimit,
-		Note: s.answers.note, Fail: s.failed,
+		Note: s.answers.Note, Fail: s.failed,
 	})
 	s.atlas.Follow(s.ctx, work)
 	s.await("the subscriptions to maps", s.atlas.Live)
@@ -246,26 +250,26 @@ func (s *Stand) publish(work *sync.WaitGroup) {
 	s.tb.Cleanup(transport.CloseIdleConnections)
 	run := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range s.opts.Channels {
-		p := &publisher{
-			channel: s.channel(i), run: run, nodes: addrs, every: s.opts.Every,
-			client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, answers: &s.answers, ledger: s.ledgers[i],
-			text: s.text(i),
+		p := &account.Publisher{
+			Channel: s.channel(i), Run: run, Nodes: addrs, First: i, Every: s.opts.Every,
+			Client: &http.Client{Transport: transport, Timeout: s.opts.AnswerLimit}, Recorder: &s.answers, Ledger: s.ledgers[i],
+			Text: s.text(i),
 		}
 		if s.opts.Mixed {
-			p.keyless = s.opts.AtMostOnce || i%2 == 1
-			if !p.keyless {
-				p.doubled = 5
+			p.Keyless = s.opts.AtMostOnce || i%2 == 1
+			if !p.Keyless {
+				p.Doubled = 5
 			}
 		}
 		s.publishers = append(s.publishers, p)
-		work.Go(func() { p.work(s.ctx, i) })
+		work.Go(func() { p.Work(s.ctx) })
 	}
 }
 
 // open begins a book.
-func (s *Stand) open(b *book, channel int, owner string) {
-	b.owner, b.ledger, b.lossy = owner, s.ledgers[channel], s.opts.AtMostOnce
-	b.evidence = func(what string) { s.prove(owner + ": " + what) }
+func (s *Stand) open(b *account.Book, channel int, owner string) {
+	b.Owner, b.Ledger, b.Lossy = owner, s.ledgers[channel], s.opts.AtMostOnce
+	b.Evidence = func(what string) { s.prove(owner + ": " + what) }
 }
 
 // text returns the text that the publications of a channel have in common.
@@ -277,10 +281,10 @@ func (s *Stand) text(channel int) string {
 }
 
 // check returns the function that checks the payloads of a channel.
-func (s *Stand) check(channel int) func(payload) error {
+func (s *Stand) check(channel int) func(account.Payload) error {
 	base := s.text(channel)
-	return func(p payload) error {
-		if want := text(base, p.N); p.Text != want {
+	return func(p account.Payload) error {
+		if want := account.Text(base, p.N); p.Text != want {
 			return fmt.Errorf("number %d has the text %q, want %q", p.N, p.Text, want)
 		}
 		return nil
@@ -351,10 +355,8 @@ func (s *Stand) state() string {
 		}
 	}
 	for i, c := range s.sdks {
-		for ch, sub := range c.Subscriptions() {
-			if sub.State() != centrifuge.SubStateSubscribed {
-				out += fmt.Sprintf("SDK %d is %s, its subscription of %s %s; ", i, c.State(), ch, sub.State())
-			}
+		if !c.Subscribed() {
+			out += fmt.Sprintf("SDK %d is %s; ", i, c.Describe())
 		}
 	}
 	behind, away := 0, 0
@@ -365,9 +367,9 @@ func (s *Stand) state() string {
 	}
 	for i, p := range s.publishers {
 		for _, b := range s.books[i] {
-			if reached, acked := b.reached(), p.ledger.acked.Load(); reached < acked {
+			if reached, acked := b.Reached(), p.Ledger.Acked.Load(); reached < acked {
 				if behind++; behind <= 3 {
-					out += fmt.Sprintf("%s has %d of %d; ", b.owner, reached, acked)
+					out += fmt.Sprintf("%s has %d of %d; ", b.Owner, reached, acked)
 				}
 			}
 		}
@@ -375,7 +377,7 @@ func (s *Stand) state() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return out + fmt.Sprintf("%d subscribers behind, %d not subscribed; publishers: %v; failures: %q",
-		behind, away, s.answers.peek(), s.failures)
+		behind, away, s.answers.Peek(), s.failures)
 }
 
 // caughtUp waits until every subscriber has the number that is acknowledged next, or a later one.
@@ -383,15 +385,15 @@ func (s *Stand) caughtUp(what string) {
 	s.tb.Helper()
 	marks := make([]int64, len(s.publishers))
 	for i, p := range s.publishers {
-		marks[i] = p.ledger.acked.Load() + 1
+		marks[i] = p.Ledger.Acked.Load() + 1
 	}
 	s.await(what, func() bool {
 		for i, p := range s.publishers {
-			if p.ledger.acked.Load() < marks[i] {
+			if p.Ledger.Acked.Load() < marks[i] {
 				return false
 			}
 			for _, b := range s.books[i] {
-				if b.reached() < marks[i] {
+				if b.Reached() < marks[i] {
 					return false
 				}
 			}

@@ -11,16 +11,14 @@ import (
 
 	fdelta "github.com/shadowspore/fossil-delta"
 
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 	"github.com/gyrohq/gyro/internal/socket"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Codes of the client protocol that a subscriber acts upon.
-const (
-	codeInsufficientUnsubscribe = 2500
-	codeInsufficientDisconnect  = 3010
-)
+// codeInsufficientDisconnect is a code of the client protocol that a subscriber acts upon.
+const codeInsufficientDisconnect = 3010
 
 // silenceTimeout bounds the time without any message, pings included, and
 // answerTimeout the time until the reply to a command.
@@ -43,10 +41,10 @@ type Subscriber struct {
 	first int
 	node  int
 	at    atomic.Int32
-	book  book
-	check func(payload) error // of each publication
-	fail  func(string)        // called with each event that must not happen
-	end   func(string)        // called with the reason for which a connection ended
+	book  account.Book
+	check func(account.Payload) error // of each publication
+	fail  func(string)                // called with each event that must not happen
+	end   func(string)                // called with the reason for which a connection ended
 	// The last position, if positioned is set.
 	offset     uint64
 	epoch      string
@@ -99,12 +97,6 @@ type publication struct {
 	Offset uint64
 }
 
-// payload of a publication.
-type payload struct {
-	N    int64  `json:"n"`
-	Text string `json:"text"`
-}
-
 // run keeps the subscriber connected until ctx ends.
 func (s *Subscriber) run(ctx context.Context) {
 	pause := 20 * time.Millisecond
@@ -130,7 +122,7 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, w.Cut)
 	defer stop()
 	if s.connected {
-		s.book.note(func(c *Counts) { c.Reconnects++ })
+		s.book.Note(func(c *account.Counts) { c.Reconnects++ })
 	}
 	s.connected = true
 	s.at.Store(int32((s.first + s.node) % len(s.nodes)))
@@ -148,10 +140,10 @@ func (s *Subscriber) ended(err error) {
 	if end := (*socket.CloseError)(nil); errors.As(err, &end) {
 		code = end.Code
 	}
-	s.end(brief(err))
+	s.end(account.Brief(err))
 	switch {
 	case code == codeInsufficientDisconnect:
-		s.book.note(func(c *Counts) { c.Insufficient++ })
+		s.book.Note(func(c *account.Counts) { c.Insufficient++ })
 	case protocol.Disconnect{Code: code}.Terminal():
 		s.refused(fmt.Sprintf("terminal disconnect: %v", err))
 	case errors.Is(err, wire.ErrProtocol):
@@ -160,7 +152,7 @@ func (s *Subscriber) ended(err error) {
 }
 
 func (s *Subscriber) refused(why string) {
-	s.book.note(func(c *Counts) { c.Refused++ })
+	s.book.Note(func(c *account.Counts) { c.Refused++ })
 	s.fail(s.Channel + ": " + why)
 }
 
@@ -233,8 +225,8 @@ func (c *connection) take(r *reply) error {
 		if code < 2500 {
 			return fmt.Errorf("%w: unsubscribed with code %d", wire.ErrProtocol, code)
 		}
-		if code == codeInsufficientUnsubscribe {
-			c.s.book.note(func(sum *Counts) { sum.Insufficient++ })
+		if code == account.CodeInsufficient {
+			c.s.book.Note(func(sum *account.Counts) { sum.Insufficient++ })
 		}
 		return c.subscribe(20 * time.Millisecond)
 	}
@@ -257,7 +249,7 @@ func (c *connection) answered(r *reply) error {
 	}
 	s.patched, s.base = result.Delta, nil
 	if !result.Recoverable {
-		if s.book.lossy {
+		if s.book.Lossy {
 			s.subscribed.Store(true)
 			return nil
 		}
@@ -268,7 +260,7 @@ func (c *connection) answered(r *reply) error {
 	case !result.WasRecovering:
 		return fmt.Errorf("%w: no answer to the wish to recover", wire.ErrProtocol)
 	case !result.Recovered:
-		s.book.told()
+		s.book.WasTold()
 		s.offset = result.Offset
 	case s.epoch != result.Epoch && s.epoch != "":
 		return fmt.Errorf("%w: recovered over a change of the epoch", wire.ErrProtocol)
@@ -296,14 +288,14 @@ func (s *Subscriber) receive(p *publication) error {
 	if err != nil {
 		return fmt.Errorf("%w: offset %d: %w", wire.ErrProtocol, p.Offset, err)
 	}
-	var content payload
+	var content account.Payload
 	if err := json.Unmarshal(data, &content); err != nil {
 		return fmt.Errorf("%w: offset %d: %w in %q", wire.ErrProtocol, p.Offset, err, data)
 	}
 	if err := s.check(content); err != nil {
 		s.refused(err.Error())
 	}
-	s.book.receive(content.N)
+	s.book.Receive(content.N)
 	return nil
 }
 

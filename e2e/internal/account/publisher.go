@@ -1,4 +1,4 @@
-package stand
+package account
 
 import (
 	"context"
@@ -17,36 +17,45 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// publisher numbers the publications of one channel. It repeats a number, with the same idempotency
+// Publisher numbers the publications of one channel. It repeats a number, with the same idempotency
 // key, until it is acknowledged. Without such keys it publishes each number once, and notes that a
 // number that was answered with an error is in doubt.
-type publisher struct {
-	channel string
-	run     string
-	nodes   []string
-	every   time.Duration
-	client  *http.Client
-	answers *answers
-	ledger  *ledger
+type Publisher struct {
+	Channel string
+	// Run begins the idempotency keys.
+	Run string
+	// Nodes are the addresses that it publishes to in turn, beginning with number First. It waits Every between publications.
+	Nodes    []string
+	First    int
+	Every    time.Duration
+	Client   *http.Client
+	Recorder *Recorder
+	Ledger   *Ledger
 
-	// keyless publishers use no idempotency keys. Others publish each number that doubled divides
+	// Keyless publishers use no idempotency keys. Others publish each number that Doubled divides
 	// once more after it was acknowledged; 0 for none.
-	keyless bool
-	doubled int64
-	// text is published with the numbers; "" for none.
-	text string
+	Keyless bool
+	Doubled int64
+	// Text is published with the numbers; "" for none.
+	Text string
 }
 
-// text returns the text of number n, most of which is the same for all numbers.
-func text(base string, n int64) string {
+// Payload of a publication.
+type Payload struct {
+	N    int64  `json:"n"`
+	Text string `json:"text"`
+}
+
+// Text returns the text of number n, most of which is the same for all numbers.
+func Text(base string, n int64) string {
 	if base == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s, for the %d. time", base, n)
 }
 
-// answers counts what publishers were told, over a span of time.
-type answers struct {
+// Recorder counts what publishers were told, over a span of time.
+type Recorder struct {
 	mu sync.Mutex
 	Answers
 }
@@ -79,7 +88,8 @@ func (a Answers) String() string {
 	return strings.Join(parts, ", ") + fmt.Sprintf("; longest %v", a.Longest.Round(time.Millisecond))
 }
 
-func (a *answers) note(err error, took time.Duration) {
+// Note counts an answer, an error or nil.
+func (a *Recorder) Note(err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Longest = max(a.Longest, took)
@@ -94,11 +104,11 @@ func (a *answers) note(err error, took time.Duration) {
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		a.Hung++
 	}
-	a.Errors[brief(err)]++
+	a.Errors[Brief(err)]++
 }
 
-// brief returns the text of an error without addresses.
-func brief(err error) string {
+// Brief returns the text of an error without addresses.
+func Brief(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return op.Err.Error()
@@ -109,8 +119,8 @@ func brief(err error) string {
 	return err.Error()
 }
 
-// peek returns the span so far.
-func (a *answers) peek() Answers {
+// Peek returns the span so far.
+func (a *Recorder) Peek() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	span := a.Answers
@@ -118,8 +128,8 @@ func (a *answers) peek() Answers {
 	return span
 }
 
-// begin starts a span and returns the one before.
-func (a *answers) begin() Answers {
+// Begin starts a span and returns the one before.
+func (a *Recorder) Begin() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.Answers
@@ -127,41 +137,41 @@ func (a *answers) begin() Answers {
 	return before
 }
 
-// work publishes until ctx ends.
-func (p *publisher) work(ctx context.Context, first int) {
-	next := first
+// Work publishes until ctx ends.
+func (p *Publisher) Work(ctx context.Context) {
+	next := p.First
 	for n := int64(1); ctx.Err() == nil; n++ {
-		p.ledger.begun.Store(n)
+		p.Ledger.Begun.Store(n)
 		for ctx.Err() == nil {
 			start := time.Now()
-			err := p.publish(ctx, p.nodes[next%len(p.nodes)], n)
+			err := p.publish(ctx, p.Nodes[next%len(p.Nodes)], n)
 			next++
 			if ctx.Err() != nil {
 				break
 			}
-			p.answers.note(err, time.Since(start))
+			p.Recorder.Note(err, time.Since(start))
 			if err == nil {
-				p.ledger.acked.Store(n)
+				p.Ledger.Acked.Store(n)
 				break
 			}
-			if p.keyless {
-				p.ledger.doubt(n)
+			if p.Keyless {
+				p.Ledger.doubt(n)
 				break
 			}
 			wire.Sleep(ctx, 50*time.Millisecond)
 		}
-		if p.doubled > 0 && n%p.doubled == 0 {
-			_ = p.publish(ctx, p.nodes[next%len(p.nodes)], n) // the answer does not matter: n has been acknowledged
+		if p.Doubled > 0 && n%p.Doubled == 0 {
+			_ = p.publish(ctx, p.Nodes[next%len(p.Nodes)], n) // the answer does not matter: n has been acknowledged
 		}
-		wire.Sleep(ctx, p.every)
+		wire.Sleep(ctx, p.Every)
 	}
 }
 
 // publish has one node publish number n.
-func (p *publisher) publish(ctx context.Context, node string, n int64) error {
-	params := map[string]any{"channel": p.channel, "data": payload{n, text(p.text, n)}}
-	if !p.keyless {
-		params["idempotency_key"] = fmt.Sprintf("%s-%d", p.run, n)
+func (p *Publisher) publish(ctx context.Context, node string, n int64) error {
+	params := map[string]any{"channel": p.Channel, "data": Payload{n, Text(p.Text, n)}}
+	if !p.Keyless {
+		params["idempotency_key"] = fmt.Sprintf("%s-%d", p.Run, n)
 	}
-	return rig.Call(ctx, p.client, node, "publish", params, nil)
+	return rig.Call(ctx, p.Client, node, "publish", params, nil)
 }

@@ -1,4 +1,6 @@
-package stand
+// Package account checks what clients receive of channels whose publications are numbered: publishers number them and repeat what was not
+// acknowledged, a book of each subscriber has what came, and what did not.
+package account
 
 import (
 	"fmt"
@@ -30,7 +32,8 @@ type Counts struct {
 	Silence time.Duration
 }
 
-func (c *Counts) add(other Counts) {
+// Add adds the counts of another book, or of another span.
+func (c *Counts) Add(other Counts) {
 	c.Received += other.Received
 	c.Lost += other.Lost
 	c.Duplicated += other.Duplicated
@@ -42,15 +45,15 @@ func (c *Counts) add(other Counts) {
 	c.Silence = max(c.Silence, other.Silence)
 }
 
-// book checks what a subscriber receives of a channel whose publications are numbered 1, 2, 3 … .
+// Book checks what a subscriber receives of a channel whose publications are numbered 1, 2, 3 … .
 // Any goroutine may call its methods.
-type book struct {
-	owner string
-	// ledger of the publisher. evidence is called with each number that is lost or comes twice.
-	ledger   *ledger
-	evidence func(string)
-	// lossy is set if the engine may lose publications.
-	lossy bool
+type Book struct {
+	Owner string
+	// Ledger of the publisher. Evidence is called with each number that is lost or comes twice.
+	Ledger   *Ledger
+	Evidence func(string)
+	// Lossy is set if publications may be lost.
+	Lossy bool
 
 	mu     sync.Mutex
 	counts Counts
@@ -65,8 +68,8 @@ type book struct {
 	at time.Time
 }
 
-// receive notes a publication's number.
-func (b *book) receive(n int64) {
+// Receive notes a publication's number.
+func (b *Book) Receive(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -84,21 +87,21 @@ func (b *book) receive(n int64) {
 		delete(b.absent, n)
 	default:
 		b.counts.Duplicated++
-		b.evidence(fmt.Sprintf("number %d came behind %d", n, b.last))
+		b.Evidence(fmt.Sprintf("number %d came behind %d", n, b.last))
 	}
 }
 
 // skip notes that the numbers of [from, to) did not come before to.
-func (b *book) skip(from, to int64) {
+func (b *Book) skip(from, to int64) {
 	lost := 0
 	for n := from; n < to; n++ {
 		switch {
-		case b.ledger.isDoubtful(n):
+		case b.Ledger.isDoubtful(n):
 			if b.absent == nil {
 				b.absent = make(map[int64]bool)
 			}
 			b.absent[n] = true
-		case n <= b.free || b.lossy:
+		case n <= b.free || b.Lossy:
 			b.counts.Missed++
 		default:
 			lost++
@@ -106,36 +109,36 @@ func (b *book) skip(from, to int64) {
 	}
 	if lost > 0 {
 		b.counts.Lost += lost
-		b.evidence(fmt.Sprintf("number %d came behind %d: %d are lost", to, from-1, lost))
+		b.Evidence(fmt.Sprintf("number %d came behind %d: %d are lost", to, from-1, lost))
 	}
 }
 
-// told notes an answer with recovered:false. The server has read the top of the stream before it
+// WasTold notes an answer with recovered:false. The server has read the top of the stream before it
 // answered, so the answer concerns no number that is published from now on.
-func (b *book) told() {
+func (b *Book) WasTold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.Told++
-	b.free = max(b.last, b.ledger.begun.Load())
+	b.free = max(b.last, b.Ledger.Begun.Load())
 }
 
-// note changes the counts.
-func (b *book) note(change func(*Counts)) {
+// Note changes the counts.
+func (b *Book) Note(change func(*Counts)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.counts)
 }
 
-// reached returns the highest number that came.
-func (b *book) reached() int64 {
+// Reached returns the highest number that came.
+func (b *Book) Reached() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last
 }
 
-// read returns the counts, and with anew sets them to zero. A silence that has begun counts for
+// Read returns the counts, and with anew sets them to zero. A silence that has begun counts for
 // the new span as a whole.
-func (b *book) read(anew bool) Counts {
+func (b *Book) Read(anew bool) Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	counts := b.counts

@@ -1,15 +1,15 @@
-package stand
+package account
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// ledger has the state of the numbers that the publisher of a channel publishes. Any goroutine may
+// Ledger has the state of the numbers that the publisher of a channel publishes. Any goroutine may
 // use it.
-type ledger struct {
-	// begun is the last number that was published, acked the last that was acknowledged.
-	begun, acked atomic.Int64
+type Ledger struct {
+	// Begun is the last number that was published, Acked the last that was acknowledged.
+	Begun, Acked atomic.Int64
 
 	mu sync.Mutex
 	// doubtful are the numbers that were answered with an error and not published again. Each of
@@ -17,7 +17,7 @@ type ledger struct {
 	doubtful map[int64]bool
 }
 
-func (l *ledger) doubt(n int64) {
+func (l *Ledger) doubt(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.doubtful == nil {
@@ -26,7 +26,7 @@ func (l *ledger) doubt(n int64) {
 	l.doubtful[n] = true
 }
 
-func (l *ledger) isDoubtful(n int64) bool {
+func (l *Ledger) isDoubtful(n int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.doubtful[n]

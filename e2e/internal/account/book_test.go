@@ -1,4 +1,4 @@
-package stand
+package account
 
 import "testing"
 
@@ -28,20 +28,20 @@ func TestBook(t *testing.T) {
 		"doubtful, twice late":  {[]int64{1, doubt + 2, 3, 2, 2}, Counts{Received: 4, Duplicated: 1}},
 		"doubtful, others lost": {[]int64{1, doubt + 2, 4}, Counts{Received: 2, Lost: 1}},
 	} {
-		b, said := &book{ledger: &ledger{}}, 0
-		b.evidence = func(string) { said++ }
+		b, said := &Book{Ledger: &Ledger{}}, 0
+		b.Evidence = func(string) { said++ }
 		for _, e := range test.events {
 			switch {
 			case e > doubt:
-				b.ledger.doubt(e - doubt)
+				b.Ledger.doubt(e - doubt)
 			case e > told:
-				b.ledger.begun.Store(e - told)
-				b.told()
+				b.Ledger.Begun.Store(e - told)
+				b.WasTold()
 			default:
-				b.receive(e)
+				b.Receive(e)
 			}
 		}
-		got := b.read(true)
+		got := b.Read(true)
 		got.Silence = 0
 		if got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
