@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -32,7 +33,7 @@ type balancer struct {
 
 var nginx = balancer{
 	program: "nginx", file: "nginx.conf", refuses: "no live upstreams",
-	args: func(dir, file string) []string { return []string{"-p", dir, "-c", file, "-g", "daemon off;"} },
+	args: rig.Nginx,
 }
 
 // compose is nginx as deploy/compose runs it.
@@ -54,7 +55,7 @@ var balancers = []*balancer{
 	func() *balancer {
 		b := nginx
 		b.name, b.tls = "nginx", true
-		b.text = func(t *testing.T) string { return whole(example(t, "gyro.conf")) }
+		b.text = func(t *testing.T) string { return rig.WholeNginx("", example(t, "gyro.conf")) }
 		b.here = func(s *stand) []string {
 			return []string{"listen 443 ssl http2;", "listen " + s.public + " ssl http2;"}
 		}
@@ -152,20 +153,11 @@ func (b *balancer) configuration(s *stand) string {
 // example returns a file of docs/load-balancers.md.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/load-balancers.md")
+	text, err := rig.Example("../..", name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?ms)^```\\w+ file=" + regexp.QuoteMeta(name) + "\n(.*?)^```$").FindSubmatch(page)
-	if found == nil {
-		t.Fatalf("docs/load-balancers.md has no %s", name)
-	}
-	return string(found[1])
-}
-
-// whole is the main configuration of nginx with what belongs into its part http.
-func whole(http string) string {
-	return "error_log /dev/stderr warn;\npid nginx.pid;\nevents {}\nhttp {\naccess_log off;\n" + http + "\n}\n"
+	return text
 }
 
 // ingress is what the Ingress of the chart means to nginx: its paths, and the settings of its annotations. The NGINX ingress controller
@@ -189,7 +181,7 @@ func ingress(t *testing.T) string {
 	if settings.Len() == 0 || locations.Len() == 0 {
 		t.Fatal("the chart has no annotations or no paths for an ingress")
 	}
-	return whole(`
+	return rig.WholeNginx("", `
 map $http_upgrade $connection_upgrade { default upgrade; '' ''; }
 upstream nodes {
 	zone nodes 64k;
@@ -207,7 +199,7 @@ server {
 	proxy_next_upstream error timeout;
 	proxy_next_upstream_tries 3;
 	proxy_buffering off;
-	` + settings.String() + locations.String() + "}\n")
+	`+settings.String()+locations.String()+"}\n")
 }
 
 // TestRollingRestart: nodes restart one after the other, each as soon as the one before is ready again, and the load balancer has a node for
@@ -233,10 +225,11 @@ func TestRollingRestart(t *testing.T) {
 			wait.Until(t, "all clients are back", func() bool { return s.count(0)+s.count(1) == all })
 			var longest time.Duration
 			for _, c := range list {
-				longest = max(longest, c.absence())
+				_, away, _ := c.Away(time.Now(), false)
+				longest = max(longest, away)
 			}
 			t.Logf("%s: four restarts in %.1f s, no client was away for more than %.2f s", b.name, time.Since(begun).Seconds(), longest.Seconds())
-			if n := strings.Count(s.logged(), b.refuses); n > 0 {
+			if n := strings.Count(s.front.Log(), b.refuses); n > 0 {
 				t.Errorf("%s refused %d connections although a node was there", b.name, n)
 			}
 		})

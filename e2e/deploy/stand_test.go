@@ -11,13 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/centrifugal/centrifuge-go"
 
+	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -29,6 +28,7 @@ var hosts = []string{"127.0.0.2", "127.0.0.3"}
 type stand struct {
 	t        *testing.T
 	balancer *balancer
+	front    *rig.Front
 	dir      string
 	nodes    []*rig.Server
 	// internal are the nodes' addresses for backends.
@@ -111,61 +111,26 @@ func (s *stand) balance(program string) {
 	if err := os.WriteFile(file, []byte(s.balancer.configuration(s)), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	log, err := os.Create(s.log())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = log.Close() })
 	cmd := exec.Command(program, s.balancer.args(s.dir, file)...)
 	cmd.Env = append(os.Environ(), "HOME="+s.dir)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	var err error
+	if s.front, err = rig.StartFront(cmd, s.public); err != nil {
 		s.t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // the log says how it ended
-		close(ended)
-	}()
 	s.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
-		<-ended
+		s.front.Stop()
 		if s.t.Failed() {
-			s.t.Logf("log of %s:\n%.4000s", s.balancer.name, s.logged())
+			s.t.Logf("log of %s:\n%.4000s", s.balancer.name, s.front.Log())
 		}
 	})
-	wait.Until(s.t, s.balancer.name+" listens", func() bool {
-		select {
-		case <-ended:
-			s.t.Fatalf("%s has ended: %s", s.balancer.name, s.logged())
-		default:
-		}
-		conn, err := net.Dial("tcp", s.public)
-		return err == nil && conn.Close() == nil
-	})
-}
-
-func (s *stand) log() string { return filepath.Join(s.dir, "balancer.log") }
-
-// logged is what the load balancer has written.
-func (s *stand) logged() string {
-	s.t.Helper()
-	text, err := os.ReadFile(s.log())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(text)
 }
 
 // client is connected through the load balancer and subscribed.
 type client struct {
 	*centrifuge.Client
+	account.Absence
 	subscribed   chan centrifuge.SubscribedEvent
 	publications chan int
-
-	mu      sync.Mutex
-	lost    time.Time // zero while it is connected
-	longest time.Duration
 }
 
 func (s *stand) connect(user, channel string) *client {
@@ -184,8 +149,8 @@ func (s *stand) connect(user, channel string) *client {
 		},
 	})
 	s.t.Cleanup(c.Close)
-	c.OnConnecting(func(centrifuge.ConnectingEvent) { c.away(true) })
-	c.OnConnected(func(centrifuge.ConnectedEvent) { c.away(false) })
+	c.OnConnecting(func(centrifuge.ConnectingEvent) { c.Left(time.Now()) })
+	c.OnConnected(func(centrifuge.ConnectedEvent) { c.Returned(time.Now()) })
 	sub, err := c.NewSubscription(channel)
 	if err != nil {
 		s.t.Fatal(err)
@@ -203,26 +168,6 @@ func (s *stand) connect(user, channel string) *client {
 		s.t.Fatal(err)
 	}
 	next(s.t, "subscribed", c.subscribed)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.longest = 0
+	c.Away(time.Now(), true) // the first connection does not count
 	return c
-}
-
-// away notes that the client has lost its connection, or has one again.
-func (c *client) away(away bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if away {
-		c.lost = time.Now()
-	} else if !c.lost.IsZero() {
-		c.longest = max(c.longest, time.Since(c.lost))
-	}
-}
-
-// absence is the longest time for which the client had no connection.
-func (c *client) absence() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.longest
 }
