@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gyrohq/gyro/tools/internal/alertrules"
 )
 
 // alert is what alerts.yaml has.
@@ -35,22 +37,11 @@ func (n naming) expr(text string, list []family) string {
 	return strings.ReplaceAll(qualify(text, n.prefix, "", list), "$c", n.cluster)
 }
 
-type rules struct {
-	Groups []group `json:"groups"`
-}
-
-type group struct {
-	Name  string `json:"name"`
-	Rules []rule `json:"rules"`
-}
-
-type rule struct {
-	Alert       string            `json:"alert"`
-	Expr        string            `json:"expr"`
-	For         string            `json:"for,omitempty"`
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-}
+type (
+	rules = alertrules.File
+	group = alertrules.Group
+	rule  = alertrules.Rule
+)
 
 var link = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
 
@@ -83,7 +74,7 @@ func newRules(alerts []alert, list []family, n naming) (rules, error) {
 			},
 		})
 	}
-	return rules{[]group{g}}, nil
+	return rules{Groups: []group{g}}, nil
 }
 
 // alertsHead is the beginning of docs/alerts.md.

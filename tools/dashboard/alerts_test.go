@@ -68,11 +68,11 @@ func TestAlerts(t *testing.T) {
 			t.Fatalf("there is no alert %s", c.Alert)
 		}
 		firing := func(list []string) []time.Duration {
-			s := make(store)
+			s := newStore()
 			for _, text := range list {
 				s.described(t, text)
 			}
-			return s.firing(t, r, r.hold(t)+30*time.Minute)
+			return s.firing(t, r, hold(t, r)+30*time.Minute)
 		}
 		if len(c.Fires) > 0 {
 			fired[c.Alert] = true

@@ -22,13 +22,14 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	sdk "github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/tools/internal/alertrules"
+	"github.com/gyrohq/gyro/tools/internal/scrapes"
 )
 
 // cluster is two nodes on a Redis, with a second Redis for some channels and for the status of users.
@@ -70,7 +71,7 @@ func newCluster(t *testing.T, program string) *cluster {
 	t.Cleanup(backend.Close)
 	c.backend = backend.URL
 	for _, name := range []string{"a", "b"} {
-		c.nodes = append(c.nodes, c.start(target{"production", name}, "gyro", nil))
+		c.nodes = append(c.nodes, c.start(target{Cluster: "production", Instance: name}, "gyro", nil))
 	}
 	wait.Until(t, "two nodes that know each other", func() bool {
 		return !slices.ContainsFunc(c.nodes, func(m *member) bool { return !strings.Contains(m.scrape(), "\ngyro_node_num_nodes 2\n") })
@@ -81,7 +82,7 @@ func newCluster(t *testing.T, program string) *cluster {
 // start starts a node, whose prefix in Redis is that of its cluster, with further sections of its configuration.
 func (c *cluster) start(of target, prefix string, more config) *member {
 	c.Helper()
-	m := &member{target: of, config: filepath.Join(c.dir, of.instance+".json")}
+	m := &member{target: of, config: filepath.Join(c.dir, of.Instance+".json")}
 	for _, port := range []*int{&m.port, &m.grpc} {
 		var err error
 		if *port, err = porttest.Free(); err != nil {
@@ -105,7 +106,7 @@ func (c *cluster) run(m *member) {
 	if err := m.cmd.Start(); err != nil {
 		c.Fatal(err)
 	}
-	wait.Until(c.T, "node "+m.instance, func() bool { return m.scrape() != "" })
+	wait.Until(c.T, "node "+m.Instance, func() bool { return m.scrape() != "" })
 }
 
 // kill ends the process of a node.
@@ -129,7 +130,7 @@ func (c *cluster) configuration(m *member, prefix string) config {
 	}
 	return config{
 		"http_server": config{"address": "127.0.0.1", "port": strconv.Itoa(m.port)},
-		"node":        config{"name": m.instance},
+		"node":        config{"name": m.Instance},
 		"engine":      config{"type": "redis", "redis": address(c.redis)},
 		"brokers":     []config{{"name": "aside", "enabled": true, "type": "redis", "redis": address(c.aside)}},
 		"client": config{
@@ -312,7 +313,7 @@ func (c *cluster) look(others ...*member) look {
 		if err != nil {
 			c.Fatal(err)
 		}
-		for _, name := range selected(e) {
+		for _, name := range alertrules.Selected(e) {
 			asked[name] = true
 		}
 	}
@@ -341,7 +342,7 @@ type film struct {
 
 func newFilm(t *testing.T, at time.Time) *film {
 	d := time.Duration(at.UnixNano()).Truncate(step)
-	return &film{t, make(store), d, d, make(look)}
+	return &film{t, newStore(), d, d, make(look)}
 }
 
 // still adds a look for some time in which nothing changes.
@@ -389,8 +390,7 @@ func (f *film) later(from, to, last string, times float64) string {
 
 func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
-	p := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	families, err := scrapes.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

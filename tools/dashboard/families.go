@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gyrohq/gyro/tools/internal/alertrules"
 )
 
 // family is a metric of docs/metrics.md, without prefix.
@@ -90,7 +92,7 @@ func (s series) check(expr string) (names []string, err error) {
 				err = fmt.Errorf("there is no metric %s", n.Name)
 			}
 		case *parser.AggregateExpr:
-			for _, name := range selected(n.Expr) {
+			for _, name := range alertrules.Selected(n.Expr) {
 				for _, label := range n.Grouping {
 					if err == nil {
 						err = s.has(name, label)
@@ -101,18 +103,6 @@ func (s series) check(expr string) (names []string, err error) {
 		return nil
 	})
 	return names, err
-}
-
-// selected are the names of the metrics in an expression.
-func selected(e parser.Expr) (names []string) {
-	for _, matchers := range parser.ExtractSelectors(e) {
-		for _, m := range matchers {
-			if m.Name == "__name__" {
-				names = append(names, m.Value)
-			}
-		}
-	}
-	return names
 }
 
 func (s series) has(name, label string) error {

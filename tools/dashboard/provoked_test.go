@@ -330,7 +330,7 @@ func (f *fault) judge(film *film, begin, gone time.Duration) {
 // clusters: a node that does not know the others of its cluster is noticed, and one of another cluster is none of them.
 func clusters(t *testing.T, c *cluster) {
 	for cluster, divided := range map[string]bool{"production": true, "staging": false} {
-		other := c.start(target{cluster, "c"}, "other", nil)
+		other := c.start(target{Cluster: cluster, Instance: "c"}, "other", nil)
 		film := newFilm(t, time.Now())
 		film.still(c.look(other), 2*time.Minute)
 		if fired := film.alerts(); (fired["GyroClusterDivided"] != nil) != divided || len(fired) > 1 {
@@ -407,7 +407,7 @@ func reloads(t *testing.T, c *cluster) {
 // lostLines: a node whose log cannot be written is noticed.
 func lostLines(t *testing.T, c *cluster) {
 	const lost = "log_dropped_lines_total"
-	m := c.start(target{"production", "c"}, "gyro", config{"log": config{"file": "/dev/full"}})
+	m := c.start(target{Cluster: "production", Instance: "c"}, "gyro", config{"log": config{"file": "/dev/full"}})
 	before := c.look(m)
 	m.reload(t) // which leaves a line
 	wait.Until(t, "a line that is lost", func() bool { return sum(m.scrape(), "gyro_"+lost) > sum(before[m.target], "gyro_"+lost) })

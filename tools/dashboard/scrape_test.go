@@ -120,9 +120,9 @@ func lines(scrape, prefix string) (found []string) {
 // metric.
 func evaluate(t *testing.T, before, after string, had func(name string) bool) {
 	t.Helper()
-	busy := make(store)
-	busy.scraped(t, target{instance: "a"}, before, 0)
-	busy.scraped(t, target{instance: "a"}, after, step)
+	busy := newStore()
+	busy.scraped(t, target{Instance: "a"}, before, 0)
+	busy.scraped(t, target{Instance: "a"}, after, step)
 	all := documented(t)
 	for _, q := range panelQueries(t) {
 		names, err := all.check(q.Expr)
@@ -149,9 +149,9 @@ func rest(t *testing.T, scrape func() string) {
 	t.Helper()
 	var firing []string
 	if !wait.Within(wait.Limit, func() bool {
-		text, idle := scrape(), make(store)
+		text, idle := scrape(), newStore()
 		for at := time.Duration(0); at <= 30*time.Minute; at += step {
-			idle.scraped(t, target{instance: "a"}, text, at)
+			idle.scraped(t, target{Instance: "a"}, text, at)
 		}
 		firing = nil
 		for _, r := range theRules(t) {
