@@ -9,33 +9,34 @@ import (
 	"testing"
 )
 
-// Sentinel is a primary with one replica, watched by three Sentinels that replace
-// a dead primary.
+// Sentinel is a primary with replicas, watched by three Sentinels that replace
+// a dead primary. A server that is restarted is what the Sentinels made of it last: they have it keep that in its configuration file.
 type Sentinel struct {
 	// Master is the name that the Sentinels know the pair by.
 	Master string
-	// Servers are the two that hold data; the first began as the primary.
+	// Servers are those that hold data; the first began as the primary.
 	Servers []*Server
 	// Sentinels are the three watchers.
 	Sentinels []*Server
 }
 
-// NewSentinel starts five servers and waits until they know each other.
+// NewSentinel starts all servers and waits until they know each other.
 func NewSentinel(tb testing.TB, opts Options) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{Master: "main"}
-	primary := Standalone(tb, opts)
-	replicaOf := opts
-	replicaOf.Args = append([]string{"--replicaof", "127.0.0.1", portOf(primary)}, opts.Args...)
-	s.Servers = []*Server{primary, Standalone(tb, replicaOf)}
-	s.awaitReplica()
+	primary := standalone(tb, opts, []byte("# a primary\n"))
+	s.Servers = []*Server{primary}
+	for range max(1, opts.Replicas) {
+		s.Servers = append(s.Servers, standalone(tb, opts, fmt.Appendf(nil, "replicaof 127.0.0.1 %s\n", portOf(primary))))
+	}
+	s.awaitReplicas()
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, start(tb, "", append([]string{"--sentinel"}, opts.tlsArgs()...), s.config(opts)))
 	}
 	for _, sentinel := range s.Sentinels {
 		sentinel.await("a Sentinel that knows the others", func() bool {
 			state := sentinel.Do("SENTINEL", "MASTER", s.Master)
-			return strings.Contains(state, "\nnum-other-sentinels\n2\n") && strings.Contains(state, "\nnum-slaves\n1\n")
+			return strings.Contains(state, "\nnum-other-sentinels\n2\n") && strings.Contains(state, fmt.Sprintf("\nnum-slaves\n%d\n", len(s.Servers)-1))
 		})
 	}
 	return s
@@ -47,6 +48,9 @@ func (s *Sentinel) config(opts Options) []byte {
 	if opts.Failover {
 		downAfter = 500
 	}
+	if opts.DownAfter > 0 {
+		downAfter = int(opts.DownAfter.Milliseconds())
+	}
 	config = fmt.Appendf(config, "sentinel down-after-milliseconds %s %d\n", s.Master, downAfter)
 	config = fmt.Appendf(config, "sentinel failover-timeout %s 3000\n", s.Master)
 	if opts.Password != "" {
@@ -55,12 +59,13 @@ func (s *Sentinel) config(opts Options) []byte {
 	return config
 }
 
-// awaitReplica waits until the replica has what the primary has.
-func (s *Sentinel) awaitReplica() {
-	replica := s.Servers[1]
-	replica.await("the data of the primary", func() bool {
-		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
-	})
+// awaitReplicas waits until the replicas have what the primary has.
+func (s *Sentinel) awaitReplicas() {
+	for _, replica := range s.Servers[1:] {
+		replica.await("the data of the primary", func() bool {
+			return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up")
+		})
+	}
 }
 
 // Addresses of the Sentinels.

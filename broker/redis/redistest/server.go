@@ -40,6 +40,10 @@ type Options struct {
 	// Failover has the servers of a Sentinel or a Cluster give up on one that is silent within some two seconds, and replace
 	// it. Without it they wait for minutes: a machine that is busy for a while does not look like a dead server.
 	Failover bool
+	// DownAfter is that time with Sentinel. Default: half a second.
+	DownAfter time.Duration
+	// Replicas is how many the primary of a Sentinel has. Default: one.
+	Replicas int
 	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
 	Args []string
 }
@@ -80,11 +84,17 @@ type Server struct {
 // Standalone starts a server that stands alone.
 func Standalone(tb testing.TB, opts Options) *Server {
 	tb.Helper()
+	return standalone(tb, opts, nil)
+}
+
+// standalone starts a server; unless config is nil, with a configuration file, into which the server can write.
+func standalone(tb testing.TB, opts Options, config []byte) *Server {
+	tb.Helper()
 	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, append(opts.tlsArgs(), opts.Args...)...)
 	if opts.Password != "" {
 		args = append(args, "--requirepass", opts.Password, "--masterauth", opts.Password)
 	}
-	return start(tb, opts.Password, args, nil)
+	return start(tb, opts.Password, args, config)
 }
 
 // start starts a server on a free port, with these arguments and, unless config is nil, with a
