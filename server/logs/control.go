@@ -64,21 +64,26 @@ func Of(log *slog.Logger) *Control {
 }
 
 // Apply takes over a section log, for the loggers log and those made from it. A level that was set for a time goes on.
-// An unknown level counts as info.
+// An unknown level counts as info, with a warning.
 func (c *Control) Apply(log *slog.Logger, cfg *config.Log) {
 	if c == nil {
 		return
 	}
-	level, err := Level(cfg.Level)
-	if err != nil {
-		level = slog.LevelInfo
-	}
+	level, known := levelOf(cfg.Level)
 	every := int64(0)
 	if cfg.Access {
 		every = max(int64(cfg.AccessSample), 1)
 	}
 	c.access.Store(every)
 	logging.Limit(log, cfg.LimitBurst, cfg.LimitWindow)
+	c.configure(level)
+	if !known {
+		log.Warn(unknownLevel, "log.level", cfg.Level)
+	}
+}
+
+// configure puts a level into force, unless another one is for a time.
+func (c *Control) configure(level slog.Level) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.configured = level; c.revert == nil {

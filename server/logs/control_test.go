@@ -64,6 +64,19 @@ func TestLevelForATime(t *testing.T) {
 	})
 }
 
+// TestUnknownLevel: a reload that brings an unknown level says so, as a start does.
+func TestUnknownLevel(t *testing.T) {
+	var out strings.Builder
+	log := logging.Wrap(To(&out, "error", false))
+	Of(log).Apply(log, section(func(c *config.Log) { c.Level = "loud" }))
+	if err := logging.Flush(log); err != nil {
+		t.Fatal(err)
+	}
+	if s := Of(log).State(); s.Configured != "info" || !strings.Contains(out.String(), `"level":"warn","message":"unknown log.level, using info","log.level":"loud"`) {
+		t.Errorf("%+v, and the log has %q", s, out.String())
+	}
+}
+
 // TestAccess: lines of the access log are as of the level info and not limited; of a sample there are as many as said.
 func TestAccess(t *testing.T) {
 	var out strings.Builder

@@ -86,7 +86,7 @@ func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() err
 			how = inColour
 		}
 	}
-	log = logging.Wrap(slog.New(recent.Handler(styled(out, cfg.Level, how).Handler())))
+	log = logging.Wrap(slog.New(recent.Handler(styled(out, slog.LevelInfo, how).Handler())))
 	control := Of(log)
 	control.file = to
 	control.Apply(log, cfg)
@@ -102,28 +102,36 @@ func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() err
 // To makes a logger of lines for w, from the level with a name on: coloured ones for a console, else JSON.
 // An unknown level counts as info, with a warning.
 func To(w io.Writer, name string, console bool) *slog.Logger {
+	how := inJSON
 	if console {
-		return styled(w, name, inColour)
+		how = inColour
 	}
-	return styled(w, name, inJSON)
+	level, known := levelOf(name)
+	log := styled(w, level, how)
+	if !known {
+		log.Warn(unknownLevel, "log.level", name)
+	}
+	return log
 }
 
-func styled(w io.Writer, name string, how style) *slog.Logger {
-	level, known := levels[strings.ToLower(name)]
-	if !known {
+const unknownLevel = "unknown log.level, using info"
+
+// levelOf returns the level of a name, which is info if it is not known.
+func levelOf(name string) (level slog.Level, known bool) {
+	if level, known = levels[strings.ToLower(name)]; !known {
 		level = slog.LevelInfo
 	}
+	return level, known
+}
+
+func styled(w io.Writer, level slog.Level, how style) *slog.Logger {
 	var h slog.Handler
 	if how == inJSON {
 		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: All, ReplaceAttr: logAttr})
 	} else {
 		h = newConsole(w, All, how == inColour)
 	}
-	log := Controlled(h, level)
-	if !known {
-		log.Warn("unknown log.level, using info", "log.level", name)
-	}
-	return log
+	return Controlled(h, level)
 }
 
 // millis is RFC 3339 with milliseconds.
