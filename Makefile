@@ -13,10 +13,9 @@ FUZZTIME ?= 20s
 ROUNDS   ?= 20
 STEPS    ?= 6
 TIME     ?= 10m
-CLIENTS  ?= 200
 SEED     ?= $(shell date +%s)
 
-.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults soak soak-clients million cluster lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
+.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults soak soak-clients million cluster operator lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -69,7 +68,7 @@ soak:
 
 # Both clients, CLIENTS of each, over networks and servers with faults for TIME.
 soak-clients: build clients
-	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/soak -time $(TIME) -clients $(CLIENTS)
+	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/soak -time $(TIME) -clients $(or $(CLIENTS),200)
 
 # What a cluster of NODES nodes costs and answers: the table of docs/scaling.md. NODES and ENGINES may be lists, with commas;
 # PARTS leaves something out (see e2e/cluster). Some five minutes for each.
@@ -80,6 +79,11 @@ cluster: build
 # which runs a small one.
 million: build
 	CONNS='$(CONNS)' NODES='$(NODES)' SHARDS='$(SHARDS)' LOADS='$(LOADS)' IDLE='$(IDLE)' STEP='$(STEP)' DRAIN='$(DRAIN)' PING='$(PING)' PHASES='$(PHASES)' OUT='$(OUT)' scripts/million.sh
+
+# A cluster of three nodes behind nginx with CLIENTS clients, to which happens what happens to clusters: who is away how long, what each tool
+# says, which alerts fire. STEP runs some of the steps, with commas between them. Not part of make test, which runs some steps with few clients.
+operator: build
+	E2E_GYRO=$(BIN)/gyro $(GO) test -count=1 -timeout=0 -v ./e2e/operator -run TestOperator -clients $(or $(CLIENTS),3000) $(if $(STEP),-steps '$(STEP)') -out $(CURDIR)/.cache/operator
 
 # The documentation as a web site, in .cache/site; site-serve shows it.
 site:

@@ -1,5 +1,5 @@
-// Package account checks what clients receive of channels whose publications are numbered: publishers number them and repeat what was not
-// acknowledged, a book of each subscriber has what came, and what did not.
+// Package account checks the publications that clients receive of channels: publishers number them, and repeat a number until it is
+// acknowledged. Each subscriber keeps a book of the numbers that it received, and finds those that are lost or came twice.
 package account
 
 import (

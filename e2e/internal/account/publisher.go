@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,11 @@ type Publisher struct {
 	// Run begins the idempotency keys.
 	Run string
 	// Nodes are the addresses that it publishes to in turn, beginning with number First. It waits Every between publications.
-	Nodes    []string
-	First    int
-	Every    time.Duration
+	Nodes []string
+	First int
+	Every time.Duration
+	// Retry is how long it waits before it repeats a number; 50 ms if it is zero.
+	Retry    time.Duration
 	Client   *http.Client
 	Recorder *Recorder
 	Ledger   *Ledger
@@ -158,7 +161,7 @@ func (p *Publisher) Work(ctx context.Context) {
 				p.Ledger.doubt(n)
 				break
 			}
-			wire.Sleep(ctx, 50*time.Millisecond)
+			wire.Sleep(ctx, cmp.Or(p.Retry, 50*time.Millisecond))
 		}
 		if p.Doubled > 0 && n%p.Doubled == 0 {
 			_ = p.publish(ctx, p.Nodes[next%len(p.Nodes)], n) // the answer does not matter: n has been acknowledged

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// CodeInsufficient is the code with which a server ends a subscription that may have missed something.
+// CodeInsufficient of an unsubscribe push says that the subscription may have missed something.
 const CodeInsufficient = 2500
 
 // SDK is a client by centrifuge-go with a subscription, which keeps a book.
@@ -30,7 +30,7 @@ type Options struct {
 	Channel      string
 	Subscription centrifuge.SubscriptionConfig
 	Book         *Book
-	// Check returns what is wrong with a publication. Fail is called with each event that must not happen to a client.
+	// Check returns an error for a wrong publication. Fail is called with each event that must not happen to a client.
 	Check func(Payload) error
 	Fail  func(string)
 }

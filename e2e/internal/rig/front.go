@@ -38,7 +38,7 @@ func (f *Front) Stop() {
 	<-f.exited
 }
 
-// Log returns what the load balancer has written so far.
+// Log returns the output of the load balancer so far.
 func (f *Front) Log() string { return f.output.String() }
 
 // Nginx returns the arguments that run nginx with a file in a folder.

@@ -7,5 +7,8 @@ import "syscall"
 // Pause suspends the server (SIGSTOP): its connections stay, and nobody answers.
 func (s *Server) Pause() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) } // it may have ended already
 
+// Reload asks the server to read its configuration again (SIGHUP).
+func (s *Server) Reload() { _ = s.cmd.Process.Signal(syscall.SIGHUP) } // it may have ended already
+
 // Resume lets a suspended server go on.
 func (s *Server) Resume() { _ = s.cmd.Process.Signal(syscall.SIGCONT) } // it may have ended already

@@ -105,6 +105,11 @@ func Launch(port int, args, env []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return LaunchProgram(bin, port, args, env)
+}
+
+// LaunchProgram does what Launch does, with another build of the server.
+func LaunchProgram(bin string, port int, args, env []string) (*Server, error) {
 	cmd := exec.Command(bin, args...)
 	// A binary that was built with the race detector ends at the first race, so that the
 	// suites notice it.
@@ -155,7 +160,10 @@ func startConfigured(dir string, c *certificate, env ...string) (*Server, error)
 func FreePort() (int, error) { return porttest.Free() }
 
 // Stop shuts the server down, and kills it if that takes longer than 10 seconds.
-func (s *Server) Stop() {
+func (s *Server) Stop() { s.StopWithin(10 * time.Second) }
+
+// StopWithin does what Stop does, with another limit.
+func (s *Server) StopWithin(limit time.Duration) {
 	if s.process == nil {
 		s.stopCluster()
 		return
@@ -163,7 +171,7 @@ func (s *Server) Stop() {
 	s.terminate()
 	select {
 	case <-s.exited:
-	case <-time.After(10 * time.Second):
+	case <-time.After(limit):
 		s.Kill()
 	}
 }

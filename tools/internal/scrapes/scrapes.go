@@ -1,4 +1,4 @@
-// Package scrapes keeps what nodes answered to scrapes, and asks the query engine of Prometheus about it.
+// Package scrapes keeps the answers of nodes to scrapes, and asks the query engine of Prometheus about it.
 package scrapes
 
 import (
@@ -126,7 +126,7 @@ func (f *found) At() storage.Series              { return f.list[f.next-1] }
 func (*found) Err() error                        { return nil }
 func (*found) Warnings() annotations.Annotations { return nil }
 
-// Range are the times at which expressions are evaluated.
+// Range has the times of evaluations.
 type Range struct{ From, To, Step time.Duration }
 
 // Evaluate returns the result of an expression at each time of a range. A warning of the engine is an error.
@@ -153,10 +153,10 @@ func (s Store) Evaluate(ctx context.Context, expr string, r Range) (promql.Matri
 	return slices.Clone(matrix), nil
 }
 
-// Span is a time in which the expression of a rule has a series.
+// Span is a time while the expression of a rule has a series.
 type Span struct {
 	Labels map[string]string
-	// Pending and Last are the first and the last evaluation with the series. Fires is the first at which the rule fires, or 0.
+	// Pending and Last are the first and the last evaluation with the series. Fires is the first evaluation that makes the rule fire, or 0.
 	Pending, Fires, Last time.Duration
 }
 
