@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gyrohq/gyro/server/config"
@@ -32,9 +34,14 @@ func (s *source) load() error {
 }
 
 // refresh reads the source again. Both results are empty if what it reads is what it read the
-// time before, so that a fault is reported once.
+// time before, so that a fault is reported once. They are empty as well if there are no file descriptors: the
+// files may be as they were.
 func (s *source) refresh() (changed bool, err error) {
 	text, err := s.read()
+	loaded := s.seen != [sha256.Size]byte{}
+	if loaded && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) {
+		return false, nil
+	}
 	sum := sha256.Sum256(text)
 	if err != nil {
 		sum = sha256.Sum256([]byte("error: " + err.Error()))
