@@ -123,16 +123,20 @@ func (d *doctor) role(key, name, addressKey, info string, clustered bool) {
 
 // memory tells whether Redis may lose what it keeps.
 func (d *doctor) memory(name, info string) {
-	const area = "redis"
+	const area, more = "redis", "CONFIG SET maxmemory to more, or keep less history"
 	most, _ := strconv.ParseInt(field(info, "maxmemory"), 10, 64)
 	used, _ := strconv.ParseInt(field(info, "used_memory"), 10, 64)
+	buffers, _ := strconv.ParseInt(field(info, "mem_not_counted_for_evict"), 10, 64) // of replicas, and of the file of commands
+	used -= buffers
 	policy := field(info, "maxmemory_policy")
 	switch {
 	case most == 0:
 	case policy != "noeviction":
 		d.say(area, Warn, "CONFIG SET maxmemory-policy noeviction, and let it have the memory that it needs", "%s: maxmemory-policy is %s: when the memory is full, it drops history, presence and maps without a word", name, policy)
+	case used > most:
+		d.say(area, Fail, more, "%s: it uses %d of %d bytes: publications with history fail", name, used, most)
 	case used > most/10*9:
-		d.say(area, Warn, "CONFIG SET maxmemory to more, or keep less history", "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, most)
+		d.say(area, Warn, more, "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, most)
 	}
 	if field(info, "rdb_last_bgsave_status") == "err" {
 		d.say(area, Warn, "look at its log; CONFIG SET stop-writes-on-bgsave-error no lets it write all the same", "%s: its last snapshot failed, so it may refuse to write", name)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,14 @@ func TestRedis(t *testing.T) {
 	open := redistest.Standalone(t, redistest.Options{})
 	locked := redistest.Standalone(t, redistest.Options{Password: "hush", Args: []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}})
 	locked.Do("ACL", "SETUSER", "blind", "on", ">hush-blind", "~*", "&*", "+@all", "-info")
-	full := redistest.Standalone(t, redistest.Options{Args: []string{"--maxmemory", "1mb", "--maxmemory-policy", "noeviction"}})
+	full := redistest.Standalone(t, redistest.Options{Args: []string{"--maxmemory", "100kb", "--maxmemory-policy", "noeviction"}})
+	nearly := redistest.Standalone(t, redistest.Options{})
+	nearly.Do("SETRANGE", "large", strconv.Itoa(50<<20), "x")
+	used, err := strconv.Atoi(field(nearly.Do("INFO", "memory"), "used_memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nearly.Do("CONFIG", "SET", "maxmemory", strconv.Itoa(used/100*105))
 	volatile := redistest.Standalone(t, redistest.Options{Args: []string{"--save", ""}})
 	replica := redistest.Standalone(t, redistest.Options{})
 	host, port, _ := strings.Cut(open.Addr(), ":")
@@ -123,7 +131,8 @@ func TestRedis(t *testing.T) {
 			"it does not tell its time and state: ", "-> allow the user (engine.redis.user) the commands TIME and INFO",
 		}, false},
 		{"no persistence", onRedis(volatile.Addr(), nil), []string{"warning redis: engine.redis: it does not persist (appendonly no, save", "-> CONFIG SET appendonly yes"}, true},
-		{"full", onRedis(full.Addr(), nil), []string{well, "warning redis: engine.redis: it uses "}, true},
+		{"full", onRedis(full.Addr(), nil), []string{well, "problem redis: engine.redis: it uses ", " bytes: publications with history fail"}, false},
+		{"nearly full", onRedis(nearly.Addr(), nil), []string{well, "warning redis: engine.redis: it uses ", ": beyond that, publications with history fail"}, true},
 		{"replica", onRedis(replica.Addr(), nil), []string{"problem redis: engine.redis: it is a replica of " + open.Addr(), "let engine.redis.address be the primary"}, false},
 		{"partitions without a Cluster", onRedis(open.Addr(), func(r *engines.RedisEngine) { r.Partitions = 8 }), []string{
 			"problem redis: engine.redis: sharded_pub_sub_partitions needs a Cluster", "leave out engine.redis.sharded_pub_sub_partitions",
