@@ -21,7 +21,7 @@ type alert struct {
 	Pending, Fires, Last int64
 }
 
-// alerts evaluates the rules on the recorded scrapes, and enters each alert into the row of the step that it began in.
+// alerts evaluates the rules on the recorded scrapes, and enters the alerts into the rows.
 func (r *run) alerts(recording string) error {
 	out, err := exec.Command(r.firer, "-rules", "../../deploy/prometheus/alerts.yml", "-step", scrapePause.String(), recording).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -50,12 +50,14 @@ func (r *run) alerts(recording string) error {
 	return nil
 }
 
-// told tells of the alerts that began to be pending between two times: each alert once, with the labels of its series.
+// told tells of the alerts that began to be pending between two times, and of those that began earlier and still fire: each alert once, with
+// the labels of its series.
 func told(list []alert, begin, end time.Time) (lines []string) {
 	var names []string
 	sums, of := make(map[string]alert), make(map[string][]string)
 	for _, a := range list {
-		if a.Pending < begin.UnixMilli() || a.Pending >= end.UnixMilli() {
+		before := a.Pending < begin.UnixMilli()
+		if before && (a.Fires == 0 || a.Last < begin.UnixMilli()) || a.Pending >= end.UnixMilli() {
 			continue
 		}
 		sum, known := sums[a.Alert]

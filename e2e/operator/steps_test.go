@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -419,6 +420,14 @@ func (r *run) shown() (string, error) {
 	return string(conn.ConnectionState().PeerCertificates[0].Raw), nil
 }
 
+// connections returns how many clients a node has.
+func (r *run) connections(n *node) (count int) {
+	_, body, _ := r.get(scraping, n, "/metrics") // a node that does not answer has none
+	_, text, _ := strings.Cut(string(body), "\ngyro_node_num_clients ")
+	_, _ = fmt.Sscan(text, &count)
+	return count
+}
+
 // version is that of the other build.
 const version = "99.0.0"
 
@@ -460,9 +469,9 @@ func suspend(r *run) error {
 	return nil
 }
 
-// descriptors leaves a node two descriptors, and lets clients come.
+// descriptors leaves two descriptors to the node with the fewest clients, to which nginx sends new ones, and lets clients come.
 func descriptors(r *run) error {
-	n := r.nodes[0]
+	n := slices.MinFunc(r.nodes, func(a, b *node) int { return r.connections(a) - r.connections(b) })
 	limit := func(n int, pid int) error {
 		out, err := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--nofile="+strconv.Itoa(n)+":").CombinedOutput()
 		if err != nil {

@@ -97,11 +97,14 @@ func TestTold(t *testing.T) {
 		{"GyroNodeDown", "critical", map[string]string{"__name__": "up", "instance": "rt-2", "job": "gyro"}, 110_000, 170_000, 180_000},
 		{"GyroNodeDown", "critical", map[string]string{"__name__": "up", "instance": "rt-1", "job": "gyro"}, 105_000, 0, 120_000},
 		{"GyroChurn", "warning", map[string]string{"job": "gyro"}, 190_000, 0, 195_000},
-		{"GyroChurn", "warning", map[string]string{"job": "gyro"}, 90_000, 0, 95_000},
+		{"GyroChurn", "warning", map[string]string{"job": "gyro"}, 90_000, 0, 105_000},
+		{"GyroMemory", "critical", map[string]string{"instance": "rt-1"}, 80_000, 90_000, 95_000},
+		{"GyroReconnects", "warning", map[string]string{"instance": "rt-1"}, 80_000, 80_000, 110_000},
 	}, begin, time.UnixMilli(200_000))
 	want := []string{
 		"GyroNodeDown (critical): pending at 5 s, fires at 70 s, until 80 s; instance=rt-1, instance=rt-2",
 		"GyroChurn (warning): pending at 90 s, pending only, until 95 s; the cluster",
+		"GyroReconnects (warning): pending at -20 s, fires at -20 s, until 10 s; instance=rt-1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
