@@ -35,7 +35,7 @@ func natsServers(t *testing.T, c *cluster) {
 	}})
 	client := own["client"].(config)
 	client["queue_max_size"], client["ping_interval"] = 1<<30, "10m"
-	m := c.start(target{"production", "c"}, "gyro", config{"brokers": brokers, "channel": channel, "client": client})
+	m := c.start(target{Cluster: "production", Instance: "c"}, "gyro", config{"brokers": brokers, "channel": channel, "client": client})
 	t.Run("Dropped", func(t *testing.T) { c.on(t).flooded(m, servers[0].address()) })
 	t.Run("Away", func(t *testing.T) {
 		c := c.on(t)

@@ -24,7 +24,7 @@ const heavySize = 60_000
 
 // overloaded: a node gets more than it can deliver, and has a client that does not read and is not disconnected.
 func overloaded(t *testing.T, c *cluster) {
-	m := c.start(target{"production", "c"}, "gyro", config{"client": config{
+	m := c.start(target{Cluster: "production", Instance: "c"}, "gyro", config{"client": config{
 		"allow_anonymous_connect_without_token": true, "queue_max_size": 1 << 30, "ping_interval": "10m", // nobody answers pings
 	}})
 	idle := c.look(m)

@@ -19,7 +19,7 @@ import (
 func skewed(t *testing.T, c *cluster) {
 	const ahead = 2 * time.Second
 	proxy := newClockProxy(t, c.redis.Addr(), ahead)
-	of := target{"production", "c"}
+	of := target{Cluster: "production", Instance: "c"}
 	engine := maps.Clone(c.configuration(new(member), "gyro")["engine"].(config))
 	redis := maps.Clone(engine["redis"].(config))
 	redis["address"] = []string{"redis://" + proxy}
@@ -31,7 +31,7 @@ func skewed(t *testing.T, c *cluster) {
 	with := c.look(m)
 	for _, other := range c.nodes {
 		if s := sum(with[other.target], skew); s > 0.5 || s < -0.5 {
-			t.Errorf("the clock of node %s is said to be %v s ahead", other.instance, s)
+			t.Errorf("the clock of node %s is said to be %v s ahead", other.Instance, s)
 		}
 	}
 	c.shows(func(f *film) { f.still(before, quiet) }, func(f *film) { f.still(with, 6*time.Minute) }, "GyroClockSkew")
