@@ -80,8 +80,9 @@ type Peer interface {
 	Receive(msg []byte)
 	// Writable tells that Conn.Write takes bytes again, after it took less than all.
 	Writable()
-	// Closed tells that the connection has ended. It is the last call, made exactly
-	// once, also after Conn.Close.
+	// Closed tells that the connection has ended. It is the last call, made exactly once, also after Conn.Close. If err is or wraps
+	// a protocol.Disconnect, that is what the program and operators see. A *refusal.Reason also makes a line of the log, and
+	// without a Disconnect its text is what they see: the client sent something that the transport does not take.
 	Closed(err error)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -252,9 +253,17 @@ func (p *direct) Closed(err error) {
 }
 
 // closeReason returns the disconnect that err, the error of a transport, means. It logs a
-// panic.
+// panic, and what the transport refused.
 func (c *Client) closeReason(err error) protocol.Disconnect {
-	if d, ok := errors.AsType[protocol.Disconnect](err); ok { // mostly, and then nothing is allocated
+	d, told := errors.AsType[protocol.Disconnect](err) // mostly, and then nothing is allocated
+	if why, ok := err.(*refusal.Reason); ok {          //nolint:errorlint // transports wrap nothing around it
+		if !told {
+			d = protocol.Disconnect{Code: protocol.DisconnectConnectionClosed.Code, Reason: why.Text}
+		}
+		c.unread(d.Code, why)
+		return d
+	}
+	if told {
 		return d
 	}
 	if p, ok := errors.AsType[*transport.Panic](err); ok {

@@ -47,6 +47,12 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	}
 }
 
+// unread reports that the transport could not take what the client sent, which ends the connection.
+func (c *Client) unread(code uint32, why error) {
+	f := refusal.Refusal{Kind: "message refused: the connection ends", Client: c.ID(), User: c.UserID(), Addr: c.RemoteAddr()}
+	c.loop.refusals.Report(f, code, why)
+}
+
 // leftOut reports that the client does not get what others of the channel get. That concerns all clients of the channel that
 // speak JSON, so it is reported once per channel and minute.
 func (c *Client) leftOut(ch string) {

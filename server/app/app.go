@@ -222,7 +222,11 @@ var keys = map[string]string{
 	"Config.StaleCloseDelay":     "client.stale_close_delay",
 	"Config.UserConnectionLimit": "client.user_connection_limit",
 
-	"webtransport.Config.MessageSizeLimit": "webtransport.message_size_limit",
+	"webtransport.Config.MessageSizeLimit":              "webtransport.message_size_limit",
+	"websocket.Config.MessageSizeLimit":                 "websocket.message_size_limit",
+	"websocket.Config.DecompressedMessageSizeLimit":     "websocket.decompressed_message_size_limit",
+	"uni_websocket.Config.MessageSizeLimit":             "uni_websocket.message_size_limit",
+	"uni_websocket.Config.DecompressedMessageSizeLimit": "uni_websocket.decompressed_message_size_limit",
 
 	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
 	"ChannelOptions.Binary":            "publication_data_format",
@@ -242,7 +246,7 @@ func ofNamespace(name string) bool {
 // nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	switch of, field, _ := strings.Cut(f.Key, "."); of {
-	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport":
+	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport", "websocket", "uni_websocket":
 	case "httpstream":
 		if strings.HasSuffix(field, ".MaxRequestBodySize") {
 			f.Key = a.bodyLimits[f.Path]

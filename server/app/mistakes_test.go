@@ -201,6 +201,8 @@ var channelMistakes = []mistake{
 
 // protocolMistakes are commands and requests that break the rules of the protocol.
 var protocolMistakes = []mistake{
+	{"large message", nil, command(`"publish":{"channel":"a","data":"` + strings.Repeat("x", 64<<10) + `"}`), "disconnect 1009",
+		fields{"message": "message refused: the connection ends", "user": "u", "key": "websocket.message_size_limit", "reason": "message too big"}},
 	{"tags filter not allowed", chat(func(o *config.ChannelOptions) { o.AllowSubscribeForClient = true }),
 		command(`"subscribe":{"channel":"chat:a","tf":{"key":"k","cmp":"eq","val":"v"}}`), "error 107",
 		fields{"message": "command refused", "user": "u", "channel": "chat:a", "key": "channel.namespaces[chat].allow_tags_filter"}},

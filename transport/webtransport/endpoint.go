@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -25,8 +26,6 @@ type endpoint struct {
 type settings struct {
 	limit    int // of a message, bytes
 	timeouts driver.Timeouts
-	// refused is told that a client at addr sent something that is no message.
-	refused func(addr string, d protocol.Disconnect, why error)
 }
 
 // Next returns all complete messages at the beginning of data as one message for the peer.
@@ -65,12 +64,11 @@ func (e *endpoint) Next(data []byte) (found driver.Found, message, rest []byte) 
 
 // Control ends the connection because of what Next has found.
 func (e *endpoint) Control() driver.Step {
-	d := protocol.DisconnectBadRequest
+	d, option := protocol.DisconnectBadRequest, ""
 	if errors.Is(e.wrong, errTooLarge) {
-		d.Reason = "message size limit exceeded"
+		d.Reason, option = "message size limit exceeded", "webtransport.Config.MessageSizeLimit"
 	}
-	e.cfg.refused(e.link.addr, d, e.wrong)
-	return e.Fail(d, d)
+	return e.Fail(d, refusal.Because(d, option, e.wrong.Error()))
 }
 
 func (e *endpoint) Rest() driver.Step {

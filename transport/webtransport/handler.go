@@ -78,7 +78,6 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	if h.check == nil {
 		h.check = sameOrigin
 	}
-	h.cfg.refused = h.reportMessage
 	return h
 }
 
@@ -139,7 +138,7 @@ func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q 
 	if query, _ := url.ParseQuery(q.Query); query.Get("cf_protocol") == "protobuf" || query.Get("format") == "protobuf" {
 		f = framers[protocol.Protobuf]
 	}
-	l := newLink(session, q.RemoteAddr)
+	l := newLink(session)
 	driver.NewStreamConn(netio.NewStream(l), endpoint{cfg: &h.cfg, framer: f, link: l}).Serve(h.acceptor, driver.Candidate{
 		Ctx: context.WithoutCancel(r.Context()),
 		Info: transport.Info{
@@ -158,15 +157,6 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 		}
 		w = outer.Unwrap()
 	}
-}
-
-// reportMessage has the node log that a client sent something that is no message.
-func (h *Handler) reportMessage(addr string, d protocol.Disconnect, why error) {
-	key := ""
-	if errors.Is(why, errTooLarge) {
-		key = "webtransport.Config.MessageSizeLimit"
-	}
-	onloop.Refused(h.acceptor, refusal.Refusal{Kind: "message refused: the connection ends", Addr: addr}, int(d.Code), refusal.Because(d, key, why.Error()))
 }
 
 // sameOrigin is the default of Config.CheckOrigin.

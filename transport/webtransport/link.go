@@ -15,7 +15,6 @@ import (
 // Until then nothing can be read, and what is written is dropped.
 type link struct {
 	session *wt.Session
-	addr    string
 	// told is how the connection ended; the endpoint sets it, and Close and Abort tell it.
 	told protocol.Disconnect
 
@@ -26,8 +25,8 @@ type link struct {
 	giveUp  context.CancelFunc
 }
 
-func newLink(s *wt.Session, addr string) *link {
-	l := &link{session: s, addr: addr}
+func newLink(s *wt.Session) *link {
+	l := &link{session: s}
 	l.awaited, l.giveUp = context.WithCancel(s.Context())
 	go l.refuseUni()
 	return l

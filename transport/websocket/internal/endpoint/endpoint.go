@@ -11,6 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
@@ -24,8 +25,8 @@ type Config struct {
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
 	Timeouts                  driver.Timeouts
-	// Totals counts the Close frames that the server sends first, as those of Transport. It may
-	// be nil.
+	// Totals counts the Close frames that the server sends first, as those of Transport, whose name also begins the names
+	// of options in refusals. Totals may be nil.
 	Totals    *observe.Totals
 	Transport string
 	// CutSilent: a client that does not answer a native ping gets no Close frame.
@@ -98,7 +99,7 @@ func (e *Endpoint) Control() driver.Step {
 	r := e.reader
 	switch {
 	case r.violation != nil:
-		return e.fail(r.violation.Code, r.violation.Reason, r.violation)
+		return e.fail(r.violation.Code, r.violation.Reason, e.cfg.because(r.violation))
 	case r.event.Kind == rfc6455.EventClose:
 		return e.closedByClient(&r.event)
 	case !e.pinged: // a pong without a ping
@@ -106,6 +107,18 @@ func (e *Endpoint) Control() driver.Step {
 	}
 	e.pinged = false
 	return driver.Step{Tick: e.cfg.PingInterval}
+}
+
+// because returns the cause of an end by a violation, with the option that would allow what the client sent.
+func (c *Config) because(v *rfc6455.CloseError) error {
+	option := ""
+	switch v {
+	case rfc6455.ErrTooBig:
+		option = c.Transport + ".Config.MessageSizeLimit"
+	case rfc6455.ErrTooBigInflated:
+		option = c.Transport + ".Config.DecompressedMessageSizeLimit"
+	}
+	return refusal.Because(v, option, v.Reason)
 }
 
 // Rest answers the last of the pings that were read together. The others need no answer

@@ -128,7 +128,7 @@ func inflate(p []byte, limit int) (*netio.Buffer, *CloseError) {
 		switch {
 		case len(out.B) > limit:
 			out.Free()
-			return nil, errTooBigInflate
+			return nil, ErrTooBigInflated
 		case err == io.EOF:
 			return out, nil
 		case err != nil:

@@ -23,7 +23,7 @@ func TestInflate(t *testing.T) {
 		{"empty", "\x00", 100, "", nil},
 		{"nothing", "", 100, "", errDeflate},
 		{"at the limit", long, 10000, testText(10000), nil},
-		{"above the limit", long, 9999, "", errTooBigInflate},
+		{"above the limit", long, 9999, "", ErrTooBigInflated},
 		{"garbage", "\xff\xff\xff", 100, "", errDeflate},
 		{"cut off", long[:10], 10000, "", errDeflate},
 	} {

@@ -41,22 +41,24 @@ func (e Event) CloseError() *CloseError {
 
 // The violations that a client can commit. The texts are the reasons in the Close frame.
 var (
-	errReservedBits  = violation(closeProtocolError, "reserved bits set")
-	errOpcode        = violation(closeProtocolError, "unknown opcode")
-	errUnmasked      = violation(closeProtocolError, "frame not masked")
-	errControlFrag   = violation(closeProtocolError, "fragmented control frame")
-	errControlSize   = violation(closeProtocolError, "control frame too long")
-	errContinuation  = violation(closeProtocolError, "continuation of nothing")
-	errInterleaved   = violation(closeProtocolError, "new message inside a fragmented one")
-	errLength        = violation(closeProtocolError, "length not minimal")
-	errLengthRange   = violation(closeProtocolError, "length out of range")
-	errClosePayload  = violation(closeProtocolError, "close payload too short")
-	errCloseCode     = violation(closeProtocolError, "invalid close code")
-	errCloseReason   = violation(closeInvalidData, "close reason is not UTF-8")
-	errTextEncoding  = violation(closeInvalidData, "text is not UTF-8")
-	errDeflate       = violation(closeInvalidData, "invalid compressed data")
-	errTooBig        = violation(closeTooBig, "message too big")
-	errTooBigInflate = violation(closeTooBig, "message too big after decompression")
+	errReservedBits = violation(closeProtocolError, "reserved bits set")
+	errOpcode       = violation(closeProtocolError, "unknown opcode")
+	errUnmasked     = violation(closeProtocolError, "frame not masked")
+	errControlFrag  = violation(closeProtocolError, "fragmented control frame")
+	errControlSize  = violation(closeProtocolError, "control frame too long")
+	errContinuation = violation(closeProtocolError, "continuation of nothing")
+	errInterleaved  = violation(closeProtocolError, "new message inside a fragmented one")
+	errLength       = violation(closeProtocolError, "length not minimal")
+	errLengthRange  = violation(closeProtocolError, "length out of range")
+	errClosePayload = violation(closeProtocolError, "close payload too short")
+	errCloseCode    = violation(closeProtocolError, "invalid close code")
+	errCloseReason  = violation(closeInvalidData, "close reason is not UTF-8")
+	errTextEncoding = violation(closeInvalidData, "text is not UTF-8")
+	errDeflate      = violation(closeInvalidData, "invalid compressed data")
+
+	// ErrTooBig and ErrTooBigInflated are about the limits of Parser and of Event.Inflate.
+	ErrTooBig         = violation(closeTooBig, "message too big")
+	ErrTooBigInflated = violation(closeTooBig, "message too big after decompression")
 )
 
 func violation(code uint16, reason string) *CloseError {
@@ -229,7 +231,7 @@ func (p *Parser) startFrame(n int) *CloseError {
 			had = len(p.message.B)
 		}
 		if length > uint64(p.Limit-had) {
-			return errTooBig
+			return ErrTooBig
 		}
 		if op != OpContinuation {
 			p.inMessage, p.text, p.compressed = true, op == OpText, h[0]&bitRSV1 != 0
