@@ -265,6 +265,63 @@ func TestStopped(t *testing.T) {
 	receive(t, n.events)
 }
 
+// TestStoppedIsTheReason: neither publishers, nor health, nor the log name as the reason that this process closes connections to servers
+// which take commands and answer none.
+func TestStoppedIsTheReason(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(t *testing.T) (redis.Shard, []*redistest.Server){
+		"one server": func(t *testing.T) (redis.Shard, []*redistest.Server) {
+			server := redistest.Standalone(t, redistest.Options{})
+			return standalone(server), []*redistest.Server{server}
+		},
+		"Sentinels": func(t *testing.T) (redis.Shard, []*redistest.Server) {
+			s := redistest.NewSentinel(t, redistest.Options{})
+			return redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master}, append(s.Sentinels, s.Servers...)
+		},
+		"a Cluster": func(t *testing.T) (redis.Shard, []*redistest.Server) {
+			c := redistest.NewCluster(t, redistest.Options{})
+			return redis.Shard{Addresses: c.Addresses(), Mode: redis.Cluster}, c.Nodes
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shard, servers := begin(t)
+			shard.IOTimeout = time.Second
+			var log logged
+			b := newEngine(t, redis.Config{Shards: []redis.Shard{shard}, Logger: slog.New(slog.NewTextHandler(&log, nil)), StartTimeout: wait.Limit,
+				CanaryInterval: 100 * time.Millisecond, CanaryTimeout: time.Second}).Broker().(*redis.Broker)
+			if err := b.Run(newNote()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.Close(context.Background()) })
+			for _, server := range servers {
+				server.Stop()
+			}
+			var publishers sync.WaitGroup
+			for i := range 200 { // some wait for an answer, others for a connection
+				publishers.Go(func() {
+					for range 5 {
+						if err := publish(b, fmt.Sprint("ch", i)); err != nil && strings.Contains(err.Error(), "closed") {
+							t.Errorf("a publisher is told: %v", err)
+						}
+					}
+				})
+			}
+			wait.Until(t, "the health of a connection that cannot be made", func() bool {
+				err := b.Health()[0].Err
+				if err != nil && strings.Contains(err.Error(), "closed") {
+					t.Errorf("health: %v", err)
+				}
+				return err != nil && strings.Contains(err.Error(), "connect: ")
+			})
+			publishers.Wait()
+			if text := log.String(); !strings.Contains(text, "cannot be reached") || strings.Contains(text, "closed") {
+				t.Errorf("the log: %s", text)
+			}
+		})
+	}
+}
+
 // awaitHealth waits until the first shard is well, or is not.
 func awaitHealth(t testing.TB, b *redis.Broker, well bool) {
 	t.Helper()

@@ -329,23 +329,24 @@ func (c *Client) look(err error) {
 	switch word, _, _ := strings.Cut(failure.Error(), " "); word {
 	case "READONLY":
 		c.replaced.Store(true)
-		c.drop()
+		c.drop(errors.New("the server is not the primary any more: " + failure.Error()))
 		c.suspectPrimary()
 	case "MASTERDOWN", "LOADING":
 		c.replaced.Store(true)
 	}
 }
 
-// drop closes the connection for commands; the next command makes a new one.
-func (c *Client) drop() {
+// drop closes the connection for commands for a reason; the next command makes a new one.
+func (c *Client) drop(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cut()
+	c.cut(reason)
 }
 
 // cut is drop under the lock.
-func (c *Client) cut() {
+func (c *Client) cut(reason error) {
 	if c.current != nil {
+		c.current.because(reason)
 		_ = c.current.Conn.Close()
 		delete(c.commands, c.current)
 		c.current = nil

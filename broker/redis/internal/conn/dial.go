@@ -20,7 +20,7 @@ import (
 // With Sentinel that does not count.
 func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
 	t := &trackedConn{client: c, limit: time.Now().Add(c.opts.IOTimeout)}
-	ctx, cancel := context.WithDeadline(ctx, t.limit)
+	ctx, cancel := context.WithDeadlineCause(ctx, t.limit, noAnswer{c.opts.IOTimeout})
 	defer cancel()
 	var err error
 	if !c.opts.Sentinel {
@@ -67,6 +67,7 @@ type trackedConn struct {
 	address string // with Sentinel
 	limit   time.Time
 	ready   atomic.Bool
+	ending
 	activity
 	silence silence // under the lock of client
 }
@@ -125,7 +126,10 @@ func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.C
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, err
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	return secure, nil
 }
@@ -142,7 +146,7 @@ func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if c.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
+	ctx, cancel := answerWithin(ctx, c.opts.IOTimeout)
 	defer cancel()
 	address, err := c.pubSubAddress(ctx, slot)
 	if err != nil {
@@ -167,6 +171,17 @@ type pubSubConn struct {
 	net.Conn
 	client  *Client
 	address string
+	ending
+}
+
+func (p *pubSubConn) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	return n, p.explain(err)
+}
+
+func (p *pubSubConn) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
+	return n, p.explain(err)
 }
 
 func (p *pubSubConn) Close() error {
@@ -183,11 +198,12 @@ func (c *Client) dropOthers(primary string) bool {
 	defer c.mu.Unlock()
 	found := false
 	if c.current != nil && c.current.address != primary {
-		c.cut()
+		c.cut(fmt.Errorf("the primary is %s now", primary))
 		found = true
 	}
 	for p := range c.pubSub {
 		if p.address != primary {
+			p.because(fmt.Errorf("the primary is %s now", primary))
 			p.Conn.Close()
 			delete(c.pubSub, p)
 			found = true

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
 )
@@ -45,13 +44,16 @@ func (c *Client) identify(ctx context.Context, raw net.Conn, address string) err
 
 // runOf returns the run ID of a server, which changes with each start. It is empty if the
 // server refuses to tell. If that is for a wrong password, the handshake of rueidis will fail.
-func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
-	deadline, _ := ctx.Deadline() // dialCommands sets one
-	if err := raw.SetDeadline(deadline); err != nil {
-		return "", err
-	}
-	defer context.AfterFunc(ctx, func() { raw.Close() })()
-	d := resp.NewDialog(raw, c.opts.User, c.opts.Password)
+func (c *Client) runOf(ctx context.Context, raw net.Conn) (id string, err error) {
+	err = within(ctx, raw, func() error {
+		id, err = c.askRun(resp.NewDialog(raw, c.opts.User, c.opts.Password))
+		return err
+	})
+	return id, err
+}
+
+// askRun is runOf in a dialog.
+func (c *Client) askRun(d *resp.Dialog) (string, error) {
 	var refused *resp.Refusal
 	if err := d.Auth(); errors.As(err, &refused) {
 		return "", nil
@@ -67,8 +69,8 @@ func (c *Client) runOf(ctx context.Context, raw net.Conn) (string, error) {
 			return "", err
 		}
 	}
-	if err := raw.SetDeadline(time.Time{}); err != nil || refused != nil {
-		return "", err
+	if refused != nil {
+		return "", nil
 	}
 	for line := range strings.Lines(string(info.Text)) {
 		if id, found := strings.CutPrefix(line, "run_id:"); found {

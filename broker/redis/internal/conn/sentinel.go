@@ -37,15 +37,18 @@ func (c *Client) Primary() string {
 // askSentinel asks one Sentinel. It gets a part of the time only, so that a Sentinel that does
 // not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
+	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
 	d, err := c.loginSentinel(ctx, sentinel)
 	if err != nil {
 		return "", err
 	}
 	defer d.Close()
-	defer context.AfterFunc(ctx, func() { d.Close() })()
-	answer, err := d.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", c.opts.SentinelMaster)
+	var answer resp.Frame
+	err = within(ctx, d, func() (err error) {
+		answer, err = d.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", c.opts.SentinelMaster)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -66,24 +69,20 @@ func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*resp.Dial
 	return c.login(ctx, sentinel, o.SentinelTLS, o.SentinelUser, o.SentinelPassword, o.SentinelClientName)
 }
 
-// login connects to a server for a few questions, which it has to answer before the deadline
-// of ctx.
+// login connects to a server for a few questions.
 func (c *Client) login(ctx context.Context, address string, config *tls.Config, user, password, name string) (*resp.Dialog, error) {
 	raw, err := dial(ctx, address, c.dialer(), config)
 	if err != nil {
 		return nil, err
 	}
 	d := resp.NewDialog(raw, user, password)
-	if deadline, ok := ctx.Deadline(); ok {
-		err = d.SetDeadline(deadline)
-	}
-	defer context.AfterFunc(ctx, func() { d.Close() })()
-	if err == nil {
-		err = d.Auth()
-	}
-	if err == nil && name != "" {
-		_, err = d.Do("CLIENT", "SETNAME", name)
-	}
+	err = within(ctx, d, func() error {
+		err := d.Auth()
+		if err == nil && name != "" {
+			_, err = d.Do("CLIENT", "SETNAME", name)
+		}
+		return err
+	})
 	if err != nil {
 		d.Close()
 		return nil, err
@@ -106,7 +105,7 @@ func (c *Client) watchSentinel() {
 		case <-ticker.C:
 		case <-c.suspect:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), c.opts.IOTimeout)
+		ctx, cancel := answerWithin(context.Background(), c.opts.IOTimeout)
 		address, err := c.primary(ctx)
 		cancel()
 		if err != nil {
@@ -151,21 +150,24 @@ func (c *Client) listenSentinel(i int) {
 
 // hearSentinel listens to one Sentinel until the connection or the client is closed.
 func (c *Client) hearSentinel(i int) {
-	login, cancel := context.WithTimeout(c.ctx, c.askTimeout())
+	login, cancel := answerWithin(c.ctx, c.askTimeout())
 	defer cancel()
 	d, err := c.loginSentinel(login, c.opts.Addresses[i])
 	if err != nil {
 		return
 	}
 	defer d.Close()
-	defer context.AfterFunc(c.ctx, func() { d.Close() })()
-	_, err = d.Do("SUBSCRIBE", promotes, promoted, aborted, switched)
-	if refused := (*resp.Refusal)(nil); errors.As(err, &refused) { // the user may hear of new primaries alone
-		_, err = d.Do("SUBSCRIBE", switched)
-	}
-	if err != nil || d.SetDeadline(time.Time{}) != nil {
+	err = within(login, d, func() error {
+		_, err := d.Do("SUBSCRIBE", promotes, promoted, aborted, switched)
+		if refused := (*resp.Refusal)(nil); errors.As(err, &refused) { // the user may hear of new primaries alone
+			_, err = d.Do("SUBSCRIBE", switched)
+		}
+		return err
+	})
+	if err != nil {
 		return
 	}
+	defer context.AfterFunc(c.ctx, func() { d.Close() })()
 	c.suspectPrimary() // for what happened before the subscription
 	for {
 		message, err := d.Next()

@@ -2,7 +2,8 @@ package conn
 
 import (
 	"context"
-	"os"
+	"errors"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,6 @@ func (s *silence) look(heard, waits bool) (rests, dead bool) {
 type activity struct {
 	heard atomic.Bool // since the last look
 	waits atomic.Bool // something was written since the last answer
-	dead  atomic.Bool
 }
 
 // watchSilence closes connections whose server does not answer, so that commands fail at once and the next one connects
@@ -86,7 +86,7 @@ func (c *Client) rests(limit int) bool {
 		t.silence.limit = limit
 		rests, dead := t.silence.look(t.heard.Swap(false), t.waits.Load())
 		if found = found || rests; dead {
-			t.dead.Store(true)
+			t.because(noAnswer{c.opts.IOTimeout})
 			_ = t.Conn.Close()
 			delete(c.commands, t)
 		}
@@ -100,18 +100,28 @@ func (t *trackedConn) Read(p []byte) (int, error) {
 		t.waits.Store(false)
 		t.heard.Store(true)
 	}
-	if err != nil && t.dead.Load() {
-		err = os.ErrDeadlineExceeded
-	}
-	return n, err
+	return n, t.ended(err)
 }
 
 func (t *trackedConn) Write(p []byte) (int, error) {
 	t.waits.Store(true)
-	return t.Conn.Write(p)
+	n, err := t.Conn.Write(p)
+	return n, t.ended(err)
+}
+
+// ended returns why the connection has ended, for an error that a read or a write returns. rueidis closes a connection when one of
+// the two fails; then the other one fails, too, and that is the error which it gives the calls that wait.
+func (t *trackedConn) ended(err error) error {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		t.because(err)
+	}
+	return t.explain(err)
 }
 
 func (t *trackedConn) Close() error {
+	if t.client.cluster && t.ready.Load() && t.waits.Load() && t.client.ctx.Err() == nil {
+		t.because(noAnswer{t.client.pingTimeout()}) // rueidis has pinged the server
+	}
 	t.client.mu.Lock()
 	delete(t.client.commands, t)
 	t.client.mu.Unlock()

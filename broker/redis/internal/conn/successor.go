@@ -81,14 +81,18 @@ func (c *Client) successor(ctx context.Context, address string) string {
 
 // askOwner asks a node who has a slot.
 func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.askTimeout())
+	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
 	d, err := c.login(ctx, node, c.opts.TLS, c.opts.User, c.opts.Password, "")
 	if err != nil {
 		return "", err
 	}
 	defer d.Close()
-	nodes, err := d.Do("CLUSTER", "NODES")
+	var nodes resp.Frame
+	err = within(ctx, d, func() (err error) {
+		nodes, err = d.Do("CLUSTER", "NODES")
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

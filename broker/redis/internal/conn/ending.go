@@ -1,0 +1,48 @@
+package conn
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// noAnswer is the error of a server that was silent for as long as it may be. It is no context.DeadlineExceeded: the call that
+// asked the server may have time left, and no other call has run out of it; see failedForAnother.
+type noAnswer struct{ limit time.Duration }
+
+func (e noAnswer) Error() string        { return "no answer within " + e.limit.String() }
+func (e noAnswer) Timeout() bool        { return true }
+func (e noAnswer) Temporary() bool      { return true }
+func (e noAnswer) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// answerWithin bounds the time that a server has for its answers.
+func answerWithin(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, noAnswer{limit})
+}
+
+// within runs do, which talks over a connection. When ctx ends first, it closes the connection, and the error is the cause of
+// that end and not what do saw of it.
+func within(ctx context.Context, raw net.Conn, do func() error) error {
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	err := do()
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// ending is why this process closes a connection. Reads and writes that fail for that return it.
+type ending struct{ cause atomic.Pointer[error] }
+
+// because notes the cause before the connection is closed. The first cause stays.
+func (e *ending) because(err error) { e.cause.CompareAndSwap(nil, &err) }
+
+// explain returns the cause for an error of the connection, if there is one.
+func (e *ending) explain(err error) error {
+	if cause := e.cause.Load(); err != nil && cause != nil {
+		return *cause
+	}
+	return err
+}
