@@ -36,8 +36,9 @@ func (r *Reserve) tried(listener string, addr net.Addr, err error) {
 		}
 		r.lacks[listener] = &lack{now, now, err}
 		r.lacking.Store(true)
-		r.log().Error("connections are refused: no file descriptors are left", "listener", listener, "addr", addr.String(),
-			"key", "client.connection_limit", "hint", "give the process more, or set the limit below them: docs/operations.md#the-system",
+		// They wait in the kernel's queue of the listener.
+		r.log().Error("connections wait: no file descriptors are left", "listener", listener, "addr", addr.String(),
+			"key", "client.connection_limit", "hint", "give the process more (LimitNOFILE, ulimit -n), or set client.connection_limit below them, so that clients are refused and try another node: docs/operations.md#the-system",
 			"error", err)
 	case err != nil:
 		l.last, l.err = now, err

@@ -63,7 +63,7 @@ func TestShortage(t *testing.T) {
 			t.Errorf("%v, %v after the last attempt that failed", err, Validity+time.Second)
 		}
 		accept(nil)
-		begins, ends := "level=ERROR msg=\"connections are refused: no file descriptors are left\" listener=internal addr=127.0.0.1:8000 key=client.connection_limit",
+		begins, ends := "level=ERROR msg=\"connections wait: no file descriptors are left\" listener=internal addr=127.0.0.1:8000 key=client.connection_limit",
 			"level=INFO msg=\"connections are accepted again\" listener=internal"
 		for _, text := range []string{begins, ends, "after_ms=9000", "too many open files"} {
 			if strings.Count(logs.String(), text) != 1 {

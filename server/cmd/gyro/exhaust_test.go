@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/wstest"
@@ -18,7 +20,7 @@ import (
 
 // TestDescriptorsExhausted: clients take all descriptors that the process may have.
 // The listener backs off, who is connected notices nothing, operators still get in and see that the node is not ready, and why,
-// and all is well once clients leave.
+// and all is well once clients leave: those that waited get in.
 func TestDescriptorsExhausted(t *testing.T) {
 	t.Parallel()
 	for driver, goroutines := range map[string]bool{"loops": false, "goroutines": true} {
@@ -54,7 +56,7 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 		_, _ = nc.Write([]byte("GET /connection/websocket HTTP/1.1\r\nHost: a\r\n"))
 		crowd = append(crowd, nc)
 	}
-	p.await(`"connections are refused: no file descriptors are left","listener":"external"`)
+	p.await(`"connections wait: no file descriptors are left","listener":"external"`)
 	health, metrics := "http://127.0.0.1:"+internal+"/health", "http://127.0.0.1:"+internal+"/metrics"
 	for n := range 100 { // more than are kept back
 		status, body := operate(t, health, "")
@@ -74,8 +76,28 @@ func testDescriptorsExhausted(t *testing.T, goroutines bool) {
 	if _, body := operate(t, metrics, ""); !strings.Contains(body, "\ngyro_node_ready 0\n") {
 		t.Errorf("metrics of a node without descriptors: %s", body)
 	}
+	var waiting []net.Conn // a few, as one may be closed so that operators get in
+	for range 10 {
+		nc, err := net.Dial("tcp", "127.0.0.1:"+external)
+		if err != nil {
+			t.Fatalf("a client that comes while there are no descriptors: %v", err)
+		}
+		defer nc.Close()
+		_, _ = nc.Write([]byte("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"))
+		waiting = append(waiting, nc)
+	}
 	for _, nc := range crowd {
 		nc.Close()
+	}
+	answered := 0
+	for _, nc := range waiting {
+		_ = nc.SetReadDeadline(time.Now().Add(wait.Limit))
+		if line, _ := bufio.NewReader(nc).ReadString('\n'); strings.HasPrefix(line, "HTTP/1.1 404") {
+			answered++
+		}
+	}
+	if answered == 0 {
+		t.Error("no client that waited for a descriptor got in")
 	}
 	wait.Until(t, "a node that is ready", func() bool {
 		status, _ := operate(t, health, "")
