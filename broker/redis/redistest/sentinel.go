@@ -92,27 +92,46 @@ func (s *Sentinel) Primary() *Server {
 // Await waits until old is not the primary any more and its successor takes
 // writes, and returns the successor.
 func (s *Sentinel) Await(old *Server) *Server {
-	var primary *Server
+	var next *Server
 	s.Sentinels[0].await("another primary", func() bool {
-		primary = s.Primary()
-		if primary == nil || primary == old {
-			return false
-		}
-		role, err := primary.try("ROLE")
-		return err == nil && strings.HasPrefix(role, "master")
+		next = s.successor(old)
+		return next != nil
 	})
+	return next
+}
+
+// successor is the primary that takes writes in place of old, or nil if there is none yet.
+func (s *Sentinel) successor(old *Server) *Server {
+	primary := s.Primary()
+	if primary == nil || primary == old {
+		return nil
+	}
+	if role, err := primary.try("ROLE"); err != nil || !strings.HasPrefix(role, "master") {
+		return nil
+	}
 	return primary
 }
 
 // Failover has the Sentinels swap primary and replica, and returns the new
-// primary.
+// primary. On a busy machine they may give up a failover, because they do not hear of the promotion within the time of the
+// configuration: then they are asked again.
 func (s *Sentinel) Failover() *Server {
 	old := s.Primary()
-	s.Sentinels[0].await("a failover that may begin", func() bool {
-		_, err := s.Sentinels[0].try("SENTINEL", "FAILOVER", s.Master)
-		return err == nil
+	leader := s.Sentinels[0]
+	var next *Server
+	leader.await("a failover", func() bool {
+		if next = s.successor(old); next == nil && s.rests(leader, old) {
+			_, _ = leader.try("SENTINEL", "FAILOVER", s.Master) // it may refuse, as when no replica is fit
+		}
+		return next != nil
 	})
-	return s.Await(old)
+	return next
+}
+
+// rests tells that a Sentinel names this primary and replaces none: nobody begins that but who asks it.
+func (s *Sentinel) rests(sentinel, primary *Server) bool {
+	state, err := sentinel.try("SENTINEL", "MASTER", s.Master)
+	return err == nil && strings.Contains(state, "\nport\n"+portOf(primary)+"\n") && !strings.Contains(state, "failover_in_progress")
 }
 
 func addresses(servers []*Server) []string {
