@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -27,13 +29,12 @@ func skewed(t *testing.T, c *cluster) {
 	before := c.look()
 	m := c.start(of, "gyro", config{"engine": engine})
 	const skew = "gyro_node_clock_skew_seconds"
-	wait.Until(t, "the skew", func() bool { return m.value(skew) > ahead.Seconds()-0.5 })
-	with := c.look(m)
-	for _, other := range c.nodes {
-		if s := sum(with[other.target], skew); s > 0.5 || s < -0.5 {
-			t.Errorf("the clock of node %s is said to be %v s ahead", other.Instance, s)
-		}
-	}
+	var with look
+	wait.Until(t, "the skew of one node alone", func() bool { // on a busy machine others may seem to have one for a moment
+		with = c.look(m)
+		return sum(with[of], skew) > ahead.Seconds()-0.5 &&
+			!slices.ContainsFunc(c.nodes, func(m *member) bool { return math.Abs(sum(with[m.target], skew)) > 0.5 })
+	})
 	c.shows(func(f *film) { f.still(before, quiet) }, func(f *film) { f.still(with, 6*time.Minute) }, "GyroClockSkew")
 }
 
