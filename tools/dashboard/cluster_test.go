@@ -39,7 +39,7 @@ type cluster struct {
 	backend      string
 	program, dir string
 	nodes        []*member
-	shown        look // of a fault, or of its end, that may be over a moment later
+	shown        look // of a fault that may be over a moment later
 }
 
 // member is a node, which runs or does not.
@@ -126,7 +126,7 @@ func (c *cluster) configuration(m *member, prefix string) config {
 		return o
 	}
 	address := func(s *redistest.Server) config {
-		return config{"address": []string{"redis://" + s.Addr()}, "prefix": prefix, "io_timeout": "1s", "connect_timeout": "5s"}
+		return config{"address": []string{"redis://" + s.Addr()}, "prefix": prefix, "connect_timeout": "5s"}
 	}
 	return config{
 		"http_server": config{"address": "127.0.0.1", "port": strconv.Itoa(m.port)},
@@ -137,7 +137,7 @@ func (c *cluster) configuration(m *member, prefix string) config {
 			"allow_anonymous_connect_without_token": true, "connection_limit": 70, "queue_max_size": 65536,
 			"token": config{"hmac_secret_key": secret, "hmac_previous_secret_key": previous},
 		},
-		"websocket":   config{"write_timeout": "5m"}, // who does not read is disconnected because of queue_max_size alone
+		"websocket":   config{"write_timeout": "1h"}, // who does not read is disconnected because of queue_max_size alone
 		"http_api":    config{"insecure": true},
 		"user_status": config{"enabled": true, "redis": address(c.aside)},
 		"prometheus":  config{"enabled": true},

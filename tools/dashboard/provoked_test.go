@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -42,12 +43,8 @@ type fault struct {
 // faults are what the alerts watch for. Their order is that in which they happen to one cluster.
 var faults = []fault{
 	{alerts: []string{"GyroNodeDown"}, within: 90 * time.Second, happen: func(c *cluster) func() {
-		m := c.nodes[1]
-		m.kill()
-		return func() {
-			c.run(m)
-			c.sees("the other node again", "gyro_node_num_nodes 2")
-		}
+		c.nodes[1].kill()
+		return func() { c.run(c.nodes[1]) }
 	}},
 	{
 		// Nodes that hear nothing may take each other for lost, and new connections to Redis count.
@@ -55,28 +52,23 @@ var faults = []fault{
 		maybe: []string{"GyroClusterDivided", "GyroReconnects", "GyroAPIErrors", "GyroConsumerErrors"}, happen: silentRedis,
 	},
 	{alerts: []string{"GyroReconnects"}, within: 10 * time.Minute, maybe: []string{"GyroRedisErrors"}, happen: func(c *cluster) func() {
+		const series = `gyro_broker_reconnects_total{broker_name="",`
 		for range 5 {
-			c.grows(`gyro_broker_reconnects_total{broker_name="",`, 1, func() { c.redis.Do("CLIENT", "KILL", "TYPE", "pubsub") })
+			before := c.value(series)
+			wait.Until(c.T, "another connection", func() bool {
+				c.redis.Do("CLIENT", "KILL", "TYPE", "pubsub") // a connection that is not subscribed yet is none of them
+				return wait.Within(5*time.Second, func() bool { return c.value(series) > before })
+			})
 		}
 		c.delivers()
 		return func() {}
 	}},
 	{alerts: []string{"GyroShardSlow"}, within: 3 * time.Minute, maybe: []string{"GyroRedisErrors", "GyroReconnects"}, happen: func(c *cluster) func() {
-		const series = `gyro_broker_canary_delay_seconds{broker_name="",`
 		wait.Until(c.T, "a slow canary", func() bool {
-			c.redis.Do("CLIENT", "PAUSE", "1500", "ALL") // a canary begins each second
-			return wait.Within(4*time.Second, func() bool {
-				c.shown = c.look()
-				first, second := c.shown[c.nodes[0].target], c.shown[c.nodes[1].target]
-				return sum(first, series) > 0.5 && sum(first+second, "gyro_node_ready") == 2
-			})
+			c.redis.Do("CLIENT", "PAUSE", "1500", "ALL") // a canary begins each second, and may take three
+			return wait.Within(4*time.Second, func() bool { return c.suffers("GyroShardSlow") })
 		})
-		return func() {
-			wait.Until(c.T, "fast canaries", func() bool {
-				c.shown = c.look()
-				return !slices.ContainsFunc(c.nodes, func(m *member) bool { return slices.ContainsFunc(lines(c.shown[m.target], series), slowCanary) })
-			})
-		}
+		return func() {}
 	}},
 	{alerts: []string{"GyroRefusals"}, within: 11 * time.Minute, goesOn: true, happen: func(c *cluster) func() {
 		cl := c.connect(sdk.Options{})
@@ -110,17 +102,14 @@ var faults = []fault{
 	}},
 	{alerts: []string{"GyroNodeFull"}, maybe: []string{"GyroClientsGone"}, within: 5*time.Minute + step, happen: func(c *cluster) func() {
 		leave := c.crowd(70)
-		c.grows("gyro_node_client_connection_limit", 1, func() {
-			cl, err := sdk.New("ws"+strings.TrimPrefix(c.nodes[0].url("/connection/websocket"), "http"), sdk.Options{})
-			if err != nil {
-				c.Fatal(err)
-			}
-			c.Cleanup(cl.Close)
-			ctx, cancel := context.WithTimeout(c.Context(), time.Second)
-			defer cancel()
-			_ = cl.Connect(ctx) // it is refused
-			cl.Close()
-		})
+		cl, err := sdk.New("ws"+strings.TrimPrefix(c.nodes[0].url("/connection/websocket"), "http"), sdk.Options{})
+		if err != nil {
+			c.Fatal(err)
+		}
+		defer cl.Close()
+		ended, cancel := context.WithCancel(c.Context())
+		cancel()
+		c.grows("gyro_node_client_connection_limit", 1, func() { _ = cl.Connect(ended) }) // it is refused later
 		return leave
 	}},
 	{alerts: []string{"GyroDescriptors"}, within: 90 * time.Second, happen: func(c *cluster) func() {
@@ -133,9 +122,7 @@ var faults = []fault{
 		before := int(c.value("process_max_fds"))
 		wait.Until(c.T, "few descriptors that are left", func() bool {
 			limit(int(c.value("process_open_fds")) + 2)
-			c.shown = c.look()
-			text := c.shown[c.nodes[0].target]
-			return sum(text, "process_open_fds") > 0.9*sum(text, "process_max_fds")
+			return c.suffers("GyroDescriptors")
 		})
 		return func() { limit(before) }
 	}},
@@ -231,6 +218,10 @@ var tests = map[string]func(*testing.T, *cluster){
 // pace are the alerts of which a busy machine may show the fault in one look, which a film makes last.
 var pace = []string{"GyroShardSlow", "GyroClockSkew", "GyroCommandsSlow", "GyroProxySlow", "GyroPublishToWriteSlow", "GyroBroadcastSlow"}
 
+// tries is how often a fault happens until an alert that fires as well is held to be its work: what a busy machine does by chance, such as
+// a connection that ends, does not happen each time.
+const tries = 3
+
 // quiet is how long a film is quiet before a fault and after it.
 const quiet = 31 * time.Minute
 
@@ -266,23 +257,17 @@ func provoked(t *testing.T, c *cluster) {
 		}
 		t.Run(f.alerts[0], func(t *testing.T) {
 			c.T = t
-			c.delivers()
-			film := newFilm(t, time.Now())
-			before := c.look()
-			end := f.happen(c)
-			with := c.taken()
-			end()
-			after := c.taken()
-			film.still(before, quiet)
-			begin := film.now
-			if f.goesOn {
-				film.goesOn(before, with, f.within)
-			} else {
-				film.still(with, f.within)
+			var each []string // the alerts that fired as well each time
+			for n := range tries {
+				others := c.provokes(&f)
+				if n > 0 {
+					others = slices.DeleteFunc(others, func(name string) bool { return !slices.Contains(each, name) })
+				}
+				if each = others; len(each) == 0 {
+					return
+				}
 			}
-			gone := film.now
-			film.still(after, quiet)
-			f.judge(film, begin, gone)
+			t.Errorf("each of %d times, %v fire as well", tries, each)
 		})
 	}
 	for _, r := range theRules(t) {
@@ -292,21 +277,81 @@ func provoked(t *testing.T, c *cluster) {
 	}
 }
 
-// taken returns the look that shows the fault, or its end, if it may be over a moment later; otherwise it takes one.
-func (c *cluster) taken() look {
+// provokes lets a fault happen, and returns the alerts that fire and should not.
+func (c *cluster) provokes(f *fault) (others []string) {
 	c.Helper()
-	l := c.shown
-	if c.shown = nil; l == nil {
-		l = c.look()
+	c.delivers()
+	film := newFilm(c.T, time.Now())
+	may := besides(pace, f.alerts)
+	before := c.calm(may)
+	c.shown = nil
+	end := f.happen(c)
+	with := c.shown // if it may be over a moment later
+	if with == nil {
+		with = c.calm(slices.Concat(f.alerts, f.maybe, pace))
+	}
+	end()
+	after := c.calm(may)
+	film.still(before, quiet)
+	begin := film.now
+	if f.goesOn {
+		film.goesOn(before, with, f.within)
+	} else {
+		film.still(with, f.within)
+	}
+	gone := film.now
+	film.still(after, quiet)
+	return f.judge(film, begin, gone)
+}
+
+// calm returns a look at which no alerts have a reason but those that may have one. A busy machine gives others a reason for moments.
+func (c *cluster) calm(may []string, others ...*member) (l look) {
+	c.Helper()
+	var reasons []string
+	if !wait.Within(wait.Limit, func() bool {
+		l = c.look(others...)
+		reasons = besides(l.wrong(c.T), may)
+		return len(reasons) == 0
+	}) {
+		c.Fatalf("not within %v: an end of the reasons for %v", wait.Limit, reasons)
 	}
 	return l
 }
 
-// slowCanary tells whether the line of a scrape is a delay for which GyroShardSlow fires.
-func slowCanary(line string) bool { return sum(line, "") > 0.5 }
+// suffers takes the look at a fault that may be over a moment later, and tells whether one alert has a reason there and no other.
+func (c *cluster) suffers(alert string) bool {
+	c.Helper()
+	c.shown = c.look()
+	wrong := c.shown.wrong(c.T)
+	return slices.Contains(wrong, alert) && len(besides(besides(wrong, pace), []string{alert})) == 0
+}
 
-// judge holds what fired to what should fire.
-func (f *fault) judge(film *film, begin, gone time.Duration) {
+// wrong returns the alerts for which one look is enough of a reason if it lasts.
+func (l look) wrong(t *testing.T) (names []string) {
+	t.Helper()
+	s, now := make(store), time.Duration(time.Now().UnixNano())
+	for of, text := range l {
+		s.scraped(t, of, text, now-step)
+		s.scraped(t, of, text, now)
+		if text == "" { // the rule asks whether the node has ever answered
+			names = append(names, "GyroNodeDown")
+		}
+	}
+	for _, r := range theRules(t) {
+		if len(s.at(t, r.Expr, now)) > 0 {
+			names = append(names, r.Alert)
+		}
+	}
+	return names
+}
+
+// besides returns the names that are not among others.
+func besides(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// judge holds what fired to what should fire, and returns what fired as well.
+func (f *fault) judge(film *film, begin, gone time.Duration) (others []string) {
 	film.Helper()
 	fired := film.alerts()
 	for _, name := range f.alerts {
@@ -320,21 +365,26 @@ func (f *fault) judge(film *film, begin, gone time.Duration) {
 			film.Errorf("%s fires from %v after the begin to %v after the end", name, times[0]-begin, times[len(times)-1]-gone)
 		}
 	}
-	for name, times := range fired {
-		if !slices.Contains(f.alerts, name) && !slices.Contains(f.maybe, name) && !slices.Contains(pace, name) {
-			film.Errorf("%s fires as well, %v after the begin", name, times[0]-begin)
-		}
+	for _, name := range besides(slices.Sorted(maps.Keys(fired)), slices.Concat(f.alerts, f.maybe, pace)) {
+		film.Logf("%s fires as well, %v after the begin", name, fired[name][0]-begin)
+		others = append(others, name)
 	}
+	return others
 }
 
 // clusters: a node that does not know the others of its cluster is noticed, and one of another cluster is none of them.
 func clusters(t *testing.T, c *cluster) {
 	for cluster, divided := range map[string]bool{"production": true, "staging": false} {
 		other := c.start(target{Cluster: cluster, Instance: "c"}, "other", nil)
+		may := pace
+		if divided {
+			may = append([]string{"GyroClusterDivided"}, pace...)
+		}
 		film := newFilm(t, time.Now())
-		film.still(c.look(other), 2*time.Minute)
-		if fired := film.alerts(); (fired["GyroClusterDivided"] != nil) != divided || len(fired) > 1 {
-			t.Errorf("a node of the cluster %s: %v fire", cluster, fired)
+		film.still(c.calm(may, other), 2*time.Minute)
+		fired := film.alerts()
+		if others := besides(slices.Sorted(maps.Keys(fired)), pace); slices.Contains(others, "GyroClusterDivided") != divided || len(others) > 1 {
+			t.Errorf("a node of the cluster %s: %v fire", cluster, others)
 		}
 		other.kill()
 	}
@@ -453,11 +503,13 @@ func silentAside(c *cluster) func() {
 	for range 200 {
 		c.redis.Do("XADD", "gyro-events", "*", "method", "publish", "payload", `{"channel":"aside:1","data":1}`)
 	}
-	waiting := func() float64 { return c.value("gyro_consumers_lag") }
-	wait.Until(c.T, "messages that wait", func() bool { return waiting() > 100 })
+	const waiting = "gyro_consumers_lag" // each node asks from time to time
+	wait.Until(c.T, "messages that wait", func() bool { return c.value(waiting) > 100 })
 	return func() {
 		c.aside.Continue()
-		wait.Until(c.T, "messages that are done", func() bool { return waiting() == 0 })
+		wait.Until(c.T, "messages that are done", func() bool {
+			return !slices.ContainsFunc(c.nodes, func(m *member) bool { return m.value(waiting) != 0 })
+		})
 		c.delivers()
 	}
 }
