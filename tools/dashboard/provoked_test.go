@@ -376,6 +376,7 @@ func (f *fault) judge(film *film, begin, gone time.Duration) (others []string) {
 func clusters(t *testing.T, c *cluster) {
 	for cluster, divided := range map[string]bool{"production": true, "staging": false} {
 		other := c.start(target{Cluster: cluster, Instance: "c"}, "other", nil)
+		wait.Until(t, "the number of nodes that it knows", func() bool { return other.value("gyro_node_num_nodes") >= 1 })
 		may := pace
 		if divided {
 			may = append([]string{"GyroClusterDivided"}, pace...)
