@@ -76,13 +76,15 @@ func (c *cluster) hung(m *member) (more func(n int)) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
 		return gated{conn, gate}, err
 	}})
-	if err := subscribe(c, cl, "heavy", nil); err != nil {
+	if err := subscribe(c, cl, "load:heavy", nil); err != nil {
 		c.Fatal(err)
 	}
 	gate.Lock()
 	c.Cleanup(gate.Unlock)
 	data := strings.Repeat("x", heavySize)
-	more = func(n int) { c.api("broadcast", config{"channels": slices.Repeat([]string{"heavy"}, n), "data": data}) }
+	more = func(n int) {
+		c.api("broadcast", config{"channels": slices.Repeat([]string{"load:heavy"}, n), "data": data})
+	}
 	wait.Until(c.T, "bytes that wait", func() bool {
 		more(20) // the kernel takes some
 		return m.value("gyro_client_queued_bytes") > 0
@@ -156,21 +158,23 @@ func (c *cluster) slow(m *member) {
 	c.crowdOf(20, m, "load:x")                                                // without history: who has no position keeps its subscription
 	const dropped = "gyro_broker_redis_pub_sub_dropped_messages"
 	channels, data := slices.Repeat([]string{"load:x"}, 600), strings.Repeat("x", 8192)
-	var before look
-	wait.Until(c.T, "messages that are dropped, and others that take long", func() bool {
+	var before, with look
+	if !wait.Within(5*time.Minute, func() bool { // many attempts: what the node can deliver depends on the machine
 		before = c.look(m)
 		had := before[m.target]
 		resume := m.slowed()
 		defer resume()
 		together(10, func(int) { c.api("broadcast", config{"channels": channels, "data": data}) })
 		return wait.Within(25*time.Second, func() bool {
-			text := m.scrape()
+			with = c.look(m) // later, when the node is not slowed, most are fast
+			text := with[m.target]
 			all, slow := late(text)
 			allBefore, slowBefore := late(had)
 			return sum(text, dropped) > sum(had, dropped) && slow-slowBefore > 0.02*(all-allBefore)
 		})
-	})
-	with := c.look(m)
+	}) {
+		c.Fatal("no messages are dropped while others take long")
+	}
 	c.shows(func(f *film) { f.still(before, quiet) }, func(f *film) { f.goesOn(before, with, 11*time.Minute) }, "GyroMessagesDropped", "GyroBroadcastSlow")
 }
 
@@ -196,14 +200,20 @@ func (c *cluster) tight(m *member, more func(n int)) {
 	for range 4 {
 		least := m.value(queued) + 1
 		wait.Until(c.T, "little memory that is left", func() bool {
-			if text := m.scrape(); sum(text, queued) < max(least, 0.12*sum(text, resident)) {
-				more(20)
+			const none = 1 << 40
+			text := m.scrape()
+			if had := sum(text, queued); had < max(least, 0.12*sum(text, resident)) {
+				more(100)
+				wait.Within(2*time.Second, func() bool { return m.value(queued) > had+99*heavySize })
+				return false
 			}
-			limit(1.05 * m.value(resident))
+			// The node is at rest while there is a limit, or it might grow beyond it, and the system would kill it.
+			limit(1.07 * sum(text, resident))
+			defer limit(none)
 			l := c.look(m)
-			text := l[m.target]
+			text = l[m.target]
 			most := sum(text, "gyro_node_memory_limit_bytes")
-			if sum(text, queued) < least || sum(text, queued) <= 0.1*most || sum(text, resident) <= 0.9*most {
+			if sum(text, queued) <= 0.1*most || sum(text, resident) <= 0.9*most {
 				return false
 			}
 			looks = append(looks, l)
