@@ -329,7 +329,7 @@ func (c *cluster) suffers(alert string) bool {
 // wrong returns the alerts for which one look is enough of a reason if it lasts.
 func (l look) wrong(t *testing.T) (names []string) {
 	t.Helper()
-	s, now := make(store), time.Duration(time.Now().UnixNano())
+	s, now := newStore(), time.Duration(time.Now().UnixNano())
 	for of, text := range l {
 		s.scraped(t, of, text, now-step)
 		s.scraped(t, of, text, now)
