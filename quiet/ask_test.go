@@ -57,7 +57,7 @@ func TestAskPending(t *testing.T) {
 	}
 }
 
-// The errors are those of Read and Write.
+// TestAskErrors: Ask has the errors of Read and Write.
 func TestAskErrors(t *testing.T) {
 	ask := func(a *Asker) (int, error) {
 		written, n, err := a.Ask([]byte("question"), make([]byte, 10))

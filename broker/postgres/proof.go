@@ -22,14 +22,14 @@ const (
 	ofControl
 )
 
-// sorts are the words of operators for what is written. The messages of the log are constants.
+// sorts are the words for each sort in health and log. The messages of the log are constants.
 var sorts = [...]struct{ what, refused, taken string }{
 	ofStreams: {"publications with history", "postgres takes no publications with history", "postgres takes publications with history again"},
 	ofMaps:    {"changes of maps", "postgres takes no changes of maps", "postgres takes changes of maps again"},
 	ofControl: {"messages between nodes", "postgres takes no messages between nodes", "postgres takes messages between nodes again"},
 }
 
-// place is where a transaction writes: into a shard of streams or of maps, or, in shard 0, into those of control messages.
+// place is where a transaction writes: into a shard of streams or of maps. All control messages are in shard 0.
 type place struct {
 	sort  sort
 	shard int
@@ -250,7 +250,7 @@ func (b *Broker) hangs(ctx context.Context, at place, began time.Time) {
 }
 
 // waits asks what the transactions of this user wait for that call certain functions, and who holds the lock if it is one. The
-// oldest one comes first; those of other nodes and other shards may wait for it.
+// oldest transaction comes first, because transactions of other nodes and other shards may wait for it.
 const waits = `SELECT a.wait_event_type, a.wait_event, h.pid, coalesce(h.application_name, ''), coalesce(h.state, '') FROM pg_stat_activity a
 	LEFT JOIN LATERAL (SELECT x.* FROM pg_stat_activity x WHERE x.pid = ANY (pg_blocking_pids(a.pid)) ORDER BY x.xact_start LIMIT 1) h ON true
 	WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND a.state = 'active'

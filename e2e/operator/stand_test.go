@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// hosts are the addresses of the nodes. They differ, as those of machines do, so that the ports may be the same.
+// hosts are the addresses of the nodes. Each node has another address, as machines have, so all nodes can use the same ports.
 var hosts = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
 // adminKey is what scripts show to the admin interface.

@@ -428,7 +428,7 @@ func (r *run) connections(n *node) (count int) {
 	return count
 }
 
-// version is that of the other build.
+// version is the version of the other build.
 const version = "99.0.0"
 
 // build builds the other version, without which there is no upgrade.

@@ -92,7 +92,7 @@ func TestMeta(t *testing.T) {
 	<-alone.Done()
 }
 
-// AfterFunc calls once the life has ended, also what is given to it later, but nothing that was stopped before.
+// AfterFunc calls functions once the life has ended, also functions that it gets later, but no function that was stopped before.
 func TestAfterFunc(t *testing.T) {
 	for _, awaited := range []bool{false, true} {
 		var l Life

@@ -57,9 +57,9 @@ func TestAPIWhom(t *testing.T) {
 	}
 }
 
-// TestAPISubscribe: a subscription that the server API makes has what the channel's namespace gives those of clients: the
-// maps of who is in the channel, and the position of a full-state channel. It does not have the recovery mode that the
-// namespace forces, and the request overrides options.
+// TestAPISubscribe: a subscription that the server API makes has the options that the channel's namespace gives clients:
+// presence maps, and the position of a full-state channel. It does not have the recovery mode that the namespace forces, and the
+// request overrides options.
 func TestAPISubscribe(t *testing.T) {
 	t.Parallel()
 	s := startServerAt(t, "info", func(c *config.Config) {

@@ -64,7 +64,7 @@ func TestBatchOptions(t *testing.T) {
 	}
 }
 
-// Changes of clients have a bound, unless each user has one key; those of the backend have none.
+// Changes of clients have a bound, unless each user has one key. Changes of the backend have none.
 func TestBoundForClients(t *testing.T) {
 	for _, tt := range []struct {
 		key              string

@@ -76,7 +76,7 @@ func MapChange(of *namespace.Options) (o channel.MapOptions, err error) {
 }
 
 // ClientMapChange returns the options of a change that a client makes, by itself or by a proxy: MapChange, with the bound of
-// map.client_max_entries. By default a map whose keys are those of the users has none, because a client sets one of them alone.
+// map.client_max_entries. By default a map whose keys are the IDs of users has none, because a client sets one key alone.
 // IDs of clients are as many as somebody opens connections.
 func ClientMapChange(of *namespace.Options) (channel.MapOptions, error) {
 	o, err := MapChange(of)

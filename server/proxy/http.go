@@ -35,8 +35,8 @@ type httpCarrier struct {
 	transforms []config.StatusTransform
 	forward    *forward
 	tracer     Tracer // nil: calls are not traced
-	// head is that of requests with which no headers of clients or of spans are sent, before and behind the length of the body. To
-	// copy it takes a tenth of the time that fasthttp takes to make it.
+	// head is the head of requests that forward no headers of clients or of spans, before and behind the length of the body. To
+	// copy it takes a tenth of the time that fasthttp takes to make one.
 	head [2][]byte
 }
 
@@ -50,7 +50,7 @@ type exchange struct {
 	text text // of the request
 }
 
-// text is a writer that keeps what is written.
+// text is a writer that keeps all text.
 type text []byte
 
 func (t *text) Write(p []byte) (int, error) {

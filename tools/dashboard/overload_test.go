@@ -68,7 +68,7 @@ func (c *cluster) shows(first, second func(*film), alerts ...string) {
 	}
 }
 
-// hung connects a client to a node that does not read what is sent to it, and returns what sends it so many messages more.
+// hung connects a client that does not read to a node, and returns a function that sends n more messages to the client.
 func (c *cluster) hung(m *member) (more func(n int)) {
 	c.Helper()
 	gate := new(sync.RWMutex)
@@ -265,7 +265,7 @@ func (m *member) group(t *testing.T) (limit func(bytes float64)) {
 	}
 	return func(bytes float64) {
 		if err := write(filepath.Join(group, file), fmt.Sprintf("%.0f", bytes)); err != nil {
-			t.Log(err) // what is used cannot be less yet
+			t.Log(err) // the node uses more than that yet
 		}
 	}
 }

@@ -25,8 +25,8 @@ type Config struct {
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
 	Timeouts                  driver.Timeouts
-	// Totals counts the Close frames that the server sends first, as those of Transport, whose name also begins the names
-	// of options in refusals. Totals may be nil.
+	// Totals counts the Close frames that the server sends first, under the name of the transport; it may be nil. The name also
+	// begins the names of options in refusals.
 	Totals    *observe.Totals
 	Transport string
 	// CutSilent: a client that does not answer a native ping gets no Close frame.
