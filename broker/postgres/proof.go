@@ -156,10 +156,12 @@ func (b *Broker) prove(ctx context.Context) {
 		}
 		var samples sync.WaitGroup
 		for _, at := range b.proof.doubtful() {
-			if names[at] == "" {
-				names[at] = b.sampleName(at.shard)
+			name := names[at]
+			if name == "" {
+				name = b.sampleName(at.shard)
+				names[at] = name
 			}
-			samples.Go(func() { b.try(ctx, at, names[at]) })
+			samples.Go(func() { b.try(ctx, at, name) })
 		}
 		samples.Wait()
 		select {
