@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,10 +234,11 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	send := func(by, turn int) (message, error) {
 		ctx, cancel := context.WithTimeout(f.ctx, wait.Limit)
 		defer cancel()
-		m := message{text: fmt.Sprint(by, "-", turn)}
+		var m message
 		if to := turn % (nodes + 1); to < nodes {
 			m.to = name(to)
 		}
+		m.text = fmt.Sprint(by, "-", turn, " ", m.to)
 		return m, brokers[by].PublishControl(ctx, m.to, []byte(m.text))
 	}
 	f.during(nodes, func(by, turn int) {
@@ -277,7 +279,10 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	for i := range nodes {
 		for text, times := range heard[i] {
 			if times > 1 {
-				f.Errorf("node %d heard %s %d times", i, text, times)
+				f.Errorf("node %d heard %q %d times", i, text, times)
+			}
+			if _, to, ok := strings.Cut(text, " "); !ok || to != "" && to != name(i) {
+				f.Errorf("node %d heard %q, which is for another node", i, text)
 			}
 		}
 	}

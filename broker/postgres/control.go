@@ -65,22 +65,30 @@ func (c *control) connect(ctx context.Context) error {
 		return nil
 	}
 	cfg := &c.b.cfg
-	data := make([][]byte, cfg.ControlNumShards)
+	received := make([]struct {
+		node string
+		data []byte
+	}, cfg.ControlNumShards)
 	c.feed = outbox.New(outbox.Config{
 		Interval: cfg.ControlPollInterval, Batch: cfg.BatchSize, Timeout: cfg.Timeout, Connections: c.b.made.Load,
 		Listen: c.b.listens, Logger: cfg.Logger,
 	}, &outbox.Table{
-		Name: c.b.sets.Control.Outbox, Notify: c.b.sets.Control.Notify, Shards: cfg.ControlNumShards, Columns: "x.data",
+		Name: c.b.sets.Control.Outbox, Notify: c.b.sets.Control.Notify, Shards: cfg.ControlNumShards, Columns: "coalesce(x.node_id, ''), x.data",
 		Wanted: "x.node_id = ANY ($3::text[])",
 		Want: func(int) (any, bool, func() bool) {
 			return []string{"", c.node}, false, func() bool { return true }
 		},
 		Scan: func(shard int, rows pgx.Rows, ahead ...any) error {
-			data[shard] = nil
-			return rows.Scan(append(ahead, &data[shard])...)
+			r := &received[shard]
+			r.data = nil
+			return rows.Scan(append(ahead, &r.node, &r.data)...)
 		},
-		Deliver: func(shard int, _ int64) { c.handle(data[shard]) },
-		Lost:    func(int, int64, time.Time) {}, // control messages are sent again, or their senders hear nothing
+		Deliver: func(shard int, _ int64) { // on a new connection the feed reads all rows, also for other nodes
+			if r := &received[shard]; r.node == "" || r.node == c.node {
+				c.handle(r.data)
+			}
+		},
+		Lost: func(int, int64, time.Time) {}, // control messages are sent again, or their senders hear nothing
 	})
 	return c.feed.Begin(ctx, c.b.db)
 }
