@@ -41,7 +41,8 @@ func (e *Executor) newBatch() *batch {
 // release gives back a batch that has been flushed. One that a panic left behind is
 // not reused.
 func (b *batch) release() {
-	b.channels, b.plain.known, b.plain.last, b.shared = nil, nil, nil, false
+	// The pool keeps neither a configuration nor the memory of a request alive.
+	b.channels, b.shared, b.plain = nil, false, kinds{options: b.plain.options}
 	batches.Put(b)
 }
 
