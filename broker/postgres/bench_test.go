@@ -117,8 +117,8 @@ func BenchmarkMap(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
 }
 
-// BenchmarkFullMap is one client that sets entries of a map with 10,000, without a bound and with one: keys that are there, new ones
-// that are refused, and new ones of which each replaces one that was removed, so that an operation is two changes.
+// BenchmarkFullMap is one client that sets entries of a map with 10,000 entries, with and without a bound. It sets keys that are there,
+// sets new keys, which the bound refuses, and removes a key before it sets a new one: such an operation is two changes.
 func BenchmarkFullMap(b *testing.B) {
 	const most = 10_000
 	for kind, o := range map[string]channel.MapOptions{

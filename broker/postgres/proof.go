@@ -80,8 +80,8 @@ func (p *proof) wake() {
 	}
 }
 
-// fail notes why transactions fail at a place, and tells whether those of its sort were well before. That a transaction hangs is told
-// until an answer comes: a sample waits behind it in its lane, and has no better reason.
+// fail notes why transactions fail at a place, and reports whether all transactions of this sort succeeded before. A hanging
+// transaction stays the reason until PostgreSQL answers: the sample waits behind it in the lane, and its timeout says less.
 func (p *proof) fail(at place, f fault) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

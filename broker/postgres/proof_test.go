@@ -118,8 +118,8 @@ func hangs(t *testing.T, b *postgres.Broker, do func() error, end func(), reason
 	wait.Until(t, "health", func() bool { return health() == "" })
 }
 
-// TestHangs: PostgreSQL answers what the node reads, and neither takes nor refuses what it writes. Health says so while the first
-// transaction waits, and why, and that it is over.
+// TestHangs: PostgreSQL answers reads, and gives no answer to writes. Health names the reason while the first transaction waits, and
+// is well again once writes succeed.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	publish := func(b *postgres.Broker) error {

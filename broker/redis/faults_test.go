@@ -469,7 +469,7 @@ func (l *logged) String() string {
 // TestHealthOfPrimary: with Sentinels, health names the server that does not deliver.
 func TestHealthOfPrimary(t *testing.T) {
 	t.Parallel()
-	s := redistest.NewSentinel(t, redistest.Options{}) // nobody replaces the primary
+	s := redistest.NewSentinel(t, redistest.Options{}) // without a replica that could become the primary
 	b := runBroker(t, redis.Config{Shards: []redis.Shard{{Addresses: s.Addresses(), SentinelMaster: s.Master}}, Logger: quiet}, newNote())
 	awaitHealth(t, b, true)
 	primary := s.Primary()

@@ -28,7 +28,7 @@ const (
 	people   = "people"   // by client, kept by the node
 )
 
-// Cards stay until they are removed, and nobody adds more than 1,000. Clients that were away get the last 1,000 changes, or
+// Cards stay until a user removes them, and a board has at most 1,000. Clients that were away get the last 1,000 changes, or
 // all cards.
 var cardOptions = channel.MapOptions{StreamSize: 1000, StreamTTL: time.Hour, MaxEntries: 1000}
 

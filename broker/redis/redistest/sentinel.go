@@ -128,7 +128,7 @@ func (s *Sentinel) Failover() *Server {
 	return next
 }
 
-// rests tells that a Sentinel names this primary and replaces none: nobody begins that but who asks it.
+// rests reports whether a Sentinel names this primary and has no failover under way. In tests only Failover begins one.
 func (s *Sentinel) rests(sentinel, primary *Server) bool {
 	state, err := sentinel.try("SENTINEL", "MASTER", s.Master)
 	return err == nil && strings.Contains(state, "\nport\n"+portOf(primary)+"\n") && !strings.Contains(state, "failover_in_progress")

@@ -49,7 +49,7 @@ type Payload struct {
 	Text string `json:"text"`
 }
 
-// Text returns the text of number n, most of which is the same for all numbers.
+// Text returns the text of number n. The texts of all numbers have most bytes in common.
 func Text(base string, n int64) string {
 	if base == "" {
 		return ""

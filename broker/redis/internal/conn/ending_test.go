@@ -87,8 +87,8 @@ func silentServer(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// TestDialogEndsForAnotherCall: the call ends for which a connection is made. The error has to be that one by which others, which wait
-// for the same connection, know that they have to make it.
+// TestDialogEndsForAnotherCall: a call that makes a connection ends, while other calls wait for the same connection. The error tells the
+// other calls that one of them has to make the connection.
 func TestDialogEndsForAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
