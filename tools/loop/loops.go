@@ -20,6 +20,7 @@ const (
 func cheap(scope string, choose selection) [][]step {
 	return [][]step{
 		{{name: "gofmt", about: "Go files are formatted", do: []action{gofmt}}},
+		{{name: "layers", about: "packages import what tools/layers/layers.txt allows", do: []action{sh("go run ./tools/layers")}}},
 		{{name: "generated", about: "generated files are what their sources make", do: []action{sh("go run ./tools/generate -check")}}},
 		{{name: "vet", about: "`go vet` of " + scope, do: []action{vet(choose)}}},
 		{{name: "lint", about: "golangci-lint of what changed and what imports it; pages and types that comments name", do: []action{installLinter, lint(changed), sh("go run ./tools/doccheck")}}},
