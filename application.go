@@ -102,10 +102,12 @@ func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *ef
 }
 
 func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.Publish) error {
+	if e.Request.Type != 0 {
+		return a.changeMap(ctx, c, e)
+	}
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
 		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: rules.FeedOf(e.Feed),
-		Map: e.Request.Type != 0, Key: e.Request.Key, Removed: e.Request.Removed,
 	})
 	if err != nil || reply.Published {
 		return err
@@ -117,18 +119,39 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	if reply.Options.Info == nil {
 		reply.Options.Info = e.Info
 	}
-	if e.Request.Type != 0 {
-		p := reply.Options.Publication(data)
-		p.Key, p.Removed, p.Checked = cmp.Or(reply.Key, e.Request.Key), e.Request.Removed, checked
-		var result channel.MapResult
-		if result, err = a.maps.Change(ctx, ch, &p, reply.Map); result.Suppressed == channel.SuppressMapFull {
-			err = refusal.Because(ErrorLimitExceeded, "MapOptions.MaxEntries",
-				"the map has at least "+strconv.Itoa(reply.Map.MaxEntries)+" entries, the limit for new keys of clients")
-		}
-	} else {
-		_, err = (*Node)(a).publish(ctx, ch, data, checked, &reply.Options)
+	_, err = (*Node)(a).publish(ctx, ch, data, checked, &reply.Options)
+	return ofClient(err, reply.Data == nil)
+}
+
+// changeMap is Publish for a map.
+func (a *application) changeMap(ctx context.Context, c *client.Client, e *effect.Publish) error {
+	r := e.Request
+	reply, err := a.cfg.Handlers.MapChange(ctx, (*Client)(c), MapChangeEvent{
+		Channel: r.Channel, Key: r.Key, Data: r.Data, Removed: r.Removed, Info: e.Info, Subscribed: e.Subscribed,
+	})
+	if err != nil {
+		return err
 	}
-	if bad, ok := errors.AsType[*rules.NotJSON](err); ok && bad.What == rules.Data && reply.Data == nil {
+	p := channel.Publication{
+		Data: r.Data, Key: cmp.Or(reply.Key, r.Key), Removed: r.Removed, Info: cmp.Or(reply.Info, e.Info),
+		Tags: reply.Tags, Version: reply.Version,
+	}
+	if reply.Data != nil {
+		p.Data = reply.Data
+	} else {
+		p.Checked = c.ReadJSON(r.Data)
+	}
+	result, err := a.maps.Change(ctx, r.Channel, &p, reply.Options)
+	if result.Suppressed == channel.SuppressMapFull {
+		return refusal.Because(ErrorLimitExceeded, "MapOptions.MaxEntries",
+			"the map has at least "+strconv.Itoa(reply.Options.MaxEntries)+" entries, the limit for new keys of clients")
+	}
+	return ofClient(err, reply.Data == nil)
+}
+
+// ofClient returns the client's error for a payload that is not JSON, if the payload is the client's, and else err.
+func ofClient(err error, clients bool) error {
+	if bad, ok := errors.AsType[*rules.NotJSON](err); ok && bad.What == rules.Data && clients {
 		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
 	}
 	return err
@@ -136,7 +159,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 
 func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.Presence) error {
 	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
-	if e.Clients = reply.Clients; err == nil && !reply.Answered {
+	if e.Clients = reply.Clients; err == nil && reply.Clients == nil {
 		e.Clients, err = a.engines.Presence.Presence(c.Context(), e.Channel)
 	} else if err == nil {
 		err = a.rules.Presence(e.Channel, "PresenceReply.Clients", e.Clients)
@@ -146,8 +169,10 @@ func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.
 
 func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *effect.PresenceStats) error {
 	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
-	if e.PresenceStats = reply.Stats; err == nil && !reply.Answered {
+	if err == nil && reply.Stats == nil {
 		e.PresenceStats, err = a.engines.Presence.Stats(c.Context(), e.Channel)
+	} else if err == nil {
+		e.PresenceStats = *reply.Stats
 	}
 	return err
 }
@@ -156,9 +181,10 @@ func (a *application) History(ctx context.Context, c *client.Client, e *effect.H
 	reply, err := a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
 		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
 	})
-	if e.History = reply.History; err == nil && !reply.Answered {
+	if err == nil && reply.History == nil {
 		e.History, err = a.engines.HistoryFor(c.Context(), e.Channel, e.HistoryFilter)
 	} else if err == nil {
+		e.History = *reply.History
 		err = a.rules.History(e.Channel, "HistoryReply.History", e.Publications)
 	}
 	return err

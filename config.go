@@ -134,7 +134,7 @@ type Config struct {
 	// it would have to, it returns ErrWouldBlock, and the node calls it once more, with Inline unset, where it may
 	// block. Default: false.
 	InlineHandlers bool
-	// FlightRecorder is how much memory Node.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
+	// FlightRecorder is how much memory Inspector.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int
 	// Expressions compiles conditions of inspect.Filter, each time anew. Default: filters with an Expression are errors.
 	Expressions func(text string) (inspect.Condition, error)
@@ -201,7 +201,7 @@ func (c *Config) session() *settings.Session {
 		RecoveryLimit: c.RecoveryLimit, HistoryLimit: c.HistoryLimit, CommandLimit: c.CommandLimit, PendingMaxSize: pendingSize,
 		ConnectDisconnects: c.ConnectDisconnects, Rounds: new(hub.Rounds),
 		Handles: settings.Handles{
-			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil,
+			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil, MapChange: h.MapChange != nil,
 			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,
 			History: h.History != nil, RPC: h.RPC != nil, Message: h.Message != nil,
 			Refresh: h.Refresh != nil, SubRefresh: h.SubRefresh != nil,

@@ -48,10 +48,12 @@ type Handlers struct {
 	Unsubscribed func(ctx context.Context, c *Client, e UnsubscribeEvent)
 	// Publish decides on a publication and may publish it itself.
 	Publish func(ctx context.Context, c *Client, e PublishEvent) (PublishReply, error)
+	// MapChange decides on a client's change of a map: a new value of a key, or its removal.
+	MapChange func(ctx context.Context, c *Client, e MapChangeEvent) (MapChangeReply, error)
 	// Presence and PresenceStats decide on a request and may answer it themselves;
 	// otherwise the presence manager answers.
 	Presence      func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
-	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceReply, error)
+	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceStatsReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
 	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need one: those that
@@ -70,7 +72,7 @@ type Handlers struct {
 	Refresh func(ctx context.Context, c *Client, e RefreshEvent) (RefreshReply, error)
 	// SubRefresh does the same for a subscription that expires.
 	SubRefresh func(ctx context.Context, c *Client, e SubRefreshEvent) (SubRefreshReply, error)
-	// Survey answers a Node.Survey of any node of the cluster. ctx ends when that node
+	// Survey answers a Cluster.Survey of any node of the cluster. ctx ends when that node
 	// no longer waits for the answer. An error is logged, and becomes SurveyInternal. Up to
 	// 128 calls run at a time. Without this handler, nodes answer SurveyUnknownOp.
 	Survey func(ctx context.Context, e SurveyEvent) (SurveyReply, error)
@@ -143,7 +145,7 @@ type Credentials struct {
 	Info []byte
 	// Meta is for the application itself, which gets it by Client.Meta. No client sees it.
 	Meta []byte
-	// Token of the client, for Node.Connections; nil: none that is known.
+	// Token of the client, for Inspector.Connections; nil: none that is known.
 	Token *channel.Token
 }
 
@@ -240,22 +242,41 @@ type PublishEvent struct {
 	Subscribed bool
 	// Feed of the client's subscription; nil if it has none.
 	Feed Feed
-	// Map is set if the client changes a map: it sets the entry Key to Data, or removes it.
-	Map, Removed bool
-	Key          string
 }
 
 // PublishReply accepts a publication.
 type PublishReply struct {
-	// Options of the publication; Info is filled in. In a map, Info and Tags count alone.
+	// Options of the publication; Info is filled in.
 	Options PublishOptions
-	// Map has the options of a change of a map; its Key, if it is not empty, replaces the client's.
-	Map channel.MapOptions
-	Key string
 	// Data replaces the payload if not nil.
 	Data []byte
 	// Published is set if the handler published by itself.
 	Published bool
+}
+
+// MapChangeEvent is a client that sets the entry Key of a map to Data, or removes it.
+type MapChangeEvent struct {
+	Channel string
+	Key     string
+	Data    []byte
+	Removed bool
+	// Info of the client as subscribers will see it.
+	Info *ClientInfo
+	// Subscribed tells whether the client is subscribed to the channel.
+	Subscribed bool
+}
+
+// MapChangeReply accepts a change of a map.
+type MapChangeReply struct {
+	// Options of the change.
+	Options channel.MapOptions
+	// Key replaces the client's key if it is not empty, Data the payload if it is not nil.
+	Key  string
+	Data []byte
+	// Info replaces the client's info if it is not nil. Tags and Version go with the entry.
+	Info    *ClientInfo
+	Tags    map[string]string
+	Version uint64
 }
 
 // PresenceEvent is a client that asks who is in a channel.
@@ -266,11 +287,14 @@ type PresenceEvent struct {
 
 // PresenceReply allows the request.
 type PresenceReply struct {
-	// Answered is set if the handler has answered the request itself: Presence in Clients,
-	// by their IDs, PresenceStats in Stats.
-	Answered bool
-	Clients  map[string]*ClientInfo
-	Stats    PresenceStats
+	// Clients, by their IDs, are the answer. Nil: the presence manager answers.
+	Clients map[string]*ClientInfo
+}
+
+// PresenceStatsReply allows the request.
+type PresenceStatsReply struct {
+	// Stats are the answer. Nil: the presence manager answers.
+	Stats *PresenceStats
 }
 
 // HistoryEvent is a client that reads a stream.
@@ -283,10 +307,8 @@ type HistoryEvent struct {
 
 // HistoryReply allows the request.
 type HistoryReply struct {
-	// Answered is set if the handler has answered the request itself, in History, which is
-	// sent as it is.
-	Answered bool
-	History  History
+	// History is the answer, which the node sends as it is. Nil: the broker answers.
+	History *History
 }
 
 // CacheEmptyEvent is a stream without publications.
@@ -352,9 +374,9 @@ type DisconnectEvent struct {
 	Disconnect Disconnect
 }
 
-// SurveyEvent is a Node.Survey of a node of the cluster.
+// SurveyEvent is a Cluster.Survey of a node of the cluster.
 type SurveyEvent struct {
-	// Op and Data are the arguments of Node.Survey.
+	// Op and Data are the arguments of Cluster.Survey.
 	Op   string
 	Data []byte
 	// Node is the UID of the node that asks.

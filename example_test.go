@@ -74,14 +74,14 @@ func ExampleNode_Publish() {
 	// 1 "one"
 }
 
-func ExampleNode_Disconnect() {
+func ExampleUsers_Disconnect() {
 	node, err := gyro.New(gyro.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// All connections of the user but this one, for good.
 	reason := gyro.Disconnect{Code: 4500, Reason: "logged in elsewhere"}
-	err = node.Disconnect(context.Background(), gyro.Target{User: "42"}, &gyro.DisconnectOptions{
+	err = node.Users().Disconnect(context.Background(), gyro.Target{User: "42"}, &gyro.DisconnectOptions{
 		Disconnect: &reason, Whitelist: []string{"client-id"},
 	})
 	if err != nil {
@@ -89,14 +89,14 @@ func ExampleNode_Disconnect() {
 	}
 }
 
-func ExampleNode_Subscribe() {
+func ExampleUsers_Subscribe() {
 	node, err := gyro.New(gyro.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// The user's clients need not ask: they are told that they are subscribed.
 	options := &gyro.SubscribeOptions{Presence: true, EmitJoinLeave: true}
-	if err := node.Subscribe(context.Background(), gyro.Target{User: "42"}, "lobby", options); err != nil {
+	if err := node.Users().Subscribe(context.Background(), gyro.Target{User: "42"}, "lobby", options); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -134,7 +134,7 @@ func ExampleInterceptor() {
 	ctx := context.Background()
 	defer node.Shutdown(ctx)
 	for _, op := range []string{"answer", "secret"} {
-		replies, err := node.Survey(ctx, op, nil, node.UID())
+		replies, err := node.Cluster().Survey(ctx, op, nil, node.UID())
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -52,6 +52,7 @@ func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
 	h.Subscribe = wrap(w, "Subscribe", h.Subscribe)
 	h.Unsubscribed = notice(w, "Unsubscribed", h.Unsubscribed)
 	h.Publish = wrap(w, "Publish", h.Publish)
+	h.MapChange = wrap(w, "MapChange", h.MapChange)
 	h.Presence = wrap(w, "Presence", h.Presence)
 	h.PresenceStats = wrap(w, "PresenceStats", h.PresenceStats)
 	h.History = wrap(w, "History", h.History)

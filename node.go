@@ -107,7 +107,7 @@ func New(cfg Config) (*Node, error) {
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
-		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Info, Expressions: cfg.Expressions},
+		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Cluster().Nodes, Expressions: cfg.Expressions},
 	}
 	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), metered.New(&cfg.Observer))
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Clocks: settings.Clocks, Logger: cfg.Logger})

@@ -89,7 +89,7 @@ func (t *Target) check() error {
 	return nil
 }
 
-// DisconnectOptions of Node.Disconnect.
+// DisconnectOptions of Users.Disconnect.
 type DisconnectOptions struct {
 	// Disconnect is the code, from 3000 to 4999, and the reason; nil for DisconnectForceNoReconnect.
 	Disconnect *Disconnect
@@ -97,7 +97,7 @@ type DisconnectOptions struct {
 	Whitelist []string
 }
 
-// RefreshOptions of Node.Refresh and Client.Refresh.
+// RefreshOptions of Users.Refresh and Client.Refresh.
 type RefreshOptions struct {
 	// Expired closes the connections with 3005 now; the rest is ignored.
 	Expired bool

@@ -7,7 +7,7 @@ import (
 )
 
 // Token names the token by which a client has connected or subscribed, for those who ask about the client's
-// connections: see gyro.Node.Connections. Clients do not see it.
+// connections: see gyro.Inspector.Connections. Clients do not see it.
 type Token struct {
 	// ID is unique for its issuer (claim jti); empty if it has none.
 	ID string
@@ -113,7 +113,7 @@ type SubscribeOptions struct {
 	BatchFlushLatest bool
 
 	// Token is that of the subscription; nil: none that is known. It must not be modified. The node keeps it for the
-	// life of the subscription, or until a SubRefreshReply has another one. Node.Subscribe ignores it.
+	// life of the subscription, or until a SubRefreshReply has another one. Users.Subscribe ignores it.
 	Token *Token
 	// Source records where the subscription comes from.
 	Source uint8

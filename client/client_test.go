@@ -287,7 +287,7 @@ func TestRecovery(t *testing.T) {
 		}
 		publish(2)
 		expect(1, 2)
-		if err := server.Node.Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
+		if err := server.Node.Users().Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
 			t.Fatal(err)
 		}
 		publish(3)
@@ -331,7 +331,7 @@ func TestUnsubscribe(t *testing.T) {
 	s, next := subscribe(t, c, "news", nil)
 	unsubscribe := func(code uint32) {
 		t.Helper()
-		if err := server.Node.Unsubscribe(ctx, gyro.Target{User: "ann"}, "news", &protocol.Unsubscribe{Code: code, Reason: "r"}); err != nil {
+		if err := server.Node.Users().Unsubscribe(ctx, gyro.Target{User: "ann"}, "news", &protocol.Unsubscribe{Code: code, Reason: "r"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -495,8 +495,8 @@ func TestEventsOfSubscriptions(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	setup := setup()
-	setup.Handlers.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
-		return gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour}}, nil
+	setup.Handlers.MapChange = func(context.Context, *gyro.Client, gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
+		return gyro.MapChangeReply{Options: channel.MapOptions{KeyTTL: time.Hour}}, nil
 	}
 	server := gyrotest.NewServer(t, setup)
 	c := dial(t, server.URL, client.Options{})

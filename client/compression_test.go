@@ -58,7 +58,7 @@ func TestDictionary(t *testing.T) {
 			if round == 1 {
 				use("another " + payload(1))
 			}
-			if err := node.Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
+			if err := node.Users().Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
 				t.Fatal(err)
 			}
 		}

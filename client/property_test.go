@@ -53,9 +53,9 @@ func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol
 	for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 30).Draw(t, "what") {
 		switch what {
 		case 0:
-			must(t, server.Node.Disconnect(ctx, me, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
+			must(t, server.Node.Users().Disconnect(ctx, me, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
 		case 1:
-			must(t, server.Node.Unsubscribe(ctx, me, channel, &protocol.Unsubscribe{Code: 2500, Reason: "again"}))
+			must(t, server.Node.Users().Unsubscribe(ctx, me, channel, &protocol.Unsubscribe{Code: 2500, Reason: "again"}))
 		case 2:
 			c.Disconnect()
 			all = append(all, s.Publications(ctx))

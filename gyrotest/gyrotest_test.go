@@ -154,7 +154,7 @@ func TestDisconnected(t *testing.T) {
 		c := open()
 		c.Connect(&protocol.ConnectRequest{Token: "ann"})
 		bye := gyro.Disconnect{Code: 4500, Reason: "bye"}
-		if err := node.Disconnect(t.Context(), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &bye}); err != nil {
+		if err := node.Users().Disconnect(t.Context(), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &bye}); err != nil {
 			t.Fatal(err)
 		}
 		if d := c.Disconnected(); d != bye {

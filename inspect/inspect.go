@@ -102,6 +102,8 @@ type Page struct {
 	Node, Name string
 	// Connections are up to a few hundred, fewer if they have many subscriptions.
 	Connections []Connection
+	// Failed is the first error of Filter.Expression at the node until now; empty if there was none.
+	Failed string
 }
 
 // Node is what a node tells about itself.

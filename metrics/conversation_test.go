@@ -86,7 +86,7 @@ func TestConversation(t *testing.T) {
 		m.Watch(node)
 		converse(t, node)
 		begin := time.Now()
-		if _, err := node.Channels(t.Context(), ""); err != nil {
+		if _, err := node.Cluster().Channels(t.Context(), ""); err != nil {
 			t.Error(err)
 		}
 		m.Survey("channels", time.Since(begin))
@@ -137,11 +137,11 @@ func converse(t *testing.T, node *gyro.Node) {
 	synctest.Wait()
 	back.Subscribe("room", `"recover":true,"epoch":"lost"`)
 	synctest.Wait()
-	if err := node.Unsubscribe(t.Context(), gyro.Target{User: "bob"}, "room", nil); err != nil {
+	if err := node.Users().Unsubscribe(t.Context(), gyro.Target{User: "bob"}, "room", nil); err != nil {
 		t.Error(err)
 	}
 	synctest.Wait()
-	if err := node.Disconnect(t.Context(), gyro.Target{User: "ann"}, nil); err != nil {
+	if err := node.Users().Disconnect(t.Context(), gyro.Target{User: "ann"}, nil); err != nil {
 		t.Error(err)
 	}
 	if d := ann.Disconnected(); d.Code != 3503 {

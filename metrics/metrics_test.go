@@ -42,17 +42,27 @@ func gather(t *testing.T, m *metrics.Metrics) []*dto.MetricFamily {
 
 // fakeNode has a size and a health.
 type fakeNode struct {
+	gyro.Inspector
 	infos  []gyro.NodeInfo
 	health []gyro.Health
 	hangs  bool
 }
 
-func (n *fakeNode) Info(ctx context.Context) ([]gyro.NodeInfo, error) {
-	if n.hangs {
+func (n *fakeNode) Cluster() gyro.Cluster { return fakeCluster{node: n} }
+
+func (n *fakeNode) Inspect() gyro.Inspector { return n }
+
+type fakeCluster struct {
+	gyro.Cluster
+	node *fakeNode
+}
+
+func (c fakeCluster) Nodes(ctx context.Context) ([]gyro.NodeInfo, error) {
+	if c.node.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return n.infos, nil
+	return c.node.infos, nil
 }
 
 func (n *fakeNode) Load(context.Context) (observe.Load, error) {

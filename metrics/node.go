@@ -14,10 +14,9 @@ import (
 
 // Node has the methods of *gyro.Node whose results are exported.
 type Node interface {
-	Info(ctx context.Context) ([]gyro.NodeInfo, error)
-	Load(ctx context.Context) (observe.Load, error)
+	Cluster() gyro.Cluster
+	Inspect() gyro.Inspector
 	Health() []gyro.Health
-	Panics() uint64
 }
 
 const (
@@ -47,7 +46,7 @@ type connectionLimit struct {
 
 func (l connectionLimit) export(out values) { out.count(l.desc, l.refused()) }
 
-// Survey adds the time that a survey took, under its name: a call of gyro.Node.Channels for example.
+// Survey adds the time that a survey took, under its name: a call of gyro.Cluster.Channels for example.
 func (m *Metrics) Survey(op string, took time.Duration) {
 	m.mu.Lock()
 	d := m.surveyed[op]
@@ -116,7 +115,7 @@ func (n *node) export(out values) {
 	if n.version != "" {
 		out.gauge(n.build, 1, n.version)
 	}
-	out.count(n.panics, n.Panics())
+	out.count(n.panics, n.Inspect().Panics())
 	ready := true
 	for i, h := range n.Health() {
 		ready = ready && h.Err == nil
@@ -135,9 +134,9 @@ func (n *node) sample() (sizes [5]int, load observe.Load, ok bool) {
 	if n.taken.IsZero() || time.Since(n.taken) >= fresh {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		infos, err := n.Info(ctx)
+		infos, err := n.Cluster().Nodes(ctx)
 		if err == nil {
-			load, err = n.Load(ctx)
+			load, err = n.Inspect().Load(ctx)
 		}
 		if err == nil && len(infos) > 0 {
 			self := &infos[0]

@@ -17,7 +17,7 @@ const (
 	TapChannel TapKind = "channel"
 )
 
-// Tap says what gyro.Node.Tap watches. The user with the empty ID are all anonymous clients.
+// Tap says what gyro.Inspector.Tap watches. The user with the empty ID are all anonymous clients.
 //
 // A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each until
 // they are fetched, drops those beyond that, and says how many. Events of several nodes are in the order of their

@@ -39,7 +39,7 @@ func TestNodes(t *testing.T) {
 		t.Cleanup(func() { must(t, nodes[i].Shutdown(context.Background())) })
 	}
 	wait.Until(t, "the nodes to know each other", func() bool {
-		infos, err := nodes[0].Info(t.Context())
+		infos, err := nodes[0].Cluster().Nodes(t.Context())
 		return err == nil && len(infos) == 2
 	})
 	c := gyrotest.Open(t, nodes[0], nil)

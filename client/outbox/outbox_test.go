@@ -196,7 +196,7 @@ func TestNothingIsLost(t *testing.T) {
 		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 12), 1, 40).Draw(rt, "what") {
 			switch what {
 			case 0:
-				w.must(server.Node.Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
+				w.must(server.Node.Users().Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
 			case 1:
 				w.client.Disconnect()
 			case 2, 3:

@@ -87,7 +87,7 @@ func (a *app) logout(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not logged in", http.StatusUnauthorized)
 		return
 	}
-	if err := a.node.Disconnect(r.Context(), gyro.Target{User: user}, nil); err != nil {
+	if err := a.node.Users().Disconnect(r.Context(), gyro.Target{User: user}, nil); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

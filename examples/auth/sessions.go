@@ -81,7 +81,7 @@ func (a *app) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.sessions.end(s.id)
-	if err := a.node.Disconnect(r.Context(), gyro.Target{User: s.user}, nil); err != nil {
+	if err := a.node.Users().Disconnect(r.Context(), gyro.Target{User: s.user}, nil); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -54,7 +54,7 @@ func main() {
 }
 
 func newNode() (*gyro.Node, error) {
-	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish}})
+	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{Subscribe: subscribe, MapChange: change}})
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ func subscribe(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.S
 	return gyro.SubscribeReply{Options: o}, nil
 }
 
-func publish(_ context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+func change(_ context.Context, c *gyro.Client, e gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
 	switch {
-	case !e.Map || !e.Subscribed || len(e.Key) > 40 || len(e.Data) > 1000:
+	case !e.Subscribed || len(e.Key) > 40 || len(e.Data) > 1000:
 	case e.Channel == cards:
-		return gyro.PublishReply{Map: cardOptions}, nil
+		return gyro.MapChangeReply{Options: cardOptions}, nil
 	case e.Channel == pointers:
-		return gyro.PublishReply{Map: pointerOptions, Key: c.ID()}, nil // nobody moves the pointers of others
+		return gyro.MapChangeReply{Options: pointerOptions, Key: c.ID()}, nil // nobody moves the pointers of others
 	}
-	return gyro.PublishReply{}, gyro.ErrorPermissionDenied
+	return gyro.MapChangeReply{}, gyro.ErrorPermissionDenied
 }

@@ -98,10 +98,13 @@ func TestRules(t *testing.T) {
 	follow(t, c, people, 2)
 	for _, command := range []*protocol.Command{
 		set(cards, strings.Repeat("k", 41), `{}`), set(cards, "1", `"`+strings.Repeat("x", 1000)+`"`), set(people, "somebody", `{}`),
-		{Publish: &protocol.PublishRequest{Channel: cards, Data: []byte(`{}`)}},
 	} {
 		if _, err := c.Try(command); !errors.Is(err, gyro.ErrorPermissionDenied) {
 			t.Errorf("%+v: got %v", command, err)
 		}
+	}
+	// A channel without a map is none of the program's.
+	if _, err := c.Try(&protocol.Command{Publish: &protocol.PublishRequest{Channel: cards, Data: []byte(`{}`)}}); !errors.Is(err, gyro.ErrorNotAvailable) {
+		t.Errorf("a publication: got %v", err)
 	}
 }

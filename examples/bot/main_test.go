@@ -157,7 +157,7 @@ func TestRefused(t *testing.T) {
 		ended <- run(t.Context(), strings.Replace(s.http.URL, "http", "ws", 1), room, func(context.Context) (string, error) { return "bot", nil })
 	}()
 	s.enter()
-	if err := s.node.Disconnect(t.Context(), gyro.Target{User: "bot"}, nil); err != nil {
+	if err := s.node.Users().Disconnect(t.Context(), gyro.Target{User: "bot"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var reason client.Reason

@@ -58,7 +58,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("got %s", p.Data)
 		}
 		synctest.Wait() // until the nodes have told each other of themselves
-		infos, err := nodes[0].Info(t.Context())
+		infos, err := nodes[0].Cluster().Nodes(t.Context())
 		if err != nil || len(infos) != 2 || infos[1].Name != "b" {
 			t.Errorf("nodes %+v, %v", infos, err)
 		}

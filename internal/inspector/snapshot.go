@@ -154,16 +154,16 @@ const atATime = 8
 
 // Snapshot calls see with all connections that f selects, by nodes and pages: one call at a time, with the pages of some nodes
 // in turns. If nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them, after the
-// pages of the others. failed is the first error of the expression.
-func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (failed string, err error) {
+// pages of the others.
+func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) error {
 	f.Limit = 0
 	req, err := i.request(&f)
 	if err != nil {
-		return "", err
+		return err
 	}
 	nodes, err := i.Nodes(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	fetching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -192,10 +192,9 @@ func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(ins
 		}
 		work.Go(func() {
 			defer func() { <-room }()
-			said, err := i.fetch(fetching, node, req, one)
+			err := i.fetch(fetching, node, req, one)
 			turn.Lock()
 			defer turn.Unlock()
-			failed = cmp.Or(failed, said)
 			if err != nil && fetching.Err() == nil {
 				missing = append(missing, node.UID)
 				first = cmp.Or(first, err)
@@ -204,16 +203,16 @@ func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(ins
 	}
 	work.Wait()
 	if err := cmp.Or(stop, ctx.Err()); err != nil {
-		return failed, err
+		return err
 	}
 	if first != nil {
-		return failed, fmt.Errorf("%w to the end: %s: %w", cluster.ErrNoAnswer, strings.Join(missing, ", "), first)
+		return fmt.Errorf("%w to the end: %s: %w", cluster.ErrNoAnswer, strings.Join(missing, ", "), first)
 	}
-	return failed, nil
+	return nil
 }
 
 // fetch gets the pages of a node.
-func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *control.ConnectionsRequest, see func(inspect.Page) error) (failed string, err error) {
+func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *control.ConnectionsRequest, see func(inspect.Page) error) error {
 	req := &control.SnapshotRequest{ID: uuid.NewString(), Filter: filter}
 	for more := true; more; req.Page, req.Filter = req.Page+1, nil {
 		var res control.ConnectionsResponse
@@ -221,10 +220,8 @@ func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *contro
 		err := i.ask(page, opSnapshot, req, node.UID, func(_ string, data []byte) error { return res.UnmarshalProto(data) })
 		cancel()
 		if err == nil {
-			if more = res.More; failed == "" {
-				failed = res.Failed
-			}
-			part := inspect.Page{Node: node.UID, Name: node.Name, Connections: make([]inspect.Connection, len(res.Connections))}
+			more = res.More
+			part := inspect.Page{Node: node.UID, Name: node.Name, Failed: res.Failed, Connections: make([]inspect.Connection, len(res.Connections))}
 			for n, c := range res.Connections {
 				part.Connections[n] = connection(node.UID, c)
 			}
@@ -234,10 +231,10 @@ func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *contro
 			if more {
 				i.giveUp(ctx, node.UID, req.ID)
 			}
-			return failed, err
+			return err
 		}
 	}
-	return failed, nil
+	return nil
 }
 
 // giveUp tells a node that nobody fetches a snapshot any more. If the node does not hear of it, it forgets the snapshot

@@ -74,7 +74,7 @@ func (m *Member) Inquire(ctx context.Context, op string, data []byte) cluster.An
 	return m.Inspector.Inquire(ctx, op, data)
 }
 
-// Watch is gyro.Node.Tap.
+// Watch is gyro.Inspector.Tap.
 func (m *Member) Watch(ctx context.Context, of observe.Tap, c *cluster.Cluster, see func([]observe.Tapped) error) error {
 	return tap.Watch(ctx, of, c.Survey, see)
 }

@@ -62,7 +62,7 @@ func Run(tb testing.TB, cfg gyro.Config) *gyro.Node {
 // Info returns the information that a single node reports about itself.
 func Info(tb testing.TB, n *gyro.Node) gyro.NodeInfo {
 	tb.Helper()
-	infos, err := n.Info(context.Background())
+	infos, err := n.Cluster().Nodes(context.Background())
 	if err != nil || len(infos) != 1 {
 		tb.Fatalf("Info: %v, %v", infos, err)
 	}
@@ -85,8 +85,8 @@ func Everything(o gyro.SubscribeOptions, p gyro.PublishOptions) gyro.Handlers {
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, nil
 		},
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
-			return gyro.PresenceReply{}, nil
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
+			return gyro.PresenceStatsReply{}, nil
 		},
 		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
 			return gyro.HistoryReply{}, nil

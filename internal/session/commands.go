@@ -30,7 +30,11 @@ func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 }
 
 func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
-	if !s.usable(id, s.cfg.Handles.Publish && (req.Type == 0 || req.Type == int32(channel.MapData)), "Publish", req.Channel) {
+	handled, handler := s.cfg.Handles.Publish, "Publish"
+	if req.Type != 0 {
+		handled, handler = s.cfg.Handles.MapChange && req.Type == int32(channel.MapData), "MapChange"
+	}
+	if !s.usable(id, handled, handler, req.Channel) {
 		return
 	}
 	e := &effect.Publish{Request: req, Info: s.clientInfo(nil), Command: effect.Command{ID: id}}

@@ -53,6 +53,6 @@ type Session struct {
 
 // Handles says which handlers the application has.
 type Handles struct {
-	Subscribe, Publish, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
-	Connecting, Connected, Unsubscribed, Disconnected                                       bool
+	Subscribe, Publish, MapChange, Presence, PresenceStats, History, RPC, Message, Refresh, SubRefresh bool
+	Connecting, Connected, Unsubscribed, Disconnected                                                  bool
 }

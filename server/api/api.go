@@ -22,10 +22,7 @@ import (
 type Node interface {
 	// PublishBatch keeps nothing of batch, and of channel names and keys only copies.
 	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
-	Subscribe(ctx context.Context, t gyro.Target, ch string, o *gyro.SubscribeOptions) error
-	Unsubscribe(ctx context.Context, t gyro.Target, ch string, u *gyro.Unsubscribe) error
-	Disconnect(ctx context.Context, t gyro.Target, o *gyro.DisconnectOptions) error
-	Refresh(ctx context.Context, t gyro.Target, o *gyro.RefreshOptions) error
+	gyro.Users
 	Presence(ctx context.Context, ch string) (map[string]*gyro.ClientInfo, error)
 	PresenceStats(ctx context.Context, ch string) (gyro.PresenceStats, error)
 	History(ctx context.Context, ch string, f *gyro.HistoryFilter) (gyro.History, error)
@@ -34,7 +31,17 @@ type Node interface {
 	Channels(ctx context.Context, pattern string) (map[string]int, error)
 	Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error)
 	Flight(ctx context.Context, q inspect.Query) (inspect.Log, error)
-	Info(ctx context.Context) ([]gyro.NodeInfo, error)
+	Nodes(ctx context.Context) ([]gyro.NodeInfo, error)
+}
+
+// NodeOf returns what an Executor needs of a node.
+func NodeOf(n *gyro.Node) Node {
+	return struct {
+		*gyro.Node
+		gyro.Users
+		gyro.Cluster
+		gyro.Inspector
+	}{n, n.Users(), n.Cluster(), n.Inspect()}
 }
 
 // RPCHandler answers one method of the rpc command. params and the reply are

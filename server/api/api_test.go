@@ -382,7 +382,7 @@ func TestInfoAndRPC(t *testing.T) {
 			Process: inspect.Process{CPU: 112.5, RSS: 1 << 40}}, {},
 	}
 	testCommands(t, []commandTest{
-		{"nodes", "info", `{"x":1}`, apitest.Node{Nodes: nodes},
+		{"nodes", "info", `{"x":1}`, apitest.Node{Cluster: nodes},
 			`{"nodes":[{"uid":"u","name":"n","version":"1","num_clients":1,"num_users":2,"num_channels":4,"uptime":5,"num_subs":3,"process":{"cpu":112.5,"rss":1099511627776}},` +
 				`{"uid":"","name":"","version":"","num_clients":0,"num_users":0,"num_channels":0,"num_subs":0}]}`, []string{"info"}},
 		{"failure", "info", `{}`, apitest.Node{Err: errDown}, `100`, []string{"info"}},

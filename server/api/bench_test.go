@@ -13,7 +13,7 @@ import (
 )
 
 // newNode returns a node of the memory engine that runs until the test ends.
-func newNode(tb testing.TB) *gyro.Node {
+func newNode(tb testing.TB) api.Node {
 	node, err := gyro.New(gyro.Config{Binary: true})
 	if err != nil {
 		tb.Fatal(err)
@@ -26,7 +26,7 @@ func newNode(tb testing.TB) *gyro.Node {
 		defer cancel()
 		_ = node.Shutdown(ctx)
 	})
-	return node
+	return api.NodeOf(node)
 }
 
 // The two great commands, from the body to the answer with an engine of the

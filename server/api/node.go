@@ -11,7 +11,7 @@ import (
 
 // Info executes an info command.
 func (e *Executor) Info(ctx context.Context, _ *InfoRequest) (*InfoResult, error) {
-	nodes, err := e.node.Info(ctx)
+	nodes, err := e.node.Nodes(ctx)
 	if err != nil {
 		return nil, e.failed(ctx, MethodInfo, "", err)
 	}

@@ -137,8 +137,8 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = tap.NewHandler(a.node, o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
-	a.snapshots = snapshots.NewHandler(a.leaving, a.node, o.Logger)
+	a.taps, a.vitals = tap.NewHandler(a.node.Inspect(), o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
+	a.snapshots = snapshots.NewHandler(a.leaving, a.node.Inspect(), o.Logger)
 	if err := each(
 		func() (err error) {
 			a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger})
@@ -510,7 +510,7 @@ func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, e
 
 // newExecutor returns what executes the commands of the server API, by whichever way they come.
 func (a *App) newExecutor() *api.Executor {
-	return a.executor(a.tracer.Node(a.meters.apiNode(a.node)))
+	return a.executor(a.tracer.Node(a.meters.apiNode(api.NodeOf(a.node))))
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
@@ -528,7 +528,7 @@ func (a *App) executor(node api.Node) *api.Executor {
 
 // newConsumers makes the enabled consumers.
 func (a *App) newConsumers() (*consumers.Consumers, error) {
-	node, commands, meter := a.meters.consumers(a.node)
+	node, commands, meter := a.meters.consumers(api.NodeOf(a.node))
 	return consumers.New(consumers.Config{
 		List: a.cfg.Consumers, Commands: commands, Meter: meter, Tracer: a.tracer.Consumers(), Logger: a.log,
 		Executor: a.executor(a.tracer.Node(node)),

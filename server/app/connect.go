@@ -147,7 +147,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 	}
 	if stats.Clients > 0 {
 		// The new connection is not registered yet, so this does not end it.
-		return s.node.Disconnect(ctx, gyro.Target{User: user}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectConnectionLimit})
+		return s.node.Users().Disconnect(ctx, gyro.Target{User: user}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectConnectionLimit})
 	}
 	return nil
 }

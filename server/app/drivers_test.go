@@ -93,7 +93,7 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	if refused := s.app.limits.Refusals(); refused != 1 {
 		t.Errorf("%d refused", refused)
 	}
-	if err := s.app.Node().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+	if err := s.app.Node().Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
 		t.Error(err)
 	}
 	if d := c.Disconnected(); d != protocol.DisconnectForceNoReconnect {

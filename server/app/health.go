@@ -73,7 +73,7 @@ func (a *App) withdraw(ctx context.Context) {
 	if !a.withdrawn.CompareAndSwap(false, true) {
 		return
 	}
-	nodes, _ := a.node.Info(ctx) // an error means that ctx has ended, which ends the delay, too
+	nodes, _ := a.node.Cluster().Nodes(ctx) // an error means that ctx has ended, which ends the delay, too
 	delay := delayOf(a.cfg, len(nodes))
 	if delay <= 0 {
 		return

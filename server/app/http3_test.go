@@ -303,7 +303,7 @@ func TestWebTransportClient(t *testing.T) {
 		n := 0
 		for range 3 {
 			publish(ch, n)
-			if err := s.app.node.Disconnect(ctx, gyro.Target{User: e.String()}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
+			if err := s.app.node.Users().Disconnect(ctx, gyro.Target{User: e.String()}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}); err != nil {
 				t.Fatal(err)
 			}
 			publish(ch, n+1)

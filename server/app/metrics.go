@@ -116,7 +116,7 @@ func (m *meters) remember(ctx context.Context, node *gyro.Node) {
 
 // loadOf returns the load of this node.
 func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
-	infos, _ := node.Info(ctx) // those that are known
+	infos, _ := node.Cluster().Nodes(ctx) // those that are known
 	for _, n := range infos {
 		if n.UID == node.UID() {
 			load = metrics.Load{Clients: n.NumClients, CPU: n.Process.CPU, RSS: n.Process.RSS}

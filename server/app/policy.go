@@ -98,9 +98,6 @@ func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.Publis
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
-	if e.Map {
-		return s.changing(ctx, c, ch, e)
-	}
 	decision := ch.DecidePublish(s.facts(c.UserID(), e.Subscribed), e.Data)
 	if decision.Err != nil {
 		return gyro.PublishReply{}, decision.Err
@@ -118,12 +115,16 @@ func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.Publis
 }
 
 // changing decides on a command that changes a map.
-func (s *snapshot) changing(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+func (s *snapshot) changing(ctx context.Context, c *gyro.Client, e gyro.MapChangeEvent) (reply gyro.MapChangeReply, err error) {
+	ch, err := s.channels.ForClient(e.Channel)
+	if err != nil {
+		return reply, err
+	}
 	decision := ch.DecideMapChange(s.facts(c.UserID(), e.Subscribed), e.Removed, e.Data)
 	if decision.Err != nil {
 		return reply, decision.Err
 	}
-	if reply.Map, err = grant.ClientMapChange(ch.Options); err != nil {
+	if reply.Options, err = grant.ClientMapChange(ch.Options); err != nil {
 		return reply, err
 	}
 	if decision.By != namespace.Rules {
@@ -134,11 +135,19 @@ func (s *snapshot) changing(ctx context.Context, c *gyro.Client, ch namespace.Ch
 }
 
 func (s *snapshot) presence(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (reply gyro.PresenceReply, err error) {
+	return reply, s.permitPresence(c, e)
+}
+
+func (s *snapshot) presenceStats(_ context.Context, c *gyro.Client, e gyro.PresenceEvent) (reply gyro.PresenceStatsReply, err error) {
+	return reply, s.permitPresence(c, e)
+}
+
+func (s *snapshot) permitPresence(c *gyro.Client, e gyro.PresenceEvent) error {
 	ch, err := s.channels.ForClient(e.Channel)
-	if err == nil {
-		err = ch.CheckPresence(s.facts(c.UserID(), e.Subscribed))
+	if err != nil {
+		return err
 	}
-	return reply, err
+	return ch.CheckPresence(s.facts(c.UserID(), e.Subscribed))
 }
 
 func (s *snapshot) history(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) (reply gyro.HistoryReply, err error) {

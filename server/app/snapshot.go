@@ -139,8 +139,9 @@ func handlers(inForce *atomic.Pointer[snapshot]) gyro.Handlers {
 		},
 		Subscribe:     answer(inForce, (*snapshot).subscribing),
 		Publish:       answer(inForce, (*snapshot).publishing),
+		MapChange:     answer(inForce, (*snapshot).changing),
 		Presence:      answer(inForce, (*snapshot).presence),
-		PresenceStats: answer(inForce, (*snapshot).presence),
+		PresenceStats: answer(inForce, (*snapshot).presenceStats),
 		History:       answer(inForce, (*snapshot).history),
 		CacheEmpty: func(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.CacheEmptyReply, error) {
 			return inForce.Load().cacheEmpty(ctx, e)

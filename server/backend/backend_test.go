@@ -57,7 +57,7 @@ func TestGrace(t *testing.T) {
 			c.Connect(nil)
 			c.Subscribe("a", nil)
 			return func() bool {
-				n, err := node.NumSubscribers(t.Context(), "a")
+				n, err := node.Inspect().NumSubscribers(t.Context(), "a")
 				return err == nil && n == 0
 			}
 		},

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/namespace"
@@ -11,8 +12,8 @@ import (
 
 // ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, with the bound for clients,
 // which holds whatever the backend answers, and without delta_publish, which does not count here.
-func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
-	reply.Map.Delta = false
+func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
+	reply.Options.Delta = false
 	if e.Removed {
 		return b.removeKey(ctx, c, ch, e, reply)
 	}
@@ -41,14 +42,14 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Ch
 			return reply, err
 		}
 	}
-	reply.Key, reply.Options.Tags, reply.Options.Version = r.Key, r.Tags, r.Version
-	o := &reply.Map
+	reply.Key, reply.Tags, reply.Version = r.Key, r.Tags, r.Version
+	o := &reply.Options
 	o.KeyMode, o.IdempotencyKey, o.VersionEpoch = channel.KeyMode(r.KeyMode), r.IdempotencyKey, r.VersionEpoch
 	o.Delta = r.Delta && !o.Ephemeral()
 	return reply, nil
 }
 
-func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent, reply gyro.PublishReply) (gyro.PublishReply, error) {
+func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
 	p := b.Proxies.Of(proxy.MapRemove, ch.Map.RemoveProxyName)
 	req := &message.MapRemoveRequest{Channel: e.Channel, Key: e.Key}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
@@ -58,7 +59,7 @@ func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch namespace.Ch
 		return reply, err
 	}
 	if r := res.Result; r != nil {
-		reply.Key, reply.Options.Tags, reply.Map.IdempotencyKey = r.Key, r.Tags, r.IdempotencyKey
+		reply.Key, reply.Tags, reply.Options.IdempotencyKey = r.Key, r.Tags, r.IdempotencyKey
 	}
 	return reply, nil
 }

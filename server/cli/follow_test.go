@@ -84,7 +84,7 @@ func await(t *testing.T, out lines, kind string) line {
 
 func sendAway(t *testing.T, n *gyro.Node, d protocol.Disconnect) {
 	t.Helper()
-	if err := n.Disconnect(t.Context(), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &d}); err != nil {
+	if err := n.Users().Disconnect(t.Context(), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &d}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,7 +141,7 @@ func TestUnsubscribed(t *testing.T) {
 	await(t, out, "subscribed")
 	unsubscribe := func(ch string, code uint32) {
 		t.Helper()
-		err := server.Node.Unsubscribe(t.Context(), gyro.Target{User: "ann"}, ch, &protocol.Unsubscribe{Code: code, Reason: "r"})
+		err := server.Node.Users().Unsubscribe(t.Context(), gyro.Target{User: "ann"}, ch, &protocol.Unsubscribe{Code: code, Reason: "r"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func followMap(t *testing.T, delta bool, options channel.MapOptions) {
 		case round%10 == 9:
 			sendAway(t, server.Node, protocol.DisconnectForceReconnect)
 		case round%5 == 4:
-			if err := server.Node.Unsubscribe(t.Context(), gyro.Target{User: "ann"}, "m", &protocol.Unsubscribe{Code: 2500, Reason: "again"}); err != nil {
+			if err := server.Node.Users().Unsubscribe(t.Context(), gyro.Target{User: "ann"}, "m", &protocol.Unsubscribe{Code: 2500, Reason: "again"}); err != nil {
 				t.Fatal(err)
 			}
 		}

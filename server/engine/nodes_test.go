@@ -135,7 +135,7 @@ func TestEngines(t *testing.T) {
 		}
 		for _, node := range nodes {
 			wait.Until(t, name+": a cluster", func() bool {
-				infos, err := node.Info(t.Context())
+				infos, err := node.Cluster().Nodes(t.Context())
 				return err == nil && len(infos) == len(nodes)
 			})
 			if stats, err := node.PresenceStats(t.Context(), "ch"); err != nil || stats.Clients != 2 {

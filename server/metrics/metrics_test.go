@@ -112,13 +112,23 @@ func numbers(text string) (s string) {
 // fakeNode has a size and a health.
 type fakeNode struct {
 	api.Node
+	inspector
 	infos  []gyro.NodeInfo
 	health []gyro.Health
 }
 
-func (n *fakeNode) Info(context.Context) ([]gyro.NodeInfo, error) {
-	return n.infos, nil
+type inspector struct{ gyro.Inspector }
+
+func (n *fakeNode) Cluster() gyro.Cluster { return fakeCluster{node: n} }
+
+func (n *fakeNode) Inspect() gyro.Inspector { return n }
+
+type fakeCluster struct {
+	gyro.Cluster
+	node *fakeNode
 }
+
+func (c fakeCluster) Nodes(context.Context) ([]gyro.NodeInfo, error) { return c.node.infos, nil }
 
 func (n *fakeNode) Load(context.Context) (observe.Load, error) { return observe.Load{}, nil }
 

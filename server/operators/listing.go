@@ -25,8 +25,8 @@ const (
 
 // clients is what the list of connections needs of a node.
 type clients interface {
-	Info(ctx context.Context) ([]gyro.NodeInfo, error)
-	Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error)
+	Cluster() gyro.Cluster
+	Inspect() gyro.Inspector
 }
 
 // listing is a sample of the connections of all nodes.
@@ -91,11 +91,11 @@ func (l *lister) list(ctx context.Context) (*listing, error) {
 	// One who goes away does not end the survey for the others who wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listPatience)
 	defer cancel()
-	infos, err := l.node.Info(ctx)
+	infos, err := l.node.Cluster().Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.node.Connections(ctx, inspect.Filter{Limit: min(listLimit, max(listLeast, listTotal/max(len(infos), 1)))})
+	found, err := l.node.Inspect().Connections(ctx, inspect.Filter{Limit: min(listLimit, max(listLeast, listTotal/max(len(infos), 1)))})
 	of := &listing{More: found.More, Connections: make([]listItem, 0, len(found.List))}
 	switch {
 	case errors.Is(err, gyro.ErrNoAnswer):

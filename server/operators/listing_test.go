@@ -17,12 +17,23 @@ import (
 
 // many is a cluster in which each node has so many clients.
 type many struct {
+	gyro.Inspector
 	nodes, each int
 	limits      []int
 	err         error
 }
 
-func (m *many) Info(context.Context) (infos []gyro.NodeInfo, err error) {
+func (m *many) Cluster() gyro.Cluster { return m }
+
+func (m *many) Inspect() gyro.Inspector { return m }
+
+func (m *many) Survey(context.Context, string, []byte, string) (map[string]gyro.SurveyReply, error) {
+	return nil, nil
+}
+
+func (m *many) Channels(context.Context, string) (map[string]int, error) { return nil, nil }
+
+func (m *many) Nodes(context.Context) (infos []gyro.NodeInfo, err error) {
 	for i := range m.nodes {
 		infos = append(infos, gyro.NodeInfo{UID: fmt.Sprint(i), NumClients: m.each})
 	}

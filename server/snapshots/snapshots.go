@@ -3,11 +3,13 @@
 package snapshots
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -30,9 +32,9 @@ const (
 	writeTime = 20 * time.Second
 )
 
-// Node is what a Handler needs of a *gyro.Node.
+// Node is what a Handler needs of a gyro.Inspector.
 type Node interface {
-	Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (failed string, err error)
+	Snapshot(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Page, error]
 }
 
 // Handler serves requests of operators, whom it does not check.
@@ -93,7 +95,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
 	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
 	began := time.Now()
-	s.Failed, err = h.node.Snapshot(ctx, f, s.see)
+	for page, failure := range h.node.Snapshot(ctx, f) {
+		if err = failure; err == nil {
+			err = s.see(page)
+		}
+		if err != nil {
+			break
+		}
+	}
 	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took_ms", time.Since(began).Milliseconds()}
 	if err != nil {
 		about = append(about, "error", err)
@@ -135,10 +144,11 @@ type stream struct {
 	summary
 }
 
-// see is for Node.Snapshot.
+// see writes a page.
 func (s *stream) see(p inspect.Page) error {
 	s.Nodes[p.Node] += len(p.Connections)
 	s.Connections += len(p.Connections)
+	s.Failed = cmp.Or(s.Failed, p.Failed)
 	if len(p.Connections) == 0 && time.Since(s.last) < quietTime {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -17,11 +18,25 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// node is a Node that does what a function says.
+// node is a Node that calls a function, which returns the first error of the expression, too.
 type node func(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (string, error)
 
-func (n node) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) (string, error) {
-	return n(ctx, f, see)
+func (n node) Snapshot(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Page, error] {
+	return func(yield func(inspect.Page, error) bool) {
+		over := errors.New("the loop has ended")
+		failed, err := n(ctx, f, func(p inspect.Page) error {
+			if !yield(p, nil) {
+				return over
+			}
+			return nil
+		})
+		if failed != "" && !errors.Is(err, over) && !yield(inspect.Page{Node: "n2", Failed: failed}, nil) {
+			return
+		}
+		if err != nil && !errors.Is(err, over) {
+			yield(inspect.Page{}, err)
+		}
+	}
 }
 
 func post(h http.Handler, body string) *httptest.ResponseRecorder {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -31,9 +32,9 @@ const (
 	writeTime = 10 * time.Second
 )
 
-// Node is what a Handler needs of a *gyro.Node.
+// Node is what a Handler needs of a gyro.Inspector.
 type Node interface {
-	Tap(ctx context.Context, t observe.Tap, see func([]observe.Tapped) error) error
+	Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error]
 }
 
 // Handler serves requests of operators, whom it does not check.
@@ -113,7 +114,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := &stream{w: w, control: http.NewResponseController(w)}
 	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
 	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "for_ms", d.Milliseconds())
-	err = h.node.Tap(ctx, of, s.see)
+	for events, failure := range h.node.Tap(ctx, of) {
+		if err = failure; err == nil {
+			err = s.see(events)
+		}
+		if err != nil {
+			break
+		}
+	}
 	why := h.reason(ctx, err)
 	h.log.Info("tap has ended", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "events", s.events, "reason", why)
 	if !s.begun {
@@ -147,7 +155,7 @@ type stream struct {
 	last    time.Time
 }
 
-// see is for Node.Tap.
+// see writes events.
 func (s *stream) see(events []observe.Tapped) error {
 	if !s.begun {
 		s.begun = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -18,8 +19,19 @@ import (
 // node is a Node that does what a function says.
 type node func(ctx context.Context, of observe.Tap, see func([]observe.Tapped) error) error
 
-func (n node) Tap(ctx context.Context, of observe.Tap, see func([]observe.Tapped) error) error {
-	return n(ctx, of, see)
+func (n node) Tap(ctx context.Context, of observe.Tap) iter.Seq2[[]observe.Tapped, error] {
+	return func(yield func([]observe.Tapped, error) bool) {
+		over := errors.New("the loop has ended")
+		err := n(ctx, of, func(events []observe.Tapped) error {
+			if !yield(events, nil) {
+				return over
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, over) {
+			yield(nil, err)
+		}
+	}
 }
 
 func serve(n node, body string) *httptest.ResponseRecorder {

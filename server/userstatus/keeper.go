@@ -28,9 +28,8 @@ const (
 
 // Node is what a Keeper needs of a *gyro.Node.
 type Node interface {
-	Users(ctx context.Context, see func(users []string) error) error
-	// Info describes the node first, then others.
-	Info(ctx context.Context) ([]gyro.NodeInfo, error)
+	Cluster() gyro.Cluster
+	Inspect() gyro.Inspector
 }
 
 // Kinds of calls to the storage, as Keeper.Config.Observe hears of them.
@@ -264,19 +263,21 @@ func (k *Keeper) renew(ctx context.Context) {
 	}
 	for {
 		began, calls := time.Now(), 1
-		if nodes, err := k.cfg.Node.Info(ctx); err == nil && len(nodes) > 0 {
+		if nodes, err := k.cfg.Node.Cluster().Nodes(ctx); err == nil && len(nodes) > 0 {
 			calls += nodes[0].NumClients / batchSize // and more, if the node tells of fewer users at a time
 		}
 		pause := min(renewal*3/4/time.Duration(calls), time.Second)
-		_ = k.cfg.Node.Users(ctx, func(users []string) error {
+		for users, err := range k.cfg.Node.Inspect().Users(ctx) {
+			if err != nil {
+				break // of ctx
+			}
 			for batch := range slices.Chunk(slices.DeleteFunc(users, func(u string) bool { return len(u) > MaxUser }), batchSize) {
 				k.online(ctx, batch)
-				if err := wait(pause/2 + rand.N(pause)); err != nil {
-					return err
+				if wait(pause/2+rand.N(pause)) != nil {
+					return
 				}
 			}
-			return nil
-		})
+		}
 		if wait(max(renewal-time.Since(began), time.Second)) != nil {
 			return
 		}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,18 +25,33 @@ import (
 // node has users, which it tells of in steps.
 type node [][]string
 
-func (n node) Users(_ context.Context, see func([]string) error) error {
-	for _, step := range n {
-		if err := see(append([]string(nil), step...)); err != nil {
-			return err
-		}
-	}
-	return nil
+func (n node) Cluster() gyro.Cluster { return nodes{node: n} }
+
+func (n node) Inspect() gyro.Inspector { return users{node: n} }
+
+type users struct {
+	gyro.Inspector
+	node node
 }
 
-func (n node) Info(context.Context) ([]gyro.NodeInfo, error) {
+func (u users) Users(context.Context) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		for _, step := range u.node {
+			if !yield(slices.Clone(step), nil) {
+				return
+			}
+		}
+	}
+}
+
+type nodes struct {
+	gyro.Cluster
+	node node
+}
+
+func (n nodes) Nodes(context.Context) ([]gyro.NodeInfo, error) {
 	clients := 0
-	for _, step := range n {
+	for _, step := range n.node {
 		clients += len(step)
 	}
 	return []gyro.NodeInfo{{NumClients: clients}, {NumClients: 1_000_000}}, nil

@@ -37,8 +37,7 @@ const (
 type Node interface {
 	UID() string
 	Health() []gyro.Health
-	Info(ctx context.Context) ([]gyro.NodeInfo, error)
-	Survey(ctx context.Context, op string, data []byte, node string) (map[string]gyro.SurveyReply, error)
+	Cluster() gyro.Cluster
 }
 
 // Part of a node, and whether it delivers.
@@ -158,7 +157,7 @@ func (o *round) report(ctx context.Context, node Node) (*Report, error) {
 	if o.latest != nil && now.Before(o.until) {
 		return o.latest, nil
 	}
-	infos, err := node.Info(ctx)
+	infos, err := node.Cluster().Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +192,7 @@ func (o *round) ask(ctx context.Context, node Node, infos []gyro.NodeInfo) (map[
 	if len(infos) < 2 {
 		return nil, nil
 	}
-	return node.Survey(ctx, o.op, nil, "")
+	return node.Cluster().Survey(ctx, o.op, nil, "")
 }
 
 // silence says why a node has not answered.

@@ -28,7 +28,11 @@ func uid(i int) string { return fmt.Sprintf("uid-%d", i) }
 func (c *cluster) UID() string           { return uid(0) }
 func (c *cluster) Health() []gyro.Health { return c.health }
 
-func (c *cluster) Info(context.Context) (infos []gyro.NodeInfo, err error) {
+func (c *cluster) Cluster() gyro.Cluster { return c }
+
+func (c *cluster) Channels(context.Context, string) (map[string]int, error) { return nil, nil }
+
+func (c *cluster) Nodes(context.Context) (infos []gyro.NodeInfo, err error) {
 	for i := range c.size {
 		infos = append(infos, gyro.NodeInfo{UID: uid(i), Name: fmt.Sprintf("node-%02d", c.size-i)})
 	}

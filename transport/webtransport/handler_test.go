@@ -90,7 +90,7 @@ func TestConversation(t *testing.T) {
 	if got := node.NumClients(); got != len(clients) {
 		t.Errorf("%d clients", got)
 	}
-	if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+	if err := node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range clients {

@@ -321,14 +321,14 @@ func TestStreams(t *testing.T) {
 			t.Fatalf("%s: %s", res.Proto, got)
 		}
 		time.Sleep(2 * timeout)
-		if err := node.Subscribe(t.Context(), gyro.Target{User: "u"}, "news", nil); err != nil {
+		if err := node.Users().Subscribe(t.Context(), gyro.Target{User: "u"}, "news", nil); err != nil {
 			t.Fatal(err)
 		}
 		must[gyro.PublishResult](t)(node.Publish(t.Context(), "news", []byte(`"hello"`), nil))
 		for got := ""; got != `data: {"push":{"channel":"news","pub":{"data":"hello"}}}`; {
 			got = next()
 		}
-		if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+		if err := node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(); got != `data: {"push":{"disconnect":{"code":3503,"reason":"force disconnect"}}}` {

@@ -164,7 +164,7 @@ func TestBatchesOfTheLatest(t *testing.T) {
 			b.expect("a full window", of(64), 1)
 			// Who has to go gets the newest one before.
 			b.publish(9)
-			if err := b.node.Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
+			if err := b.node.Users().Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -204,7 +204,7 @@ func TestBatchesAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatchNode(t, gyro.SubscribeOptions{BatchMaxDelay: 10 * time.Millisecond}, 3)
 		b.publish(2)
-		if err := b.node.Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
+		if err := b.node.Users().Unsubscribe(t.Context(), gyro.Target{User: "u0"}, "ch", nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

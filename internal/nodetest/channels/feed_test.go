@@ -203,7 +203,7 @@ func TestFeedsLeaveNothing(t *testing.T) {
 			c.Start(`"subscribe":{"channel":"c"}`)
 			if i%2 == 0 {
 				c.Vanish()
-			} else if err := node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
+			} else if err := node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

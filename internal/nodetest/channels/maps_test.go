@@ -29,8 +29,8 @@ func mapHandlers(m channel.MapSubscription) gyro.Handlers {
 			m := m
 			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Map: &m, AllowDelta: true}}, nil
 		},
-		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
-			return gyro.PublishReply{Map: mapOptions(m.Ephemeral)}, nil
+		MapChange: func(context.Context, *gyro.Client, gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
+			return gyro.MapChangeReply{Options: mapOptions(m.Ephemeral)}, nil
 		},
 	}
 }
@@ -196,7 +196,7 @@ func TestServerSubscribesToNoMap(t *testing.T) {
 		if _, err := c.Try(&protocol.Command{Connect: &protocol.ConnectRequest{}}); !errors.Is(err, gyro.ErrorBadRequest) {
 			t.Errorf("connect: %v", err)
 		}
-		if err := node.Subscribe(t.Context(), gyro.Target{}, "m", &options); !errors.Is(err, gyro.ErrorBadRequest) {
+		if err := node.Users().Subscribe(t.Context(), gyro.Target{}, "m", &options); !errors.Is(err, gyro.ErrorBadRequest) {
 			t.Errorf("subscribe: %v", err)
 		}
 	})
@@ -246,16 +246,16 @@ func TestMapSubscriptionBesideEphemeralChanges(t *testing.T) {
 func TestMapOptionsAreExplained(t *testing.T) {
 	position := &gyro.StreamPosition{Offset: 1}
 	for _, tt := range []struct {
-		reply gyro.PublishReply
+		reply gyro.MapChangeReply
 		want  string
 	}{
-		{gyro.PublishReply{}, "it needs a KeyTTL, or both of them"},
-		{gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour, Expected: position}}, "Expected needs both of them"},
-		{gyro.PublishReply{Map: channel.MapOptions{KeyTTL: time.Hour}, Options: gyro.PublishOptions{Version: 1}}, "Publication.Version needs both of them"},
+		{gyro.MapChangeReply{}, "it needs a KeyTTL, or both of them"},
+		{gyro.MapChangeReply{Options: channel.MapOptions{KeyTTL: time.Hour, Expected: position}}, "Expected needs both of them"},
+		{gyro.MapChangeReply{Options: channel.MapOptions{KeyTTL: time.Hour}, Version: 1}, "Publication.Version needs both of them"},
 	} {
 		var log logtest.Buffer
 		h := mapHandlers(channel.MapSubscription{Kind: channel.MapData})
-		h.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+		h.MapChange = func(context.Context, *gyro.Client, gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
 			return tt.reply, nil
 		}
 		node := gyrotest.NewNode(t, gyro.Config{Handlers: h, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -278,10 +278,10 @@ func TestClientsCannotFillMaps(t *testing.T) {
 	for _, ephemeral := range []bool{false, true} {
 		var log logtest.Buffer
 		h := mapHandlers(channel.MapSubscription{Kind: channel.MapData})
-		h.Publish = func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+		h.MapChange = func(context.Context, *gyro.Client, gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
 			o := mapOptions(ephemeral)
 			o.MaxEntries = 2
-			return gyro.PublishReply{Map: o}, nil
+			return gyro.MapChangeReply{Options: o}, nil
 		}
 		node := gyrotest.NewNode(t, gyro.Config{Handlers: h, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		c := gyrotest.Open(t, node, nil)

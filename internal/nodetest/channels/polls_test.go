@@ -115,7 +115,7 @@ func TestSharedPoll(t *testing.T) {
 		if channels, keys := node.Polls().Size(); channels != 1 || keys != 3 {
 			t.Errorf("%d channels, %d keys", channels, keys)
 		}
-		if n, err := node.NumSubscribers(t.Context(), "shop"); n != 1 || err != nil {
+		if n, err := node.Inspect().NumSubscribers(t.Context(), "shop"); n != 1 || err != nil {
 			t.Errorf("%d subscribers, %v", n, err)
 		}
 		c.Do(&protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: "shop"}})
@@ -162,7 +162,7 @@ func TestSharedPollPublish(t *testing.T) {
 		if err := publish("milk", "no JSON", 9); err == nil || !strings.Contains(err.Error(), `channel "shop"`) {
 			t.Errorf("error %v", err)
 		}
-		if err := node.Subscribe(t.Context(), gyro.Target{User: "ann"}, "shop", &gyro.SubscribeOptions{Poll: &channel.SharedPoll{}}); !errors.Is(err, gyro.ErrorBadRequest) {
+		if err := node.Users().Subscribe(t.Context(), gyro.Target{User: "ann"}, "shop", &gyro.SubscribeOptions{Poll: &channel.SharedPoll{}}); !errors.Is(err, gyro.ErrorBadRequest) {
 			t.Errorf("a server-side subscription: %v", err)
 		}
 	})
@@ -222,8 +222,8 @@ func TestSharedPollCrowd(t *testing.T) {
 			c.Vanish()
 		}
 		time.Sleep(2 * time.Minute)
-		if channels, keys := node.Polls().Size(); channels != 0 || keys != 0 || node.Panics() != 0 {
-			t.Errorf("%d channels and %d keys are left, %d panics", channels, keys, node.Panics())
+		if channels, keys := node.Polls().Size(); channels != 0 || keys != 0 || node.Inspect().Panics() != 0 {
+			t.Errorf("%d channels and %d keys are left, %d panics", channels, keys, node.Inspect().Panics())
 		}
 	})
 }

@@ -74,9 +74,9 @@ func TestBookmarks(t *testing.T) {
 		want("a publication without history", "")
 
 		all := gyro.Target{User: "u"}
-		nodetest.Must(t, node.Subscribe(t.Context(), all, "plain", nil))
+		nodetest.Must(t, node.Users().Subscribe(t.Context(), all, "plain", nil))
 		want("a plain subscription", "a4")
-		nodetest.Must(t, node.Subscribe(t.Context(), all, "b", &gyro.SubscribeOptions{Recoverable: true, PushJoinLeave: true}))
+		nodetest.Must(t, node.Users().Subscribe(t.Context(), all, "b", &gyro.SubscribeOptions{Recoverable: true, PushJoinLeave: true}))
 		want("a second channel", "a4 b0")
 		nodetest.Publish(t, node, "plain", `1`)
 		want("a plain publication", "")
@@ -87,11 +87,11 @@ func TestBookmarks(t *testing.T) {
 		if m := messages(l); len(m) != 6 || len(bookmark.Parse(strings.TrimPrefix(m[5][1], "id "))) != 2 {
 			t.Errorf("two channels: %q", m)
 		}
-		nodetest.Must(t, node.Refresh(t.Context(), all, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Minute)}))
+		nodetest.Must(t, node.Users().Refresh(t.Context(), all, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Minute)}))
 		want("a refresh", "")
-		nodetest.Must(t, node.Unsubscribe(t.Context(), all, "a", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(t.Context(), all, "a", nil))
 		want("an unsubscribe", "b3")
-		nodetest.Must(t, node.Unsubscribe(t.Context(), all, "b", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(t.Context(), all, "b", nil))
 		if m := messages(l); len(m) != 1 || m[0][1] != "id " {
 			t.Errorf("the last unsubscribe: %q", m)
 		}
@@ -108,13 +108,13 @@ func TestBookmarkLimit(t *testing.T) {
 		if m := messages(l); len(m) != 1 || m[0][1] == "" {
 			t.Fatalf("connect: %q", m)
 		}
-		nodetest.Must(t, node.Subscribe(t.Context(), gyro.Target{User: "u"}, strings.Repeat("x", 100), &gyro.SubscribeOptions{Recoverable: true}))
+		nodetest.Must(t, node.Users().Subscribe(t.Context(), gyro.Target{User: "u"}, strings.Repeat("x", 100), &gyro.SubscribeOptions{Recoverable: true}))
 		nodetest.Publish(t, node, "a", `1`, nodetest.Keep(10, time.Hour))
 		if m := messages(l); len(m) != 2 || len(bookmark.Parse(strings.TrimPrefix(m[1][1], "id "))) != 2 {
 			t.Errorf("a long name: %q", m)
 		}
 		for i := range 8 {
-			nodetest.Must(t, node.Subscribe(t.Context(), gyro.Target{User: "u"}, fmt.Sprint("more", i), &gyro.SubscribeOptions{Recoverable: true}))
+			nodetest.Must(t, node.Users().Subscribe(t.Context(), gyro.Target{User: "u"}, fmt.Sprint("more", i), &gyro.SubscribeOptions{Recoverable: true}))
 		}
 		messages(l)
 		nodetest.Publish(t, node, "a", `2`, nodetest.Keep(10, time.Hour))
@@ -220,7 +220,7 @@ func TestBrief(t *testing.T) {
 		if c := connectPush(t, first); c.Subs["news"] == nil || rest != "" {
 			t.Errorf("got %q, %q", first, rest)
 		}
-		nodetest.Must(t, node.Subscribe(t.Context(), gyro.Target{User: "brief"}, "more", &full))
+		nodetest.Must(t, node.Users().Subscribe(t.Context(), gyro.Target{User: "brief"}, "more", &full))
 		stats, err := node.PresenceStats(t.Context(), "news")
 		if err != nil || stats.Clients != 1 {
 			t.Errorf("presence of news: %+v, %v", stats, err)

@@ -120,18 +120,18 @@ func playOneWay(t *testing.T, node *gyro.Node, a transport.Acceptor) {
 	l.Read()
 
 	session := gyro.Target{User: "u", Session: c.Session}
-	nodetest.Must(t, node.Subscribe(ctx, session, "more", nil))
+	nodetest.Must(t, node.Users().Subscribe(ctx, session, "more", nil))
 	wantLines(t, l, `{"channel":"more","subscribe":{}}`)
-	nodetest.Must(t, node.Refresh(ctx, session, &gyro.RefreshOptions{ExpireAt: time.Now().Add(100 * time.Second)}))
+	nodetest.Must(t, node.Users().Refresh(ctx, session, &gyro.RefreshOptions{ExpireAt: time.Now().Add(100 * time.Second)}))
 	wantLines(t, l, `{"refresh":{"expires":true,"ttl":100}}`)
-	nodetest.Must(t, node.Unsubscribe(ctx, session, "more", nil))
+	nodetest.Must(t, node.Users().Unsubscribe(ctx, session, "more", nil))
 	wantLines(t, l, `{"channel":"more","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}`)
-	nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "another", Session: c.Session}, nil)) // narrows, and never widens
-	nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: c.Session, Client: "another"}, nil))
-	nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: uuid.NewString()}, nil))
-	nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "u", Session: "no ID"}, nil))
+	nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "another", Session: c.Session}, nil)) // narrows, and never widens
+	nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "u", Session: c.Session, Client: "another"}, nil))
+	nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "u", Session: uuid.NewString()}, nil))
+	nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "u", Session: "no ID"}, nil))
 	awaitPing(t, l)
-	nodetest.Must(t, node.Disconnect(ctx, session, nil))
+	nodetest.Must(t, node.Users().Disconnect(ctx, session, nil))
 	wantLines(t, l, `{"disconnect":{"code":3503,"reason":"force disconnect"}}`)
 	if n := node.NumClients(); n != 0 {
 		t.Errorf("%d clients are left", n)
@@ -158,7 +158,7 @@ func TestModesShareChannels(t *testing.T) {
 		wantLines(t, l, `{"channel":"news","pub":{"data":1}}`)
 		wantLines(t, e.Lines, `{"push":{"channel":"news","pub":{"data":1}}}`)
 		nodetest.WantPub(t, c, `1`)
-		nodetest.Must(t, node.Disconnect(t.Context(), gyro.Target{User: "v", Session: ""}, nil)) // selects nothing: all
+		nodetest.Must(t, node.Users().Disconnect(t.Context(), gyro.Target{User: "v", Session: ""}, nil)) // selects nothing: all
 		nodetest.WantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
 		for _, l := range []*nodetest.Lines{l, e.Lines} {
 			l.HangUp()
@@ -292,7 +292,7 @@ func TestEmulatedAcrossNodes(t *testing.T) {
 		}
 		wantLines(t, e.Lines)
 
-		nodetest.Must(t, there.Unsubscribe(ctx, gyro.Target{User: "e", Session: e.Session}, "ch0", nil))
+		nodetest.Must(t, there.Users().Unsubscribe(ctx, gyro.Target{User: "e", Session: e.Session}, "ch0", nil))
 		wantLines(t, e.Lines, `{"push":{"channel":"ch0","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}`)
 		e.send(t, there, `{"id":1`)
 		wantLines(t, e.Lines, `{"push":{"disconnect":{"code":3501,"reason":"bad request"}}}`)

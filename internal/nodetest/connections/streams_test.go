@@ -82,7 +82,7 @@ func TestStreamOfNode(t *testing.T) {
 				if got := text(); got != `{"channel":"news","pub":{"data":{"a":1}}}` {
 					t.Errorf("got %q", got)
 				}
-				nodetest.Must(t, node.Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
+				nodetest.Must(t, node.Users().Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
 				if got := text(); got != `{"disconnect":{"code":3503,"reason":"force disconnect"}}` {
 					t.Errorf("got %q", got)
 				}

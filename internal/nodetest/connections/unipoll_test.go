@@ -128,13 +128,13 @@ func TestUniPoll(t *testing.T) {
 		a = check("a plain channel", waiting, gather, "plain0")
 
 		waiting = next(string(a.Subs))
-		nodetest.Must(t, node.Unsubscribe(t.Context(), gyro.Target{User: "u"}, "a", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(t.Context(), gyro.Target{User: "u"}, "a", nil))
 		if a = check("an unsubscribe", waiting, gather, "a ends"); string(a.Subs) != `{"plain":{}}` {
 			t.Errorf("after an unsubscribe: %s", a.Subs)
 		}
 		a = check("again", next(string(a.Subs)), 0, "")
 		waiting = next(string(a.Subs))
-		nodetest.Must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		nodetest.Must(t, node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		check("a disconnect", waiting, 0, "3503")
 
 		some(9, "a") // history keeps 5
@@ -438,7 +438,7 @@ func testUniPollOnLoops(s *loopPolls) {
 		c.Close()
 	}
 	waiting(1)
-	nodetest.Must(s, s.node.Disconnect(s.Context(), gyro.Target{User: "u"}, nil))
+	nodetest.Must(s, s.node.Users().Disconnect(s.Context(), gyro.Target{User: "u"}, nil))
 	clients[0].next("3503")
 	count := make(map[int]int)
 	for range 3 * n {

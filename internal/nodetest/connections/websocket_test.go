@@ -34,7 +34,7 @@ func TestWebSocketConversation(t *testing.T) {
 		t.Errorf("%d are present", n)
 	}
 	kick := protocol.Disconnect{Code: 4321, Reason: "see you"}
-	nodetest.Must(t, node.Disconnect(context.Background(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kick}))
+	nodetest.Must(t, node.Users().Disconnect(context.Background(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kick}))
 	nodetest.WantDisconnect(t, a, kick)
 	nodetest.WantDisconnect(t, b, kick)
 }

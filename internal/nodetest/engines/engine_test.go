@@ -99,7 +99,7 @@ func TestEngine(t *testing.T) {
 				if stats, err := node.PresenceStats(t.Context(), "ch"); err != nil || stats.Clients != 1 {
 					t.Errorf("own presence: %+v, %v", stats, err)
 				}
-				if infos, err := node.Info(t.Context()); err != nil || (len(infos) == 2) != tt.cluster {
+				if infos, err := node.Cluster().Nodes(t.Context()); err != nil || (len(infos) == 2) != tt.cluster {
 					t.Errorf("%d nodes, %v", len(infos), err)
 				}
 				nodetest.Must(t, node.Shutdown(t.Context())) // before run looks, which expects one node

@@ -145,7 +145,7 @@ func wantEmpty(t *testing.T, node *gyro.Node, f *faulty, channels ...string) {
 	if i := nodetest.Info(t, node); i.NumChannels != 0 || i.NumSubs != 0 {
 		t.Errorf("there are %+v", i)
 	}
-	left, err := node.Channels(context.Background(), "")
+	left, err := node.Cluster().Channels(context.Background(), "")
 	nodetest.Must(t, err)
 	if len(left) != 0 {
 		t.Errorf("channels left: %v", left)
@@ -184,7 +184,7 @@ func TestBrokerFailsDuringSubscribe(t *testing.T) {
 					t.Errorf("got %v", r.Error)
 				}
 				wantEmpty(t, node, f, "ch")
-				nodetest.Must(t, node.Subscribe(t.Context(), gyro.Target{User: "other"}, "ch", nil))
+				nodetest.Must(t, node.Users().Subscribe(t.Context(), gyro.Target{User: "other"}, "ch", nil))
 				if op == "subscribe" {
 					nodetest.WantDisconnect(t, other, protocol.DisconnectServerError)
 				}

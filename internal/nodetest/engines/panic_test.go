@@ -113,7 +113,7 @@ var breaks = map[string]func(t *testing.T, node *gyro.Node, b *brittle, p transp
 	},
 	"told by the server": func(t *testing.T, node *gyro.Node, b *brittle, _ transport.Peer, _ *faulty) {
 		b.frame.Store(true)
-		nodetest.Must(t, node.Unsubscribe(context.Background(), gyro.Target{User: "u"}, "ch", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(context.Background(), gyro.Target{User: "u"}, "ch", nil))
 	},
 	"attaching": func(_ *testing.T, _ *gyro.Node, _ *brittle, p transport.Peer, engine *faulty) {
 		engine.on("add", func() error { panic("no presence") })
@@ -152,8 +152,8 @@ func TestPanicsEndOneClient(t *testing.T) {
 					engine.on("join", nil)
 					p.Closed(nil)
 					synctest.Wait()
-					if node.Panics() == 0 || !strings.Contains(log.String(), "panic_test.go") {
-						t.Errorf("%d panics counted; logged: %s", node.Panics(), log.String())
+					if node.Inspect().Panics() == 0 || !strings.Contains(log.String(), "panic_test.go") {
+						t.Errorf("%d panics counted; logged: %s", node.Inspect().Panics(), log.String())
 					}
 					// The others go on.
 					other.Do(`"rpc":{}`)

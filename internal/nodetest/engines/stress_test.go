@@ -65,13 +65,13 @@ func (x *chaos) backend() {
 	case 0, 1:
 		_, err = x.node.Publish(ctx, ch, []byte(`2`), nodetest.Keep(10, time.Minute))
 	case 2:
-		err = x.node.Subscribe(ctx, gyro.Target{User: user}, ch, &full)
+		err = x.node.Users().Subscribe(ctx, gyro.Target{User: user}, ch, &full)
 	case 3:
-		err = x.node.Unsubscribe(ctx, gyro.Target{User: user}, ch, nil)
+		err = x.node.Users().Unsubscribe(ctx, gyro.Target{User: user}, ch, nil)
 	case 4:
-		err = x.node.Disconnect(ctx, gyro.Target{User: user}, nil)
+		err = x.node.Users().Disconnect(ctx, gyro.Target{User: user}, nil)
 	case 5:
-		_, err = x.node.Info(ctx)
+		_, err = x.node.Cluster().Nodes(ctx)
 	}
 	if err != nil {
 		x.t.Error(err)

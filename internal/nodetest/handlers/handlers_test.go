@@ -43,8 +43,8 @@ func failing(fail func() error) gyro.Handlers {
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, fail()
 		},
-		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
-			return gyro.PresenceReply{}, fail()
+		PresenceStats: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
+			return gyro.PresenceStatsReply{}, fail()
 		},
 		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
 			return gyro.HistoryReply{}, fail()
@@ -173,13 +173,13 @@ func TestNilErrorIsExplained(t *testing.T) {
 			Survey:     func(context.Context, gyro.SurveyEvent) (gyro.SurveyReply, error) { return gyro.SurveyReply{}, err },
 		}})
 		nodetest.Connect(t, node, "u").Outcome(`"rpc":{"method":"m"}`)
-		if replies, err := node.Survey(t.Context(), "op", nil, ""); err != nil || replies[node.UID()].Code != gyro.SurveyInternal {
+		if replies, err := node.Cluster().Survey(t.Context(), "op", nil, ""); err != nil || replies[node.UID()].Code != gyro.SurveyInternal {
 			t.Errorf("%+v, %v", replies, err)
 		}
 		nodetest.Must(t, node.Shutdown(t.Context()))
 		const why = `error="a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none"`
-		if n := strings.Count(log.String(), why); n != 2 || node.Panics() != 0 {
-			t.Errorf("%d panics, and %d times %s in\n%s", node.Panics(), n, why, log.String())
+		if n := strings.Count(log.String(), why); n != 2 || node.Inspect().Panics() != 0 {
+			t.Errorf("%d panics, and %d times %s in\n%s", node.Inspect().Panics(), n, why, log.String())
 		}
 	}
 }

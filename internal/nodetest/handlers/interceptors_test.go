@@ -22,13 +22,13 @@ import (
 // asked then.
 func TestHandlersAnswerPresenceAndHistory(t *testing.T) {
 	var answer gyro.HistoryReply
-	var stats gyro.PresenceReply
+	var stats gyro.PresenceStatsReply
 	var present gyro.PresenceReply
 	h := nodetest.Everything(gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{HistorySize: 10, HistoryTTL: time.Minute})
 	h.Presence = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 		return present, nil
 	}
-	h.PresenceStats = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+	h.PresenceStats = func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceStatsReply, error) {
 		return stats, nil
 	}
 	h.History = func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) { return answer, nil }
@@ -44,11 +44,11 @@ func TestHandlersAnswerPresenceAndHistory(t *testing.T) {
 		}
 	}
 	check("the engine", 1, 1, 1, 1, 1)
-	present.Answered, stats.Answered, answer.Answered = true, true, true
+	present.Clients, stats.Stats, answer.History = map[string]*gyro.ClientInfo{}, new(gyro.PresenceStats), new(gyro.History)
 	check("nothing", 0, 0, 0, 0, 0)
 	present.Clients = map[string]*gyro.ClientInfo{"a": {User: "x"}, "b": {User: "x"}, "c": {User: "y"}}
-	stats.Stats = gyro.PresenceStats{Clients: 3, Users: 2}
-	answer.History = gyro.History{Publications: []*gyro.Publication{{Offset: 6, Data: []byte(`6`)}, {Offset: 7, Data: []byte(`7`)}}, Top: gyro.StreamPosition{Offset: 9, Epoch: "e"}}
+	stats.Stats = &gyro.PresenceStats{Clients: 3, Users: 2}
+	answer.History = &gyro.History{Publications: []*gyro.Publication{{Offset: 6, Data: []byte(`6`)}, {Offset: 7, Data: []byte(`7`)}}, Top: gyro.StreamPosition{Offset: 9, Epoch: "e"}}
 	check("their own", 3, 3, 2, 2, 9)
 }
 
@@ -215,8 +215,8 @@ func TestInterceptorsThatFail(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	nodetest.Must(t, node.Shutdown(t.Context()))
-	if node.Panics() != 1 || !strings.Contains(logged.String(), "no farewell") || !strings.Contains(logged.String(), "handler=Disconnected") {
-		t.Errorf("%d panics, log: %s", node.Panics(), logged.String())
+	if node.Inspect().Panics() != 1 || !strings.Contains(logged.String(), "no farewell") || !strings.Contains(logged.String(), "handler=Disconnected") {
+		t.Errorf("%d panics, log: %s", node.Inspect().Panics(), logged.String())
 	}
 }
 

@@ -143,7 +143,7 @@ func TestBlockingHandlerDelaysNobodyElse(t *testing.T) {
 		// Publications do not wait for it either.
 		c := nodetest.Connect(t, node, "fast")
 		c.Subscribe("ch", "")
-		if err := node.Subscribe(t.Context(), gyro.Target{User: "slow"}, "personal", nil); err != nil {
+		if err := node.Users().Subscribe(t.Context(), gyro.Target{User: "slow"}, "personal", nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := node.Publish(t.Context(), "ch", []byte(`1`), nil); err != nil {

@@ -71,12 +71,12 @@ func TestPayloadsHaveToBeJSON(t *testing.T) {
 			in + "the payload ":                  broadcast[1].Err,
 			in + "the payload  ":                 batch[0].Err,
 			in + "PublishOptions.Info.ChanInfo":  second(node.Publish(ctx, "ch", nil, &gyro.PublishOptions{Info: &gyro.ClientInfo{ChanInfo: text}})),
-			in + "SubscribeOptions.Data":         node.Subscribe(ctx, gyro.Target{User: "a"}, "ch", &gyro.SubscribeOptions{Data: text}),
+			in + "SubscribeOptions.Data":         node.Users().Subscribe(ctx, gyro.Target{User: "a"}, "ch", &gyro.SubscribeOptions{Data: text}),
 			in + "SubscribeOptions.ChanInfo":     c.Subscribe("ch", &gyro.SubscribeOptions{ChanInfo: text}),
 			in + "SubscribeOptions.Publications": c.Subscribe("ch", &gyro.SubscribeOptions{Publications: []*gyro.Publication{{Data: text}}}),
 			out + "the data of Send":             c.Send(text),
 			out + "RefreshOptions.Info ":         c.Refresh(&gyro.RefreshOptions{Info: text}),
-			out + "RefreshOptions.Info":          node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Info: text}),
+			out + "RefreshOptions.Info":          node.Users().Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Info: text}),
 		} {
 			key := "Config.Binary"
 			if strings.HasPrefix(what, in) {
@@ -153,8 +153,8 @@ func TestHandlersAreChecked(t *testing.T) {
 		{`"publish":{"channel":"ch","data":1}`, reply{publish: gyro.PublishReply{Options: gyro.PublishOptions{Info: &gyro.ClientInfo{ConnInfo: text}}}}, "Publish", in("PublishOptions.Info.ConnInfo")},
 		{`"publish":{"channel":"ch","data":1}`, reply{publish: gyro.PublishReply{Options: gyro.PublishOptions{HistorySize: 1}}}, "Publish",
 			`gyro: channel "ch": PublishOptions: HistorySize (1) and HistoryTTL (0s) must both be set, or neither`},
-		{`"presence":{"channel":"ch"}`, reply{presence: gyro.PresenceReply{Answered: true, Clients: map[string]*gyro.ClientInfo{"x": {ConnInfo: text}}}}, "Presence", in("PresenceReply.Clients.ConnInfo")},
-		{`"history":{"channel":"ch","limit":1}`, reply{history: gyro.HistoryReply{Answered: true, History: gyro.History{Publications: []*gyro.Publication{{Data: text}}}}}, "History", in("HistoryReply.History")},
+		{`"presence":{"channel":"ch"}`, reply{presence: gyro.PresenceReply{Clients: map[string]*gyro.ClientInfo{"x": {ConnInfo: text}}}}, "Presence", in("PresenceReply.Clients.ConnInfo")},
+		{`"history":{"channel":"ch","limit":1}`, reply{history: gyro.HistoryReply{History: &gyro.History{Publications: []*gyro.Publication{{Data: text}}}}}, "History", in("HistoryReply.History")},
 		{`"rpc":{"method":"m"}`, reply{rpc: text}, "RPC", out("the reply")},
 		{`"refresh":{"token":"t"}`, reply{refresh: gyro.RefreshReply{Info: text}}, "Refresh", out("RefreshReply.Info")},
 		{`"sub_refresh":{"channel":"ch","token":"t"}`, reply{sub: gyro.SubRefreshReply{Info: text}}, "SubRefresh", in("SubRefreshReply.Info")},
@@ -365,7 +365,7 @@ func TestChannelOptions(t *testing.T) {
 			if outcome, _ := a.Outcome(`"subscribe":{"channel":"none"}`); outcome != "error 100" {
 				t.Errorf("recoverable without history: %s", outcome)
 			}
-			if err := node.Subscribe(ctx, gyro.Target{User: "a"}, "none", &gyro.SubscribeOptions{Recoverable: true}); err == nil || !strings.Contains(err.Error(), "Recoverable needs history") {
+			if err := node.Users().Subscribe(ctx, gyro.Target{User: "a"}, "none", &gyro.SubscribeOptions{Recoverable: true}); err == nil || !strings.Contains(err.Error(), "Recoverable needs history") {
 				t.Error(err)
 			}
 		})

@@ -36,7 +36,7 @@ func TestClients(t *testing.T) {
 			if got := clientsOf(t.Context(), node, nil); got != clients {
 				t.Errorf("%s: clients of %s, want %s", step, got, clients)
 			}
-			if n, err := node.NumSubscribers(t.Context(), "ch"); err != nil || n != subscribers {
+			if n, err := node.Inspect().NumSubscribers(t.Context(), "ch"); err != nil || n != subscribers {
 				t.Errorf("%s: %d subscribers, want %d, %v", step, n, subscribers, err)
 			}
 		}
@@ -76,7 +76,7 @@ func TestClients(t *testing.T) {
 		want("one", `""`, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if n, err := node.NumSubscribers(ctx, "ch"); !errors.Is(err, context.Canceled) {
+		if n, err := node.Inspect().NumSubscribers(ctx, "ch"); !errors.Is(err, context.Canceled) {
 			t.Errorf("%d, %v", n, err)
 		}
 		nodetest.Must(t, node.Shutdown(t.Context()))
@@ -193,7 +193,7 @@ func TestClientsConcurrently(t *testing.T) {
 					}
 					c.Refresh(&gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Hour), Info: []byte(`1`)})
 				}
-				if n, err := node.NumSubscribers(t.Context(), "ch"); err != nil || n < 0 || n > 8*20 {
+				if n, err := node.Inspect().NumSubscribers(t.Context(), "ch"); err != nil || n < 0 || n > 8*20 {
 					t.Errorf("%d subscribers, %v", n, err)
 				}
 			}

@@ -25,7 +25,7 @@ import (
 func names(t *testing.T, n *gyro.Node) string {
 	t.Helper()
 	synctest.Wait()
-	infos, err := n.Info(t.Context())
+	infos, err := n.Cluster().Nodes(t.Context())
 	nodetest.Must(t, err)
 	if infos[0].UID != n.UID() {
 		t.Errorf("the first of %v is not the node itself", infos)
@@ -56,7 +56,7 @@ func TestClusterInfo(t *testing.T) {
 		a.Subscribe("other", "")
 		b.Subscribe("ch", "")
 		time.Sleep(3100 * time.Millisecond)
-		infos, err := x.Nodes[0].Info(t.Context())
+		infos, err := x.Nodes[0].Cluster().Nodes(t.Context())
 		nodetest.Must(t, err)
 		i := slices.IndexFunc(infos, func(i gyro.NodeInfo) bool { return i.UID == x.Nodes[1].UID() })
 		want := gyro.NodeInfo{
@@ -108,7 +108,7 @@ func TestNodeThatHangsIsKnown(t *testing.T) {
 		nodetest.Connect(t, b, "u").Start(`"subscribe":{"channel":"ch"}`)
 		<-entered
 		time.Sleep(time.Minute)
-		infos, err := a.Info(t.Context())
+		infos, err := a.Cluster().Nodes(t.Context())
 		nodetest.Must(t, err)
 		if len(infos) != 2 || infos[1].NumClients != 1 {
 			t.Errorf("%+v", infos)
@@ -141,7 +141,7 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 			return c.Pushes()
 		}
 
-		nodetest.Must(t, x.Nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{Data: []byte(`7`), Presence: true}))
+		nodetest.Must(t, x.Nodes[0].Users().Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{Data: []byte(`7`), Presence: true}))
 		for _, c := range mine {
 			if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
 				t.Errorf("got %+v", p)
@@ -152,23 +152,23 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(who)); !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
 			t.Errorf("present are %v", got)
 		}
-		nodetest.Must(t, x.Nodes[1].Subscribe(ctx, gyro.Target{User: "u", Client: ids[2]}, "one", nil))
+		nodetest.Must(t, x.Nodes[1].Users().Subscribe(ctx, gyro.Target{User: "u", Client: ids[2]}, "one", nil))
 		if p := mine[2].Push(); p.Subscribe == nil || p.Channel != "one" {
 			t.Errorf("got %+v", p)
 		}
-		nodetest.Must(t, x.Nodes[1].Refresh(ctx, gyro.Target{User: "u", Client: ids[0]}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Minute)}))
+		nodetest.Must(t, x.Nodes[1].Users().Refresh(ctx, gyro.Target{User: "u", Client: ids[0]}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Minute)}))
 		if p := mine[0].Push(); p.Refresh == nil || p.Refresh.TTL != 60 {
 			t.Errorf("got %+v", p)
 		}
-		nodetest.Must(t, x.Nodes[0].Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", &protocol.Unsubscribe{Code: 2600, Reason: "moved"}))
+		nodetest.Must(t, x.Nodes[0].Users().Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", &protocol.Unsubscribe{Code: 2600, Reason: "moved"}))
 		for _, c := range mine {
 			if p := c.Push(); p.Unsubscribe == nil || p.Unsubscribe.Code != 2600 || p.Unsubscribe.Reason != "moved" {
 				t.Errorf("got %+v", p)
 			}
 		}
-		nodetest.Must(t, x.Nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Whitelist: []string{ids[0], ids[2]}}))
+		nodetest.Must(t, x.Nodes[0].Users().Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Whitelist: []string{ids[0], ids[2]}}))
 		nodetest.WantDisconnect(t, mine[1], protocol.DisconnectForceNoReconnect)
-		nodetest.Must(t, x.Nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &protocol.Disconnect{Code: 4500, Reason: "bye"}}))
+		nodetest.Must(t, x.Nodes[0].Users().Disconnect(ctx, gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &protocol.Disconnect{Code: 4500, Reason: "bye"}}))
 		nodetest.WantDisconnect(t, mine[0], protocol.Disconnect{Code: 4500, Reason: "bye"})
 		nodetest.WantDisconnect(t, mine[2], protocol.Disconnect{Code: 4500, Reason: "bye"})
 		for _, c := range others {
@@ -177,7 +177,7 @@ func TestOperationsByUserAcrossNodes(t *testing.T) {
 			}
 			c.Do(`"rpc":{}`)
 		}
-		nodetest.Must(t, x.Nodes[1].Refresh(ctx, gyro.Target{User: "v"}, &gyro.RefreshOptions{Expired: true}))
+		nodetest.Must(t, x.Nodes[1].Users().Refresh(ctx, gyro.Target{User: "v"}, &gyro.RefreshOptions{Expired: true}))
 		for _, c := range others {
 			nodetest.WantDisconnect(t, c, protocol.DisconnectExpired)
 		}
@@ -193,16 +193,16 @@ func TestOperationsThatCannotBePublished(t *testing.T) {
 		x.Engines[0].Fail(down)
 		ctx, n := t.Context(), x.Nodes[0]
 		for name, err := range map[string]error{
-			"subscribe":   n.Subscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
-			"unsubscribe": n.Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
-			"refresh":     n.Refresh(ctx, gyro.Target{User: "u"}, &gyro.RefreshOptions{Expired: true}),
-			"disconnect":  n.Disconnect(ctx, gyro.Target{User: "u"}, nil),
+			"subscribe":   n.Users().Subscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
+			"unsubscribe": n.Users().Unsubscribe(ctx, gyro.Target{User: "u"}, "ch", nil),
+			"refresh":     n.Users().Refresh(ctx, gyro.Target{User: "u"}, &gyro.RefreshOptions{Expired: true}),
+			"disconnect":  n.Users().Disconnect(ctx, gyro.Target{User: "u"}, nil),
 		} {
 			if !errors.Is(err, down) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := n.Channels(ctx, ""); !errors.Is(err, down) {
+		if _, err := n.Cluster().Channels(ctx, ""); !errors.Is(err, down) {
 			t.Errorf("channels: %v", err)
 		}
 		synctest.Wait()
@@ -225,7 +225,7 @@ func TestOperationsAreConfirmed(t *testing.T) {
 		x.Engines[2].Cut(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		err := x.Nodes[0].Disconnect(ctx, gyro.Target{User: "u"}, nil)
+		err := x.Nodes[0].Users().Disconnect(ctx, gyro.Target{User: "u"}, nil)
 		if !errors.Is(err, gyro.ErrNoAnswer) || !strings.Contains(err.Error(), "node "+x.Nodes[2].UID()+" (node2)") {
 			t.Error(err)
 		}
@@ -237,7 +237,7 @@ func TestOperationsAreConfirmed(t *testing.T) {
 			time.Sleep(time.Second)
 			x.Engines[2].Cut(false)
 		}()
-		nodetest.Must(t, x.Nodes[0].Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		nodetest.Must(t, x.Nodes[0].Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		nodetest.WantDisconnect(t, clients[0], protocol.DisconnectForceNoReconnect)
 		nodetest.WantDisconnect(t, clients[2], protocol.DisconnectForceNoReconnect)
 	})
@@ -251,7 +251,7 @@ func TestSubscribeOptionsAcrossNodes(t *testing.T) {
 		c := nodetest.Connect(t, x.Nodes[1], "u")
 		nodetest.Publish(t, x.Nodes[2], "ch", `1`, nodetest.Keep(10, time.Minute))
 		top := nodetest.Publish(t, x.Nodes[2], "ch", `2`, nodetest.Keep(10, time.Minute)).Position
-		nodetest.Must(t, x.Nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{
+		nodetest.Must(t, x.Nodes[0].Users().Subscribe(ctx, gyro.Target{User: "u"}, "ch", &gyro.SubscribeOptions{
 			Recoverable: true, RecoverSince: &gyro.StreamPosition{Offset: 1, Epoch: top.Epoch},
 			ServerTagsFilter: &protocol.FilterNode{Key: "l", Cmp: "eq", Val: "en"},
 			BatchMaxDelay:    time.Second, BatchMaxSize: 10, HistoryMetaTTL: time.Hour,
@@ -270,7 +270,7 @@ func TestSubscribeOptionsAcrossNodes(t *testing.T) {
 		if p := c.Pub(); string(p.Data) != `4` || time.Since(start) < time.Second {
 			t.Errorf("got %s after %v", p.Data, time.Since(start))
 		}
-		nodetest.Must(t, x.Nodes[0].Subscribe(ctx, gyro.Target{User: "u"}, "given", &gyro.SubscribeOptions{
+		nodetest.Must(t, x.Nodes[0].Users().Subscribe(ctx, gyro.Target{User: "u"}, "given", &gyro.SubscribeOptions{
 			Publications: []*gyro.Publication{{Data: []byte(`"first"`), Tags: map[string]string{"a": "b"}, Info: &gyro.ClientInfo{User: "p"}}},
 		}))
 		if p := c.Push(); p.Subscribe == nil {
@@ -297,18 +297,18 @@ func TestChannelsAcrossNodes(t *testing.T) {
 			"{all,none}":    {"all": 6},
 			"nothing here*": {},
 		} {
-			channels, err := x.Nodes[0].Channels(t.Context(), pattern)
+			channels, err := x.Nodes[0].Cluster().Channels(t.Context(), pattern)
 			nodetest.Must(t, err)
 			if !maps.Equal(channels, want) {
 				t.Errorf("%q: %v, want %v", pattern, channels, want)
 			}
 		}
-		if _, err := x.Nodes[0].Channels(t.Context(), "[a"); !errors.Is(err, protocol.ErrorBadRequest) || !strings.Contains(err.Error(), "unclosed") {
+		if _, err := x.Nodes[0].Cluster().Channels(t.Context(), "[a"); !errors.Is(err, protocol.ErrorBadRequest) || !strings.Contains(err.Error(), "unclosed") {
 			t.Error(err)
 		}
 		x.Engines[2].Cut(true)
 		start := time.Now()
-		_, err := x.Nodes[0].Channels(t.Context(), "")
+		_, err := x.Nodes[0].Cluster().Channels(t.Context(), "")
 		if took := time.Since(start); took > 10*time.Second { // node2 is missed, or found to be lost
 			t.Errorf("%v after %v", err, took)
 		}
@@ -344,7 +344,7 @@ func TestNodeSurvey(t *testing.T) {
 			"panic": {Code: gyro.SurveyInternal, Data: []byte("the handler panicked")},
 			"what":  {Code: gyro.SurveyUnknownOp},
 		} {
-			replies, err := x.Nodes[0].Survey(ctx, op, []byte("data"), "")
+			replies, err := x.Nodes[0].Cluster().Survey(ctx, op, []byte("data"), "")
 			nodetest.Must(t, err)
 			if len(replies) != 4 {
 				t.Fatalf("%d replies", len(replies))
@@ -363,15 +363,15 @@ func TestNodeSurvey(t *testing.T) {
 				t.Errorf("asked by %s", from)
 			}
 		}
-		one, err := x.Nodes[0].Survey(ctx, "echo", nil, x.Nodes[2].UID())
+		one, err := x.Nodes[0].Cluster().Survey(ctx, "echo", nil, x.Nodes[2].UID())
 		if _, ok := one[x.Nodes[2].UID()]; err != nil || !ok || len(one) != 1 {
 			t.Errorf("%v, %v", one, err)
 		}
-		if _, err := x.Nodes[0].Survey(ctx, "echo", nil, "nobody"); !errors.Is(err, gyro.ErrUnknownNode) {
+		if _, err := x.Nodes[0].Cluster().Survey(ctx, "echo", nil, "nobody"); !errors.Is(err, gyro.ErrUnknownNode) {
 			t.Error(err)
 		}
 		for _, op := range []string{"", "channels", "centrifuge_emulation"} {
-			if _, err := x.Nodes[0].Survey(ctx, op, nil, ""); err == nil {
+			if _, err := x.Nodes[0].Cluster().Survey(ctx, op, nil, ""); err == nil {
 				t.Errorf("%q is accepted", op)
 			}
 		}
@@ -388,17 +388,17 @@ func TestSurveyOfANodeAlone(t *testing.T) {
 		},
 	}})
 	for _, to := range []string{"", node.UID()} {
-		replies, err := node.Survey(t.Context(), "op", []byte("x"), to)
+		replies, err := node.Cluster().Survey(t.Context(), "op", []byte("x"), to)
 		if err != nil || string(replies[node.UID()].Data) != "x" || len(replies) != 1 {
 			t.Errorf("%v, %v", replies, err)
 		}
 	}
-	if _, err := node.Survey(t.Context(), "op", nil, "other"); !errors.Is(err, gyro.ErrUnknownNode) {
+	if _, err := node.Cluster().Survey(t.Context(), "op", nil, "other"); !errors.Is(err, gyro.ErrUnknownNode) {
 		t.Error(err)
 	}
 	idle, err := gyro.New(gyro.Config{})
 	nodetest.Must(t, err)
-	if _, err := idle.Survey(t.Context(), "op", nil, ""); err == nil {
+	if _, err := idle.Cluster().Survey(t.Context(), "op", nil, ""); err == nil {
 		t.Error("a node that does not run answers")
 	}
 }
@@ -413,7 +413,7 @@ func TestExplicitController(t *testing.T) {
 		}
 		synctest.Wait()
 		c := nodetest.Connect(t, nodes[0], "u")
-		nodetest.Must(t, nodes[1].Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		nodetest.Must(t, nodes[1].Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		nodetest.WantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
 		broken := bus.Engine()
 		nodetest.Must(t, broken.RunControl("x", func([]byte) {}))

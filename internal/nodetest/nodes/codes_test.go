@@ -30,10 +30,10 @@ func TestCodesOfOperations(t *testing.T) {
 	c.Subscribe("ch", "")
 	for _, code := range []uint32{0, 5, 1234, 2999, 5000, 70000} {
 		o := &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: code, Reason: "r"}}
-		wantReason(t, "Disconnect", node.Disconnect(t.Context(), gyro.Target{User: "u"}, o), fmt.Sprint("from 3000 to 4999, not ", code))
+		wantReason(t, "Disconnect", node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, o), fmt.Sprint("from 3000 to 4999, not ", code))
 	}
 	for _, code := range []uint32{0, 5, 1999, 3000, 3500} {
-		err := node.Unsubscribe(t.Context(), gyro.Target{User: "u"}, "ch", &gyro.Unsubscribe{Code: code, Reason: "r"})
+		err := node.Users().Unsubscribe(t.Context(), gyro.Target{User: "u"}, "ch", &gyro.Unsubscribe{Code: code, Reason: "r"})
 		wantReason(t, "Unsubscribe", err, fmt.Sprint("from 2000 to 2999, not ", code))
 	}
 	c.Do(`"rpc":{}`)
@@ -41,7 +41,7 @@ func TestCodesOfOperations(t *testing.T) {
 		t.Errorf("got %+v", p[0])
 	}
 	for _, code := range []uint32{3000, 3999, 4000, 4999} {
-		nodetest.Must(t, node.Disconnect(t.Context(), gyro.Target{User: "nobody"}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: code}}))
+		nodetest.Must(t, node.Users().Disconnect(t.Context(), gyro.Target{User: "nobody"}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: code}}))
 	}
 }
 
@@ -125,25 +125,25 @@ func TestWhomTargetsSelect(t *testing.T) {
 		x := nodetest.NewTrio(t, nodetest.Everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
 		ctx, node := t.Context(), x.Nodes[0]
 		for what, err := range map[string]error{
-			"Subscribe": node.Subscribe(ctx, gyro.Target{}, "ch", nil), "Unsubscribe": node.Unsubscribe(ctx, gyro.Target{}, "ch", nil),
-			"Disconnect": node.Disconnect(ctx, gyro.Target{}, nil), "Refresh": node.Refresh(ctx, gyro.Target{}, nil),
+			"Subscribe": node.Users().Subscribe(ctx, gyro.Target{}, "ch", nil), "Unsubscribe": node.Users().Unsubscribe(ctx, gyro.Target{}, "ch", nil),
+			"Disconnect": node.Users().Disconnect(ctx, gyro.Target{}, nil), "Refresh": node.Users().Refresh(ctx, gyro.Target{}, nil),
 		} {
 			wantReason(t, what, err, "the Target is empty")
 		}
-		wantReason(t, "both", node.Disconnect(ctx, gyro.Target{User: "u", Anonymous: true}, nil), "contradict")
+		wantReason(t, "both", node.Users().Disconnect(ctx, gyro.Target{User: "u", Anonymous: true}, nil), "contradict")
 		for range node.Clients(ctx, new(gyro.Target)) {
 			t.Error("an empty Target selects a client")
 		}
 		named, ids := everywhere(t, x, "u")
 		anonymous, theirs := everywhere(t, x, "")
 		for i, id := range ids { // on the node that is asked, and on others
-			nodetest.Must(t, node.Disconnect(ctx, gyro.Target{Client: id, Anonymous: true}, nil))
-			nodetest.Must(t, node.Disconnect(ctx, gyro.Target{Client: id, User: "v"}, nil))
+			nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{Client: id, Anonymous: true}, nil))
+			nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{Client: id, User: "v"}, nil))
 			named[i].Do(`"rpc":{}`)
-			nodetest.Must(t, node.Disconnect(ctx, gyro.Target{Client: id}, nil))
+			nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{Client: id}, nil))
 			nodetest.WantDisconnect(t, named[i], protocol.DisconnectForceNoReconnect)
 		}
-		nodetest.Must(t, node.Unsubscribe(ctx, gyro.Target{Client: theirs[1]}, "ch", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(ctx, gyro.Target{Client: theirs[1]}, "ch", nil))
 		if p := anonymous[1].Push(); p.Unsubscribe == nil {
 			t.Errorf("got %+v", p)
 		}
@@ -156,8 +156,8 @@ func TestWhomTargetsSelect(t *testing.T) {
 		if found != 1 {
 			t.Errorf("%d clients have one ID", found)
 		}
-		nodetest.Must(t, node.Disconnect(ctx, gyro.Target{Client: "no ID"}, nil))
-		nodetest.Must(t, node.Disconnect(ctx, gyro.Target{Anonymous: true}, nil))
+		nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{Client: "no ID"}, nil))
+		nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{Anonymous: true}, nil))
 		for _, c := range anonymous {
 			nodetest.WantDisconnect(t, c, protocol.DisconnectForceNoReconnect)
 		}

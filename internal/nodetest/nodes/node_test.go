@@ -52,7 +52,7 @@ func TestNodeThatDoesNotRun(t *testing.T) {
 		}
 	}
 	accept()
-	if err := node.Disconnect(ctx, gyro.Target{User: "u"}, nil); err != nil {
+	if err := node.Users().Disconnect(ctx, gyro.Target{User: "u"}, nil); err != nil {
 		t.Error(err)
 	}
 	if i := nodetest.Info(t, node); i.UID != node.UID() || i.Name != node.UID() {

@@ -149,20 +149,20 @@ func TestTargets(t *testing.T) {
 		b, _ := conn("b")
 		a1.Subscribe("mine", "")
 
-		nodetest.Must(t, node.Subscribe(ctx, gyro.Target{User: "a", Client: id1}, "ch",
+		nodetest.Must(t, node.Users().Subscribe(ctx, gyro.Target{User: "a", Client: id1}, "ch",
 			&gyro.SubscribeOptions{Data: []byte(`7`), Presence: true}))
 		if p := a1.Push(); p.Subscribe == nil || p.Channel != "ch" || string(p.Subscribe.Data) != `7` {
 			t.Errorf("got %+v", p)
 		}
-		nodetest.Must(t, node.Subscribe(ctx, gyro.Target{User: "a"}, "late", &gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Minute)}))
-		if err := node.Subscribe(ctx, gyro.Target{User: "a"}, "ch", &gyro.SubscribeOptions{ExpireAt: time.Unix(1, 0)}); !errors.Is(err, protocol.ErrorExpired) {
+		nodetest.Must(t, node.Users().Subscribe(ctx, gyro.Target{User: "a"}, "late", &gyro.SubscribeOptions{ExpireAt: time.Now().Add(time.Minute)}))
+		if err := node.Users().Subscribe(ctx, gyro.Target{User: "a"}, "ch", &gyro.SubscribeOptions{ExpireAt: time.Unix(1, 0)}); !errors.Is(err, protocol.ErrorExpired) {
 			t.Errorf("expired: %v", err)
 		}
 		if p := a2.Push(); p.Subscribe == nil || p.Channel != "late" {
 			t.Errorf("got %+v", p)
 		}
 		synctest.Wait()
-		channels, err := node.Channels(ctx, "")
+		channels, err := node.Cluster().Channels(ctx, "")
 		nodetest.Must(t, err)
 		if want := map[string]int{"ch": 1, "late": 2, "mine": 1}; !maps.Equal(channels, want) {
 			t.Errorf("channels %v, want %v", channels, want)
@@ -172,26 +172,26 @@ func TestTargets(t *testing.T) {
 		}
 
 		a1.Pushes()
-		nodetest.Must(t, node.Unsubscribe(ctx, gyro.Target{User: "a", Client: id1}, "mine", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(ctx, gyro.Target{User: "a", Client: id1}, "mine", nil))
 		if p := a1.Push(); p.Unsubscribe == nil || *p.Unsubscribe != protocol.UnsubscribeServer || p.Channel != "mine" {
 			t.Errorf("got %+v", p)
 		}
 		reason := protocol.Unsubscribe{Code: 2600, Reason: "moved"}
-		nodetest.Must(t, node.Unsubscribe(ctx, gyro.Target{User: "a"}, "late", &reason))
+		nodetest.Must(t, node.Users().Unsubscribe(ctx, gyro.Target{User: "a"}, "late", &reason))
 		if p := a2.Push(); p.Unsubscribe == nil || *p.Unsubscribe != reason {
 			t.Errorf("got %+v", p)
 		}
 
-		nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "a"}, &gyro.DisconnectOptions{Whitelist: []string{id2}}))
+		nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "a"}, &gyro.DisconnectOptions{Whitelist: []string{id2}}))
 		nodetest.WantDisconnect(t, a1, protocol.DisconnectForceNoReconnect)
 		a2.Do(`"rpc":{}`)
 		kick := protocol.Disconnect{Code: 4500, Reason: "bye"}
-		nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "a", Client: id2}, &gyro.DisconnectOptions{Disconnect: &kick}))
+		nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "a", Client: id2}, &gyro.DisconnectOptions{Disconnect: &kick}))
 		nodetest.WantDisconnect(t, a2, kick)
-		nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "nobody"}, nil))
+		nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "nobody"}, nil))
 		b.Do(`"rpc":{}`)
 		for name, err := range map[string]error{
-			"subscribe": node.Subscribe(ctx, gyro.Target{User: "b"}, "", nil), "unsubscribe": node.Unsubscribe(ctx, gyro.Target{User: "b"}, "", nil),
+			"subscribe": node.Users().Subscribe(ctx, gyro.Target{User: "b"}, "", nil), "unsubscribe": node.Users().Unsubscribe(ctx, gyro.Target{User: "b"}, "", nil),
 		} {
 			if !errors.Is(err, protocol.ErrorBadRequest) {
 				t.Errorf("%s with empty channel: %v", name, err)
@@ -205,7 +205,7 @@ func TestRefreshByTheServer(t *testing.T) {
 		node := nodetest.Open(t, gyro.SubscribeOptions{Presence: true}, gyro.PublishOptions{})
 		ctx := t.Context()
 		c := nodetest.Connect(t, node, "a")
-		nodetest.Must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{
+		nodetest.Must(t, node.Users().Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{
 			ExpireAt: time.Now().Add(100 * time.Second), Info: []byte(`"new"`),
 		}))
 		if p := c.Push(); p.Refresh == nil || !p.Refresh.Expires || p.Refresh.TTL != 100 {
@@ -219,16 +219,16 @@ func TestRefreshByTheServer(t *testing.T) {
 				t.Errorf("info %s", i.ConnInfo)
 			}
 		}
-		nodetest.Must(t, node.Refresh(ctx, gyro.Target{User: "a"}, nil))
+		nodetest.Must(t, node.Users().Refresh(ctx, gyro.Target{User: "a"}, nil))
 		if p := c.Push(); p.Refresh == nil || p.Refresh.Expires {
 			t.Errorf("got %+v", p)
 		}
 		time.Sleep(5 * time.Minute)
 		c.Do(`"rpc":{}`)
-		nodetest.Must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Expired: true}))
+		nodetest.Must(t, node.Users().Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{Expired: true}))
 		nodetest.WantDisconnect(t, c, protocol.DisconnectExpired)
 		d := nodetest.Connect(t, node, "a")
-		nodetest.Must(t, node.Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{ExpireAt: time.Unix(1, 0)}))
+		nodetest.Must(t, node.Users().Refresh(ctx, gyro.Target{User: "a"}, &gyro.RefreshOptions{ExpireAt: time.Unix(1, 0)}))
 		nodetest.WantDisconnect(t, d, protocol.DisconnectExpired)
 	})
 }
@@ -465,12 +465,12 @@ func TestNoSession(t *testing.T) {
 		c := nodetest.Connect(t, node, "u")
 		for _, session := range []string{"secret", uuid.NewString(), uuid.Nil.String()} {
 			to := gyro.Target{User: "u", Session: session}
-			nodetest.Must(t, node.Subscribe(ctx, to, "ch", nil))
-			nodetest.Must(t, node.Unsubscribe(ctx, to, "ch", nil))
-			nodetest.Must(t, node.Disconnect(ctx, to, nil))
-			nodetest.Must(t, node.Refresh(ctx, to, nil))
+			nodetest.Must(t, node.Users().Subscribe(ctx, to, "ch", nil))
+			nodetest.Must(t, node.Users().Unsubscribe(ctx, to, "ch", nil))
+			nodetest.Must(t, node.Users().Disconnect(ctx, to, nil))
+			nodetest.Must(t, node.Users().Refresh(ctx, to, nil))
 		}
-		nodetest.Must(t, node.Subscribe(ctx, gyro.Target{User: "u", Session: ""}, "ch", nil))
+		nodetest.Must(t, node.Users().Subscribe(ctx, gyro.Target{User: "u", Session: ""}, "ch", nil))
 		if p := c.Push(); p.Subscribe == nil || p.Channel != "ch" {
 			t.Errorf("got %+v", p)
 		}
@@ -502,10 +502,10 @@ func TestChannelMaxLengthOfServer(t *testing.T) {
 	if p := c.Push(); p.Channel != "b" || p.Subscribe == nil {
 		t.Errorf("got %+v", p)
 	}
-	if err := node.Subscribe(ctx, gyro.Target{User: "u"}, "12345", nil); !errors.Is(err, protocol.ErrorBadRequest) {
+	if err := node.Users().Subscribe(ctx, gyro.Target{User: "u"}, "12345", nil); !errors.Is(err, protocol.ErrorBadRequest) {
 		t.Errorf("Subscribe: %v", err)
 	}
-	if channels, err := node.Channels(ctx, ""); err != nil || len(channels) != 2 {
+	if channels, err := node.Cluster().Channels(ctx, ""); err != nil || len(channels) != 2 {
 		t.Errorf("%v, %v", channels, err)
 	}
 }

@@ -170,15 +170,15 @@ func converse(t *testing.T, node *gyro.Node, l *ledger, e protocol.Encoding) {
 	}
 	a.Send(`{"send":{"data":1}}` + "\n" + `{"id":1000,"rpc":{}}` + "\n")
 	a.Await(1000)
-	nodetest.Must(t, node.Subscribe(ctx, gyro.Target{User: "b"}, "side", nil))
-	nodetest.Must(t, node.Unsubscribe(ctx, gyro.Target{User: "b"}, "side", nil))
-	nodetest.Must(t, node.Refresh(ctx, gyro.Target{User: "b"}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Hour)}))
+	nodetest.Must(t, node.Users().Subscribe(ctx, gyro.Target{User: "b"}, "side", nil))
+	nodetest.Must(t, node.Users().Unsubscribe(ctx, gyro.Target{User: "b"}, "side", nil))
+	nodetest.Must(t, node.Users().Refresh(ctx, gyro.Target{User: "b"}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(time.Hour)}))
 	b.Do(`"unsubscribe":{"channel":"positioned"}`) // a sees the leave
 	time.Sleep(time.Minute)                        // pings
 	synctest.Wait()
 	b.Raw([]byte("\x05nonsense"))
 	b.Disconnected()
-	nodetest.Must(t, node.Disconnect(ctx, gyro.Target{User: "one"}, nil))
+	nodetest.Must(t, node.Users().Disconnect(ctx, gyro.Target{User: "one"}, nil))
 	c := openFor(t, l, e)
 	c.Connect(`"token":"c","name":"x","version":"y"`)
 	c.Vanish()
@@ -245,13 +245,13 @@ func churn(t *testing.T, r *rand.Rand, node *gyro.Node, c *wstest.Client) bool {
 		outcome, _ := c.Outcome(`"unsubscribe":{"channel":"` + ch + `"}`)
 		return !strings.HasPrefix(outcome, "disconnect")
 	case 4:
-		nodetest.Must(t, node.Unsubscribe(t.Context(), user, ch, nil))
+		nodetest.Must(t, node.Users().Unsubscribe(t.Context(), user, ch, nil))
 	case 5:
-		nodetest.Must(t, node.Subscribe(t.Context(), user, ch, &gyro.SubscribeOptions{PushJoinLeave: true}))
+		nodetest.Must(t, node.Users().Subscribe(t.Context(), user, ch, &gyro.SubscribeOptions{PushJoinLeave: true}))
 	case 6:
 		synctest.Wait()
 		if r.IntN(2) == 0 {
-			nodetest.Must(t, node.Disconnect(t.Context(), user, &gyro.DisconnectOptions{Disconnect: &kicked}))
+			nodetest.Must(t, node.Users().Disconnect(t.Context(), user, &gyro.DisconnectOptions{Disconnect: &kicked}))
 		} else {
 			c.Vanish()
 		}
@@ -365,7 +365,7 @@ func TestTotals(t *testing.T) {
 		_, err = node.Maps().State(ctx, "map", channel.StateFilter{})
 		nodetest.Must(t, err)
 		nodetest.Must(t, node.Maps().Clear(ctx, "map"))
-		if _, err := node.Channels(ctx, ""); err != nil {
+		if _, err := node.Cluster().Channels(ctx, ""); err != nil {
 			t.Error(err)
 		}
 		b.Vanish()
@@ -504,7 +504,7 @@ func TestLoad(t *testing.T) {
 		want := func(step string, ok func(observe.Load) bool) {
 			t.Helper()
 			synctest.Wait()
-			if l, err := node.Load(t.Context()); err != nil || !ok(l) {
+			if l, err := node.Inspect().Load(t.Context()); err != nil || !ok(l) {
 				t.Errorf("%s: %+v, %v", step, l, err)
 			}
 		}
@@ -544,7 +544,7 @@ func TestCloseFramesAreCounted(t *testing.T) {
 		for range 2 {
 			c := wstest.Dial(t, address, nil)
 			c.Connect(`"token":"u"`)
-			nodetest.Must(t, node.Disconnect(t.Context(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kicked}))
+			nodetest.Must(t, node.Users().Disconnect(t.Context(), gyro.Target{User: "u"}, &gyro.DisconnectOptions{Disconnect: &kicked}))
 			c.Disconnected()
 		}
 		bad := wstest.Dial(t, address, nil)

@@ -47,7 +47,7 @@ func TestConnections(t *testing.T) {
 		}
 		list := func(f inspect.Filter) inspect.Connections {
 			t.Helper()
-			got, err := x.Nodes[1].Connections(t.Context(), f)
+			got, err := x.Nodes[1].Inspect().Connections(t.Context(), f)
 			nodetest.Must(t, err)
 			return got
 		}
@@ -102,12 +102,12 @@ func TestConnections(t *testing.T) {
 			t.Errorf("the latency is %v after a pong at once", got)
 		}
 		for _, bad := range []inspect.Filter{{Limit: -1}, {Limit: inspect.MaxLimit + 1}, {Labels: &protocol.FilterNode{Cmp: "what"}}} {
-			if _, err := x.Nodes[0].Connections(t.Context(), bad); !errors.Is(err, gyro.ErrorBadRequest) {
+			if _, err := x.Nodes[0].Inspect().Connections(t.Context(), bad); !errors.Is(err, gyro.ErrorBadRequest) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
 		x.Engines[2].Cut(true)
-		got, err := x.Nodes[1].Connections(t.Context(), inspect.Filter{User: "ann"})
+		got, err := x.Nodes[1].Inspect().Connections(t.Context(), inspect.Filter{User: "ann"})
 		if !errors.Is(err, gyro.ErrNoAnswer) || !strings.Contains(err.Error(), x.Nodes[2].UID()) || len(got.List) != 1 {
 			t.Errorf("without a node: %+v, %v", got, err)
 		}
@@ -118,7 +118,7 @@ func TestConnections(t *testing.T) {
 func happened(t *testing.T, n *gyro.Node, q inspect.Query) string {
 	t.Helper()
 	synctest.Wait()
-	log, err := n.Flight(t.Context(), q)
+	log, err := n.Inspect().Flight(t.Context(), q)
 	nodetest.Must(t, err)
 	var lines []string
 	for _, e := range log.Events {
@@ -151,10 +151,10 @@ func TestFlight(t *testing.T) {
 			_, err := x.Nodes[1].Publish(t.Context(), "ch", []byte(`{}`), &gyro.PublishOptions{HistorySize: 2, HistoryTTL: time.Minute})
 			nodetest.Must(t, err)
 		}
-		nodetest.Must(t, x.Nodes[1].Unsubscribe(t.Context(), gyro.Target{User: "ann"}, "ch", nil))
+		nodetest.Must(t, x.Nodes[1].Users().Unsubscribe(t.Context(), gyro.Target{User: "ann"}, "ch", nil))
 		time.Sleep(2 * time.Second)
 		c.Subscribe("ch", fmt.Sprintf(`"recover":true,"offset":0,"epoch":%q`, res.Epoch))
-		nodetest.Must(t, x.Nodes[1].Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
+		nodetest.Must(t, x.Nodes[1].Users().Disconnect(t.Context(), gyro.Target{User: "ann"}, nil))
 		time.Sleep(time.Second)
 		c = nodetest.Connect(t, x.Nodes[2], "ann")
 		c.Subscribe("ch", fmt.Sprintf(`"recover":true,"offset":2,"epoch":%q`, res.Epoch))
@@ -188,7 +188,7 @@ subscribed ann ch 0 0`)
 				t.Errorf("%+v: %d events, want %d:\n%s", tt.q, got, tt.want, happened(t, x.Nodes[0], tt.q))
 			}
 		}
-		if log, _ := x.Nodes[0].Flight(t.Context(), inspect.Query{User: "ann", Limit: 3}); !log.More || !log.From.IsZero() {
+		if log, _ := x.Nodes[0].Inspect().Flight(t.Context(), inspect.Query{User: "ann", Limit: 3}); !log.More || !log.From.IsZero() {
 			t.Errorf("more %v, from %v", log.More, log.From)
 		}
 	})
@@ -318,7 +318,7 @@ func testIgnoredChannels(t *testing.T) {
 // transportOf is the name of the tests' transport.
 func transportOf(t *testing.T, n *gyro.Node) string {
 	t.Helper()
-	found, err := n.Connections(t.Context(), inspect.Filter{Limit: 1})
+	found, err := n.Inspect().Connections(t.Context(), inspect.Filter{Limit: 1})
 	nodetest.Must(t, err)
 	if len(found.List) == 0 {
 		return "pipe"

@@ -178,7 +178,7 @@ func TestObserver(t *testing.T) {
 		})
 
 		nodetest.Publish(t, node, "a", `1`)
-		nodetest.Must(t, node.Unsubscribe(t.Context(), gyro.Target{User: "v"}, "a", nil))
+		nodetest.Must(t, node.Users().Unsubscribe(t.Context(), gyro.Target{User: "v"}, "a", nil))
 		nodetest.Publish(t, node, "a", `2`)
 		c.Start(`"rpc":{"method":"kick"}`)
 		nodetest.WantDisconnect(t, c, kicked)
@@ -299,8 +299,8 @@ func TestObserverPanic(t *testing.T) {
 		}
 		c.Subscribe("a", "")
 		synctest.Wait()
-		if node.Panics() < 3 {
-			t.Errorf("%d panics were counted", node.Panics())
+		if node.Inspect().Panics() < 3 {
+			t.Errorf("%d panics were counted", node.Inspect().Panics())
 		}
 		armed.Store(false)
 	})

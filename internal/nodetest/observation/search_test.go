@@ -41,7 +41,7 @@ func TestSlowSearch(t *testing.T) {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				got, err := n.Connections(ctx, inspect.Filter{Expression: "any"})
+				got, err := n.Inspect().Connections(ctx, inspect.Filter{Expression: "any"})
 				if err != nil {
 					t.Error(err)
 				}

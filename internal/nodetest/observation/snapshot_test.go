@@ -1,6 +1,7 @@
 package observation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func TestTokens(t *testing.T) {
 		bob.Connect(`"token":"bob"`)
 		want := func(user string, client, sub *channel.Token) {
 			t.Helper()
-			got, err := x.Nodes[1].Connections(t.Context(), inspect.Filter{User: user})
+			got, err := x.Nodes[1].Inspect().Connections(t.Context(), inspect.Filter{User: user})
 			nodetest.Must(t, err)
 			if len(got.List) != 1 {
 				t.Fatalf("%+v", got)
@@ -76,7 +77,7 @@ func TestTokens(t *testing.T) {
 		want("ann", told("new", 6), told("sub", 7))
 		ann.Do(`"sub_refresh":{"channel":"ch","token":"other"}`)
 		want("ann", told("new", 6), told("other", 8))
-		nodetest.Must(t, x.Nodes[0].Refresh(t.Context(), gyro.Target{User: "ann"}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(2 * time.Hour), Info: []byte(`{}`)}))
+		nodetest.Must(t, x.Nodes[0].Users().Refresh(t.Context(), gyro.Target{User: "ann"}, &gyro.RefreshOptions{ExpireAt: time.Now().Add(2 * time.Hour), Info: []byte(`{}`)}))
 		want("ann", told("new", 6), told("other", 8)) // the server has prolonged it without a token
 	})
 }
@@ -111,11 +112,15 @@ func TestSnapshot(t *testing.T) {
 			}
 		}
 		leave := func(i int) {
-			nodetest.Must(t, x.Nodes[i%2].Disconnect(t.Context(), gyro.Target{User: fmt.Sprintf("u%d", i/4), Client: ids[i]}, nil))
+			nodetest.Must(t, x.Nodes[i%2].Users().Disconnect(t.Context(), gyro.Target{User: fmt.Sprintf("u%d", i/4), Client: ids[i]}, nil))
 		}
 		snapshot := func(f inspect.Filter, during func(inspect.Page)) (seen map[string]int, failed string, err error) {
 			seen = make(map[string]int)
-			failed, err = x.Nodes[2].Snapshot(t.Context(), f, func(p inspect.Page) error {
+			for p, failure := range x.Nodes[2].Inspect().Snapshot(t.Context(), f) {
+				if failure != nil {
+					return seen, failed, failure
+				}
+				failed = cmp.Or(failed, p.Failed)
 				if p.Name == "" || len(p.Connections) > 600 {
 					t.Errorf("a page of %q with %d connections", p.Name, len(p.Connections))
 				}
@@ -125,9 +130,8 @@ func TestSnapshot(t *testing.T) {
 					}
 				}
 				during(p)
-				return nil
-			})
-			return seen, failed, err
+			}
+			return seen, failed, nil
 		}
 		nothing := func(inspect.Page) {}
 		pages := 0
@@ -155,16 +159,16 @@ func TestSnapshot(t *testing.T) {
 				t.Errorf("%+v: %d, %q, %v, want %d", tt.f, len(seen), failed, err, tt.want)
 			}
 		}
-		got, err := x.Nodes[2].Connections(t.Context(), inspect.Filter{Expression: "16, 17, 18, 19", User: "u4", Limit: 3})
+		got, err := x.Nodes[2].Inspect().Connections(t.Context(), inspect.Filter{Expression: "16, 17, 18, 19", User: "u4", Limit: 3})
 		if len(got.List) != 3 || !got.More || err != nil {
 			t.Errorf("%d connections, more: %v, %v", len(got.List), got.More, err)
 		}
 		odd := wstest.Pipe(t, x.Nodes[1])
 		odd.Connect(`"token":"odd","version":"fails"`)
-		if got, err := x.Nodes[2].Connections(t.Context(), inspect.Filter{Expression: "17"}); len(got.List) != 3 || got.Failed != "no value for odd" || err != nil {
+		if got, err := x.Nodes[2].Inspect().Connections(t.Context(), inspect.Filter{Expression: "17"}); len(got.List) != 3 || got.Failed != "no value for odd" || err != nil {
 			t.Errorf("%d connections, %q, %v", len(got.List), got.Failed, err)
 		}
-		nodetest.Must(t, x.Nodes[1].Disconnect(t.Context(), gyro.Target{User: "odd"}, nil))
+		nodetest.Must(t, x.Nodes[1].Users().Disconnect(t.Context(), gyro.Target{User: "odd"}, nil))
 		// Half of the connections go after the first page, others come.
 		first := true
 		seen, _, err = snapshot(inspect.Filter{}, func(inspect.Page) {
@@ -183,16 +187,18 @@ func TestSnapshot(t *testing.T) {
 				t.Fatalf("client %d, which has stayed, came %d times", i, seen[fmt.Sprint(i)])
 			}
 		}
-		enough := errors.New("enough")
-		if _, err := x.Nodes[2].Snapshot(t.Context(), inspect.Filter{}, func(inspect.Page) error { return enough }); !errors.Is(err, enough) {
-			t.Errorf("the caller's error became %v", err)
+		for p, err := range x.Nodes[2].Inspect().Snapshot(t.Context(), inspect.Filter{}) {
+			if err != nil || p.Name == "" {
+				t.Errorf("a page of %q, %v", p.Name, err)
+			}
+			break // ends the snapshot at all nodes
 		}
 		for _, bad := range []inspect.Filter{{Expression: "bad"}, {Labels: &protocol.FilterNode{Cmp: "what"}}} {
 			if _, _, err := snapshot(bad, nothing); !errors.Is(err, gyro.ErrorBadRequest) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
-		if _, err := x.Nodes[2].Connections(t.Context(), inspect.Filter{Expression: "bad"}); !errors.Is(err, gyro.ErrorBadRequest) || !errors.Is(err, inspect.ErrExpression) || !strings.Contains(err.Error(), "no such language") {
+		if _, err := x.Nodes[2].Inspect().Connections(t.Context(), inspect.Filter{Expression: "bad"}); !errors.Is(err, gyro.ErrorBadRequest) || !errors.Is(err, inspect.ErrExpression) || !strings.Contains(err.Error(), "no such language") {
 			t.Errorf("a wrong expression: %v", err)
 		}
 		x.Engines[0].Cut(true)
@@ -208,12 +214,12 @@ func TestUsers(t *testing.T) {
 		x := nodetest.NewTrio(t, nodetest.Everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
 		users := func(n *gyro.Node) string {
 			all := make(map[string]bool)
-			nodetest.Must(t, n.Users(t.Context(), func(list []string) error {
+			for list, err := range n.Inspect().Users(t.Context()) {
+				nodetest.Must(t, err)
 				for _, u := range list {
 					all[u] = true
 				}
-				return nil
-			}))
+			}
 			return strings.Join(slices.Sorted(maps.Keys(all)), " ")
 		}
 		if got := users(x.Nodes[0]); got != "" {

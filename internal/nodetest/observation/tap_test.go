@@ -30,10 +30,9 @@ func watch(t *testing.T, n *gyro.Node, of observe.Tap) *tapping {
 	w.stop = stop
 	go func() {
 		defer close(w.over)
-		w.err = n.Tap(ctx, of, func(events []observe.Tapped) error {
-			w.events = append(w.events, events...)
-			return nil
-		})
+		for events, err := range n.Inspect().Tap(ctx, of) {
+			w.events, w.err = append(w.events, events...), err
+		}
 	}()
 	synctest.Wait()
 	return w
@@ -103,7 +102,7 @@ func TestTapOfUser(t *testing.T) {
 		synctest.Wait()
 		other.Do(`"rpc":{"method":"other"}`)
 		time.Sleep(time.Millisecond)
-		nodetest.Must(t, x.Nodes[2].Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
+		nodetest.Must(t, x.Nodes[2].Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil))
 		c.Disconnected()
 		got := w.seen()
 		wantSeen(t, got,
@@ -155,18 +154,22 @@ func TestTapOfChannel(t *testing.T) {
 func TestTapOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodetest.Open(t, gyro.SubscribeOptions{}, gyro.PublishOptions{})
-		nothing := func([]observe.Tapped) error { return nil }
-		if err := n.Tap(t.Context(), observe.Tap{Kind: "room"}, nothing); err == nil || !strings.Contains(err.Error(), `"channel"`) {
+		first := func(of observe.Tap) error {
+			for _, err := range n.Inspect().Tap(t.Context(), of) {
+				return err
+			}
+			return errors.New("the tap has no element")
+		}
+		if err := first(observe.Tap{Kind: "room"}); err == nil || !strings.Contains(err.Error(), `"channel"`) {
 			t.Errorf("%v", err)
 		}
 		end := begin(t, n, maxTaps)
-		if err := n.Tap(t.Context(), observe.Tap{Kind: observe.TapUser}, nothing); err == nil || !strings.Contains(err.Error(), "16") {
+		if err := first(observe.Tap{Kind: observe.TapUser}); err == nil || !strings.Contains(err.Error(), "16") {
 			t.Errorf("%v", err)
 		}
-		stop := errors.New("enough")
 		end()
-		if err := n.Tap(t.Context(), observe.Tap{Kind: observe.TapUser}, func([]observe.Tapped) error { return stop }); !errors.Is(err, stop) {
-			t.Errorf("%v", err)
+		for range maxTaps + 1 { // a tap ends with its loop
+			nodetest.Must(t, first(observe.Tap{Kind: observe.TapUser}))
 		}
 	})
 }

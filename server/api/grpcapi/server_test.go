@@ -178,7 +178,7 @@ func TestMethods(t *testing.T) {
 		n.Stats = gyro.PresenceStats{Clients: 3, Users: 2}
 		n.Stream = gyro.History{Top: n.Result.Position, Publications: []*gyro.Publication{{Offset: 7, Data: []byte(`"x"`), Tags: map[string]string{"a": "b"}}}}
 		n.Subscribers = map[string]int{"a": 5}
-		n.Nodes = []gyro.NodeInfo{{UID: "1", Name: "n", NumClients: 4}}
+		n.Cluster = []gyro.NodeInfo{{UID: "1", Name: "n", NumClients: 4}}
 		n.Found.List = []inspect.Connection{{Client: "c", User: "u", Channels: map[string]inspect.Subscription{"full:a": {Offset: 3, Epoch: "e", Positioned: true}}}}
 		n.Log.Events = []inspect.Event{{Kind: inspect.Connected, Client: "c", User: "u", Text: "websocket"}}
 	}

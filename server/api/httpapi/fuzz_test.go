@@ -25,7 +25,7 @@ func FuzzEndpoints(f *testing.F) {
 		PresenceMap: map[string]*gyro.ClientInfo{"c\xff": {User: "\x00", ConnInfo: []byte(" { } ")}},
 		Stream:      gyro.History{Publications: []*gyro.Publication{{Offset: 1, Data: []byte("[ 1,\n2 ]")}}},
 		Subscribers: map[string]int{"a": 1},
-		Nodes:       []gyro.NodeInfo{{}},
+		Cluster:     []gyro.NodeInfo{{}},
 	})
 	f.Fuzz(func(t *testing.T, endpoint uint8, body []byte) {
 		path := "/api"

@@ -131,7 +131,7 @@ func TestExamples(t *testing.T) {
 		Stream: gyro.History{Top: gyro.StreamPosition{Offset: 7, Epoch: "e"},
 			Publications: []*gyro.Publication{{Offset: 7, Data: []byte(` {"a" : 1} `)}}},
 		Subscribers: map[string]int{"room": 3},
-		Nodes:       []gyro.NodeInfo{{UID: "u", Name: "n", Version: "v"}},
+		Cluster:     []gyro.NodeInfo{{UID: "u", Name: "n", Version: "v"}},
 	})
 	for _, tt := range tests {
 		t.Run(tt.path, func(t *testing.T) {

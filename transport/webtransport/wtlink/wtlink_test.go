@@ -177,7 +177,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := c.Events(within(t))
-	if err := node.Disconnect(within(t), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: 4500, Reason: "bye"}}); err != nil {
+	if err := node.Users().Disconnect(within(t), gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: 4500, Reason: "bye"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := next[client.DisconnectedEvent](t, events).Reason; got != (client.Reason{Code: 4500, Text: "bye"}) {

@@ -33,7 +33,7 @@ type Node struct {
 	Stats       gyro.PresenceStats
 	Stream      gyro.History
 	Subscribers map[string]int
-	Nodes       []gyro.NodeInfo
+	Cluster     []gyro.NodeInfo
 	Found       inspect.Connections
 	Log         inspect.Log
 
@@ -161,8 +161,8 @@ func (n *Node) Channels(_ context.Context, pattern string) (map[string]int, erro
 	return n.Subscribers, n.record("channels %s", pattern)
 }
 
-func (n *Node) Info(context.Context) ([]gyro.NodeInfo, error) {
-	return n.Nodes, n.record("info")
+func (n *Node) Nodes(context.Context) ([]gyro.NodeInfo, error) {
+	return n.Cluster, n.record("info")
 }
 
 // MaxLength is the most bytes of a channel's name.

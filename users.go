@@ -1,0 +1,103 @@
+package gyro
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// Users acts on the connections that a Target selects on every node of the cluster. That there are none is no error. An
+// empty Target is ErrorBadRequest. This node tells the other nodes first and acts when each of them has confirmed; then
+// the method returns without an error. A node that has been silent for 7 s need not confirm: it learns of the operation
+// if it comes back within 5 minutes.
+//
+// With an error, after 8 s at most, this node has done nothing, and no node will do anything later; nodes that had
+// confirmed have done their part. The caller may repeat the operation. Any goroutine may call the methods. Only the node
+// implements Users; tests of programs may, too.
+type Users interface {
+	// Subscribe makes a server-side subscription. It returns ErrorBadRequest for a channel that is empty or longer than
+	// Config.ChannelMaxLength, and for options with Map; ErrorExpired for an expiration in the past; and another error
+	// for options that contradict each other or the channel, and for payloads that are not JSON.
+	Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error
+	// Unsubscribe ends the subscriptions to a channel, server-side or not. u is the code, from 2000 to 2999, and the
+	// reason that clients get; nil means 2000 "server unsubscribe". With a code from 2500 on, clients subscribe again.
+	// It returns ErrorBadRequest for an empty channel, and for another code.
+	Unsubscribe(ctx context.Context, t Target, ch string, u *Unsubscribe) error
+	// Disconnect closes the connections. It returns ErrorBadRequest for a code that is not from 3000 to 4999.
+	Disconnect(ctx context.Context, t Target, o *DisconnectOptions) error
+	// Refresh changes the expiration of the connections. Info that is not JSON is an error, unless the node is Binary.
+	Refresh(ctx context.Context, t Target, o *RefreshOptions) error
+}
+
+// Users acts on connections of the whole cluster.
+func (n *Node) Users() Users { return userOperations{n} }
+
+// userOperations implements Users.
+type userOperations struct{ node *Node }
+
+// operate makes every node carry out a command for the connections that t selects.
+func (u userOperations) operate(ctx context.Context, t Target, cmd *control.Command) error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	return u.node.member.Operate(ctx, u.node.cluster, cmd)
+}
+
+func (u userOperations) Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error {
+	if ch == "" || len(ch) > u.node.cfg.ChannelMaxLength {
+		return ErrorBadRequest
+	}
+	if o != nil {
+		if err := u.node.rules.ServerSubscribe(ch, o); err != nil {
+			return err
+		}
+	}
+	m := &control.Subscribe{User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session, Channel: ch}
+	if o != nil {
+		m.SetOptions(o)
+	}
+	if m.ExpireAt > 0 && m.ExpireAt <= time.Now().Unix() {
+		return ErrorExpired
+	}
+	return u.operate(ctx, t, &control.Command{Subscribe: m})
+}
+
+func (u userOperations) Unsubscribe(ctx context.Context, t Target, ch string, why *Unsubscribe) error {
+	if ch == "" {
+		return ErrorBadRequest
+	}
+	why = cmp.Or(why, &protocol.UnsubscribeServer)
+	if err := why.Check(); err != nil {
+		return refusal.Because(ErrorBadRequest, "", err.Error())
+	}
+	return u.operate(ctx, t, &control.Command{Unsubscribe: &control.Unsubscribe{
+		User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session, Channel: ch, Code: why.Code, Reason: why.Reason,
+	}})
+}
+
+func (u userOperations) Disconnect(ctx context.Context, t Target, o *DisconnectOptions) error {
+	opts := orZero(o)
+	d := cmp.Or(opts.Disconnect, &DisconnectForceNoReconnect)
+	if err := d.Check(); err != nil {
+		return refusal.Because(ErrorBadRequest, "", err.Error())
+	}
+	return u.operate(ctx, t, &control.Command{Disconnect: &control.Disconnect{
+		User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session, Code: d.Code, Reason: d.Reason, Whitelist: opts.Whitelist,
+	}})
+}
+
+func (u userOperations) Refresh(ctx context.Context, t Target, o *RefreshOptions) error {
+	opts := orZero(o)
+	if err := u.node.rules.Value("RefreshOptions.Info", opts.Info); err != nil {
+		return err
+	}
+	return u.operate(ctx, t, &control.Command{Refresh: &control.Refresh{
+		User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session,
+		Expired: opts.Expired, ExpireAt: channel.ToUnix(opts.ExpireAt), Info: opts.Info,
+	}})
+}
