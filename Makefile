@@ -64,7 +64,7 @@ faults:
 
 # TIME with a backend that fails a fifth of the calls: no descriptor, goroutine or memory may be left.
 soak:
-	$(GO) test -count=1 -timeout=0 -v ./server/app -run TestFailingBackend -failing $(TIME)
+	$(GO) test -count=1 -timeout=0 -v ./server/internal/app -run TestFailingBackend -failing $(TIME)
 
 # Both clients, CLIENTS of each, over networks and servers with faults for TIME.
 soak-clients: build clients

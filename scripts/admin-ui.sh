@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # admin-ui.sh [FOLDER] tests and builds the admin web application of the folder admin, and writes the files that the server embeds
-# to FOLDER, server/admin/ui by default. The versions of everything that takes part are in admin/package-lock.json, so the same
+# to FOLDER, server/internal/operators/admin/ui by default. The versions of everything that takes part are in admin/package-lock.json, so the same
 # sources make the same files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 most=$((150 * 1024)) # bytes of all files, compressed
-ui=$(realpath -m "${1:-server/admin/ui}")
+ui=$(realpath -m "${1:-server/internal/operators/admin/ui}")
 cd admin
 modules .
 npm run --silent test

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 cache="$PWD/.cache"
-document="$PWD/server/swagger/openapi.json"
+document="$PWD/server/internal/web/swagger/openapi.json"
 out="$cache/generators"
 rm -rf "$out"
 mkdir -p "$out"

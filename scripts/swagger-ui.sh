@@ -16,7 +16,7 @@ retry npm pack --silent --pack-destination "$folder" "swagger-ui-dist@$version" 
 found="sha512-$(openssl dgst -sha512 -binary "$folder/swagger-ui-dist-$version.tgz" | base64 -w0)"
 [ "$found" = "$integrity" ] || { echo "the package has the checksum $found, not $integrity" >&2; exit 1; }
 tar -xzf "$folder/swagger-ui-dist-$version.tgz" -C "$folder"
-rm -f server/swagger/ui/*.gz
+rm -f server/internal/web/swagger/ui/*.gz
 for file in $files; do
-  gzip -9nc "$folder/package/$file" >"server/swagger/ui/$file.gz"
+  gzip -9nc "$folder/package/$file" >"server/internal/web/swagger/ui/$file.gz"
 done

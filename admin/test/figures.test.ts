@@ -138,8 +138,8 @@ test('any name of a channel survives an address', () => {
 });
 
 test('a look has the lines that a node keeps', () => {
-  // server/metrics TestChart reads it, too.
-  const looks = JSON.parse(readFileSync('../server/metrics/testdata/chart.json', 'utf8')) as {
+  // server/internal/observe/metrics TestChart reads it, too.
+  const looks = JSON.parse(readFileSync('../server/internal/observe/metrics/testdata/chart.json', 'utf8')) as {
     before: Figures;
     now: Figures;
     clients: number;

@@ -153,7 +153,7 @@ func TestSystem(t *testing.T) {
 // TestMethods: the reference of the server API has a request to every method, and an answer.
 func TestMethods(t *testing.T) {
 	page := read(t, "docs/http-api.md")
-	methods := regexp.MustCompile(`(?m)^\s*rpc (\w+)`).FindAllStringSubmatch(read(t, "server/api/api.proto"), -1)
+	methods := regexp.MustCompile(`(?m)^\s*rpc (\w+)`).FindAllStringSubmatch(read(t, "server/internal/api/api.proto"), -1)
 	if len(methods) < 15 {
 		t.Fatalf("%d methods found in the schema", len(methods))
 	}

@@ -80,8 +80,8 @@ func newPage(t *testing.T) *page {
 	// gyro dev takes its port from a flag alone.
 	p.write(".bin/gyro", fmt.Sprintf("#!/bin/sh\n[ \"$1\" = dev ] && set -- \"$@\" -p %s\nexec %q \"$@\"\n", p.ports[gyroPort], gyro))
 	p.write("package.json", `{"type": "module"}`)
-	for name, of := range map[string]string{"node_modules": "e2e/js/node_modules", "api.proto": "server/api/api.proto",
-		"proxy.proto": "server/proxy/message/proxy.proto"} {
+	for name, of := range map[string]string{"node_modules": "e2e/js/node_modules", "api.proto": "server/internal/api/api.proto",
+		"proxy.proto": "server/internal/proxy/message/proxy.proto"} {
 		if err := os.Symlink(filepath.Join(root, of), filepath.Join(p.dir, name)); err != nil {
 			t.Fatal(err)
 		}

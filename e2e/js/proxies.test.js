@@ -15,7 +15,7 @@ import { Program } from './program.js';
 import { whole } from './patience.js';
 
 const example = path.resolve(import.meta.dirname, '../../examples/proxies');
-const schema = path.resolve(import.meta.dirname, '../../server/proxy/message');
+const schema = path.resolve(import.meta.dirname, '../../server/internal/proxy/message');
 let folder;
 
 before(

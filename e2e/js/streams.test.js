@@ -22,7 +22,7 @@ before(async () => {
   await cp(path.join(root, 'examples/streams'), folder, { recursive: true });
   await promisify(execFile)(
     process.env.E2E_PYTHON,
-    ['-m', 'grpc_tools.protoc', '-I', path.join(root, 'server/proxy/message'), '--python_out=.', '--grpc_python_out=.', 'proxy.proto'],
+    ['-m', 'grpc_tools.protoc', '-I', path.join(root, 'server/internal/proxy/message'), '--python_out=.', '--grpc_python_out=.', 'proxy.proto'],
     { cwd: folder },
   );
 });

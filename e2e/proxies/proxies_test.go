@@ -28,7 +28,7 @@ const patience = wait.Limit
 var (
 	example = absolute("../../examples/proxies")
 	streams = absolute("../../examples/streams")
-	schema  = absolute("../../server/proxy/message")
+	schema  = absolute("../../server/internal/proxy/message")
 	modules = absolute("../js/node_modules")
 	python  = absolute("../../.cache/venv/bin/python3") // the step backends of make ci installs it
 )

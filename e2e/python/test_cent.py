@@ -274,7 +274,7 @@ class Documented(unittest.TestCase):
 
     def test_methods_and_members(self):
         root = pathlib.Path(__file__).parents[2]
-        schema, page = ((root / name).read_text() for name in ("server/api/api.proto", "docs/http-api.md"))
+        schema, page = ((root / name).read_text() for name in ("server/internal/api/api.proto", "docs/http-api.md"))
         said = re.search(r"`cent` [\d.]+ lacks these methods: (.*?)\.\s.*?\n\|---\|---\|\n(.*?)\n\n", page, re.S)
         rpcs = {re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower(): name for name in re.findall(r"^\s*rpc (\w+)", schema, re.M)}
         self.assertEqual(set(re.findall(r"`(\w+)`", said[1])), {m for m in rpcs if not hasattr(cent.Client, m)})

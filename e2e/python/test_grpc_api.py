@@ -12,7 +12,7 @@ from grpc_tools import protoc
 
 from harness import PATIENCE, RIG, unique
 
-SCHEMA = pathlib.Path(__file__).parents[2] / "server" / "api" / "api.proto"
+SCHEMA = pathlib.Path(__file__).parents[2] / "server" / "internal" / "api" / "api.proto"
 
 
 def generate(folder):

@@ -45,7 +45,7 @@ class GyroAPI(Scenario):
         return c, await c.subscribe(unique(namespace))
 
     def test_all_methods_have_a_test(self):
-        schema = (ROOT / "server/api/api.proto").read_text()
+        schema = (ROOT / "server/internal/api/api.proto").read_text()
         rpcs = re.findall(r"^\s*rpc (\w+)", schema, re.M)
         names = {re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower() for name in rpcs}
         self.assertGreater(len(names), 25)

@@ -13,7 +13,7 @@ from grpc_tools import protoc
 
 from harness import PATIENCE, RIG, in_seconds, token, unique
 
-SCHEMA = pathlib.Path(__file__).parents[2] / "server" / "unigrpc" / "unistream.proto"
+SCHEMA = pathlib.Path(__file__).parents[2] / "server" / "internal" / "transports" / "unigrpc" / "unistream.proto"
 
 
 def generate(folder):

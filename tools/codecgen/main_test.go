@@ -16,13 +16,13 @@ func TestFresh(t *testing.T) {
 	}{
 		{"../../protocol", "client.proto", Options{Package: "protocol", JSON: true, Service: true}, 3},
 		{"../../internal/cluster/control", "control.proto", Options{Package: "control", Service: true}, 2},
-		{"../../server/api", "api.proto", Options{Package: "api", JSON: true, Service: true, Elements: 1 << 20}, 4},
-		{"../../server/proxy/message", "proxy.proto", Options{Package: "message", JSON: true, Elements: 1 << 16}, 3},
-		{"../../server/swagger", "../api/api.proto", Options{JSON: true, Service: true, OpenAPI: "../../server/swagger/openapi.yaml"}, 1},
+		{"../../server/internal/api", "api.proto", Options{Package: "api", JSON: true, Service: true, Elements: 1 << 20}, 4},
+		{"../../server/internal/proxy/message", "proxy.proto", Options{Package: "message", JSON: true, Elements: 1 << 16}, 3},
+		{"../../server/internal/web/swagger", "../api/api.proto", Options{JSON: true, Service: true, OpenAPI: "../../server/internal/web/swagger/openapi.yaml"}, 1},
 		{"../../docs", "../protocol/client.proto", Options{JSON: true, Service: true, Reference: "../../protocol/client-protocol.md.tmpl"}, 1},
-		{"../../docs", "../server/api/api.proto", Options{JSON: true, Service: true, Reference: "../../server/api/api-reference.md.tmpl"}, 1},
-		{"../../server/api/grpcapi", "../api.proto", Options{JSON: true, Service: true, Descriptor: "api.binpb"}, 1},
-		{"../../clients/python/src/gyro_api", "../../../../server/api/api.proto", Options{JSON: true, Service: true, Python: true}, 1},
+		{"../../docs", "../server/internal/api/api.proto", Options{JSON: true, Service: true, Reference: "../../server/internal/api/api-reference.md.tmpl"}, 1},
+		{"../../server/internal/api/grpcapi", "../api.proto", Options{JSON: true, Service: true, Descriptor: "api.binpb"}, 1},
+		{"../../clients/python/src/gyro_api", "../../../../server/internal/api/api.proto", Options{JSON: true, Service: true, Python: true}, 1},
 	} {
 		files, err := Generate(t.Context(), filepath.Join(g.dir, g.schema), g.options)
 		if err != nil {

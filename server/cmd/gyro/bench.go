@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/bench"
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/bench"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 // benchCommand is a load tool for any server of the protocol.

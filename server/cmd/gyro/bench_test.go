@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/gyrohq/gyro/server/bench"
+	"github.com/gyrohq/gyro/server/internal/tools/bench"
 )
 
 // TestBench: each scenario against a running server, in both encodings.

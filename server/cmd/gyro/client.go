@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/cli"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 func subCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/cli"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 func conformanceCommand() *cobra.Command {

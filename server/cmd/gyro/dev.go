@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/logging"
-	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/dev"
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )
 
 // devSite is what `gyro dev` adds to a server.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/dictionary"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
+	"github.com/gyrohq/gyro/server/internal/transports/dictionary"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/api"
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/cli/explained"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
+	"github.com/gyrohq/gyro/server/internal/tools/cli/explained"
 )
 
 // explainCommand tells why a user does not get messages.

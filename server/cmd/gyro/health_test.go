@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gyrohq/gyro/server/internal/certtest"
+	"github.com/gyrohq/gyro/server/internal/testkit/certtest"
 )
 
 // TestHealth: gyro health finds the endpoint where the configuration, variables and flags of the server put it, and its exit code

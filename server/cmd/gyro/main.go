@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/cli"
-	_ "github.com/gyrohq/gyro/server/internal/xconnect" // WebSocket over HTTP/2
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
+	_ "github.com/gyrohq/gyro/server/internal/web/xconnect" // WebSocket over HTTP/2
 )
 
 // version of the server. Builds of images set it (-ldflags "-X main.version=…"). Other builds

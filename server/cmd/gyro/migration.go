@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/app"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/config/migrate"
+	"github.com/gyrohq/gyro/server/internal/app"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/config/migrate"
 )
 
 // reportMigration prints what a configuration of Centrifugo means to Gyro. The error says

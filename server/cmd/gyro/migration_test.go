@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/server/config/migrate"
+	"github.com/gyrohq/gyro/server/internal/config/migrate"
 )
 
 var update = flag.Bool("update", false, "write the golden files of checkconfig --from-centrifugo")

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 // clientEnv is the prefix of the variables that stand for flags of commands that talk to a server. It is not

@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
 )
 
 // reopens opens log.file anew at each SIGUSR1, until the function that it returns is called.

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gyrohq/gyro/server/app"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/dev"
+	"github.com/gyrohq/gyro/server/internal/app"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/gcfloor"
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )
 
 // serverCommand runs the server.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 // TestRefusesToStart: a wrong or unsupported configuration, by the name of its key.

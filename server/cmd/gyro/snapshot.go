@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/cli"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 // snapshotCommand prints all connections.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 // unit reads deploy/systemd/gyro.service.

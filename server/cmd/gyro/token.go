@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/auth"
-	"github.com/gyrohq/gyro/server/auth/jwks"
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/auth/jwks"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
 // tokenSection returns the section of the configuration by which connection tokens or

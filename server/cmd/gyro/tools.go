@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/app"
-	"github.com/gyrohq/gyro/server/config"
-	"github.com/gyrohq/gyro/server/config/starter"
+	"github.com/gyrohq/gyro/server/internal/app"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/config/starter"
 )
 
 func versionCommand() *cobra.Command {

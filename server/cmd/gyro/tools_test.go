@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 func TestVersion(t *testing.T) {

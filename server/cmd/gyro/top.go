@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/cli"
-	"github.com/gyrohq/gyro/server/cli/top"
-	"github.com/gyrohq/gyro/server/logs"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/tools/cli"
+	"github.com/gyrohq/gyro/server/internal/tools/cli/top"
 )
 
 func topCommand() *cobra.Command {

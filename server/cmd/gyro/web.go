@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gyrohq/gyro/server/config"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 func configDocCommand() *cobra.Command {

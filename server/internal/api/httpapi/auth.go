@@ -1,0 +1,46 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
+)
+
+// fields are those of a request, whoever has read it.
+type fields interface{ Get(name string) string }
+
+// presented returns the credentials in the fields X-API-Key and Authorization. The latter is not
+// looked at if there is the former, even if that is the wrong key.
+func presented(f fields) rights.Credentials {
+	if key := f.Get("X-Api-Key"); key != "" {
+		return rights.Credentials{Key: key}
+	}
+	return rights.Authorization(f.Get("Authorization"))
+}
+
+// admit returns the executor for a request: one that holds it to the rights of its sender.
+func (h *Handler) admit(r *http.Request) (*api.Executor, error) {
+	guard := h.guard()
+	exec, err := guard.Admit(r.Context(), h.exec, presented(r.Header))
+	if err == nil || r.URL.RawQuery == "" {
+		return exec, err
+	}
+	key := r.URL.Query().Get("api_key")
+	if key == "" {
+		return nil, err
+	}
+	return guard.Admit(r.Context(), h.exec, rights.Credentials{Key: key})
+}
+
+// unauthorized answers a request whose sender is not known.
+func (h *Handler) unauthorized(w http.ResponseWriter, r *http.Request, err error) {
+	key, text := refusal.Explain(err)
+	h.refuse(r, http.StatusUnauthorized, key, text)
+	hangUp(w, r)
+	if presented(r.Header).Token == "" {
+		text += ": send it as X-API-Key: KEY or Authorization: apikey KEY"
+	}
+	http.Error(w, "Unauthorized: "+text, http.StatusUnauthorized)
+}

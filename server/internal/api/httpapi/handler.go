@@ -1,0 +1,268 @@
+// Package httpapi serves the server API over HTTP (docs/http-api.md), and the two trivial
+// endpoints of the server beside it.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
+)
+
+// DefaultMaxBodySize is far above any sensible request. The field knows no limit
+// here; a server that reads whatever it is sent can be made to run out of memory
+// by one bug of one backend.
+const DefaultMaxBodySize = 64 << 20
+
+// Config of the HTTP API.
+type Config struct {
+	// Prefix of all paths, "/api" by convention; "" is "/".
+	Prefix string
+	// Guard returns what is in force about keys and tokens, and what they may do; each request
+	// calls it. A guard that was replaced must not come back. Default: that of Key and Insecure.
+	Guard func() *rights.Guard
+	// Key that requests must present. Without a key every request is refused,
+	// unless Insecure is set.
+	Key string
+	// Insecure turns the check of the key off.
+	Insecure bool
+	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
+	// status). A request can ask for the latter with a header.
+	ErrorMode string
+	// MaxBodySize in bytes; 0 is DefaultMaxBodySize. Larger requests get 413.
+	MaxBodySize int64
+	// ShuttingDown, if set, makes the legacy endpoint answer 503 while true.
+	ShuttingDown func() bool
+	// Observer, if set, hears of all commands.
+	Observer api.Observer
+	// Tracer, if set, makes spans of requests.
+	Tracer api.Tracer
+	// Operators are further endpoints, by the last part of their path. Only senders who may do everything get
+	// in; they POST.
+	Operators map[string]http.Handler
+	// Logger hears why requests are refused, and of answers that cannot be encoded. It is
+	// wrapped by logging.Wrap; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Handler serves all paths of the API. It may be mounted under Patterns on a
+// mux, or be used alone.
+type Handler struct {
+	exec      *api.Executor
+	guard     func() *rights.Guard
+	first     *rights.Guard // the guard in force when the handler was made
+	transport bool
+	maxBody   int64
+	closing   func() bool
+	observed  api.Observed
+	tracer    api.Tracer // nil: requests are not traced
+	refusals  refusal.Reporter
+
+	prefix string
+	routes map[string]route
+}
+
+// route serves the requests to a path, by the executor of their sender.
+type route func(w http.ResponseWriter, r *http.Request, exec *api.Executor)
+
+// New returns a handler. It fails on a Config that cannot work.
+func New(exec *api.Executor, c Config) (*Handler, error) {
+	if exec == nil {
+		return nil, errors.New("httpapi: an executor is required")
+	}
+	if c.ErrorMode != "" && c.ErrorMode != modeTransport {
+		return nil, fmt.Errorf(`http_api.error_mode: %q is neither "" nor "transport"`, c.ErrorMode)
+	}
+	if strings.ContainsAny(c.Prefix, "{} \t\r\n?#") {
+		return nil, fmt.Errorf("http_api.handler_prefix: %q is not a path", c.Prefix)
+	}
+	h := &Handler{
+		exec: exec, guard: c.Guard, transport: c.ErrorMode == modeTransport,
+		maxBody: c.MaxBodySize, closing: c.ShuttingDown,
+		observed: api.Observed{By: c.Observer}, tracer: c.Tracer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
+		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]route),
+	}
+	if h.guard == nil {
+		only, err := rights.New(rights.Config{Section: "http_api", Key: c.Key, Insecure: c.Insecure})
+		if err != nil {
+			return nil, err
+		}
+		h.guard = func() *rights.Guard { return only }
+	}
+	h.first = h.guard()
+	if h.maxBody <= 0 {
+		h.maxBody = DefaultMaxBodySize
+	}
+	if h.closing == nil {
+		h.closing = func() bool { return false }
+	}
+	for _, m := range api.Methods() {
+		h.routes[h.path(m)] = func(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
+			h.serveMethod(w, r, exec, m)
+		}
+	}
+	for name, operator := range c.Operators {
+		h.routes[strings.TrimSuffix(h.prefix, "/")+"/"+name] = func(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
+			h.serveOperator(w, r, exec, operator)
+		}
+	}
+	h.routes[h.prefix] = h.serveLegacyEndpoint
+	return h, nil
+}
+
+// path of the endpoint of a method.
+func (h *Handler) path(m api.Method) string {
+	return strings.TrimSuffix(h.prefix, "/") + "/" + m.String()
+}
+
+// Patterns returns the patterns under which a http.ServeMux must know the
+// handler: the path of each method, and the prefix itself. The pattern "/", if
+// that is the prefix, also gets the requests that no other handler owns.
+func (h *Handler) Patterns() []string {
+	patterns := make([]string, 0, len(h.routes))
+	for p := range h.routes {
+		patterns = append(patterns, p)
+	}
+	return patterns
+}
+
+// ServeHTTP serves a request by its exact path.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serve, ok := h.routes[r.URL.Path]
+	switch {
+	case ok:
+	case h.prefix == "/":
+		serve = h.serveLegacyEndpoint
+	default:
+		http.Error(w, "404 page not found: the server API has a path for each method, such as "+h.path(api.MethodPublish), http.StatusNotFound)
+		return
+	}
+	// The method counts before the key: 405 tells nothing that is secret.
+	if !onlyMethod(w, r, http.MethodPost) {
+		return
+	}
+	exec, err := h.admit(r)
+	if err != nil {
+		h.unauthorized(w, r, err)
+		return
+	}
+	serve(w, r, exec)
+}
+
+// serveOperator serves a sender who may do everything.
+func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *api.Executor, operator http.Handler) {
+	if exec == h.exec {
+		operator.ServeHTTP(w, r)
+		return
+	}
+	const text = "this is for senders who may do everything, such as those with http_api.key"
+	h.refuse(r, http.StatusForbidden, "http_api.key", text)
+	hangUp(w, r)
+	http.Error(w, "Forbidden: "+text, http.StatusForbidden)
+}
+
+// refuse tells the log why a request is answered with an HTTP status.
+func (h *Handler) refuse(r *http.Request, status int, key, text string) {
+	answer := errors.New(http.StatusText(status))
+	h.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: r.RemoteAddr, Path: r.URL.Path},
+		uint32(status), refusal.Because(answer, key, text))
+}
+
+// hangUp is for requests whose body nobody reads. Over HTTP/1.1 the server would wait
+// for the body, to go on with the connection; this ends it instead.
+func hangUp(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else it waits longer
+	}
+}
+
+// onlyMethod answers requests of other methods.
+func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
+	if r.Method == method {
+		return true
+	}
+	w.Header().Set("Allow", method)
+	w.WriteHeader(http.StatusMethodNotAllowed)
+	return false
+}
+
+// serveMethod serves the endpoint of one method.
+func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.Executor, m api.Method) {
+	body := getBuffer(r.ContentLength)
+	defer putBuffer(body)
+	if !h.readBody(w, r, body) {
+		h.failed(r, m, api.StageRead)
+		return
+	}
+	req := m.NewRequest()
+	if err := req.UnmarshalJSON(body.b); err != nil {
+		h.failed(r, m, api.StageDecode)
+		h.badRequest(w, r, "the body is not the JSON object of a "+m.String()+" request: "+err.Error())
+		return
+	}
+	// The request holds copies, so the buffer serves for the answer as well.
+	status, out := h.execute(r.Context(), exec, m, req, body.b[:0], h.transport || wantsTransport(r.Header), r.Header)
+	body.b = out
+	if status == http.StatusInternalServerError && len(out) == 0 {
+		writeText(w, status)
+		return
+	}
+	writeJSON(w, status, out)
+}
+
+// failed reports that a stage of a request before its execution failed.
+func (h *Handler) failed(r *http.Request, m api.Method, s api.Stage) {
+	h.observed.Failed(m, s)
+	if h.tracer != nil {
+		h.tracer.Failed(r.Context(), m, s, r.Header)
+	}
+}
+
+// execute appends the answer to a request to out. An answer that cannot be encoded
+// has status 500 and is empty. from has the fields of the request.
+func (h *Handler) execute(
+	ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool, from api.Fields,
+) (int, []byte) {
+	if h.tracer == nil {
+		res, err := h.observed.Execute(ctx, exec, m, req)
+		return h.encode(ctx, m, res, err, out, transport)
+	}
+	ctx, span := h.tracer.Begin(ctx, m, req, from)
+	defer span.Abort()
+	res, err := h.observed.Execute(ctx, exec, m, req)
+	status, out := h.encode(ctx, m, res, err, out, transport)
+	span.End(status, res, err)
+	return status, out
+}
+
+// encode appends the answer to out that has what Execute returned.
+func (h *Handler) encode(ctx context.Context, m api.Method, res api.Result, err error, out []byte, transport bool) (int, []byte) {
+	if err != nil {
+		apiErr := api.AsError(err)
+		if transport {
+			return httpStatus(apiErr), api.AppendError(out, apiErr)
+		}
+		return http.StatusOK, append(api.AppendError(append(out, `{"error":`...), apiErr), '}')
+	}
+	if m == api.MethodBatch {
+		out, err = res.AppendJSON(out)
+	} else {
+		out, err = res.AppendJSON(append(out, `{"result":`...))
+		out = append(out, '}')
+	}
+	if err != nil {
+		h.observed.Failed(m, api.StageEncode)
+		h.refusals.Log.ErrorContext(ctx, "API answer cannot be encoded", "method", m.String(), "error", err)
+		return http.StatusInternalServerError, out[:0]
+	}
+	return http.StatusOK, out
+}

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/internal/grant"
+	"github.com/gyrohq/gyro/server/internal/namespace"
+)
+
+// Publish executes a publish command.
+func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResult, error) {
+	b := e.newBatch()
+	if err := b.add(0, r); err != nil {
+		b.release()
+		return nil, e.failed(ctx, MethodPublish, r.Channel, err)
+	}
+	res := new(PublishResult)
+	var failure *Error
+	b.flush(ctx, e, MethodPublish, func(_ int, p PublishResult, err *Error) { *res, failure = p, err })
+	b.release()
+	if failure != nil {
+		return nil, failure
+	}
+	return res, nil
+}
+
+// Broadcast executes a broadcast command. A channel that fails does not affect
+// the others.
+func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*BroadcastResult, error) {
+	if len(r.Channels) == 0 {
+		return nil, e.failed(ctx, MethodBroadcast, "", errNoChannels)
+	}
+	data, err := payload(r.Data, r.Options.orNone().B64Data)
+	if err != nil {
+		return nil, e.failed(ctx, MethodBroadcast, "", err)
+	}
+	b := e.newBatch()
+	kinds := kinds{options: r.Options.orNone()}
+	out := make([]PublishResponse, len(r.Channels))
+	var results results
+	done := func(i int, res PublishResult, err *Error) {
+		if out[i].Error = err; err == nil {
+			out[i].Result = results.keep(res, len(r.Channels))
+		}
+	}
+	for i, ch := range r.Channels {
+		err := e.mayName(ch)
+		var k *kind
+		if err == nil {
+			k, err = kinds.of(b.channels, ch)
+		}
+		if err == nil {
+			err = k.judge(data)
+		}
+		if err != nil {
+			out[i].Error = e.failed(ctx, MethodBroadcast, ch, err)
+			continue
+		}
+		if b.put(i, ch, data, &k.publish); b.full() {
+			b.flush(ctx, e, MethodBroadcast, done)
+		}
+	}
+	b.flush(ctx, e, MethodBroadcast, done)
+	b.release()
+	return &BroadcastResult{Responses: out}, nil
+}
+
+// kinds are the kinds of channels that like publications go to.
+type kinds struct {
+	// options are those of every publication.
+	options *PublishOptions
+	// first is the kind of the first channel, known all of them if there are several.
+	first kind
+	known map[*namespace.Options]*kind
+	// last is what the channel before was like; nil if there was none.
+	last *kind
+}
+
+// kind of the channels of a namespace.
+type kind struct {
+	channel namespace.Channel
+	publish gyro.PublishOptions
+	// judged tells that refusal is judge's answer.
+	judged  bool
+	refusal error
+}
+
+// of returns the kind of a channel.
+func (s *kinds) of(channels *namespace.Resolver, name string) (*kind, error) {
+	ch, err := named(channels, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.last == nil:
+		s.first = kind{channel: ch, publish: s.options.in(ch)}
+		s.last = &s.first
+		return s.last, nil
+	case s.last.channel.Options == ch.Options:
+		return s.last, nil
+	case s.known == nil:
+		s.known = map[*namespace.Options]*kind{s.first.channel.Options: &s.first}
+	}
+	k := s.known[ch.Options]
+	if k == nil {
+		k = &kind{channel: ch, publish: s.options.in(ch)}
+		s.known[ch.Options] = k
+	}
+	s.last = k
+	return k, nil
+}
+
+// check refuses a publication in a channel. Centrifugo publishes in maps, too, which has no meaning.
+func check(ch namespace.Channel, data []byte) error {
+	switch {
+	case ch.Type != namespace.Stream:
+		return errNotStream
+	case len(data) == 0 && ch.PublicationDataFormat != "binary":
+		return errNoData
+	}
+	return ch.CheckData(data)
+}
+
+// judge is check for data that is always the same.
+func (k *kind) judge(data []byte) error {
+	if !k.judged {
+		k.judged, k.refusal = true, check(k.channel, data)
+	}
+	return k.refusal
+}
+
+// in returns what o means in a channel.
+func (o *PublishOptions) in(ch namespace.Channel) gyro.PublishOptions {
+	p := grant.Publication(ch)
+	p.IdempotencyKey, p.Version, p.VersionEpoch, p.Tags = o.IdempotencyKey, o.Version, o.VersionEpoch, o.Tags
+	p.Delta = o.Delta || ch.DeltaPublish
+	if p.SkipHistory = o.SkipHistory || !p.Kept(); p.SkipHistory {
+		p.HistorySize, p.HistoryTTL = 0, 0
+	}
+	return p
+}
+
+// payload resolves a pair of plain and base64 members.
+func payload(data []byte, b64 string) ([]byte, error) {
+	if b64 == "" {
+		return data, nil
+	}
+	decoded, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		return nil, errBase64
+	}
+	return decoded, nil
+}

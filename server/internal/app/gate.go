@@ -1,0 +1,166 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/web/origin"
+	"github.com/gyrohq/gyro/transport/front"
+)
+
+// gate is passed by every request to an endpoint, whether a loop, a route of the front or
+// net/http serves it.
+type gate struct {
+	log      *slog.Logger
+	access   logs.Access
+	refusals refusal.Reporter
+	limits   *admission.Limits               // nil: no limits
+	origins  *origin.Matcher                 // nil: all origins are allowed
+	rule     foreignRule                     // for the others
+	embedded func(path string) bool          // nil: no path is excepted
+	known    func(host string) bool          // nil: all hosts are known
+	count    func(method string, status int) // nil: requests are not counted
+	foreign  error                           // why other origins are refused
+	identity []string                        // fields that say who a client is, beside Cookie
+
+	certified bool // clients need a certificate, which browsers send by themselves
+}
+
+// foreignRule says how a gate treats a request that a page of a foreign origin makes a browser send.
+type foreignRule uint8
+
+const (
+	serveForeign  foreignRule = iota
+	refuseForeign             // all are refused
+	// refuseCredentials refuses a request with the credentials of a user: cookies, a certificate or a password that the browser
+	// adds, or a user name that a reverse proxy adds. A request without them can do no more than a request without a browser.
+	// Pages of the endpoint's own host are not foreign.
+	refuseCredentials
+)
+
+// newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
+func (a *App) newGate(path string, e endpoint) *gate {
+	g := &gate{log: a.log, access: logs.AccessOf(a.log), refusals: refusal.Reporter{Log: a.log}}
+	if a.meters.requests != nil {
+		g.count = a.meters.requests.Counter(path)
+	}
+	if e.limited {
+		g.limits = a.limits
+	}
+	if e.foreign != serveForeign {
+		g.origins, g.rule, g.embedded = a.origins, e.foreign, e.embedded
+		g.foreign, g.identity = foreign(a.cfg.Client.AllowedOrigins), a.identityFields()
+		g.certified = a.cfg.HTTPServer.TLS.Enabled && a.cfg.HTTPServer.TLS.ClientCAPEM != ""
+	}
+	if e.checkHost {
+		g.known = a.knowsHost
+	}
+	return g
+}
+
+// Answers to requests that the gate refuses.
+var (
+	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed: client.allowed_origins of the server does not name it"}
+	unknownHost   = &front.Refusal{Status: http.StatusForbidden, Text: "this server does not answer under that host name"}
+)
+
+// foreign returns the reason for refusing other origins.
+func foreign(allowed []string) error {
+	text := "client.allowed_origins is empty, so pages of no origin are allowed"
+	if len(allowed) > 0 {
+		text = "client.allowed_origins allows " + strings.Join(allowed, ", ")
+	}
+	return refusal.Because(errors.New("origin not allowed"), "client.allowed_origins", text)
+}
+
+// Enter implements front.Gate. It checks the limits first, because a node with too many
+// clients must refuse at little cost.
+func (g *gate) Enter(q *front.Request) *front.Refusal {
+	if g.access.On() {
+		q.Began = time.Now()
+	}
+	if g.limits != nil {
+		if level, err := g.limits.Admit(); err != nil {
+			g.refusals.Report(refusal.Refusal{Kind: "connection refused: there are too many", Level: level, Addr: q.RemoteAddr},
+				http.StatusServiceUnavailable, err)
+			return &front.Refusal{Status: http.StatusServiceUnavailable, Text: err.Error()}
+		}
+	}
+	if g.known != nil && !g.known(q.Host) {
+		g.log.Info("request refused: the server does not answer under that host name", "path", excerpt(q.Path), "host", excerpt(q.Host), "addr", q.RemoteAddr)
+		return unknownHost
+	}
+	if g.isForeign(q) {
+		g.refusals.Report(refusal.Refusal{Kind: "connection refused: its origin is not allowed", Addr: q.RemoteAddr, Origin: q.Get("Origin")},
+			http.StatusForbidden, g.foreign)
+		return foreignOrigin
+	}
+	return nil
+}
+
+// isForeign reports whether a request is refused because of the page that sends it.
+func (g *gate) isForeign(q *front.Request) bool {
+	switch {
+	case g.origins == nil || !g.origins.Foreign(q.Get):
+		return false
+	case g.rule == refuseForeign:
+		return g.embedded == nil || !g.embedded(q.Path)
+	}
+	return !ofOwnHost(q) && g.hasCredentials(q)
+}
+
+// hasCredentials reports whether a request may act in the name of a user.
+func (g *gate) hasCredentials(q *front.Request) bool {
+	return q.Get("Cookie") != "" || g.certified ||
+		slices.ContainsFunc(g.identity, func(name string) bool { return q.Get(name) != "" })
+}
+
+// ofOwnHost reports whether a page of the host of the request sends it.
+func ofOwnHost(q *front.Request) bool {
+	u, err := url.Parse(q.Get("Origin"))
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, q.Host)
+}
+
+// excerpt is what the log shows of a text that a client chose.
+func excerpt(text string) string { return strings.ToValidUTF8(text[:min(len(text), 128)], "") }
+
+// Leave implements front.Gate. The access log has paths without their query, which may hold an API key.
+func (g *gate) Leave(q *front.Request, status int) {
+	if g.count != nil {
+		g.count(q.Method, status)
+	}
+	if q.Began.IsZero() { // there was no access log
+		return
+	}
+	if level, ok := g.access.Next(); ok {
+		attrs := []slog.Attr{
+			slog.String("method", q.Method), slog.Int("status", status), slog.String("path", excerpt(q.Path)), slog.String("addr", excerpt(clientAddr(q))),
+			logging.Milliseconds("duration", time.Since(q.Began)),
+		}
+		if q.Sent >= 0 && status != http.StatusSwitchingProtocols {
+			attrs = append(attrs, slog.Int("response_bytes", q.Sent))
+		}
+		g.log.LogAttrs(context.Background(), level, "request", attrs...)
+	}
+}
+
+// clientAddr is the client's address for the access log. No decision may depend on it:
+// clients choose these headers.
+func clientAddr(q *front.Request) string {
+	for _, name := range []string{"X-Real-Ip", "X-Forwarded-For"} {
+		if v := q.Get(name); v != "" {
+			return v
+		}
+	}
+	return q.RemoteAddr
+}

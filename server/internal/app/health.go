@@ -1,0 +1,95 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/internal/api/httpapi"
+	"github.com/gyrohq/gyro/server/internal/config"
+)
+
+// mountHealth mounts the health endpoints: PREFIX/live and PREFIX/ready, and PREFIX
+// itself, which answers like the one that health.mode names.
+func (a *App) mountHealth(s *site) error {
+	const key = "health.handler_prefix"
+	c := &a.cfg.Health
+	live := endpoint{Handler: httpapi.Live(), checkHost: true}
+	ready := endpoint{Handler: httpapi.Ready(a.health), checkHost: true}
+	byMode := ready
+	if c.Mode == "live" {
+		byMode = live
+	}
+	below := strings.TrimSuffix(cleanPrefix(c.HandlerPrefix), "/")
+	err := s.handle(key, c.HandlerPrefix, byMode)
+	if err == nil {
+		err = errors.Join(s.handle(key, below+"/live", live), s.handle(key, below+"/ready", ready))
+	}
+	return err
+}
+
+// readiness returns what the health service of gRPC asks, which answers like the endpoint that
+// health.mode names: nil if it answers for the process alone.
+func (a *App) readiness() func() error {
+	if a.cfg.Health.Mode == "live" {
+		return nil
+	}
+	return func() error { return httpapi.Failing(a.health()) }
+}
+
+var errShuttingDown = errors.New("shutting down")
+
+// health returns the health of the node's parts. The node is not ready from the beginning of a shutdown on, and while a
+// listener has no descriptors for connections.
+func (a *App) health() []gyro.Health {
+	parts := a.node.Health()
+	parts[0].Err = cmp.Or(parts[0].Err, a.reserve.Err())
+	if a.withdrawn.Load() {
+		parts[0].Err = cmp.Or(parts[0].Err, errShuttingDown)
+	}
+	return parts
+}
+
+// ready is the node with the health of the server around it, for metrics and the admin interface: they say what the readiness
+// endpoint says.
+type ready struct {
+	*gyro.Node
+	app *App
+}
+
+// Health returns the health of the node's parts.
+func (r ready) Health() []gyro.Health { return r.app.health() }
+
+// withdrawal is the default of shutdown.delay where there are other nodes for clients to go to.
+const withdrawal = 3 * time.Second
+
+// withdraw reports that the node is not ready, and waits for shutdown.delay. In this time load balancers send new
+// clients to other nodes, and everything else goes on. A further call does not wait.
+func (a *App) withdraw(ctx context.Context) {
+	if !a.withdrawn.CompareAndSwap(false, true) {
+		return
+	}
+	nodes, _ := a.node.Cluster().Nodes(ctx) // an error means that ctx has ended, which ends the delay, too
+	delay := delayOf(a.cfg, len(nodes))
+	if delay <= 0 {
+		return
+	}
+	a.log.Info("node is not ready any more, and goes on for shutdown.delay", logging.Milliseconds("delay", delay))
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+}
+
+// delayOf returns shutdown.delay in a cluster of this many nodes.
+func delayOf(cfg *config.Config, nodes int) time.Duration {
+	delay := cfg.Shutdown.Delay
+	if delay == 0 && cfg.Health.Enabled && nodes > 1 {
+		delay = withdrawal
+	}
+	return min(delay, cfg.Shutdown.Timeout/4)
+}

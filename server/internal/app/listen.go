@@ -1,0 +1,271 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/web/certs"
+	"github.com/gyrohq/gyro/server/internal/web/reserve"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/webtransport"
+)
+
+// Timeouts of every listener. Long-lived transports lift them for their own
+// connections.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 10 * time.Second
+	keepIdle          = 120 * time.Second // see listening
+)
+
+// listening gives TCP connections a keep-alive for those without pings: the kernel asks after more silence than there is between
+// pings, which find silent clients. The front does the same where connections live on loops.
+var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle}}
+
+// maxHeaderBytes bounds the headers of a request.
+const maxHeaderBytes = 64 << 10
+
+// listener is one address and what is served there.
+type listener struct {
+	name   string   // external or internal
+	serves []string // see site.endpoints
+	addr   string
+	server *http.Server
+	ln     net.Listener
+	silent silent
+	// routes are served by front instead of net/http. loops take the connections; nil:
+	// goroutines do.
+	routes []front.Route
+	loops  transport.Acceptor
+	front  *front.Listener // nil until open
+	// http3 serves the same over UDP on the same port; nil unless wantsHTTP3 is set.
+	http3      *webtransport.Server
+	wantsHTTP3 bool
+}
+
+// internalListener is the name of the listener of internal endpoints, where they do not share the external one.
+const internalListener = "internal"
+
+// samePlace tells whether internal endpoints share the external listener.
+func samePlace(h *config.HTTPServer) bool { return externalAddr(h) == internalAddr(h) }
+
+func externalAddr(h *config.HTTPServer) string {
+	return joinAddr(h.Address, strconv.Itoa(h.Port))
+}
+
+// joinAddr accepts IPv6 addresses with and without brackets.
+func joinAddr(host, port string) string {
+	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), port)
+}
+
+func internalAddr(h *config.HTTPServer) string {
+	host, port := h.InternalAddress, h.InternalPort
+	if host == "" {
+		host = h.Address
+	}
+	if port == "" {
+		port = strconv.Itoa(h.Port)
+	}
+	return joinAddr(host, port)
+}
+
+// makeListeners prepares the external and the internal listener, and that for challenges of
+// ACME. A listener that would serve nothing is left out.
+func makeListeners(cfg *config.Config, store *certs.Store, external, internal *site, log *slog.Logger) ([]*listener, error) {
+	h := &cfg.HTTPServer
+	extTLS, intTLS, err := listenerTLS(h, store)
+	if err != nil {
+		return nil, err
+	}
+	var list []*listener
+	if !external.empty() {
+		l := newListener("external", externalAddr(h), external, extTLS, h.H2CExternal, log)
+		l.wantsHTTP3 = h.HTTP3.Enabled
+		list = append(list, l)
+	}
+	if internal != external && !internal.empty() {
+		list = append(list, newListener(internalListener, internalAddr(h), internal, intTLS, false, log))
+	}
+	if challenges := store.Challenges(); challenges != nil {
+		s := newSite(external.gate)
+		s.guide.Refusals = external.guide.Refusals
+		if err := s.handleTree("http_server.tls_autocert.http_addr", "/", endpoint{Handler: challenges}); err != nil {
+			return nil, err
+		}
+		list = append(list, newListener("acme", h.TLSAutocert.HTTPAddr, s, secure{}, false, log))
+	}
+	return list, nil
+}
+
+// secure is the TLS of a listener, without config if it has none.
+type secure struct {
+	config  *tls.Config
+	section string // the key of its TLS object
+}
+
+// listenerTLS returns the TLS of the external and the internal listener. Errors name the key.
+func listenerTLS(h *config.HTTPServer, store *certs.Store) (external, internal secure, err error) {
+	external = secure{section: "http_server.tls"}
+	object := h.TLS
+	if h.TLSAutocert.Enabled {
+		if !object.Enabled {
+			object = config.ListenerTLS{} // nothing of it matters
+		}
+		object.Enabled, object.Autocert = true, true
+		object.CertPEM, object.KeyPEM, object.Certificates = "", "", nil
+	}
+	if external.config, err = store.Config(external.section, object, certs.Protocols...); err != nil {
+		return external, internal, err
+	}
+	if !h.TLSExternal {
+		internal = external
+	}
+	if h.InternalTLS.Enabled {
+		internal.section = "http_server.internal_tls"
+		internal.config, err = store.Config(internal.section, h.InternalTLS, certs.Protocols...)
+	}
+	return external, internal, err
+}
+
+func newListener(name, addr string, s *site, t secure, h2c bool, log *slog.Logger) *listener {
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		TLSConfig:         t.config.Clone(), // net/http writes into it; nil stays nil
+		ErrorLog:          stdlog.New(serverLog{log, t.section}, "", 0),
+		Protocols:         new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(t.config != nil)
+	server.Protocols.SetUnencryptedHTTP2(h2c && t.config == nil)
+	l := &listener{name: name, addr: addr, server: server, routes: s.routes, serves: s.endpoints()}
+	server.ConnState = l.silent.note
+	return l
+}
+
+// silent holds the connections that have not sent anything yet, such as those that browsers
+// open in advance. http.Server.Shutdown would wait seconds for them.
+type silent struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// note is a hook for http.Server.ConnState.
+func (s *silent) note(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(s.conns, c)
+	case s.closed:
+		_ = c.Close()
+	default:
+		if s.conns == nil {
+			s.conns = make(map[net.Conn]struct{})
+		}
+		s.conns[c] = struct{}{}
+	}
+}
+
+// close closes these connections, and from now on every new one.
+func (s *silent) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.conns {
+		_ = c.Close()
+	}
+}
+
+// shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
+func (l *listener) shutdown(ctx context.Context) error {
+	l.silent.close()
+	stopped := make(chan error, 1)
+	go func() { stopped <- l.shutdownHTTP3(ctx) }()
+	err := l.server.Shutdown(ctx)
+	if l.front != nil {
+		err = errors.Join(err, l.front.Wait(ctx))
+	}
+	if err = errors.Join(err, <-stopped); err != nil {
+		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
+	}
+	return err
+}
+
+// serverLog is the log of net/http and of the front. Most of their lines tell of broken
+// handshakes, which clients cause: they are logged at debug level, and so are attempts to accept that
+// are made again, of which the reserve tells. TLS handshakes that the
+// configuration forbids are refusals. Panics of handlers, and connections that cannot be
+// accepted, are errors; small buffers of UDP are worth a warning.
+type serverLog struct {
+	log     *slog.Logger
+	section string // the key of the listener's TLS object
+}
+
+// Write logs one line.
+func (s serverLog) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	if rest, ok := strings.CutPrefix(text, "http: TLS handshake error from "); ok {
+		addr, failure, _ := strings.Cut(rest, ": ")
+		if reason := certs.Refusal(s.section, failure); reason != nil {
+			refusal.Reporter{Log: s.log}.Report(refusal.Refusal{Kind: "connection refused: its TLS is not allowed", Addr: addr}, 0, reason)
+			return len(line), nil
+		}
+	}
+	level := slog.LevelDebug
+	if strings.HasPrefix(text, "http: Accept error") && !strings.Contains(text, "; retrying in ") || strings.Contains(text, ": panic serving ") {
+		level = slog.LevelError
+	}
+	if strings.HasPrefix(text, "http3: UDP receive buffer") {
+		level = slog.LevelWarn
+	}
+	s.log.Log(context.Background(), level, "HTTP server", "line", text)
+	return len(line), nil
+}
+
+func (l *listener) open(r *reserve.Reserve) error {
+	ln, err := l.listen()
+	if err != nil {
+		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
+	}
+	if l.name == internalListener {
+		l.ln = r.ForOperators(l.name, ln)
+	} else {
+		l.ln = r.ForClients(l.name, ln)
+	}
+	listen := front.Listen
+	if l.server.TLSConfig != nil {
+		listen = front.ListenTLS
+	}
+	l.front = listen(l.ln, l.server, l.loops, l.routes...)
+	l.ln = l.front
+	return nil
+}
+
+// serve blocks until the server is shut down.
+func (l *listener) serve() error {
+	err := l.server.Serve(l.ln)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("%s listener: %w", l.name, err)
+}

@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/server/internal/config"
+)
+
+// The meta of a connection token belongs to the client, and a refresh by a token with
+// meta replaces it.
+func TestTokenMeta(t *testing.T) {
+	t.Parallel()
+	var inForce atomic.Pointer[snapshot]
+	handlers := handlers(&inForce)
+	handlers.RPC = func(_ context.Context, c *gyro.Client, _ gyro.RPCEvent) ([]byte, error) {
+		return fmt.Appendf(nil, "%q", c.Meta()), nil
+	}
+	node, err := gyro.New(gyro.Config{Handlers: handlers, Logger: discard, InlineHandlers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inForce.Store(must(newSnapshot(testConfig(nil), node, nil, nil, discard)))
+	if err := node.Run(); err != nil {
+		t.Fatal(err)
+	}
+	defer node.Shutdown(context.Background())
+	s := testServer{t: t}
+	c := wstest.Pipe(t, node)
+	c.Connect(s.tokenField(jwt.MapClaims{"sub": "u", "meta": map[string]any{"plan": "free"}}))
+	for _, step := range []struct {
+		refresh jwt.MapClaims
+		want    string
+	}{
+		{nil, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "exp": unix(time.Hour)}, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "meta": nil}, `{"plan":"free"}`},
+		{jwt.MapClaims{"sub": "u", "meta": []int{1}}, `[1]`},
+	} {
+		if step.refresh != nil {
+			c.Do(`"refresh":{` + s.tokenField(step.refresh) + `}`)
+		}
+		if got := string(c.Do(`"rpc":{}`).RPC.Data); got != fmt.Sprintf("%q", step.want) {
+			t.Errorf("after %v: meta %s, want %s", step.refresh, got, step.want)
+		}
+	}
+}
+
+// A loop does not verify a signature that takes long.
+func TestCostlyTokensAreNotVerifiedInline(t *testing.T) {
+	key := must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))
+	cfg := testConfig(func(cfg *config.Config) { cfg.Client.Token.ECDSAPublicKey = publicPEM(&key.PublicKey) })
+	snapshot := must(newSnapshot(cfg, nil, nil, nil, discard))
+	costly := must(jwt.NewWithClaims(jwt.SigningMethodES512, jwt.MapClaims{"sub": "u"}).SignedString(key))
+	quick := must(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "u"}).SignedString([]byte(tokenSecret)))
+	for _, tt := range []struct {
+		token  string
+		inline bool
+		want   error
+	}{{costly, true, gyro.ErrWouldBlock}, {costly, false, nil}, {quick, true, nil}} {
+		_, err := snapshot.connecting(t.Context(), gyro.ConnectEvent{Token: tt.token, Inline: tt.inline})
+		if !errors.Is(err, tt.want) {
+			t.Errorf("connecting inline %v: %v, want %v", tt.inline, err, tt.want)
+		}
+		e := gyro.SubscribeEvent{Channel: "ch", Token: tt.token, Inline: tt.inline}
+		if tt.want != nil {
+			if err := snapshot.subscribeByToken(t.Context(), nil, e, new(gyro.SubscribeOptions)); !errors.Is(err, tt.want) {
+				t.Errorf("subscribing: %v, want %v", err, tt.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,335 @@
+// Package jwks finds the public keys that tokens are verified with in JSON Web Key Sets, which
+// identity providers serve over HTTP (docs/tokens.md).
+//
+// The keys of a set stay in use until a fetch brings others, so an endpoint that is slow or broken
+// for a while refuses nobody. A key that is not known is looked for at once, by one fetch for all
+// who wait for it, and by at most one fetch per Interval.
+package jwks
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/internal/config"
+)
+
+const (
+	// Interval is the least time from the beginning of one fetch of a set to the next one.
+	Interval = 2 * time.Second
+	// RenewAfter is the age at which the keys of a set are fetched again while they stay in use.
+	RenewAfter = time.Hour
+	// retryAfter is the least time between fetches that only renew keys.
+	retryAfter = 30 * time.Second
+	// KeepFor is how long keys stay in use that no fetch has confirmed.
+	KeepFor = 24 * time.Hour
+	// maxSets bounds the sets of a cache. A template whose claims are a closed set has few;
+	// without the safety check a client can ask for any number.
+	maxSets = 1000
+	// maxFetches bounds the fetches of a cache that are under way at a time.
+	maxFetches = 16
+)
+
+// Errors of Endpoint.Key. None of them has a part of the token.
+var (
+	// ErrUnknown: the set has no key of this ID.
+	ErrUnknown = errors.New("the JWKS has no key with the token's kid")
+	// ErrAlgorithm: the key of this ID is for other algorithms.
+	ErrAlgorithm = errors.New("the key with the token's kid is for another algorithm")
+	// ErrUnavailable: the key is not known, and the last fetch of the set failed.
+	ErrUnavailable = errors.New("the key with the token's kid is not known, and the JWKS cannot be fetched")
+
+	errClosed = errors.New("the server is stopping")
+	errFull   = errors.New("too many different URLs of JWKS are asked for at a time")
+)
+
+// Cache holds the sets that have been fetched. It outlives the configuration, so that a reload
+// forgets no keys. Its methods may be called from any goroutine.
+type Cache struct {
+	// Dial, if set before the first call of Endpoint, opens connections.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	log    *slog.Logger
+	ctx    context.Context // of all fetches
+	stop   context.CancelFunc
+	places chan struct{} // one for each fetch under way
+	most   int           // sets; tests set another number
+
+	mu   sync.Mutex
+	sets map[source]*set
+
+	running sync.Mutex // never held while another lock is taken
+	closed  bool
+	fetches sync.WaitGroup
+}
+
+// source is what a set is known by.
+type source struct {
+	url string
+	tls config.TLS
+}
+
+// NewCache returns an empty cache. Faults of endpoints are written to log, wrapped by logging.Wrap;
+// nil: slog.Default(). Close it.
+func NewCache(log *slog.Logger) *Cache {
+	c := &Cache{log: logging.Wrap(log), places: make(chan struct{}, maxFetches), most: maxSets, sets: make(map[source]*set)}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c
+}
+
+// Close gives up fetches that are under way, and waits for their end. Lookups of keys that are
+// not known fail from then on.
+func (c *Cache) Close() {
+	c.running.Lock()
+	c.closed = true
+	c.running.Unlock()
+	c.stop()
+	c.fetches.Wait()
+}
+
+// run runs f in the background; it reports false after Close.
+func (c *Cache) run(f func()) bool {
+	c.running.Lock()
+	defer c.running.Unlock()
+	if !c.closed {
+		c.fetches.Go(f)
+	}
+	return !c.closed
+}
+
+// set returns the set of a source, nil if there is no room for it.
+func (c *Cache) set(from source) *set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sets[from]
+	if s == nil {
+		if len(c.sets) >= c.most && !c.makeRoom() {
+			return nil
+		}
+		s = &set{cache: c, source: from}
+		c.sets[from] = s
+	}
+	s.used = time.Now()
+	return s
+}
+
+// makeRoom forgets the set that was not used for longest, one without keys if there is any.
+func (c *Cache) makeRoom() bool {
+	var oldest *set
+	var hasKeys bool
+	for _, s := range c.sets {
+		keys, busy := s.state()
+		if busy || oldest != nil && (keys && !hasKeys || keys == hasKeys && s.used.After(oldest.used)) {
+			continue
+		}
+		oldest, hasKeys = s, keys
+	}
+	if oldest != nil {
+		delete(c.sets, oldest.source)
+	}
+	return oldest != nil
+}
+
+// Endpoint fetches sets on behalf of one key of the configuration.
+type Endpoint struct {
+	cache  *Cache
+	key    string
+	tls    config.TLS
+	client *http.Client
+}
+
+// Endpoint returns an endpoint. key is the key of the configuration that has its URL, for the
+// log; secure is its TLS object.
+func (c *Cache) Endpoint(key string, secure config.TLS) (*Endpoint, error) {
+	cfg, err := secure.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	if !secure.Enabled {
+		secure = config.TLS{} // the rest of the object does not matter
+	}
+	return &Endpoint{cache: c, key: key, tls: secure, client: c.newClient(cfg)}, nil
+}
+
+// Key returns the public key with an ID for signatures of an algorithm, such as ES256, in the set
+// at a URL: a *rsa.PublicKey, a *ecdsa.PublicKey or an ed25519.PublicKey. If the key is not known it
+// waits until the set has been fetched, for a few seconds at most, or until ctx ends.
+func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.PublicKey, error) {
+	s := e.cache.set(source{url, e.tls})
+	if s == nil {
+		return nil, errFull
+	}
+	arrived := time.Now()
+	for {
+		key, fetched, err := s.find(e, kid, alg, arrived)
+		if fetched == nil {
+			return key, err
+		}
+		select {
+		case <-fetched:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the JWKS was not fetched in time: %w", ctx.Err())
+		}
+	}
+}
+
+// Probe fetches the set at a URL, apart from what is kept, and tells how many keys it has. skipped says why some of its keys
+// cannot be used. If ctx has a deadline, that counts instead of Timeout.
+func (e *Endpoint) Probe(ctx context.Context, url string) (keys int, skipped, err error) {
+	list, skipped, err := e.fetch(ctx, url)
+	return len(list), skipped, err
+}
+
+// Prefetch begins to fetch the set at a URL, unless its keys are known.
+func (e *Endpoint) Prefetch(url string) {
+	s := e.cache.set(source{url, e.tls})
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.keys) == 0 && s.fetching == nil {
+		s.fetch(e, 0)
+	}
+}
+
+// set is a JWKS as it was last fetched.
+type set struct {
+	cache  *Cache
+	source source
+	used   time.Time // guarded by cache.mu
+
+	mu sync.Mutex
+	// keys are those of the last fetch that succeeded, which ended at confirmed.
+	keys      []key
+	confirmed time.Time
+	// began is when the last request was sent, and failure why it failed; "" if it did not.
+	began   time.Time
+	failure string
+	// fetching is closed when the fetch under way ends; nil if there is none.
+	fetching chan struct{}
+}
+
+func (s *set) state() (hasKeys, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys) > 0, s.fetching != nil
+}
+
+// find looks for a key. If it is not known, and no request that was sent after the caller arrived
+// has been answered, find returns a channel instead; the caller tries again when it is closed.
+func (s *set) find(e *Endpoint, kid, alg string, arrived time.Time) (crypto.PublicKey, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	age := now.Sub(s.confirmed)
+	known := false
+	for i := range s.keys {
+		k := &s.keys[i]
+		if k.id != kid || age >= KeepFor {
+			continue
+		}
+		known = true
+		if !k.fits(alg) {
+			continue
+		}
+		if age >= RenewAfter && s.fetching == nil && now.Sub(s.began) >= retryAfter {
+			s.fetch(e, 0)
+		}
+		return k.public, nil, nil
+	}
+	switch {
+	case known:
+		return nil, nil, ErrAlgorithm
+	case s.fetching != nil:
+	case !s.began.IsZero() && !s.began.Before(arrived):
+		if s.failure != "" {
+			return nil, nil, ErrUnavailable
+		}
+		return nil, nil, ErrUnknown
+	case !s.fetch(e, max(0, Interval-now.Sub(s.began))):
+		return nil, nil, errClosed
+	}
+	return nil, s.fetching, nil
+}
+
+// fetch begins to fetch the set after a time; it reports false if the cache is closed. The caller
+// holds s.mu, and there is no fetch under way.
+func (s *set) fetch(e *Endpoint, after time.Duration) bool {
+	done := make(chan struct{})
+	if !s.cache.run(func() { s.fetchNow(e, after, done) }) {
+		return false
+	}
+	s.fetching = done
+	return true
+}
+
+func (s *set) fetchNow(e *Endpoint, after time.Duration, done chan struct{}) {
+	ctx := s.cache.ctx
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case s.cache.places <- struct{}{}:
+		defer func() { <-s.cache.places }()
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	s.began = time.Now()
+	s.mu.Unlock()
+	keys, skipped, err := e.fetch(ctx, s.source.url)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report(e, keys, skipped, err)
+	s.fetching = nil
+	close(done)
+}
+
+// report takes over what a fetch has brought, and logs when an endpoint begins to fail, fails for
+// another reason, and works again.
+func (s *set) report(e *Endpoint, keys []key, skipped, err error) {
+	at := []any{"key", e.key, "url", redacted(s.source.url)}
+	before := s.failure
+	if err != nil {
+		if s.failure = err.Error(); s.failure != before && s.cache.ctx.Err() == nil {
+			s.cache.log.Warn("JWKS cannot be fetched: the keys that are known stay in use", append(at, "known", len(s.keys), "error", err)...)
+		}
+		return
+	}
+	s.failure, s.keys, s.confirmed = "", keys, time.Now()
+	if before != "" {
+		s.cache.log.Info("JWKS is fetched again", append(at, "keys", len(keys))...)
+	}
+	if skipped != nil {
+		s.cache.log.Warn("JWKS has keys that cannot be used", append(at, "error", skipped)...)
+	}
+}
+
+// key is a public key of a set.
+type key struct {
+	id string
+	// only is the one algorithm that the key is for; "" if all of its kind are.
+	only   string
+	algs   []string
+	public crypto.PublicKey
+}
+
+func (k *key) fits(alg string) bool {
+	for _, a := range k.algs {
+		if a == alg {
+			return cmp.Or(k.only, alg) == alg
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package auth
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+)
+
+// Claims of a token to sign.
+type Claims struct {
+	// User is the user ID; empty for an anonymous user.
+	User string
+	// Channel makes it a subscription token.
+	Channel string
+	// Channels are those that the server subscribes the client to; of a connection token.
+	Channels []string
+	// TTL until the token expires, rounded down to seconds; 0 or less for a token
+	// that does not expire.
+	TTL time.Duration
+	// Info is JSON: connection info, or channel info of a subscription token.
+	Info json.RawMessage
+}
+
+// Sign returns a token that is signed by HS256 with the secret of a section. It
+// fails if the section has none. It adds the issuer and the audience that the section requires,
+// without which the token would be invalid.
+func Sign(cfg config.Token, c Claims, now time.Time) (string, error) {
+	if cfg.HMACSecretKey == "" {
+		return "", errors.New("hmac_secret_key: is required to sign tokens")
+	}
+	m := jwt.MapClaims{"iat": now.Unix()}
+	set := func(name, value string) {
+		if value != "" && name != "" {
+			m[name] = value
+		}
+	}
+	set("sub", c.User)
+	set(cfg.UserIDClaim, c.User)
+	set("channel", c.Channel)
+	set("iss", cfg.Issuer)
+	set("aud", cfg.Audience)
+	if c.TTL > 0 {
+		m["exp"] = now.Add(c.TTL).Unix()
+	}
+	if len(c.Channels) > 0 {
+		m["channels"] = c.Channels
+	}
+	if c.Info != nil {
+		m["info"] = c.Info
+	}
+	return jwt.NewWithClaims(jwt.SigningMethodHS256, m).SignedString([]byte(cfg.HMACSecretKey))
+}

@@ -1,0 +1,223 @@
+// Package backend lets the application's backend decide about clients: it asks a proxy
+// (server/internal/proxy) about an event of the node, and makes the node's reply of the answer. The rules
+// that decide whether the backend is asked are the caller's (server/internal/app).
+package backend
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/proxy"
+	"github.com/gyrohq/gyro/server/internal/proxy/message"
+)
+
+// Backend asks the proxies of one configuration. Its methods may be called from any goroutine.
+// Those that ask wait for the answer, at most for the timeout of the proxy.
+type Backend struct {
+	Proxies  *proxy.Set
+	Channels *namespace.Resolver
+	Log      *slog.Logger
+	// Polled, if not nil, is told of the numbers of keys in questions and answers about shared poll channels.
+	Polled func(proxy string, asked, answered int)
+	// Traced says that the contexts of handlers have spans, which calls to the backend are part of.
+	Traced bool
+	// Grace is client.refresh_proxy_grace.
+	Grace time.Duration
+	// State is the State of all configurations.
+	State *State
+}
+
+// State outlives the configuration.
+type State struct {
+	// forged and long bound the log lines about headers that are not forwarded.
+	forged, long rate.Sometimes
+	unanswered   unanswered
+}
+
+// NewState returns the State of a server.
+func NewState() *State {
+	return &State{forged: rate.Sometimes{Interval: time.Minute}, long: rate.Sometimes{Interval: time.Minute}}
+}
+
+// Decides tells whether the configuration has a proxy for an event that namespaces do not choose.
+func (b *Backend) Decides(e proxy.Event) bool { return b.Proxies.Of(e, "") != nil }
+
+// fromKey is the key of the *proxy.From in the context of a client.
+type fromKey struct{}
+
+func fromOf(c *gyro.Client) *proxy.From {
+	f, _ := c.Context().Value(fromKey{}).(*proxy.From)
+	return f
+}
+
+// Keep adds to the reply what proxies forward of the client's headers with this event and later
+// ones. The context of a client of which nothing is forwarded stays as it is.
+func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectReply) *proxy.From {
+	from, left := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
+	if len(left.Forged) > 0 {
+		b.State.forged.Do(func() {
+			b.Log.Info("headers in the connect command of a client are not forwarded: http_headers names them, but not emulated_headers",
+				"client", e.ClientID, "headers", left.Forged)
+		})
+	}
+	if len(left.Long) > 0 {
+		b.State.long.Do(func() {
+			b.Log.Warn("headers of a client are not forwarded: they are too long", "client", e.ClientID, "headers", left.Long,
+				"key", "client.forwarded_headers_max_size")
+		})
+	}
+	if from != nil {
+		reply.Context = context.WithValue(context.Background(), fromKey{}, from)
+	}
+	return from
+}
+
+func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
+
+// during returns the context of a call that a handler with the context ctx makes for a client: it ends with the
+// client. If calls are traced, it has the values of ctx, of which the span is one.
+func (b *Backend) during(ctx context.Context, c *gyro.Client) context.Context {
+	if !b.Traced {
+		return c.Context()
+	}
+	return during{c.Context(), ctx}
+}
+
+type during struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (d during) Value(key any) any { return d.values.Value(key) }
+
+// AfterFunc is for context.AfterFunc, which needs a goroutine otherwise.
+func (d during) AfterFunc(f func()) func() bool { return context.AfterFunc(d.Context, f) }
+
+// about returns the fields that the requests about a connected client begin with.
+func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {
+	t := c.Transport()
+	if p.WantsMeta() {
+		meta = c.Meta()
+	}
+	return c.ID(), t.Name, t.Encoding.String(), encodingOf(p), c.UserID(), meta
+}
+
+// encodingOf tells how a proxy writes the payloads of clients.
+func encodingOf(p *proxy.Proxy) string {
+	if p.Binary() {
+		return "binary"
+	}
+	return "json"
+}
+
+// payload returns the data of a client in the field in which the proxy sends it.
+func payload(p *proxy.Proxy, data []byte) (raw []byte, b64 string) {
+	if p.Binary() {
+		return nil, base64.StdEncoding.EncodeToString(data)
+	}
+	return data, ""
+}
+
+// answer is a response of the backend that may refuse.
+type answer interface {
+	proxy.Response
+	message.Answer
+}
+
+// ask calls a proxy for a client. The error is the answer to the client: what the backend says,
+// or protocol.ErrorInternal if it says nothing. If the client has gone, it is the error of ctx.
+func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel string, from *proxy.From, req proxy.Request, res answer) error {
+	if err := p.Call(ctx, from, req, res); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, proxy.ErrNotJSON):
+			return refusal.Because(protocol.ErrorBadRequest, p.Key()+".binary_encoding", "the client's data is not JSON, and the proxy has no binary_encoding")
+		}
+		b.Log.Debug("a proxy gave no answer", "client", client, "channel", channel, "error", err)
+		return refusal.Because(protocol.ErrorInternal, p.Key(), "the backend gave no answer")
+	}
+	return refused(p, res)
+}
+
+// refused returns what the backend of a proxy refuses with; nil if it does not.
+func refused(p *proxy.Proxy, res message.Answer) error {
+	e, d := res.Refusal()
+	switch {
+	case d != nil:
+		out := protocol.Disconnect{Code: d.Code, Reason: d.Reason}
+		return refusalOf(p, out, out.Check(), protocol.DisconnectServerError)
+	case e != nil:
+		out := &protocol.Error{Code: e.Code, Message: e.Message, Temporary: e.Temporary}
+		return refusalOf(p, out, out.Check(), protocol.ErrorInternal)
+	}
+	return nil
+}
+
+// refusalOf returns what a backend refuses with. If its code is wrong, no client gets it, but fallback.
+func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
+	if wrong != nil {
+		return refusal.Because(fallback, p.Key(), "the answer of the backend cannot be sent: "+wrong.Error())
+	}
+	return refusal.Because(answer, p.Key(), backendRefuses)
+}
+
+// backendRefuses is the reason for what a backend refuses. The code of the answer says more.
+const backendRefuses = "the backend refuses it"
+
+// prolong returns how long the client, or its subscription to a channel, lives on after a refresh proxy gave no answer. ok is
+// false if it ends.
+func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err error) (until time.Time, ok bool) {
+	until, ok = b.State.unanswered.prolong(thing{c.ID(), channel}, b.Grace)
+	if !ok {
+		b.Log.Warn("a refresh proxy gave no answer for too long: what it is asked about ends", "client", c.ID(), "user", c.UserID(),
+			"channel", channel, "key", "client.refresh_proxy_grace", "proxy", p.Key(), "error", err)
+		return until, false
+	}
+	b.Log.Debug("a refresh proxy gave no answer: what it is asked about lives on for a while", "client", c.ID(), "channel", channel,
+		"until", until, "error", err)
+	return until, true
+}
+
+// decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a
+// client if the backend sends what is not base64.
+func decoded(p *proxy.Proxy, raw []byte, b64, field string) ([]byte, error) {
+	if b64 == "" {
+		return raw, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(b64)
+	if err != nil {
+		return nil, refusal.Because(protocol.ErrorInternal, p.Key(), fmt.Sprintf("%s in the answer of the backend is not base64", field))
+	}
+	return data, nil
+}
+
+// overrides returns the options that the backend sets.
+func overrides(o *message.SubscribeOptionOverride) (out auth.Override) {
+	if o == nil {
+		return out
+	}
+	value := func(b *message.BoolValue) *bool {
+		if b == nil {
+			return nil
+		}
+		return &b.Value
+	}
+	return auth.Override{
+		Presence: value(o.Presence), JoinLeave: value(o.JoinLeave), ForcePushJoinLeave: value(o.ForcePushJoinLeave),
+		ForceRecovery: value(o.ForceRecovery), ForcePositioning: value(o.ForcePositioning),
+	}
+}

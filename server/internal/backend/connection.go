@@ -1,0 +1,125 @@
+package backend
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/grant"
+	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/proxy"
+	"github.com/gyrohq/gyro/server/internal/proxy/message"
+)
+
+// Connect asks who the client is, and adds the answer to the reply. It reports false if the
+// backend does not know the client. from is what Keep returned.
+func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.From, reply *gyro.ConnectReply) (known bool, err error) {
+	p := b.Proxies.Of(proxy.Connect, "")
+	req := &message.ConnectRequest{
+		Client: e.ClientID, Transport: e.Transport.Name, Protocol: e.Transport.Encoding.String(), Encoding: encodingOf(p),
+		Name: e.Name, Version: e.Version,
+	}
+	req.Data, req.B64Data = payload(p, e.Data)
+	for ch := range e.Subs {
+		req.Channels = append(req.Channels, ch)
+	}
+	var res message.ConnectResponse
+	if err := b.ask(ctx, p, e.ClientID, "", from, req, &res); err != nil || res.Result == nil {
+		return false, err
+	}
+	r := res.Result
+	reply.Credentials = &gyro.Credentials{UserID: r.User, Meta: r.Meta}
+	if r.ExpireAt > 0 {
+		reply.Credentials.ExpireAt = time.Unix(r.ExpireAt, 0)
+	}
+	if reply.Credentials.Info, err = decoded(p, r.Info, r.B64Info, "b64info"); err != nil {
+		return false, err
+	}
+	if reply.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
+		return false, err
+	}
+	reply.Labels = r.Labels
+	return true, b.subscribe(p, r, reply)
+}
+
+// subscribe makes the subscriptions that the answer to a connect has: those of subs replace those
+// of channels.
+func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyro.ConnectReply) error {
+	add := func(name string, sub *message.SubscribeOptions) error {
+		if name == "" {
+			return nil
+		}
+		ch, err := b.Channels.Named(name)
+		if err != nil {
+			return err
+		}
+		o := grant.Subscription(ch, namespace.SourceConnectProxy)
+		if sub != nil {
+			if o.ChanInfo, err = decoded(p, sub.Info, sub.B64Info, "b64info of subs"); err != nil {
+				return err
+			}
+			if o.Data, err = decoded(p, sub.Data, sub.B64Data, "b64data of subs"); err != nil {
+				return err
+			}
+			grant.Override(&o, overrides(sub.Override))
+			o.AutoRecover = o.AutoRecover || sub.CacheRecover && o.Recoverable
+		}
+		grant.Subscribe(reply, name, o)
+		return nil
+	}
+	for _, name := range r.Channels {
+		if err := add(name, nil); err != nil {
+			return err
+		}
+	}
+	for name, sub := range r.Subs {
+		if err := add(name, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Refresh asks whether a connection lives on. An answer that refuses has no result, so the
+// connection ends.
+func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshReply, error) {
+	p := b.Proxies.Of(proxy.Refresh, "")
+	req := new(message.RefreshRequest)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
+	var res message.RefreshResponse
+	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
+		until, ok := b.prolong(p, c, "", err)
+		return gyro.RefreshReply{ExpireAt: until, Expired: !ok}, nil
+	}
+	b.State.unanswered.answered(thing{c.ID(), ""})
+	r := res.Result
+	switch {
+	case r == nil:
+		b.Log.Error("the backend's answer to a refresh has no result: the connection ends", "client", c.ID(), "key", p.Key())
+		return gyro.RefreshReply{Expired: true}, nil
+	case r.Expired || r.ExpireAt <= time.Now().Unix():
+		return gyro.RefreshReply{Expired: true}, nil
+	}
+	info, err := decoded(p, r.Info, r.B64Info, "b64info")
+	if err != nil {
+		return gyro.RefreshReply{}, refusal.Answer(protocol.DisconnectServerError, err)
+	}
+	return gyro.RefreshReply{ExpireAt: time.Unix(r.ExpireAt, 0), Info: info, Meta: r.Meta}, nil
+}
+
+// Call lets the named proxy answer a client's RPC.
+func (b *Backend) Call(ctx context.Context, c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, error) {
+	p := b.Proxies.Of(proxy.RPC, name)
+	req := &message.RPCRequest{Method: e.Method}
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Labels = labelsOf(c)
+	req.Data, req.B64Data = payload(p, e.Data)
+	var res message.RPCResponse
+	if err := b.ask(b.during(ctx, c), p, c.ID(), "", fromOf(c), req, &res); err != nil || res.Result == nil {
+		return nil, err
+	}
+	return decoded(p, res.Result.Data, res.Result.B64Data, "b64data")
+}

@@ -1,0 +1,204 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/internal/config/internal/schema"
+	"github.com/gyrohq/gyro/server/internal/config/material"
+)
+
+// Examination is all that there is to say about a configuration, at once.
+type Examination struct {
+	// Config has the defaults in place of values that do not parse.
+	Config *Config
+	// Problems keep a server from starting.
+	Problems []Problem
+	// Unknown has the keys and variables that mean nothing.
+	Unknown []Unknown
+	// Idle has the keys that are set and have no effect, with the reason as Err.
+	Idle []Problem
+	// Both has pairs of variables that set the same key, the one that counts first.
+	Both [][2]string
+
+	file      string
+	positions schema.Positions
+	report    schema.Report
+}
+
+// Problem is something to know about the value of a key.
+type Problem struct {
+	// Key as messages name it: channel.namespaces[0](chat).presence. It is empty if the problem
+	// is that of no key.
+	Key string
+	Err error
+}
+
+// Unknown is a key of the file or a variable that means nothing.
+type Unknown struct {
+	Name    string // a key as messages name it, or a variable
+	Env     bool   // a variable
+	Where   string // as Examination.Where tells it
+	Meaning string // what was probably meant; may be empty
+}
+
+// maxPositions bounds the files of which the places of keys are found, bytes.
+const maxPositions = 1 << 20
+
+// Examine reads and validates a configuration like Load and Validate, but goes on after
+// every mistake. The error is that of a file that cannot be read as a whole.
+func Examine(opts Options) (*Examination, error) {
+	var w Warnings
+	tree, err := readFile(opts, &w)
+	if err != nil {
+		return nil, err
+	}
+	x := &Examination{Config: new(Config), file: opts.File}
+	env := envMap(opts.Env)
+	x.report, err = schema.Load(x.Config, schema.Source{
+		Prefixes: envPrefixes, Env: env, Flags: opts.Flags, File: tree, ReadSecret: material.ReadSecret, Thorough: true,
+	})
+	x.Problems = problemsOf(err)
+	if slices.ContainsFunc(x.Problems, func(p Problem) bool { return p.Key == "" }) {
+		return nil, err // no key was read
+	}
+	if err := x.locate(opts.File); err != nil {
+		return nil, err
+	}
+	unread := x.Problems // which have the defaults now
+	for _, p := range problemsOf(x.Config.Validate()) {
+		if !slices.ContainsFunc(unread, func(q Problem) bool { return q.Key == p.Key }) {
+			x.Problems = append(x.Problems, p)
+		}
+	}
+	x.findUnknown()
+	for _, k := range schema.Idle(x.Config) {
+		x.Idle = append(x.Idle, Problem{Key: k.Key, Err: errors.New(k.Why)})
+	}
+	x.findBoth(env)
+	return x, nil
+}
+
+// problemsOf lists the problems that an error joins. Those of no key have the key "".
+func problemsOf(err error) (out []Problem) {
+	var p *schema.Problem
+	joined, many := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+	case many:
+		for _, e := range joined.Unwrap() {
+			out = append(out, problemsOf(e)...)
+		}
+	case errors.As(err, &p):
+		out = append(out, Problem(*p))
+	default:
+		out = append(out, Problem{Err: err})
+	}
+	return out
+}
+
+// locate finds the places of the keys in the file.
+func (x *Examination) locate(file string) error {
+	if file == "" {
+		return nil
+	}
+	format, err := schema.Format(file)
+	if err != nil {
+		return err
+	}
+	data, err := material.ReadFile(file)
+	if err != nil || len(data) > maxPositions {
+		return err
+	}
+	if x.positions, err = schema.FindPositions(format, data); err != nil {
+		return fmt.Errorf("configuration file %s: %w", file, err)
+	}
+	for _, list := range x.report.Replaced { // what the file says there does not count
+		for key := range x.positions {
+			if strings.HasPrefix(key, list+".") {
+				delete(x.positions, key)
+			}
+		}
+	}
+	return nil
+}
+
+// Where tells where the value of a key comes from: "config.json:12:3", the name of a
+// variable, or nothing for a default. A key that is set nowhere is where the section or
+// the element of a list around it is.
+func (x *Examination) Where(key string) string {
+	if name := x.variable(key); name != "" {
+		return name
+	}
+	line, column := x.Position(key)
+	if line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d:%d", x.file, line, column)
+}
+
+// Position returns the line and the column of Where, 0 if it is not in the file.
+func (x *Examination) Position(key string) (line, column int) {
+	if x.variable(key) != "" {
+		return 0, 0
+	}
+	pos, _ := x.positions.Find(schema.FilePath(key))
+	return pos.Line, pos.Column
+}
+
+// variable returns the variable that sets a key, or what is around it, unless the file has
+// something nearer.
+func (x *Examination) variable(key string) string {
+	key = schema.FilePath(key)
+	_, found := x.positions.Find(key)
+	for ; len(key) >= len(found) && key != ""; key = key[:max(strings.LastIndexByte(key, '.'), 0)] {
+		if name := x.report.Vars[key]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// FromEnv tells whether variables of the environment set keys.
+func (x *Examination) FromEnv() bool { return x.report.FromEnv }
+
+func (x *Examination) findUnknown() {
+	for i, key := range x.report.Keys {
+		name := strings.ReplaceAll(key, ".[", "[")
+		u := Unknown{Name: name, Where: x.Where(name)}
+		if i < maxSuggestions {
+			u.Meaning = inSameElement(name, schema.SuggestKey(x.Config, key))
+		}
+		x.Unknown = append(x.Unknown, u)
+	}
+	for i, name := range x.report.Env {
+		u := Unknown{Name: name, Env: true, Where: name}
+		if i < maxSuggestions {
+			u.Meaning = x.report.SuggestEnv(name, envPrefixes)
+		}
+		x.Unknown = append(x.Unknown, u)
+	}
+}
+
+// inSameElement returns meant as a key of the same element of a list as key, if it is one
+// of its section.
+func inSameElement(key, meant string) string {
+	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(meant, '.')
+	if i > 0 && j > 0 && schema.AnyElement(key[:i]) == meant[:j] {
+		return key[:i] + meant[j:]
+	}
+	return meant
+}
+
+// findBoth finds keys that variables of both prefixes set.
+func (x *Examination) findBoth(env map[string]string) {
+	for _, name := range x.report.Vars {
+		rest, ok := strings.CutPrefix(name, EnvPrefix)
+		if other := envPrefixes[1] + rest; ok && env[other] != "" && env[other] != env[name] {
+			x.Both = append(x.Both, [2]string{name, other})
+		}
+	}
+	slices.SortFunc(x.Both, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+}

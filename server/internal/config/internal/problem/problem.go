@@ -1,0 +1,46 @@
+// Package problem collects what is wrong with a configuration, by key, and has the checks that several sections need.
+package problem
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/gyrohq/gyro/server/internal/config/internal/schema"
+)
+
+// List is a list of problems.
+type List struct{ errs []error }
+
+// Add adds a problem of a key.
+func (l *List) Add(key, format string, args ...any) {
+	l.errs = append(l.errs, &schema.Problem{Key: key, Err: fmt.Errorf(format, args...)})
+}
+
+// Join adds the problems that err joins; nil adds none.
+func (l *List) Join(err error) {
+	if err != nil {
+		l.errs = append(l.errs, err)
+	}
+}
+
+// Err joins all problems; it is nil if there are none.
+func (l *List) Err() error { return errors.Join(l.errs...) }
+
+// Positive demands a duration above zero.
+func (l *List) Positive(key string, d time.Duration) {
+	if d <= 0 {
+		l.Add(key, "%s is not positive", d)
+	}
+}
+
+// Between demands a duration from least to most.
+func (l *List) Between(key string, d, least, most time.Duration) {
+	if d < least || d > most {
+		l.Add(key, "%s is not between %s and %s", d, least, most)
+	}
+}
+
+// Quote quotes a value for a message, shortened if it is long.
+func Quote(s string) string { return strconv.Quote(schema.Clip(s)) }

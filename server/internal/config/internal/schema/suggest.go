@@ -1,0 +1,97 @@
+package schema
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gyrohq/gyro/server/internal/config/nearest"
+)
+
+var indexPattern = regexp.MustCompile(`\.?\[[0-9]+\](\([^)]*\))?`)
+
+// AnyElement leaves out of a path or of a key which elements of lists it is in:
+// channel.namespaces[].presence.
+func AnyElement(key string) string { return indexPattern.ReplaceAllString(key, "[]") }
+
+// SuggestKey returns the key of cfg that the path of an unknown one (Report.Keys) may mean:
+// one with a similar name in the same section, or one with this name elsewhere, below its
+// section. It is empty if none comes near.
+func SuggestKey(cfg any, unknown string) string {
+	unknown = AnyElement(unknown)
+	known := allKeys(cfg, func(field) bool { return true })
+	section := parent(unknown)
+	var siblings []string
+	for _, k := range known {
+		if parent(k) == section {
+			siblings = append(siblings, k)
+		}
+	}
+	if s := nearest.Of(unknown, siblings); s != "" {
+		return s
+	}
+	return moved(unknown, known, ".")
+}
+
+// SuggestEnv does the same for an unknown variable (Report.Env). The answer has the same
+// prefix.
+func (r Report) SuggestEnv(unknown string, prefixes []string) string {
+	for _, prefix := range prefixes {
+		name, ok := strings.CutPrefix(unknown, prefix)
+		if !ok {
+			continue
+		}
+		known := make([]string, 0, len(r.known))
+		for k := range r.known {
+			known = append(known, k)
+		}
+		slices.Sort(known)
+		s := nearest.Of(name, known)
+		if s == "" {
+			s = moved(name, known, "_")
+		}
+		if s != "" {
+			return prefix + s
+		}
+	}
+	return ""
+}
+
+// allKeys returns the keys and sections of cfg that are wanted, as AnyElement returns them.
+func allKeys(cfg any, want func(field) bool) (out []string) {
+	var collect func(path, reflect.Type)
+	collect = func(p path, t reflect.Type) {
+		for _, f := range fieldsOf(t) {
+			c := p.field(f)
+			if want(f) {
+				out = append(out, c.key)
+				if f.fromFile {
+					out = append(out, c.key+fileSuffix)
+				}
+			}
+			switch f.kind {
+			case kindSection:
+				collect(c, f.typ)
+			case kindList:
+				collect(path{key: c.key + "[]", arg: c.arg}, f.typ.Elem())
+			}
+		}
+	}
+	collect(path{}, root(cfg).Type())
+	return out
+}
+
+// moved returns the shortest key that ends with the words of name, however they are
+// separated: client.token.hmac_secret_key for token_hmac_secret_key.
+func moved(name string, keys []string, separator string) (best string) {
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	words := strings.ReplaceAll(name, separator, "_")
+	for _, k := range keys {
+		rest, ok := strings.CutSuffix(strings.ReplaceAll(k, separator, "_"), words)
+		if ok && strings.HasSuffix(rest, "_") && (best == "" || len(k) < len(best)) {
+			best = k
+		}
+	}
+	return best
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/server/internal/config/internal/schema"
+)
+
+// Changes are the keys whose values a reload found changed, as messages name them, without their
+// values.
+type Changes struct {
+	// Applied are in force.
+	Applied []string
+	// Restart are not in force before the server has started anew.
+	Restart []string
+}
+
+// Reloaded returns the configuration of a server that was started with c, which has been in force as now, after
+// a reload of next, which is valid. It has the values of next that a running server takes
+// over, and all others of c. None of the arguments changes. The error says why the result is not valid.
+func (c *Config) Reloaded(now, next *Config) (*Config, Changes, error) {
+	merged := *now
+	var changes Changes
+	changes.Applied, changes.Restart = schema.Reload(&merged, next)
+	// A limit takes effect only if the server limited connections at start.
+	const limitKey = "client.connection_limit"
+	if limit := &merged.Client.ConnectionLimit; c.Client.ConnectionLimit <= 0 && c.Client.ConnectionRateLimit <= 0 && *limit > 0 {
+		*limit = c.Client.ConnectionLimit
+		changes.Applied = slices.DeleteFunc(changes.Applied, func(k string) bool { return k == limitKey })
+		changes.Restart = append(changes.Restart, limitKey)
+	}
+	if err := merged.Validate(); err != nil {
+		if len(changes.Restart) > 0 {
+			err = fmt.Errorf("%w (keys that cannot change without a restart: %s)", err, strings.Join(changes.Restart, ", "))
+		}
+		return nil, Changes{}, err
+	}
+	return &merged, changes, nil
+}
+
+// LostSecret is a secret whose tokens a reload makes invalid.
+type LostSecret struct{ Key, Text string }
+
+// hmac is the secret that tokens are verified by; empty for none.
+func (t *Token) hmac() string {
+	if t.JWKSPublicEndpoint != "" || t.JWKS.Enabled {
+		return ""
+	}
+	return t.HMACSecretKey
+}
+
+// LostSecrets returns the HMAC secrets of c, which was in force, whose tokens next, which is in force now, does not accept. Clients
+// that have such tokens cannot connect, nor stay when they renew them.
+func (c *Config) LostSecrets(next *Config, at time.Time) (lost []LostSecret) {
+	sections := []struct {
+		name          string
+		before, after *Token
+	}{{"client.token", &c.Client.Token, &next.Client.Token}}
+	if c.Client.SubscriptionToken.Enabled && next.Client.SubscriptionToken.Enabled {
+		sections = append(sections, struct {
+			name          string
+			before, after *Token
+		}{"client.subscription_token", &c.Client.SubscriptionToken.Token, &next.Client.SubscriptionToken.Token})
+	}
+	for _, s := range sections {
+		key, secret, now := s.name+".hmac_secret_key", s.before.hmac(), s.after.hmac()
+		switch after := s.after; {
+		case secret == "" || now == secret:
+		case after.HMACSecretKey != "" && now == "":
+			lost = append(lost, LostSecret{key, "the JWKS of the section stands for it now, so no token that is signed by HMAC is valid"})
+		case now == "":
+			lost = append(lost, LostSecret{key, "it is empty now, so no token that is signed by HMAC is valid"})
+		case after.HMACPreviousSecretKey != secret:
+			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key is not the old one, so no token of before is valid"})
+		case after.HMACPreviousValidUntil != 0 && after.HMACPreviousValidUntil < at.Unix():
+			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key_valid_until is past, so no token of before is valid"})
+		}
+	}
+	return lost
+}

@@ -1,0 +1,259 @@
+// Package engine makes the brokers and presence managers that the configuration describes, and
+// finds those of a channel.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/compose"
+	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/broker/nats"
+	"github.com/gyrohq/gyro/broker/postgres"
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/config/engines"
+)
+
+// Set has the engines of a server. Its owner calls Connect before the node runs, and Close after
+// the node has closed the broker.
+type Set struct {
+	// Broker and Presence hand each channel to its engine.
+	Broker   broker.Broker
+	Presence broker.PresenceManager
+	// Controller replaces that of Broker unless it is nil.
+	Controller broker.Controller
+	// Brokers has the traits of each broker by its name in the configuration; that of the
+	// default broker is empty. The names of brokers of maps begin with map_broker/.
+	Brokers map[string]broker.Traits
+
+	remote   []connection
+	describe []string // key and type of each section, for the log
+	// brokerIndex and managerIndex have the positions of engines in Broker and Presence by name.
+	brokerIndex, managerIndex map[string]int
+}
+
+// connection is an engine outside of the process, and the key of its section.
+type connection struct {
+	key    string
+	engine connector
+	server Server
+}
+
+type connector interface {
+	Connect(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// Server is what an engine connects to. One of Redis, NATS and Postgres is set: how the engine does it.
+type Server struct {
+	Key string // of the section
+	// AddressKey is the key, below that of the section, that has the address.
+	AddressKey string
+	Redis      *redis.Config
+	NATS       *nats.Config
+	Postgres   *postgres.Config
+}
+
+// Servers returns what Connect connects to, in that order.
+func (s *Set) Servers() []Server {
+	list := make([]Server, len(s.remote))
+	for i := range s.remote {
+		list[i] = s.remote[i].server
+	}
+	return list
+}
+
+// remember keeps an engine outside of the process.
+func (m *maker) remember(server Server, engine connector) {
+	m.set.remote = append(m.set.remote, connection{server.Key, engine, server})
+}
+
+// New makes the engines of a validated configuration, without connecting to anything. Errors
+// name the key that is wrong and show no secrets. routes returns the routes that are in force;
+// the engines call it for each operation, not before Connect.
+func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, error) {
+	s := &Set{}
+	m := maker{set: s, cfg: cfg, routes: routes, log: log}
+	defaultBroker, defaultPresence, err := m.defaults()
+	if err != nil {
+		return nil, err
+	}
+	brokers := newNamed(defaultBroker)
+	for i := range cfg.Brokers {
+		b := &cfg.Brokers[i]
+		if b.Enabled {
+			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
+		}
+	}
+	m.maps(&brokers)
+	m.fullState(&brokers)
+	managers := newNamed(defaultPresence)
+	for i := range cfg.PresenceManagers {
+		p := &cfg.PresenceManagers[i]
+		if p.Enabled {
+			managers.add(p.Name, func() (broker.PresenceManager, error) {
+				return m.presence(element("presence_managers", i, p.Name), &p.PresenceManager)
+			})
+		}
+	}
+	if err := errors.Join(brokers.err, managers.err, m.controller()); err != nil {
+		return nil, err
+	}
+	s.Brokers = make(map[string]broker.Traits)
+	for name, i := range brokers.index {
+		if name == mapBroker && i == 0 || name == fullStateBroker {
+			continue // the default broker, and one without metrics
+		}
+		s.Brokers[name] = brokers.list[i].Describe()
+	}
+	s.brokerIndex, s.managerIndex = brokers.index, managers.index
+	s.Broker = compose.NewBroker(func(ch string) int { return routes().of(ch).broker }, brokers.list...)
+	s.Presence = compose.NewPresence(func(ch string) int { return routes().of(ch).presence }, managers.list...)
+	return s, nil
+}
+
+// named is a list of engines with their names. The first is the default, whose name is empty.
+type named[T any] struct {
+	list  []T
+	index map[string]int
+	err   error
+}
+
+func newNamed[T any](byDefault T) named[T] {
+	return named[T]{list: []T{byDefault}, index: map[string]int{"": 0}}
+}
+
+func (n *named[T]) add(name string, create func() (T, error)) {
+	made, err := create()
+	if err != nil {
+		n.err = errors.Join(n.err, err)
+		return
+	}
+	n.index[name] = len(n.list)
+	n.list = append(n.list, made)
+}
+
+// Connect connects the engines to Redis, NATS and PostgreSQL. The error names the section. When ctx ends, it
+// stops trying before start_timeout is over.
+func (s *Set) Connect(ctx context.Context) error {
+	for _, c := range s.remote {
+		if err := c.engine.Connect(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.key, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the broker and all connections to Redis, NATS and PostgreSQL. It may be called again.
+func (s *Set) Close(ctx context.Context) error {
+	errs := []error{s.Broker.Close(ctx)}
+	for _, c := range s.remote {
+		errs = append(errs, c.engine.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Describe returns attributes for the log, after Connect: the type of each section in use, and
+// the mode of Redis, such as sharded(2):standalone-x2.
+func (s *Set) Describe() []any {
+	var out []any
+	modes := make(map[string]string)
+	for _, c := range s.remote {
+		if e, ok := c.engine.(*redis.Engine); ok {
+			modes[c.key] = e.Mode()
+		}
+	}
+	for i := 0; i < len(s.describe); i += 2 {
+		key, what := s.describe[i], s.describe[i+1]
+		if mode, ok := modes[key+".redis"]; ok {
+			what += " " + mode
+		}
+		out = append(out, key, what)
+	}
+	return out
+}
+
+// defaultPrefix is that of keys and subjects if the configured one is empty.
+const defaultPrefix = "centrifugo"
+
+// maker makes the engines of a set.
+type maker struct {
+	set    *Set
+	cfg    *config.Config
+	routes func() *Routes
+	log    *slog.Logger
+}
+
+// defaults makes the engines of channels whose options name none. It does not make the engine of
+// the section engine if both broker and presence_manager replace it.
+func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error) {
+	cfg := m.cfg
+	if cfg.UsesEngine() {
+		m.note("engine", cfg.Engine.Type)
+		if cfg.Engine.Type == engines.TypeRedis {
+			r := &cfg.Engine.Redis
+			e, err := m.redis("engine.redis", &r.PrefixedRedis, r.RedisBroker, r.RedisPresence)
+			if err != nil {
+				return nil, nil, err
+			}
+			b, p = e.Broker(), e.Presence()
+		} else {
+			b, p = memory.New(m.memory()), memory.NewPresence(m.memory())
+		}
+	}
+	if cfg.Broker.Enabled {
+		if b, err = m.broker("broker", &cfg.Broker); err != nil {
+			return nil, nil, err
+		}
+	}
+	if cfg.PresenceManager.Enabled {
+		if p, err = m.presence("presence_manager", &cfg.PresenceManager); err != nil {
+			return nil, nil, err
+		}
+	}
+	return b, p, nil
+}
+
+// note keeps the type of a section for Describe.
+func (m *maker) note(key, what string) { m.set.describe = append(m.set.describe, key, what) }
+
+func (m *maker) memory() memory.Config {
+	return memory.Config{HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL}
+}
+
+func (m *maker) broker(key string, c *engines.Broker) (broker.Broker, error) {
+	m.note(key, c.Type)
+	switch c.Type {
+	case engines.TypeRedis:
+		e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, c.Redis.RedisBroker, engines.RedisPresence{})
+		if err != nil {
+			return nil, err
+		}
+		return e.Broker(), nil
+	case engines.TypeNATS:
+		return m.nats(key+".nats", &c.NATS)
+	case engines.TypePostgres:
+		return m.postgres(key+".postgres", &c.Postgres)
+	default:
+		return memory.New(m.memory()), nil
+	}
+}
+
+func (m *maker) presence(key string, c *engines.PresenceManager) (broker.PresenceManager, error) {
+	m.note(key, c.Type)
+	if c.Type != engines.TypeRedis {
+		return memory.NewPresence(m.memory()), nil
+	}
+	e, err := m.redis(key+".redis", &c.Redis.PrefixedRedis, engines.RedisBroker{}, c.Redis.RedisPresence)
+	if err != nil {
+		return nil, err
+	}
+	return e.Presence(), nil
+}
+
+// element is the key of a list's element in messages.
+func element(list string, i int, name string) string { return fmt.Sprintf("%s[%d](%s)", list, i, name) }

@@ -1,0 +1,105 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/internal/consume"
+	"github.com/gyrohq/gyro/server/internal/dial"
+)
+
+// redisSource is a subscription in Redis.
+type redisSource struct {
+	shard  redis.Shard
+	place  string // the option with the address
+	client rueidis.Client
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+var errSilent = errors.New("Redis does not answer to SUBSCRIBE")
+
+func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
+	if s.client, err = dial.Redis(ctx, &s.shard, s.place); err != nil {
+		return underneath("redis", err)
+	}
+	var running context.Context
+	running, s.stop = context.WithCancel(context.Background())
+	first := make(chan error, 1) // the outcome of the first subscription
+	s.ended.Go(func() { s.run(running, r, first) })
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = errSilent
+	}
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "NOPERM"):
+		return consume.Blame("channel", err)
+	}
+	return consume.Blame("redis."+s.place, err)
+}
+
+// run receives until ctx ends. It subscribes again whenever the connection breaks.
+func (s *redisSource) run(ctx context.Context, r *Receiver, first chan<- error) {
+	failures := 0
+	began := false
+	subscribed := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
+		if !began {
+			began = true
+			first <- nil
+		} else if failures > 0 {
+			r.back()
+		}
+		failures = 0
+	})
+	for ctx.Err() == nil {
+		err := s.client.Receive(subscribed, s.client.B().Subscribe().Channel(r.name).Build(), func(m rueidis.PubSubMessage) {
+			r.take([]byte(m.Message))
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errEnded
+		}
+		if !began {
+			first <- err
+			return
+		}
+		if failures++; failures == 1 {
+			r.lost(err)
+		}
+		consume.Sleep(ctx, pause(failures))
+	}
+}
+
+var errEnded = errors.New("the server has ended the subscription")
+
+// pause before the next attempt to subscribe.
+func pause(failures int) time.Duration { return consume.Backoff(failures) }
+
+func (s *redisSource) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	if s.client != nil {
+		s.client.Close()
+	}
+	s.ended.Wait()
+}
+
+// underneath puts the section of a source before the option that is to blame.
+func underneath(source string, err error) error {
+	if e, ok := errors.AsType[*consume.OptionError](err); ok {
+		return &consume.OptionError{Option: source + "." + e.Option, Err: e.Err}
+	}
+	return err
+}

@@ -1,0 +1,285 @@
+package userstatus
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/engine"
+)
+
+const (
+	// renewal is how often users who are connected are renewed as online. A round is spread over most of it.
+	renewal = 25 * time.Second
+	// gathering is how long users who connect gather before they are noted.
+	gathering = time.Second
+	// maxGathered bounds them. Those beyond are noted by the next round.
+	maxGathered = 65_536
+	// batchSize is how many users are noted by a call.
+	batchSize = 512
+)
+
+// Node is what a Keeper needs of a *gyro.Node.
+type Node interface {
+	Cluster() gyro.Cluster
+	Inspect() gyro.Inspector
+}
+
+// Kinds of calls to the storage, as Keeper.Config.Observe hears of them.
+const (
+	Online = "online" // notes who is connected
+	Active = "active" // notes an activity
+	Get    = "get"
+	Delete = "delete"
+)
+
+// Config of a Keeper.
+type Config struct {
+	Node Node
+	// Observe, if set, hears of each call to the storage: its kind, its users, and whether it failed. Any goroutine calls it.
+	Observe func(kind string, users int, err error)
+	// Logger is wrapped by logging.Wrap; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+var _ api.Statuses = (*Keeper)(nil)
+
+// Keeper keeps the status of users: of those who are connected to this node by itself, of others when it is told. Any
+// goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close and Connected may be called.
+type Keeper struct {
+	store Store
+	cfg   Config
+	log   *slog.Logger
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+
+	mu       sync.Mutex
+	gathered map[string]struct{} // users who have connected
+	noted    map[string]struct{} // users whose activity was noted within the last second
+	broken   bool                // the last call failed
+}
+
+// New returns the keeper that a configuration describes, nil for none. It connects to nothing. Errors name the key.
+func New(of *config.Config, c Config) (*Keeper, error) {
+	u := &of.UserStatus
+	if !u.Enabled {
+		return nil, nil
+	}
+	inRedis, section, server := u.InRedis(&of.Engine)
+	if !inRedis {
+		return newKeeper(NewMemory(u.ExpireInterval), c), nil
+	}
+	shards, err := engine.RedisShards(section, &server.Redis)
+	if err != nil {
+		return nil, err
+	}
+	store := NewRedis(section, engine.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
+	store.patience = server.StartTimeout
+	return newKeeper(store, c), nil
+}
+
+func newKeeper(s Store, c Config) *Keeper {
+	if c.Observe == nil {
+		c.Observe = func(string, int, error) {}
+	}
+	return &Keeper{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
+}
+
+// Start connects to the storage, and notes from now on who is online. An error names the configuration key, and leaves
+// nothing running.
+func (k *Keeper) Start(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	if err := k.store.Start(ctx); err != nil {
+		return err
+	}
+	var running context.Context
+	running, k.stop = context.WithCancel(context.Background())
+	k.ended.Go(func() { k.noteConnected(running) })
+	k.ended.Go(func() { k.renew(running) })
+	return nil
+}
+
+// Close ends it. It may be called without Start, and more than once.
+func (k *Keeper) Close() {
+	if k == nil {
+		return
+	}
+	k.stop()
+	k.ended.Wait()
+	k.store.Close()
+}
+
+// Connected notes soon that a user is online. It does not block.
+func (k *Keeper) Connected(user string) {
+	if k == nil || user == "" || len(user) > MaxUser {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.gathered) < maxGathered {
+		k.gathered[user] = struct{}{}
+	}
+}
+
+// Method is the RPC by which clients say that their user is active.
+const Method = "update_user_status"
+
+// Active answers that RPC. Within a second, further calls for the same user write nothing.
+func (k *Keeper) Active(ctx context.Context, user string) error {
+	if user == "" || len(user) > MaxUser {
+		return errNobody
+	}
+	k.mu.Lock()
+	_, noted := k.noted[user]
+	k.mu.Unlock()
+	if noted {
+		return nil
+	}
+	if err := k.Update(ctx, []string{user}, ""); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.noted) < maxGathered {
+		k.noted[user] = struct{}{}
+	}
+	return nil
+}
+
+// Update notes that users are active now. An empty state changes nothing.
+func (k *Keeper) Update(ctx context.Context, users []string, state string) error {
+	err := check(users)
+	if err == nil && len(state) > MaxState {
+		err = errState
+	}
+	if err != nil {
+		return err
+	}
+	return k.done(Active, len(users), k.store.Update(ctx, users, Status{Active: now(), State: state}))
+}
+
+// Get returns a status for each user, in their order.
+func (k *Keeper) Get(ctx context.Context, users []string) ([]api.UserStatus, error) {
+	if err := check(users); err != nil {
+		return nil, err
+	}
+	list, err := k.store.Get(ctx, users)
+	if k.done(Get, len(users), err) != nil {
+		return nil, err
+	}
+	statuses := make([]api.UserStatus, len(list))
+	for i, s := range list {
+		statuses[i] = api.UserStatus{User: users[i], Active: s.Active, Online: s.Online, State: s.State}
+	}
+	return statuses, nil
+}
+
+// Delete forgets users.
+func (k *Keeper) Delete(ctx context.Context, users []string) error {
+	if err := check(users); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	for _, user := range users {
+		delete(k.gathered, user)
+		delete(k.noted, user)
+	}
+	k.mu.Unlock()
+	return k.done(Delete, len(users), k.store.Delete(ctx, users))
+}
+
+// done reports the outcome of a call, and returns its error.
+func (k *Keeper) done(kind string, users int, err error) error {
+	k.cfg.Observe(kind, users, err)
+	return err
+}
+
+// online notes that users are online now. A failure is logged when it begins and ends; the next round tries again.
+func (k *Keeper) online(ctx context.Context, users []string) {
+	err := k.done(Online, len(users), k.store.Update(ctx, users, Status{Online: now()}))
+	if ctx.Err() != nil {
+		return
+	}
+	k.mu.Lock()
+	before := k.broken
+	k.broken = err != nil
+	k.mu.Unlock()
+	switch {
+	case err != nil && !before:
+		k.log.Error("user status: who is online cannot be noted, trying again", "key", "user_status", "users", len(users), "error", err)
+	case err == nil && before:
+		k.log.Info("user status: who is online is noted again", "key", "user_status")
+	}
+}
+
+// noteConnected notes users who have connected.
+func (k *Keeper) noteConnected(ctx context.Context) {
+	ticker := time.NewTicker(gathering)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		k.mu.Lock()
+		users := make([]string, 0, len(k.gathered))
+		for user := range k.gathered {
+			users = append(users, user)
+		}
+		clear(k.gathered)
+		clear(k.noted)
+		k.mu.Unlock()
+		for batch := range slices.Chunk(users, batchSize) {
+			if ctx.Err() == nil {
+				k.online(ctx, batch)
+			}
+		}
+	}
+}
+
+// renew notes in rounds who is connected. A round begins within the time of one by chance, so that nodes which were
+// started together do not write together, and makes one call at a time, with pauses between.
+func (k *Keeper) renew(ctx context.Context) {
+	wait := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if wait(rand.N(renewal)) != nil {
+		return
+	}
+	for {
+		began, calls := time.Now(), 1
+		if nodes, err := k.cfg.Node.Cluster().Nodes(ctx); err == nil && len(nodes) > 0 {
+			calls += nodes[0].NumClients / batchSize // and more, if the node tells of fewer users at a time
+		}
+		pause := min(renewal*3/4/time.Duration(calls), time.Second)
+		for users, err := range k.cfg.Node.Inspect().Users(ctx) {
+			if err != nil {
+				break // of ctx
+			}
+			for batch := range slices.Chunk(slices.DeleteFunc(users, func(u string) bool { return len(u) > MaxUser }), batchSize) {
+				k.online(ctx, batch)
+				if wait(pause/2+rand.N(pause)) != nil {
+					return
+				}
+			}
+		}
+		if wait(max(renewal-time.Since(began), time.Second)) != nil {
+			return
+		}
+	}
+}

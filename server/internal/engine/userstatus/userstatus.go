@@ -1,0 +1,75 @@
+// Package userstatus keeps when users were active and online last (docs/user-status.md): in memory, or in Redis for
+// several nodes.
+package userstatus
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/api"
+)
+
+// Limits of a call.
+const (
+	// MaxUsers is the most users of a call, MaxUser the longest ID of a user and MaxState the longest state, in bytes.
+	MaxUsers, MaxUser, MaxState = 1_000, 1_024, 1_024
+)
+
+// What breaks a limit.
+var (
+	errUsers = refusal.Because(api.ErrBadRequest, "", "the number of users is not from 1 to 1000")
+	errUser  = refusal.Because(api.ErrBadRequest, "", "the ID of a user is empty, or has more than 1024 bytes")
+	errState = refusal.Because(api.ErrBadRequest, "", "the state has more than 1024 bytes")
+)
+
+// errNobody is the answer to a client without a user whose status could be kept.
+var errNobody = refusal.Because(protocol.ErrorBadRequest, "", "the client is anonymous, or the ID of its user has more than 1024 bytes")
+
+// check returns an error unless a call may name these users.
+func check(users []string) error {
+	if len(users) == 0 || len(users) > MaxUsers {
+		return errUsers
+	}
+	for _, user := range users {
+		if user == "" || len(user) > MaxUser {
+			return errUser
+		}
+	}
+	return nil
+}
+
+// Status of a user.
+type Status struct {
+	// Active is the last activity, Online when the user had a connection last, in Unix seconds; 0 if it is not known.
+	Active, Online int64
+	// State is a text of the backend.
+	State string
+}
+
+// merge adds what is known of a user later. Times do not go back.
+func (s *Status) merge(later Status) {
+	s.Active, s.Online = max(s.Active, later.Active), max(s.Online, later.Online)
+	if later.State != "" {
+		s.State = later.State
+	}
+}
+
+// Store keeps the status of users. A user of whom nothing was heard for the expire interval is forgotten. Any goroutine
+// may call its methods between Start and Close. The same user may come more than once in a call.
+type Store interface {
+	// Start connects to the storage. An error names the configuration key.
+	Start(ctx context.Context) error
+	Close()
+	// Update merges the same status into that of all users: times do not go back, and an empty State changes nothing.
+	// With an error, some of them may be updated.
+	Update(ctx context.Context, users []string, s Status) error
+	// Get returns a status for each user, in their order: the zero value for unknown ones.
+	Get(ctx context.Context, users []string) ([]Status, error)
+	// Delete forgets users. Whoever is connected is soon online again.
+	Delete(ctx context.Context, users []string) error
+}
+
+// now is the time of a status.
+func now() int64 { return time.Now().Unix() }

@@ -1,0 +1,110 @@
+// Package otlp pushes metrics to a collector by OTLP: all that Prometheus can scrape.
+//
+// The standard variables OTEL_* say where to and how often: OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_METRIC_EXPORT_INTERVAL (60 s by default) and others.
+package otlp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/gyrohq/gyro/server/internal/observe/otlpenv"
+)
+
+// Config of a Pusher.
+type Config struct {
+	// Gatherer has the metrics.
+	Gatherer prometheus.Gatherer
+	// Google authenticates by Google application default credentials.
+	Google bool
+	// Node is the ID of the node, Version that of the server.
+	Node, Version string
+	// Logger gets a warning when a push fails, and a line when one succeeds after that.
+	Logger *slog.Logger
+}
+
+// Pusher pushes metrics until Shutdown.
+type Pusher struct {
+	provider *sdk.MeterProvider
+}
+
+// Check returns an error that names the variable whose value cannot be used.
+func Check() error {
+	_, err := otlpenv.Protocol("METRICS")
+	if err == nil {
+		_, err = otlpenv.Resource(context.Background(), "", "")
+	}
+	return err
+}
+
+// Start begins to push. It does not look for the collector.
+func Start(ctx context.Context, c Config) (*Pusher, error) {
+	res, err := otlpenv.Resource(ctx, c.Node, c.Version)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := newExporter(ctx, c.Google)
+	if err != nil {
+		return nil, fmt.Errorf("opentelemetry.metrics: %w", err)
+	}
+	reader := sdk.NewPeriodicReader(&reported{Exporter: exporter, log: c.Logger},
+		sdk.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(c.Gatherer))))
+	return &Pusher{sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(res))}, nil
+}
+
+// newExporter returns an exporter. It reads the variables OTEL_EXPORTER_OTLP_* itself.
+func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
+	var overHTTP []otlpmetrichttp.Option
+	var overGRPC []otlpmetricgrpc.Option
+	if google {
+		client, dial, err := otlpenv.Google()
+		if err != nil {
+			return nil, err
+		}
+		overHTTP, overGRPC = append(overHTTP, otlpmetrichttp.WithHTTPClient(client)), append(overGRPC, otlpmetricgrpc.WithDialOption(dial))
+	}
+	switch protocol, err := otlpenv.Protocol("METRICS"); {
+	case err != nil:
+		return nil, err
+	case protocol == otlpenv.GRPC:
+		exporter, err := otlpmetricgrpc.New(ctx, overGRPC...)
+		if google {
+			err = otlpenv.ByGoogle(err)
+		}
+		return exporter, err
+	}
+	return otlpmetrichttp.New(ctx, overHTTP...)
+}
+
+// Shutdown pushes once more, until ctx ends, and stops. It fails no shutdown: the log has what went wrong.
+func (p *Pusher) Shutdown(ctx context.Context) {
+	_ = p.provider.Shutdown(ctx)
+}
+
+// reported logs what an exporter fails at. Its reader calls it from one goroutine at a time.
+type reported struct {
+	sdk.Exporter
+	log    *slog.Logger
+	failed bool
+}
+
+// Export implements sdk.Exporter.
+func (r *reported) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	err := r.Exporter.Export(ctx, m)
+	switch {
+	case err != nil && !r.failed:
+		r.log.Warn("metrics cannot be pushed by OTLP", "key", "opentelemetry.metrics", "error", err)
+	case err == nil && r.failed:
+		r.log.Info("metrics are pushed by OTLP again")
+	}
+	r.failed = err != nil
+	return err
+}

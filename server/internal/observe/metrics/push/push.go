@@ -1,0 +1,68 @@
+// Package push pushes metrics to those that do not scrape them, as the configuration says.
+package push
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/observe/metrics/graphite"
+	"github.com/gyrohq/gyro/server/internal/observe/metrics/otlp"
+)
+
+// Node is who pushes.
+type Node struct{ UID, Name, Version string }
+
+// Pushers push metrics until Shutdown. The zero value pushes nothing.
+type Pushers []interface{ Shutdown(ctx context.Context) }
+
+// byOTLP tells whether metrics are pushed by OTLP.
+func byOTLP(c *config.Config) bool { return c.OpenTelemetry.Enabled && c.OpenTelemetry.Metrics }
+
+// Wanted tells whether the configuration has metrics pushed.
+func Wanted(c *config.Config) bool { return byOTLP(c) || c.Graphite.Enabled }
+
+// Check returns an error that names what keeps metrics from being pushed.
+func Check(c *config.Config) error {
+	if byOTLP(c) {
+		return otlp.Check()
+	}
+	return nil
+}
+
+// Start begins to push what a gatherer has, if that is wanted. It does not look for who gets it.
+func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, n Node, log *slog.Logger) (p Pushers, err error) {
+	if byOTLP(c) {
+		pusher, err := otlp.Start(ctx, otlp.Config{
+			Gatherer: gatherer, Google: c.OpenTelemetry.GoogleCloudADCAuth, Node: n.UID, Version: n.Version, Logger: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		p = append(p, pusher)
+	}
+	if g := &c.Graphite; g.Enabled {
+		p = append(p, graphite.Start(graphite.Config{
+			Gatherer: gatherer, Address: net.JoinHostPort(g.Host, strconv.Itoa(g.Port)), Prefix: g.Prefix, Node: n.Name,
+			Interval: g.Interval, Tags: g.Tags, Logger: log,
+		}))
+	}
+	return p, nil
+}
+
+// patience is how long Shutdown waits for who gets the metrics.
+const patience = 3 * time.Second
+
+// Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: the log has what went wrong.
+func (p Pushers) Shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, pusher := range p {
+		pusher.Shutdown(ctx)
+	}
+}

@@ -1,0 +1,146 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/consume"
+	"github.com/gyrohq/gyro/server/internal/proxy"
+)
+
+// Proxies returns the tracer of calls to the backend; nil unless opentelemetry.proxy is set.
+func (t *Tracer) Proxies() proxy.Tracer {
+	if t == nil || !t.settings.Proxy {
+		return nil
+	}
+	return proxies{t}
+}
+
+// proxies implements proxy.Tracer.
+type proxies struct{ tracer *Tracer }
+
+// Begin implements proxy.Tracer.
+func (p proxies) Begin(ctx context.Context, c *proxy.Call) (context.Context, func(error)) {
+	ctx, span := p.tracer.tracer.Start(ctx, "proxy "+c.Event.String(), trace.WithSpanKind(trace.SpanKindClient))
+	if span.IsRecording() {
+		span.SetAttributes(keyProxy.String(c.Name), keyConfig.String(c.Key))
+		span.SetAttributes(endpointAttributes(c.Endpoint)...)
+		if c.Protocol == "http" {
+			url, _, _ := strings.Cut(c.Endpoint, "?") // a query may have secrets
+			span.SetAttributes(attribute.String("http.request.method", "POST"), attribute.String("url.full", url))
+		} else {
+			service, method, _ := strings.Cut(c.Method, "/")
+			span.SetAttributes(attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method))
+		}
+	}
+	return ctx, func(err error) { end(span, err) }
+}
+
+// Inject implements proxy.Tracer.
+func (p proxies) Inject(ctx context.Context, set func(name, value string)) {
+	p.tracer.carry.Inject(ctx, to(set))
+}
+
+// systems are the names of the types of consumers in the semantic conventions, where these have one.
+var systems = map[string]string{
+	config.TypeAWSSQS: "aws_sqs", config.TypeAzureServiceBus: "servicebus", config.TypeGooglePubSub: "gcp_pubsub",
+	config.TypeNATSJetStream: "nats", config.TypeRedisStream: "redis",
+}
+
+// Consumers returns what makes the tracer of a consumer; nil unless opentelemetry.consuming is set.
+func (t *Tracer) Consumers() func(c *config.Consumer) consume.Tracer {
+	if t == nil || !t.settings.Consuming {
+		return nil
+	}
+	return func(c *config.Consumer) consume.Tracer {
+		system := systems[c.Type]
+		if system == "" {
+			system = c.Type
+		}
+		return &messages{tracer: t, about: []attribute.KeyValue{
+			attribute.String("messaging.system", system), attribute.String("messaging.operation.name", "process"),
+			attribute.String("messaging.operation.type", "process"), keyConsumer.String(c.Name),
+		}}
+	}
+}
+
+// messages are those of one consumer. It implements consume.Tracer.
+type messages struct {
+	tracer *Tracer
+	about  []attribute.KeyValue
+}
+
+// Begin implements consume.Tracer.
+func (c *messages) Begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, func(error)) {
+	ctx, span := c.begin(ctx, msg, m, r)
+	return ctx, func(err error) { endMessage(span, err) }
+}
+
+func (c *messages) begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, trace.Span) {
+	ctx = c.tracer.within(ctx, func(name string) string {
+		for i := range msg.Attributes {
+			if strings.EqualFold(msg.Attributes[i].Key, name) {
+				return msg.Attributes[i].Value
+			}
+		}
+		return ""
+	})
+	ctx, span := c.tracer.tracer.Start(ctx, "process "+m.String(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.about...))
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("messaging.message.id", text(msg.ID)), keyMethod.String(m.String()))
+		if ch := api.Channel(r); ch != "" {
+			span.SetAttributes(channelOf(ch))
+		}
+	}
+	return ctx, span
+}
+
+func endMessage(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		refused(span, err)
+	}
+	span.End()
+}
+
+// together are the spans of messages whose publications go to the engine together, by channel.
+type together map[string]trace.Span
+
+type togetherKey struct{}
+
+// BeginBatch implements consume.Tracer. The call to the engine is a span within that of each message, because each
+// message may have a trace of its own.
+func (c *messages) BeginBatch(ctx context.Context, msgs []*consume.Message, publications []api.Command) (context.Context, []func(error)) {
+	spans, ends := make(together, len(msgs)), make([]func(error), len(msgs))
+	for i, m := range msgs {
+		r := publications[i].Request
+		_, span := c.begin(ctx, m, api.MethodPublish, r)
+		ends[i] = func(err error) { endMessage(span, err) }
+		if span.IsRecording() {
+			spans[api.Channel(r)] = span
+		}
+	}
+	if len(spans) > 0 {
+		ctx = context.WithValue(ctx, togetherKey{}, spans)
+	}
+	return ctx, ends
+}
+
+// publish begins the spans of a call to the engine. A publication whose message is not sampled has none.
+func (s together) publish(ctx context.Context, t *Tracer, batch []gyro.BatchPublication) (ends []func()) {
+	for i := range batch {
+		around := s[batch[i].Channel]
+		if around == nil {
+			continue
+		}
+		_, span := t.tracer.Start(trace.ContextWithSpan(ctx, around), spanPublish,
+			trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(batch)), channelOf(batch[i].Channel)))
+		ends = append(ends, func() { done(span, batch[i].Err) })
+	}
+	return ends
+}

@@ -1,0 +1,122 @@
+package operators
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/server/internal/operators/admin"
+)
+
+// Bounds of the list of connections, so that it costs a cluster of any size about the same. Each loop of a node describes its newest
+// connections, as many as the list has at most: in a cluster of one node listLimit, of many nodes fewer, but at least listLeast.
+const (
+	listLimit, listTotal, listLeast = 200, 2500, 10
+	// listAge is how long a list is given out before the nodes are asked again.
+	listAge = 2 * time.Second
+	// listPatience is how long the nodes have to answer.
+	listPatience = 2 * time.Second
+)
+
+// clients is what the list of connections needs of a node.
+type clients interface {
+	Cluster() gyro.Cluster
+	Inspect() gyro.Inspector
+}
+
+// listing is a sample of the connections of all nodes.
+type listing struct {
+	// Clients is how many connections there are.
+	Clients int `json:"clients"`
+	// More tells that the list does not have them all.
+	More bool `json:"more,omitempty"`
+	// Incomplete names the nodes that have not answered, and says why.
+	Incomplete  string     `json:"incomplete,omitempty"`
+	Connections []listItem `json:"connections"`
+}
+
+// listItem is what the list has of a connection.
+type listItem struct {
+	Client        string `json:"client"`
+	User          string `json:"user"`
+	Node          string `json:"node"`
+	Transport     string `json:"transport"`
+	Protocol      string `json:"protocol"`
+	Addr          string `json:"addr,omitempty"`
+	AppName       string `json:"app_name,omitempty"`
+	ConnectedAt   int64  `json:"connected_at_ms"`
+	Subscriptions int    `json:"subscriptions"`
+	Queue         int    `json:"queue,omitempty"`
+	// Operator tells that the admin interface has made it, to watch a channel.
+	Operator bool `json:"operator,omitempty"`
+}
+
+// lister answers with the list. All who ask at the same time share one survey.
+type lister struct {
+	node clients
+
+	turn   chan struct{} // is full during a survey; guards what follows
+	latest *listing
+	until  time.Time // when latest is too old
+}
+
+func newLister(n clients) *lister { return &lister{node: n, turn: make(chan struct{}, 1)} }
+
+// ServeHTTP answers with the list.
+func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	found, err := l.list(r.Context())
+	if err != nil {
+		http.Error(w, "Service Unavailable: "+strings.TrimPrefix(err.Error(), "gyro: "), http.StatusServiceUnavailable)
+		return
+	}
+	admin.Answer(w, found)
+}
+
+// list asks the nodes, unless that was done a moment ago.
+func (l *lister) list(ctx context.Context) (*listing, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.latest != nil && time.Now().Before(l.until) {
+		return l.latest, nil
+	}
+	// One who goes away does not end the survey for the others who wait for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listPatience)
+	defer cancel()
+	infos, err := l.node.Cluster().Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.node.Inspect().Connections(ctx, inspect.Filter{Limit: min(listLimit, max(listLeast, listTotal/max(len(infos), 1)))})
+	of := &listing{More: found.More, Connections: make([]listItem, 0, len(found.List))}
+	switch {
+	case errors.Is(err, gyro.ErrNoAnswer):
+		of.Incomplete = strings.TrimPrefix(err.Error(), "gyro: ")
+	case err != nil:
+		return nil, err
+	}
+	for _, n := range infos {
+		of.Clients += n.NumClients
+	}
+	for i := range found.List {
+		of.Connections = append(of.Connections, itemOf(&found.List[i]))
+	}
+	slices.Reverse(of.Connections) // the newest first
+	l.latest, l.until = of, time.Now().Add(listAge)
+	return of, nil
+}
+
+func itemOf(c *inspect.Connection) listItem {
+	return listItem{
+		Client: c.Client, User: c.User, Node: c.Node, Transport: c.Transport, Protocol: c.Protocol, Addr: c.Addr, AppName: c.AppName,
+		ConnectedAt: c.ConnectedAt.UnixMilli(), Subscriptions: len(c.Channels), Queue: c.Queue, Operator: c.User == tailUser,
+	}
+}

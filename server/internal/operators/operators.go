@@ -1,0 +1,199 @@
+// Package operators has what the admin web interface asks a node: the endpoints for those who have logged in
+// (docs/admin.md#the-endpoints).
+package operators
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/operators/admin"
+	"github.com/gyrohq/gyro/server/internal/operators/vitals"
+)
+
+// maxStreams is how many operators may watch a channel, and how many the log, at a time.
+const maxStreams = 64
+
+// Config says what the endpoints tell of.
+type Config struct {
+	Node *gyro.Node
+	// Name of the node, and Version of the server.
+	Name, Version string
+	// Commands serves commands of the server API in the format of its legacy endpoint.
+	Commands http.Handler
+	// InForce and Channels are what is in force. Each request calls them.
+	InForce  func() *config.Config
+	Channels func() *namespace.Resolver
+	// Figures returns the metrics as a value for JSON.
+	Figures func() any
+	// Vitals tells how all nodes are.
+	Vitals *vitals.Desk
+	// Recent has the warnings of the log; nil for none.
+	Recent *logs.Recent
+	// Others are further endpoints, which check their methods themselves.
+	Others map[string]http.Handler
+	// Done is closed when the server stops.
+	Done <-chan struct{}
+}
+
+// desk serves the endpoints.
+type desk struct{ Config }
+
+// Endpoints returns the endpoints by their names.
+func Endpoints(c Config) map[string]admin.Endpoint {
+	d := &desk{c}
+	get := func(answer func() any) admin.Endpoint {
+		return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			admin.Answer(w, answer())
+		})}
+	}
+	post := func(h http.Handler) admin.Endpoint { return admin.Endpoint{Method: http.MethodPost, Handler: h} }
+	endpoints := map[string]admin.Endpoint{
+		"api":     post(c.Commands),
+		"health":  get(func() any { return map[string]any{"parts": c.Vitals.Parts()} }),
+		"nodes":   report(c.Vitals.Report),
+		"history": report(c.Vitals.History),
+		"clients": {Method: http.MethodGet, Handler: newLister(c.Node)},
+		"config":  get(func() any { return map[string]any{"keys": c.InForce().View()} }),
+		"figures": get(c.Figures),
+		"channel": post(http.HandlerFunc(d.describeChannel)),
+		"tail":    post(bounded(d.tail())),
+	}
+	if c.Recent != nil {
+		endpoints["logs"] = admin.Endpoint{Method: http.MethodGet, Handler: bounded(http.HandlerFunc(d.followLog))}
+	}
+	for name, h := range c.Others {
+		endpoints[name] = admin.Endpoint{Handler: h}
+	}
+	names := []string{"about"}
+	for name := range endpoints {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	endpoints["about"] = get(func() any { return d.about(names) })
+	return endpoints
+}
+
+// about tells what this server can do. The interface calls no method that is not among the methods: a refusal would count as one
+// of the application's.
+func (d *desk) about(endpoints []string) any {
+	methods := make([]string, 0, len(api.Methods()))
+	for _, m := range api.Methods() {
+		if !strings.HasSuffix(m.String(), "_user_status") || d.InForce().UserStatus.Enabled {
+			methods = append(methods, m.String())
+		}
+	}
+	types := make(map[string]string)
+	d.Channels().Each(func(of *namespace.Options) { types[of.Name] = cmp.Or(of.SubscriptionType, config.TypeStream) })
+	return map[string]any{
+		"version": d.Version, "node": d.Name, "uid": d.Node.UID(), "endpoints": endpoints, "methods": methods, "namespaces": types,
+	}
+}
+
+// report answers with what all nodes tell.
+func report(of func(ctx context.Context) (*vitals.Report, error)) admin.Endpoint {
+	return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told, err := of(r.Context())
+		if err != nil {
+			http.Error(w, "Service Unavailable: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		// The browser learns by how much its clock differs; the report itself may be some seconds old.
+		admin.Answer(w, struct {
+			*vitals.Report
+			Now int64 `json:"now"`
+		}{told, time.Now().UnixMilli()})
+	})}
+}
+
+// bounded refuses requests beyond maxStreams at a time.
+func bounded(next http.Handler) http.Handler {
+	free := make(chan struct{}, maxStreams)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case free <- struct{}{}:
+			defer func() { <-free }()
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, fmt.Sprintf("Too Many Requests: %d of these streams are open, which is the limit", maxStreams), http.StatusTooManyRequests)
+		}
+	})
+}
+
+// followLog streams the recent warnings and errors, and those that follow, as lines of JSON.
+func (d *desk) followLog(w http.ResponseWriter, r *http.Request) {
+	answer := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Accel-Buffering", "no")
+	// The body is read to its end and the listener's deadline taken away: then only the operator ends the request.
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1))
+	_ = answer.SetReadDeadline(time.Time{})
+	alive := time.NewTicker(25 * time.Second)
+	defer alive.Stop()
+	var next uint64
+	for {
+		var lines [][]byte
+		var more <-chan struct{}
+		lines, next, more = d.Recent.Since(next)
+		// If the deadline cannot be set, that of the listener holds.
+		_ = answer.SetWriteDeadline(time.Now().Add(10 * time.Second))
+		for _, line := range lines {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+		if answer.Flush() != nil {
+			return
+		}
+		select {
+		case <-more:
+		case <-alive.C: // an empty line, for proxies that end idle connections
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-d.Done:
+			return
+		}
+	}
+}
+
+// askedChannel reads the name of a channel, and finds its options.
+func (d *desk) askedChannel(w http.ResponseWriter, r *http.Request) (name string, ch namespace.Channel, err error) {
+	var asked struct {
+		Channel string `json:"channel"`
+	}
+	// The body is read to its end: after that net/http notices when the operator goes away.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+	if err != nil || json.Unmarshal(body, &asked) != nil || asked.Channel == "" {
+		return "", ch, errors.New(`expected {"channel":"NAME"}`)
+	}
+	ch, err = d.Channels().Named(asked.Channel)
+	return asked.Channel, ch, err
+}
+
+// describeChannel answers with the options of a channel.
+func (d *desk) describeChannel(w http.ResponseWriter, r *http.Request) {
+	_, ch, err := d.askedChannel(w, r)
+	if err != nil {
+		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	admin.Answer(w, map[string]any{
+		"namespace": ch.Options.Name, "type": cmp.Or(ch.SubscriptionType, config.TypeStream),
+		"maps": ch.Type >= namespace.Map && ch.Type <= namespace.MapUsers, "options": config.ViewOptions(&ch.ChannelOptions),
+	})
+}

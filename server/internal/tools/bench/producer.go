@@ -1,0 +1,236 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/account"
+)
+
+// sender publishes for a producer.
+type sender interface {
+	// room waits until publications may be sent, and returns how many, from 1 to most.
+	room(ctx context.Context, most int) (int, error)
+	// send publishes. It reports every answer to the producer.
+	send(ctx context.Context, items []item) error
+	// flush waits for the answers.
+	flush(ctx context.Context) error
+}
+
+// item is a publication.
+type item struct {
+	channel string
+	key     string // of a map's entry
+	payload []byte
+}
+
+// quota says when a producer has done enough: when the first of these limits is reached.
+type quota struct {
+	messages uint64    // 0 for no limit
+	until    time.Time // zero for no limit
+	stopped  *atomic.Bool
+}
+
+func (q *quota) left(sent uint64) uint64 {
+	if q.stopped != nil && q.stopped.Load() || !q.until.IsZero() && !time.Now().Before(q.until) {
+		return 0
+	}
+	if q.messages == 0 {
+		return ^uint64(0)
+	}
+	return q.messages - min(sent, q.messages)
+}
+
+// producer publishes one message after the other, to the channels in turn.
+type producer struct {
+	run       *run
+	index     int
+	sender    sender
+	window    int            // publications in flight
+	rate      float64        // publications per second, 0 for as many as the window allows
+	broadcast bool           // every message goes to all channels
+	turn      *atomic.Uint64 // counts publications: each goes to the next channel
+
+	sent      uint64 // messages
+	answered  atomic.Uint64
+	latencies shared
+	payloads  [][]byte
+	items     []item
+}
+
+func (r *run) newProducer(window int, rate float64) *producer {
+	p := &producer{
+		run: r, index: len(r.producers), window: window, rate: rate, turn: &r.turn,
+		latencies: shared{h: newHistogram()}, payloads: make([][]byte, window),
+	}
+	r.producers = append(r.producers, p)
+	r.issued = append(r.issued, make([]atomic.Uint64, len(r.channels)))
+	return p
+}
+
+// produce publishes until the quota is reached and everything is answered.
+func (p *producer) produce(ctx context.Context, q quota) error {
+	start, first := time.Now(), p.sent
+	for {
+		left := q.left(p.sent - first)
+		if left == 0 {
+			break
+		}
+		most := int(min(left, uint64(p.window)))
+		if p.rate > 0 {
+			due := uint64(time.Since(start).Seconds()*p.rate) + 1
+			if done := p.sent - first; due <= done {
+				if err := p.pause(ctx, start, done, q); err != nil {
+					return err
+				}
+				continue
+			}
+			most = int(min(uint64(most), due-(p.sent-first)))
+		}
+		n, err := p.sender.room(ctx, most)
+		if err != nil {
+			return err
+		}
+		if err := p.sender.send(ctx, p.next(n)); err != nil {
+			return fmt.Errorf("publisher %d: %w", p.index, err)
+		}
+	}
+	return p.sender.flush(ctx)
+}
+
+// pauseMost is how long a producer sleeps before it looks at its quota again.
+const pauseMost = 50 * time.Millisecond
+
+// pause waits until the next publication is due.
+func (p *producer) pause(ctx context.Context, start time.Time, done uint64, q quota) error {
+	wait := time.Until(start.Add(time.Duration(float64(done) / p.rate * float64(time.Second))))
+	if !q.until.IsZero() {
+		wait = min(wait, time.Until(q.until))
+	}
+	select {
+	case <-time.After(min(max(wait, 0), pauseMost)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// next makes the next n publications.
+func (p *producer) next(n int) []item {
+	p.items = p.items[:0]
+	now := p.run.elapsed()
+	for i := range n {
+		s := account.Stamp{Run: p.run.id, Publisher: p.index, Channel: account.EveryChannel, Seq: p.sent, Sent: now}
+		name := p.run.channels[0]
+		if !p.broadcast {
+			s.Channel = int((p.turn.Add(1) - 1) % uint64(len(p.run.channels)))
+			s.Seq = p.run.issued[p.index][s.Channel].Add(1) - 1
+			name = p.run.channels[s.Channel]
+		}
+		p.payloads[i] = account.AppendPayload(p.payloads[i][:0], s, p.run.target.Size)
+		p.items = append(p.items, item{name, p.run.key(p.sent), p.payloads[i]})
+		p.sent++
+	}
+	return p.items
+}
+
+// done counts the answer to n publications that were sent together.
+func (p *producer) done(n int, took time.Duration) {
+	p.answered.Add(uint64(n))
+	p.latencies.record(took)
+}
+
+// clientSender publishes over a client's connection.
+type clientSender struct {
+	p      *producer
+	client *client
+	slots  chan uint32 // free places in the window
+	sentAt []atomic.Int64
+	taken  []uint32
+	cmds   []*protocol.Command
+}
+
+// overClient makes a producer publish over a connection.
+func (p *producer) overClient(c *client) {
+	s := &clientSender{p: p, client: c, slots: make(chan uint32, p.window), sentAt: make([]atomic.Int64, p.window)}
+	for i := range p.window {
+		s.slots <- uint32(i)
+		s.cmds = append(s.cmds, &protocol.Command{Publish: new(protocol.PublishRequest)})
+	}
+	c.answered = s.answered
+	p.sender = s
+}
+
+func (s *clientSender) room(ctx context.Context, most int) (int, error) {
+	s.taken = s.taken[:0]
+	select {
+	case slot := <-s.slots:
+		s.taken = append(s.taken, slot)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	for len(s.taken) < most && len(s.slots) > 0 { // nobody else takes slots
+		s.taken = append(s.taken, <-s.slots)
+	}
+	return len(s.taken), nil
+}
+
+func (s *clientSender) send(_ context.Context, items []item) error {
+	now := s.p.run.elapsed()
+	for i, it := range items {
+		slot := s.taken[i]
+		s.sentAt[slot].Store(now)
+		s.cmds[i].ID = firstPublishID + slot
+		s.cmds[i].Publish.Channel, s.cmds[i].Publish.Data = it.channel, it.payload
+		if it.key != "" {
+			s.cmds[i].Publish.Type, s.cmds[i].Publish.Key = mapType, it.key
+		}
+	}
+	return s.client.send(s.cmds[:len(items)])
+}
+
+func (s *clientSender) answered(r *protocol.Reply) {
+	slot := r.ID - firstPublishID
+	if int64(slot) >= int64(len(s.sentAt)) {
+		s.p.run.fail(fmt.Errorf("publisher %d: the server answers command %d, which is not open", s.p.index, r.ID))
+		return
+	}
+	sent := s.sentAt[slot].Swap(-1)
+	if sent < 0 {
+		s.p.run.fail(fmt.Errorf("publisher %d: the server answers command %d twice", s.p.index, r.ID))
+		return
+	}
+	if r.Error != nil {
+		s.p.run.fail(fmt.Errorf("publisher %d: publish: error %w%s", s.p.index, r.Error, publishHint(r.Error)))
+		return
+	}
+	s.p.done(1, time.Duration(s.p.run.elapsed()-sent))
+	s.slots <- slot
+}
+
+// publishHint explains the error that a server with the default configuration answers.
+func publishHint(err error) string {
+	if errors.Is(err, protocol.ErrorPermissionDenied) {
+		return " (clients may publish only where allow_publish_for_client is set, anonymous ones where allow_publish_for_anonymous is too; or publish over the HTTP API: --via api)"
+	}
+	return ""
+}
+
+// flush waits until nothing is in flight: it takes all slots and gives them back.
+func (s *clientSender) flush(ctx context.Context) error {
+	for range s.p.window {
+		select {
+		case <-s.slots:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for i := range s.p.window {
+		s.slots <- uint32(i)
+	}
+	return nil
+}

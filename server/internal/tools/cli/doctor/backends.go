@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/consume"
+)
+
+// backends tells whether what the server asks about clients can be reached.
+func (d *doctor) backends(ctx context.Context) {
+	c := d.Config
+	seen := map[string]bool{}
+	visit := func(key string, on bool, p *config.Proxy) {
+		if on && p.Endpoint != "" && !seen[p.Endpoint] {
+			seen[p.Endpoint] = true
+			d.backend(ctx, key, p)
+		}
+	}
+	visit("client.proxy.connect", c.Client.Proxy.Connect.Enabled, &c.Client.Proxy.Connect.Proxy)
+	visit("client.proxy.refresh", c.Client.Proxy.Refresh.Enabled, &c.Client.Proxy.Refresh.Proxy)
+	visit("channel.proxy.subscribe", true, &c.Channel.Proxy.Subscribe)
+	visit("channel.proxy.publish", true, &c.Channel.Proxy.Publish)
+	visit("rpc.proxy", true, &c.RPC.Proxy)
+	for i := range c.Proxies {
+		visit(fmt.Sprintf("proxies[%d](%s)", i, c.Proxies[i].Name), true, &c.Proxies[i].Proxy)
+	}
+}
+
+// backend connects to a backend. One that is asked over TLS has to show a certificate that the server accepts.
+func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
+	const area = "backends"
+	endpoint := key + ".endpoint"
+	host, isHTTP, secure, err := hostOf(p.Endpoint)
+	if err != nil {
+		d.say(area, Fail, "correct "+endpoint, "%s is not an address: %v", endpoint, err)
+		return
+	}
+	section, material := key+".grpc.tls", p.GRPC.TLS
+	if isHTTP {
+		section, material = key+".http.tls", p.HTTP.TLS
+	}
+	of, err := material.ClientConfig()
+	switch {
+	case err != nil:
+		return // the check of the configuration has told
+	case isHTTP && !secure:
+		of = nil
+	case isHTTP && of == nil:
+		of = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	begun := time.Now()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil {
+		d.say(area, Fail, "start what listens there, or correct "+endpoint, "%s: %s does not answer: %v", endpoint, host, err)
+		return
+	}
+	defer conn.Close()
+	if of == nil {
+		d.say(area, OK, "", "%s: %s accepts connections, after %s", endpoint, host, since(begun))
+		return
+	}
+	if of.ServerName == "" {
+		of.ServerName, _, _ = net.SplitHostPort(host) // it has been joined
+	}
+	client := tls.Client(conn, of)
+	if err := client.HandshakeContext(ctx); err != nil {
+		d.say(area, Fail, correct(err, endpoint, section), "%s: %s does not get through TLS: %v", endpoint, host, err)
+		return
+	}
+	d.say(area, OK, "", "%s: %s accepts TLS connections, after %s", endpoint, host, since(begun))
+	d.expiry(endpoint, client.ConnectionState().PeerCertificates[0], "its operator has to renew it")
+}
+
+// correct says which keys would change an error of a connection: those of TLS if that is to blame, else the address.
+func correct(err error, address, section string) string {
+	if option := consume.TLSOption(section, err); option != "" && section != "" {
+		return "correct " + option + ", or the certificate of the other side"
+	}
+	if strings.Contains(err.Error(), "certificate has expired") {
+		return "renew the certificate of the other side, and look at the clock of this machine"
+	}
+	return "start what listens there, or correct " + address
+}
+
+// hostOf returns host and port of a URL, or of the target of a gRPC backend.
+func hostOf(address string) (host string, isHTTP, secure bool, err error) {
+	ports := map[string]string{"http": "80", "https": "443"}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		u, err = url.Parse("grpc://" + address)
+	}
+	if err != nil {
+		return "", false, false, errors.New("it is neither a URL nor host:port")
+	}
+	port := cmp.Or(u.Port(), ports[u.Scheme])
+	if u.Hostname() == "" || port == "" {
+		return "", false, false, errors.New("it has no host and port")
+	}
+	_, isHTTP = ports[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), port), isHTTP, u.Scheme == "https", nil
+}

@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/consume"
+	"github.com/gyrohq/gyro/server/internal/consumers"
+	"github.com/gyrohq/gyro/server/internal/engine"
+	"github.com/gyrohq/gyro/server/internal/engine/notify"
+)
+
+// queues looks at the queues that commands come from, and at the place of notifications about keys of shared poll channels.
+func (d *doctor) queues(ctx context.Context) {
+	list, err := consumers.Sources(d.Config)
+	if err != nil {
+		return // the check of the configuration has told
+	}
+	for _, s := range list {
+		d.queue(ctx, s)
+	}
+	d.notifications(ctx)
+}
+
+func (d *doctor) queue(ctx context.Context, s consumers.Source) {
+	const area = "consumers"
+	probing, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	if err := s.Probe(probing); err != nil {
+		advice := "look at the queue, and at the credentials that " + s.Key + " uses"
+		if _, ok := asOption(err); ok {
+			advice = "start it, or correct " + blamed(s.Key, "", err)
+		}
+		d.say(area, Fail, advice, "%s: %s", s.Key, secretless(err))
+		return
+	}
+	d.say(area, OK, "", "%s: it can be used", s.Key)
+	switch c := s.Config; c.Type {
+	case config.TypePostgreSQL:
+		secure, err := c.PostgreSQL.TLS.ClientConfig()
+		if err == nil {
+			d.database(ctx, database{key: s.Key, option: "dsn", dsn: c.PostgreSQL.DSN, tls: secure, primary: true})
+		}
+	case config.TypeRedisStream:
+		shards, err := engine.RedisShards(s.Key, &c.RedisStream.Redis)
+		if err == nil {
+			d.shard(ctx, s.Key, s.Key, engine.AddressKey(&c.RedisStream.Redis), &shards[0], nil)
+		}
+	}
+}
+
+// notifications subscribes for a moment.
+func (d *doctor) notifications(ctx context.Context) {
+	const area = "shared polls"
+	r, err := notify.New(d.Config, notify.Config{Notify: func(string, ...string) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil || r == nil {
+		return // the check of the configuration has told, or nobody notifies
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	if err := r.Start(ctx); err != nil {
+		d.say(area, Fail, "start it, or correct the key", "%s", secretless(err))
+		return
+	}
+	r.Close()
+	d.say(area, OK, "", "notifications of keys can come")
+}
+
+// asOption returns the option that is to blame for an error.
+func asOption(err error) (string, bool) {
+	if named, ok := errors.AsType[*consume.OptionError](err); ok {
+		return named.Option, true
+	}
+	return "", false
+}

@@ -1,0 +1,148 @@
+// Package cli has what the commands of gyro do that talk to a server: sub, tail, pub, rpc, presence and info. It knows no
+// flags and no environment; data goes to one stream, messages to another.
+package cli
+
+import (
+	"cmp"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/tools/apicall"
+)
+
+// Addresses of a server with default ports and paths on this machine.
+const (
+	DefaultURL = "ws://127.0.0.1:8000/connection/websocket"
+	DefaultAPI = "http://127.0.0.1:8000/api"
+)
+
+// tokenTTL is how long the tokens are valid that commands sign. Each connection gets a new one.
+const tokenTTL = time.Hour
+
+// Remote is a server, and who asks it.
+type Remote struct {
+	// URL is the WebSocket endpoint: ws or wss, or http or https for the same; without a path, that of
+	// the default. Empty: the host of API.
+	URL string
+	// API is the server API: http or https; without a path, /api. Empty: the host of URL.
+	API string
+	// APIKey of the server API; empty for none.
+	APIKey string
+	// Token of the connection; empty for none. Sign, if it is not nil, signs tokens for User instead, and Subscribe
+	// those of subscriptions.
+	Token           string
+	User            string
+	Sign, Subscribe *config.Token
+	// KeySecret signs which keys of shared poll channels User tracks; empty: Signature is one for all keys of the one channel.
+	KeySecret, Signature string
+	// TLS of https and wss; nil for the defaults.
+	TLS *tls.Config
+}
+
+// place is where endpoints of a server are, as this machine reaches them.
+type place struct {
+	addr   string
+	secure bool
+}
+
+func (p place) url(name, path string) string { return scheme(name, p.secure) + p.addr + path }
+
+// places returns where the endpoints for clients are, and the internal ones.
+func places(h *config.HTTPServer) (external, internal place) {
+	host := h.Address
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	port := strconv.Itoa(h.Port)
+	external = place{net.JoinHostPort(host, port), h.TLS.Enabled || h.TLSAutocert.Enabled}
+	if h.InternalPort == "" && h.InternalAddress == "" {
+		return external, external
+	}
+	within := cmp.Or(h.InternalAddress, host)
+	if ip := net.ParseIP(within); ip != nil && ip.IsUnspecified() {
+		within = host
+	}
+	return external, place{net.JoinHostPort(within, cmp.Or(h.InternalPort, port)), external.secure && !h.TLSExternal || h.InternalTLS.Enabled}
+}
+
+// Of returns the server that a configuration describes, as this machine reaches it.
+func Of(cfg *config.Config) Remote {
+	external, api := places(&cfg.HTTPServer)
+	if cfg.HTTPAPI.External {
+		api = external
+	}
+	r := Remote{
+		URL: external.url("ws", path(cfg.WebSocket.HandlerPrefix)), API: api.url("http", path(cfg.HTTPAPI.HandlerPrefix)),
+		APIKey: cfg.HTTPAPI.Key, KeySecret: cfg.SharedPoll.HMACSecretKey,
+	}
+	if cfg.Client.Token.HMACSecretKey != "" {
+		r.Sign, r.Subscribe = &cfg.Client.Token, &cfg.Client.Token
+	}
+	if own := &cfg.Client.SubscriptionToken; own.Enabled {
+		r.Subscribe = nil
+		if own.HMACSecretKey != "" {
+			r.Subscribe = &own.Token
+		}
+	}
+	return r
+}
+
+func scheme(name string, secure bool) string {
+	if secure {
+		name += "s"
+	}
+	return name + "://"
+}
+
+func path(prefix string) string { return "/" + strings.Trim(prefix, "/") }
+
+// complete fills in what follows from the rest.
+func (r *Remote) complete() error {
+	var err error
+	if r.URL, err = endpoint("url", cmp.Or(r.URL, r.API, DefaultURL), r.URL == "" && r.API != "", "ws", "/connection/websocket"); err != nil {
+		return err
+	}
+	r.API, err = endpoint("api", cmp.Or(r.API, r.URL), r.API == "", "http", "/api")
+	return err
+}
+
+// endpoint makes the address of one endpoint of a text, which may be that of another endpoint on the same host, or
+// of the host alone.
+func endpoint(name, text string, other bool, scheme, path string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", Usage("%s: %w", name, err)
+	}
+	switch u.Scheme {
+	case "ws", "http":
+		u.Scheme = scheme
+	case "wss", "https":
+		u.Scheme = scheme + "s"
+	default:
+		return "", Usage("%s: %q is no address such as %s://localhost:8000", name, text, scheme)
+	}
+	if u.Host == "" {
+		return "", Usage("%s: %q has no host", name, text)
+	}
+	if other || strings.Trim(u.Path, "/") == "" {
+		u.Path, u.RawQuery = path, ""
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u.String(), nil
+}
+
+// Caller returns what calls the server API.
+func (r Remote) Caller() (*apicall.Caller, error) {
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = r.TLS
+	return &apicall.Caller{URL: r.API, Key: r.APIKey, HTTP: &http.Client{Transport: transport}}, nil
+}

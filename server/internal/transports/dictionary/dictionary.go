@@ -1,0 +1,61 @@
+// Package dictionary makes the dictionaries that the messages of WebSocket clients are compressed against: it
+// trains them from samples, and loads those of a configuration.
+package dictionary
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/config/material"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+// Load reads the files of dictionaries. The errors name the keys.
+func Load(list []config.Dictionary) (loaded []*websocket.Dictionary, err error) {
+	var errs []error
+	type use struct{ profile, encoding string }
+	names, uses := make(map[string]bool), make(map[use]bool)
+	for i, c := range list {
+		key := fmt.Sprintf("websocket.dictionaries[%d](%s)", i, c.Name)
+		d, err := load(c)
+		of := use{c.Profile, c.Encoding}
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s.%w", key, err))
+		case names[c.Name]:
+			errs = append(errs, fmt.Errorf("%s.name: %q is given twice", key, c.Name))
+		case uses[of]:
+			errs = append(errs, fmt.Errorf("%s.profile: there is another dictionary for %s and the profile %q", key, c.Encoding, c.Profile))
+		}
+		names[c.Name], uses[of] = true, true
+		loaded = append(loaded, d)
+	}
+	return loaded, errors.Join(errs...)
+}
+
+// load returns an error that begins with the last part of the key.
+func load(c config.Dictionary) (*websocket.Dictionary, error) {
+	switch {
+	case c.Name == "":
+		return nil, errors.New("name: is required")
+	case c.Encoding == "":
+		return nil, errors.New("encoding: is required: json or protobuf")
+	case c.File == "":
+		return nil, errors.New("file: is required; gyro dict train makes one")
+	}
+	data, err := material.ReadFile(c.File)
+	if err != nil {
+		return nil, fmt.Errorf("file: %w", err)
+	}
+	e := protocol.JSON
+	if c.Encoding == "protobuf" {
+		e = protocol.Protobuf
+	}
+	d, err := websocket.NewDictionary(e, c.Profile, c.AllowAnonymous, data)
+	if err != nil {
+		return nil, fmt.Errorf("file: %s has %d bytes, and a dictionary 1 to %d", c.File, len(data), websocket.MaxDictionary)
+	}
+	return d, nil
+}

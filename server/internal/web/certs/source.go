@@ -1,0 +1,174 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gyrohq/gyro/server/internal/config"
+)
+
+// source is a part of a TLS object that is read again: a certificate with its key, the
+// authorities of clients, or the secrets of session tickets.
+type source struct {
+	keys  string // of the configuration, without that of the object
+	files string // paths; empty if all of it is in the configuration
+	read  func() ([]byte, error)
+	// use takes over what was read. After an error nothing has changed.
+	use     func(text []byte) error
+	seen    [sha256.Size]byte // the digest of what was read last, or of the error
+	refused bool              // what was read last is not in force
+}
+
+// load reads a source for the first time. The error names the key.
+func (s *source) load() error {
+	_, err := s.refresh()
+	return err
+}
+
+// refresh reads the source again. Both results are empty if what it reads is what it read the
+// time before, so that a fault is reported once. They are empty as well if there are no file descriptors: the
+// files may be as they were.
+func (s *source) refresh() (changed bool, err error) {
+	text, err := s.read()
+	loaded := s.seen != [sha256.Size]byte{}
+	if loaded && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) {
+		return false, nil
+	}
+	sum := sha256.Sum256(text)
+	if err != nil {
+		sum = sha256.Sum256([]byte("error: " + err.Error()))
+	}
+	if sum == s.seen {
+		return false, nil
+	}
+	s.seen = sum
+	if err == nil {
+		err = s.use(text)
+	}
+	s.refused = err != nil
+	return err == nil, err
+}
+
+// pair is a certificate with its key.
+type pair struct {
+	source
+	cert tls.Certificate
+	expiry
+}
+
+// newPair loads a pair; prefix is that of its keys, such as "certificates[0].".
+func newPair(prefix string, cert, key config.PEM) (*pair, error) {
+	certKey, keyKey := prefix+"cert_pem", prefix+"key_pem"
+	if cert == "" || key == "" {
+		return nil, fmt.Errorf("%s, %s: both are required by an enabled TLS listener", certKey, keyKey)
+	}
+	var certText, keyText []byte
+	p := &pair{}
+	p.source = source{
+		keys: certKey + ", " + keyKey,
+		read: func() (text []byte, err error) {
+			if certText, err = cert.Load(); err != nil {
+				return nil, fmt.Errorf("%s: %w", certKey, err)
+			}
+			if keyText, err = key.Load(); err != nil {
+				return nil, fmt.Errorf("%s: %w", keyKey, err)
+			}
+			return bytes.Join([][]byte{certText, keyText}, []byte{0}), nil
+		},
+		use: func([]byte) error {
+			made, err := tls.X509KeyPair(certText, keyText)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", certKey, keyKey, err)
+			}
+			p.cert, p.expiry = made, expiry{}
+			return nil
+		},
+	}
+	err := p.load()
+	p.files = join(cert.File(), key.File())
+	return p, err
+}
+
+// newPool loads authorities into *to.
+func newPool(key string, pem config.PEM, to **x509.CertPool) (*source, error) {
+	s := &source{
+		keys: key,
+		read: func() ([]byte, error) {
+			text, err := pem.Load()
+			if err != nil {
+				err = fmt.Errorf("%s: %w", key, err)
+			}
+			return text, err
+		},
+		use: func(text []byte) error {
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM(text) {
+				return fmt.Errorf("%s: there is no certificate in it", key)
+			}
+			*to = pool
+			return nil
+		},
+	}
+	err := s.load()
+	s.files = pem.File()
+	return s, err
+}
+
+// join lists the names that are not empty.
+func join(names ...string) string {
+	var out []string
+	for _, name := range names {
+		if name != "" {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// reread reads a source again and logs what came of it. section is the key of its object.
+func (s *source) reread(section string, log *slog.Logger) (changed bool) {
+	changed, err := s.refresh()
+	switch {
+	case err != nil:
+		log.Error("TLS files have changed, but cannot be used: what was read before stays in force",
+			"keys", s.keysOf(section), "files", s.files, "error", err)
+	case changed:
+		log.Info("TLS files have changed and are in force", "keys", s.keysOf(section), "files", s.files)
+	}
+	return changed
+}
+
+// keysOf returns the keys of the source in full.
+func (s *source) keysOf(section string) string {
+	return section + "." + strings.ReplaceAll(s.keys, ", ", ", "+section+".")
+}
+
+// expiry warns of a certificate that nobody renews.
+type expiry struct{ warned time.Time }
+
+// renewalDue is when a certificate should have been renewed: two weeks before its end, or a
+// quarter of its time if that is less.
+func renewalDue(leaf *x509.Certificate) time.Time {
+	return leaf.NotAfter.Add(-min(leaf.NotAfter.Sub(leaf.NotBefore)/4, 14*24*time.Hour))
+}
+
+// warn logs once a day that a certificate has expired, or that its renewal is due.
+func (e *expiry) warn(log *slog.Logger, leaf *x509.Certificate, now time.Time, attrs ...any) {
+	if now.Before(renewalDue(leaf)) || now.Sub(e.warned) < 24*time.Hour {
+		return
+	}
+	e.warned = now
+	text := "a TLS certificate expires soon and has not been renewed"
+	if now.After(leaf.NotAfter) {
+		text = "a TLS certificate has expired"
+	}
+	log.Warn(text, append(attrs, "expires", leaf.NotAfter.UTC().Format(time.RFC3339))...)
+}
