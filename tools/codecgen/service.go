@@ -1,8 +1,11 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"unicode"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // generateService prints, for each rpc of the service, a Method, and how the service is
@@ -61,7 +64,20 @@ func generateService(p *printer, s *schema) {
 		p.f("func (m *%s) execute(ctx context.Context, s Service) (Result, error) {", r.request)
 		p.f("return s.%s(ctx, m)", r.name)
 		p.f("}")
+		p.f("")
+		receiver, channel := "", `""`
+		if s.message(r.request).namesChannel() {
+			receiver, channel = "m ", "m.Channel"
+		}
+		p.f("func (%s*%s) target() (Method, string) { return Method%s, %s }", receiver, r.request, r.name, channel)
 	}
+}
+
+// namesChannel tells whether a request has a field with the name of one channel.
+func (m *message) namesChannel() bool {
+	return slices.ContainsFunc(m.fields, func(f *field) bool {
+		return f.name == "channel" && f.kind == protoreflect.StringKind && f.shape == singular
+	})
 }
 
 // snakeCase is the name of a method in JSON: presence_stats for PresenceStats, rpc for RPC.

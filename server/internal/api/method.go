@@ -12,6 +12,8 @@ type Request interface {
 	UnmarshalJSON(data []byte) error
 	UnmarshalProto(data []byte) error
 	execute(ctx context.Context, s Service) (Result, error)
+	// target returns the method of the request, and the channel that it names; "" if it names none, or several.
+	target() (Method, string)
 }
 
 // Result is the result of a command that succeeded, or, in a batch, an *Error. AppendJSON

@@ -87,6 +87,6 @@ type Span interface {
 
 // Channel returns the one channel that a request names; empty if it names none, or several.
 func Channel(r Request) string {
-	_, ch := target(r)
+	_, ch := r.target()
 	return ch
 }

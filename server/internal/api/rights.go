@@ -27,7 +27,7 @@ func (e *Executor) permit(ctx context.Context, r Request) *Error {
 	if e.rights == nil {
 		return nil
 	}
-	m, ch := target(r)
+	m, ch := r.target()
 	if m == MethodBatch {
 		return nil
 	}
@@ -47,72 +47,4 @@ func (e *Executor) mayName(ch string) error {
 		return nil
 	}
 	return e.rights.Channel(ch)
-}
-
-// target returns the method of a request and the one channel that it names, if it names one.
-func target(r Request) (m Method, ch string) {
-	switch r := r.(type) {
-	case *PublishRequest:
-		return MethodPublish, r.Channel
-	case *BroadcastRequest:
-		return MethodBroadcast, ""
-	case *SubscribeRequest:
-		return MethodSubscribe, r.Channel
-	case *UnsubscribeRequest:
-		return MethodUnsubscribe, r.Channel
-	case *DisconnectRequest:
-		return MethodDisconnect, ""
-	case *HistoryRequest:
-		return MethodHistory, r.Channel
-	case *HistoryRemoveRequest:
-		return MethodHistoryRemove, r.Channel
-	case *PresenceRequest:
-		return MethodPresence, r.Channel
-	case *PresenceStatsRequest:
-		return MethodPresenceStats, r.Channel
-	case *InfoRequest:
-		return MethodInfo, ""
-	case *RPCRequest:
-		return MethodRPC, ""
-	case *RefreshRequest:
-		return MethodRefresh, ""
-	case *ChannelsRequest:
-		return MethodChannels, ""
-	case *ConnectionsRequest:
-		return MethodConnections, r.Channel
-	case *UpdateUserStatusRequest:
-		return MethodUpdateUserStatus, ""
-	case *GetUserStatusRequest:
-		return MethodGetUserStatus, ""
-	case *DeleteUserStatusRequest:
-		return MethodDeleteUserStatus, ""
-	case *FlightRequest:
-		return MethodFlight, r.Channel
-	case *ExplainRequest:
-		return MethodExplain, r.Channel
-	case *BatchRequest:
-		return MethodBatch, ""
-	}
-	return keyedTarget(r)
-}
-
-// keyedTarget is target for the methods of map and shared poll channels.
-func keyedTarget(r Request) (m Method, ch string) {
-	switch r := r.(type) {
-	case *MapPublishRequest:
-		return MethodMapPublish, r.Channel
-	case *MapRemoveRequest:
-		return MethodMapRemove, r.Channel
-	case *MapReadStateRequest:
-		return MethodMapReadState, r.Channel
-	case *MapReadStreamRequest:
-		return MethodMapReadStream, r.Channel
-	case *MapStatsRequest:
-		return MethodMapStats, r.Channel
-	case *MapClearRequest:
-		return MethodMapClear, r.Channel
-	case *SharedPollPublishRequest:
-		return MethodSharedPollPublish, r.Channel
-	}
-	panic("api: a request without a method") // which a test of all methods finds
 }

@@ -177,106 +177,162 @@ func (m *PublishRequest) execute(ctx context.Context, s Service) (Result, error)
 	return s.Publish(ctx, m)
 }
 
+func (m *PublishRequest) target() (Method, string) { return MethodPublish, m.Channel }
+
 func (m *BroadcastRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Broadcast(ctx, m)
 }
+
+func (*BroadcastRequest) target() (Method, string) { return MethodBroadcast, "" }
 
 func (m *SubscribeRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Subscribe(ctx, m)
 }
 
+func (m *SubscribeRequest) target() (Method, string) { return MethodSubscribe, m.Channel }
+
 func (m *UnsubscribeRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Unsubscribe(ctx, m)
 }
+
+func (m *UnsubscribeRequest) target() (Method, string) { return MethodUnsubscribe, m.Channel }
 
 func (m *DisconnectRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Disconnect(ctx, m)
 }
 
+func (*DisconnectRequest) target() (Method, string) { return MethodDisconnect, "" }
+
 func (m *HistoryRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.History(ctx, m)
 }
+
+func (m *HistoryRequest) target() (Method, string) { return MethodHistory, m.Channel }
 
 func (m *HistoryRemoveRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.HistoryRemove(ctx, m)
 }
 
+func (m *HistoryRemoveRequest) target() (Method, string) { return MethodHistoryRemove, m.Channel }
+
 func (m *PresenceRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Presence(ctx, m)
 }
+
+func (m *PresenceRequest) target() (Method, string) { return MethodPresence, m.Channel }
 
 func (m *PresenceStatsRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.PresenceStats(ctx, m)
 }
 
+func (m *PresenceStatsRequest) target() (Method, string) { return MethodPresenceStats, m.Channel }
+
 func (m *InfoRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Info(ctx, m)
 }
+
+func (*InfoRequest) target() (Method, string) { return MethodInfo, "" }
 
 func (m *RPCRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.RPC(ctx, m)
 }
 
+func (*RPCRequest) target() (Method, string) { return MethodRPC, "" }
+
 func (m *RefreshRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Refresh(ctx, m)
 }
+
+func (*RefreshRequest) target() (Method, string) { return MethodRefresh, "" }
 
 func (m *ChannelsRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Channels(ctx, m)
 }
 
+func (*ChannelsRequest) target() (Method, string) { return MethodChannels, "" }
+
 func (m *ConnectionsRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Connections(ctx, m)
 }
+
+func (m *ConnectionsRequest) target() (Method, string) { return MethodConnections, m.Channel }
 
 func (m *UpdateUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.UpdateUserStatus(ctx, m)
 }
 
+func (*UpdateUserStatusRequest) target() (Method, string) { return MethodUpdateUserStatus, "" }
+
 func (m *GetUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.GetUserStatus(ctx, m)
 }
+
+func (*GetUserStatusRequest) target() (Method, string) { return MethodGetUserStatus, "" }
 
 func (m *DeleteUserStatusRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.DeleteUserStatus(ctx, m)
 }
 
+func (*DeleteUserStatusRequest) target() (Method, string) { return MethodDeleteUserStatus, "" }
+
 func (m *MapPublishRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapPublish(ctx, m)
 }
+
+func (m *MapPublishRequest) target() (Method, string) { return MethodMapPublish, m.Channel }
 
 func (m *MapRemoveRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapRemove(ctx, m)
 }
 
+func (m *MapRemoveRequest) target() (Method, string) { return MethodMapRemove, m.Channel }
+
 func (m *MapReadStateRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapReadState(ctx, m)
 }
+
+func (m *MapReadStateRequest) target() (Method, string) { return MethodMapReadState, m.Channel }
 
 func (m *MapReadStreamRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapReadStream(ctx, m)
 }
 
+func (m *MapReadStreamRequest) target() (Method, string) { return MethodMapReadStream, m.Channel }
+
 func (m *MapStatsRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapStats(ctx, m)
 }
+
+func (m *MapStatsRequest) target() (Method, string) { return MethodMapStats, m.Channel }
 
 func (m *MapClearRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.MapClear(ctx, m)
 }
 
+func (m *MapClearRequest) target() (Method, string) { return MethodMapClear, m.Channel }
+
 func (m *SharedPollPublishRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.SharedPollPublish(ctx, m)
+}
+
+func (m *SharedPollPublishRequest) target() (Method, string) {
+	return MethodSharedPollPublish, m.Channel
 }
 
 func (m *FlightRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Flight(ctx, m)
 }
 
+func (m *FlightRequest) target() (Method, string) { return MethodFlight, m.Channel }
+
 func (m *ExplainRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Explain(ctx, m)
 }
 
+func (m *ExplainRequest) target() (Method, string) { return MethodExplain, m.Channel }
+
 func (m *BatchRequest) execute(ctx context.Context, s Service) (Result, error) {
 	return s.Batch(ctx, m)
 }
+
+func (*BatchRequest) target() (Method, string) { return MethodBatch, "" }
