@@ -48,12 +48,12 @@ func (c *Config) eachOptions(visit func(key string, o *ChannelOptions)) {
 	visit("channel.without_namespace", &c.Channel.WithoutNamespace)
 	for i := range c.Channel.Namespaces {
 		n := &c.Channel.Namespaces[i]
-		visit(element("channel.namespaces", i, n.Name), &n.ChannelOptions)
+		visit(Element("channel.namespaces", i, n.Name), &n.ChannelOptions)
 	}
 }
 
-// element is the key of a list's element in messages.
-func element(list string, i int, name string) string {
+// Element is the key of an element of a list in messages: it has the position and the name.
+func Element(list string, i int, name string) string {
 	return fmt.Sprintf("%s[%d](%s)", list, i, schema.Clip(name))
 }
 
@@ -246,7 +246,7 @@ func (t *SubscriptionToken) checkMappings(p *problem.List) {
 	check("client.subscription_token", t.MetaFromClaim, t.LabelsFromClaim)
 	for i := range t.JWKS.Providers {
 		x := &t.JWKS.Providers[i]
-		check(element("client.subscription_token.jwks.providers", i, x.Name), x.MetaFromClaim, x.LabelsFromClaim)
+		check(Element("client.subscription_token.jwks.providers", i, x.Name), x.MetaFromClaim, x.LabelsFromClaim)
 	}
 }
 
@@ -258,7 +258,7 @@ func (j *TokenJWKS) check(p *problem.List, section string, single bool) {
 	issuers := map[string]int{}
 	for i := range j.Providers {
 		x := &j.Providers[i]
-		key := element(section+".providers", i, x.Name)
+		key := Element(section+".providers", i, x.Name)
 		checkName(p, key, x.Name, consumerPattern, names)
 		if !x.Enabled {
 			continue
@@ -290,16 +290,13 @@ func isASCII(s string) bool {
 }
 
 func (c *Config) checkProxies(p *problem.List) {
-	if c.Client.Proxy.Connect.Enabled {
-		c.Client.Proxy.Connect.check(p, "client.proxy.connect")
-	}
-	if c.Client.Proxy.Refresh.Enabled {
-		c.Client.Proxy.Refresh.check(p, "client.proxy.refresh")
+	for _, use := range c.clientProxies() {
+		c.checkProxyUse(p, "", &use)
 	}
 	seen := map[string]bool{}
 	for i := range c.Proxies {
 		x := &c.Proxies[i]
-		key := element("proxies", i, x.Name)
+		key := Element("proxies", i, x.Name)
 		checkUnreservedName(p, key, x.Name, seen)
 		x.check(p, key)
 	}
@@ -319,7 +316,7 @@ func checkName(p *problem.List, key, name string, pattern *regexp.Regexp, seen m
 // checkUnreservedName checks the name of an element that options refer to by its name.
 func checkUnreservedName(p *problem.List, key, name string, seen map[string]bool) {
 	checkName(p, key, name, namePattern, seen)
-	if name == "default" {
+	if name == DefaultProxy {
 		p.Add(key, "the name default is reserved")
 	}
 }
@@ -365,40 +362,27 @@ func (t *StatusTransform) check(p *problem.List, key string) {
 	}
 }
 
-// proxy returns the proxy that an option names, nil if there is none.
-func (c *Config) proxy(name string, byDefault *Proxy) *Proxy {
-	if name == "" || name == "default" {
-		return byDefault
-	}
-	for i := range c.Proxies {
-		if c.Proxies[i].Name == name {
-			return &c.Proxies[i].Proxy
-		}
-	}
-	return nil
-}
-
-// checkProxyRef tests an option that names a proxy, and the default proxy if the
-// option uses it. defaultKey is the default proxy's key.
-func (c *Config) checkProxyRef(p *problem.List, key, name string, enabled bool, defaultKey string, byDefault *Proxy) {
-	x := c.proxy(name, byDefault)
+// checkProxyUse tests an option that names a proxy, and the default proxy if the option uses it. key is the key of the
+// options.
+func (c *Config) checkProxyUse(p *problem.List, key string, use *ProxyUse) {
+	x, _ := use.Proxy(c)
 	if x == nil {
-		p.Add(key, "there is no proxy %s", problem.Quote(name))
-	} else if enabled && x == byDefault {
-		x.check(p, defaultKey)
+		p.Add(key+"."+use.NameKey, "there is no proxy %s", problem.Quote(use.Name))
+	} else if use.Enabled && x == use.Default {
+		x.check(p, use.DefaultKey)
 	}
 }
 
 func (c *Config) checkRPC(p *problem.List) {
-	const defaultKey = "rpc.proxy"
 	check := func(key string, o *RPCOptions) {
-		c.checkProxyRef(p, key+".proxy_name", o.ProxyName, o.ProxyEnabled, defaultKey, &c.RPC.Proxy)
+		use := c.rpcProxy(o)
+		c.checkProxyUse(p, key, &use)
 	}
 	check("rpc.without_namespace", &c.RPC.WithoutNamespace)
 	seen := map[string]bool{}
 	for i := range c.RPC.Namespaces {
 		n := &c.RPC.Namespaces[i]
-		key := element("rpc.namespaces", i, n.Name)
+		key := Element("rpc.namespaces", i, n.Name)
 		checkName(p, key, n.Name, namePattern, seen)
 		check(key, &n.RPCOptions)
 	}

@@ -21,7 +21,7 @@ const (
 func (c *Config) checkChannel(p *problem.List) {
 	seen := map[string]bool{}
 	for i, n := range c.Channel.Namespaces {
-		checkName(p, element("channel.namespaces", i, n.Name), n.Name, namePattern, seen)
+		checkName(p, Element("channel.namespaces", i, n.Name), n.Name, namePattern, seen)
 	}
 	c.eachOptions(func(key string, o *ChannelOptions) {
 		c.checkHistory(p, key, o)
@@ -74,23 +74,8 @@ func (c *Channel) MetaTTL(o *ChannelOptions) time.Duration {
 }
 
 func (c *Config) checkOptionProxies(p *problem.List, key string, o *ChannelOptions) {
-	d := &c.Channel.Proxy
-	for _, ref := range []struct {
-		option, name string
-		enabled      bool
-		defaultKey   string
-		byDefault    *Proxy
-	}{
-		{"subscribe_proxy", o.SubscribeProxyName, o.SubscribeProxyEnabled, "subscribe", &d.Subscribe},
-		{"publish_proxy", o.PublishProxyName, o.PublishProxyEnabled, "publish", &d.Publish},
-		{"sub_refresh_proxy", o.SubRefreshProxyName, o.SubRefreshProxyEnabled, "sub_refresh", &d.SubRefresh},
-		{"cache_empty_proxy", o.CacheEmptyProxyName, o.CacheEmptyProxyEnabled, "cache_empty", &d.CacheEmpty},
-		{"subscribe_stream_proxy", o.SubscribeStreamProxyName, o.SubscribeStreamProxyEnabled, "subscribe_stream", &d.SubscribeStream},
-		{"map.publish_proxy", o.Map.PublishProxyName, o.Map.PublishProxyEnabled, "map_publish", &d.MapPublish},
-		{"map.remove_proxy", o.Map.RemoveProxyName, o.Map.RemoveProxyEnabled, "map_remove", &d.MapRemove},
-		{"shared_poll.proxy", o.SharedPoll.ProxyName, o.SubscriptionType == TypeSharedPoll, "shared_poll_refresh", &d.SharedPollRefresh},
-	} {
-		c.checkProxyRef(p, key+"."+ref.option+"_name", ref.name, ref.enabled, "channel.proxy."+ref.defaultKey, ref.byDefault)
+	for _, use := range c.channelProxies(o) {
+		c.checkProxyUse(p, key, &use)
 	}
 	if !o.SubscribeStreamProxyEnabled {
 		return
@@ -98,7 +83,8 @@ func (c *Config) checkOptionProxies(p *problem.List, key string, o *ChannelOptio
 	if o.SubscribeProxyEnabled || o.PublishProxyEnabled || o.SubRefreshProxyEnabled {
 		p.Add(key+".subscribe_stream_proxy_enabled", "excludes the subscribe, publish and sub refresh proxies")
 	}
-	if x := c.proxy(o.SubscribeStreamProxyName, &d.SubscribeStream); x != nil && strings.HasPrefix(x.Endpoint, "http") {
+	stream := ProxyUse{Name: o.SubscribeStreamProxyName, Default: &c.Channel.Proxy.SubscribeStream}
+	if x, _ := stream.Proxy(c); x != nil && strings.HasPrefix(x.Endpoint, "http") {
 		p.Add(key+".subscribe_stream_proxy_name", "proxy %s has an HTTP endpoint, and streams need gRPC", problem.Quote(o.SubscribeStreamProxyName))
 	}
 }

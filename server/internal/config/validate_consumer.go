@@ -16,7 +16,7 @@ func (c *Config) checkConsumers(p *problem.List) {
 	seen := map[string]bool{}
 	for i := range c.Consumers {
 		n := &c.Consumers[i]
-		key := element("consumers", i, n.Name)
+		key := Element("consumers", i, n.Name)
 		checkName(p, key, n.Name, consumerPattern, seen)
 		if n.Type == "" {
 			p.Add(key+".type", "is required")

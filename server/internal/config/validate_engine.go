@@ -28,21 +28,21 @@ func (c *Config) checkEngines(p *problem.List) {
 	seen := map[string]bool{}
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
-		key := element("brokers", i, b.Name)
+		key := Element("brokers", i, b.Name)
 		checkUnreservedName(p, key, b.Name, seen)
 		b.Check(p, key)
 	}
 	clear(seen)
 	for i := range c.PresenceManagers {
 		m := &c.PresenceManagers[i]
-		key := element("presence_managers", i, m.Name)
+		key := Element("presence_managers", i, m.Name)
 		checkUnreservedName(p, key, m.Name, seen)
 		m.Check(p, key)
 	}
 	clear(seen)
 	for i := range c.MapBrokers {
 		m := &c.MapBrokers[i]
-		key := element("map_brokers", i, m.Name)
+		key := Element("map_brokers", i, m.Name)
 		checkUnreservedName(p, key, m.Name, seen)
 		m.Check(p, key)
 	}

@@ -48,8 +48,17 @@ var table = [...]struct{ name, method string }{
 	CacheEmpty:        {"cache_empty", "NotifyCacheEmpty"},
 }
 
-// String returns the name of the event, as in metrics.
+// String returns the name of the event, as in metrics and in config.ProxyUse.
 func (e Event) String() string { return table[e].name }
+
+func eventByName(name string) Event {
+	for e := range table {
+		if table[e].name == name {
+			return Event(e)
+		}
+	}
+	panic("proxy: there is no event " + name) // the configuration of a start finds it: it uses all names
+}
 
 // Request is what the backend is asked. The requests of package message implement it.
 type Request interface {

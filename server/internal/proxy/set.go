@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -25,7 +26,7 @@ type use struct {
 }
 
 // Default is the name of a proxy that is not one of the section proxies.
-const Default = "default"
+const Default = config.DefaultProxy
 
 // NewSet makes the proxies that a validated configuration uses. It takes over those of before
 // whose configuration is the same; before may be nil. An error names the key.
@@ -113,42 +114,14 @@ type place struct {
 // inUse returns the proxies that the configuration switches on.
 func inUse(cfg *config.Config) map[use]place {
 	out := make(map[use]place)
-	add := func(enabled bool, e Event, name, key string, byDefault *config.Proxy) {
-		if !enabled {
-			return
+	for _, u := range cfg.ProxyUses() {
+		if !u.Enabled {
+			continue
 		}
-		if name == "" || name == Default {
-			out[use{e, Default}] = place{key, byDefault}
-			return
+		name := cmp.Or(u.Name, Default)
+		if p, key := u.Proxy(cfg); p != nil {
+			out[use{eventByName(u.Event), name}] = place{key, p}
 		}
-		for i := range cfg.Proxies {
-			if p := &cfg.Proxies[i]; p.Name == name {
-				out[use{e, name}] = place{fmt.Sprintf("proxies[%d](%s)", i, name), &p.Proxy}
-			}
-		}
-	}
-	client := &cfg.Client.Proxy
-	add(client.Connect.Enabled, Connect, "", "client.proxy.connect", &client.Connect.Proxy)
-	add(client.Refresh.Enabled, Refresh, "", "client.proxy.refresh", &client.Refresh.Proxy)
-	channels := func(o *config.ChannelOptions) {
-		d := &cfg.Channel.Proxy
-		add(o.SubscribeProxyEnabled, Subscribe, o.SubscribeProxyName, "channel.proxy.subscribe", &d.Subscribe)
-		add(o.PublishProxyEnabled, Publish, o.PublishProxyName, "channel.proxy.publish", &d.Publish)
-		add(o.SubRefreshProxyEnabled, SubRefresh, o.SubRefreshProxyName, "channel.proxy.sub_refresh", &d.SubRefresh)
-		add(o.Map.PublishProxyEnabled, MapPublish, o.Map.PublishProxyName, "channel.proxy.map_publish", &d.MapPublish)
-		add(o.Map.RemoveProxyEnabled, MapRemove, o.Map.RemoveProxyName, "channel.proxy.map_remove", &d.MapRemove)
-		add(o.SubscriptionType == config.TypeSharedPoll, SharedPollRefresh, o.SharedPoll.ProxyName, "channel.proxy.shared_poll_refresh", &d.SharedPollRefresh)
-		add(o.CacheEmptyProxyEnabled, CacheEmpty, o.CacheEmptyProxyName, "channel.proxy.cache_empty", &d.CacheEmpty)
-		add(o.SubscribeStreamProxyEnabled, SubscribeStream, o.SubscribeStreamProxyName, "channel.proxy.subscribe_stream", &d.SubscribeStream)
-	}
-	channels(&cfg.Channel.WithoutNamespace)
-	for i := range cfg.Channel.Namespaces {
-		channels(&cfg.Channel.Namespaces[i].ChannelOptions)
-	}
-	calls := func(o *config.RPCOptions) { add(o.ProxyEnabled, RPC, o.ProxyName, "rpc.proxy", &cfg.RPC.Proxy) }
-	calls(&cfg.RPC.WithoutNamespace)
-	for i := range cfg.RPC.Namespaces {
-		calls(&cfg.RPC.Namespaces[i].RPCOptions)
 	}
 	return out
 }

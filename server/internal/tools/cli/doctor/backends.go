@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -19,19 +18,19 @@ import (
 func (d *doctor) backends(ctx context.Context) {
 	c := d.Config
 	seen := map[string]bool{}
-	visit := func(key string, on bool, p *config.Proxy) {
-		if on && p.Endpoint != "" && !seen[p.Endpoint] {
+	visit := func(key string, p *config.Proxy) {
+		if p.Endpoint != "" && !seen[p.Endpoint] {
 			seen[p.Endpoint] = true
 			d.backend(ctx, key, p)
 		}
 	}
-	visit("client.proxy.connect", c.Client.Proxy.Connect.Enabled, &c.Client.Proxy.Connect.Proxy)
-	visit("client.proxy.refresh", c.Client.Proxy.Refresh.Enabled, &c.Client.Proxy.Refresh.Proxy)
-	visit("channel.proxy.subscribe", true, &c.Channel.Proxy.Subscribe)
-	visit("channel.proxy.publish", true, &c.Channel.Proxy.Publish)
-	visit("rpc.proxy", true, &c.RPC.Proxy)
+	for _, use := range c.ProxyUses() {
+		if use.Enabled || use.NameKey != "" {
+			visit(use.DefaultKey, use.Default)
+		}
+	}
 	for i := range c.Proxies {
-		visit(fmt.Sprintf("proxies[%d](%s)", i, c.Proxies[i].Name), true, &c.Proxies[i].Proxy)
+		visit(config.Element("proxies", i, c.Proxies[i].Name), &c.Proxies[i].Proxy)
 	}
 }
 
