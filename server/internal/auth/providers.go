@@ -47,7 +47,7 @@ func (v *Verifier) addProviders(cfg *config.Token, cache *jwks.Cache) error {
 		if !p.Enabled {
 			continue
 		}
-		key := fmt.Sprintf("jwks.providers[%d](%s)", i, p.Name)
+		key := config.Element("jwks.providers", i, p.Name)
 		one := provider{key: key + ".endpoint", issuer: p.Issuer, audience: p.Audience}
 		var err error
 		if one.ofMeta, err = newMapping(key+".meta_from_claim", p.MetaFromClaim); err != nil {

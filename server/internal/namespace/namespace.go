@@ -95,7 +95,7 @@ func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, err
 		return nil, err
 	}
 	for i, n := range cfg.Namespaces {
-		if r.options[n.Name], err = compile(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), n.Name, n.ChannelOptions); err != nil {
+		if r.options[n.Name], err = compile(config.Element("channel.namespaces", i, n.Name), n.Name, n.ChannelOptions); err != nil {
 			return nil, err
 		}
 	}

@@ -73,7 +73,7 @@ func New(c Config) (*Guard, error) {
 	g := &Guard{section: c.Section, insecure: c.Insecure, hasKey: c.Key != "", digest: sha256.Sum256([]byte(c.Key))}
 	names, digests := map[string]bool{}, map[[sha256.Size]byte]bool{g.digest: true}
 	for i, k := range c.Keys {
-		at := fmt.Sprintf("%s.keys[%d](%s)", c.Section, i, k.Name)
+		at := config.Element(c.Section+".keys", i, k.Name)
 		n := named{digest: sha256.Sum256([]byte(k.Key))}
 		switch {
 		case !namePattern.MatchString(k.Name):

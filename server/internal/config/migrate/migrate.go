@@ -149,7 +149,7 @@ func (r *Report) differences(x *config.Examination) {
 	visit("channel.without_namespace", &x.Config.Channel.WithoutNamespace)
 	for i := range x.Config.Channel.Namespaces {
 		n := &x.Config.Channel.Namespaces[i]
-		visit(fmt.Sprintf("channel.namespaces[%d](%s)", i, n.Name), &n.ChannelOptions)
+		visit(config.Element("channel.namespaces", i, n.Name), &n.ChannelOptions)
 	}
 }
 

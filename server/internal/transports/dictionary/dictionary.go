@@ -18,7 +18,7 @@ func Load(list []config.Dictionary) (loaded []*websocket.Dictionary, err error) 
 	type use struct{ profile, encoding string }
 	names, uses := make(map[string]bool), make(map[use]bool)
 	for i, c := range list {
-		key := fmt.Sprintf("websocket.dictionaries[%d](%s)", i, c.Name)
+		key := config.Element("websocket.dictionaries", i, c.Name)
 		d, err := load(c)
 		of := use{c.Profile, c.Encoding}
 		switch {

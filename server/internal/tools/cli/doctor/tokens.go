@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func (d *doctor) token(ctx context.Context, section string, t *config.Token) boo
 	if t.JWKS.Enabled {
 		for i := range t.JWKS.Providers {
 			if p := &t.JWKS.Providers[i]; p.Enabled {
-				key := fmt.Sprintf("%s.jwks.providers[%d](%s)", section, i, p.Name)
+				key := config.Element(section+".jwks.providers", i, p.Name)
 				d.keySet(ctx, key+".endpoint", p.Endpoint, p.TLS, key+".tls")
 			}
 		}
