@@ -26,14 +26,40 @@ type Set struct {
 	Presence broker.PresenceManager
 	// Controller replaces that of Broker unless it is nil.
 	Controller broker.Controller
-	// Brokers has the traits of each broker by its name in the configuration; that of the
-	// default broker is empty. The names of brokers of maps begin with map_broker/.
+	// Brokers has the traits of each broker by its name in the configuration, which is empty for the
+	// default broker. The names of brokers of maps begin with map_broker/.
 	Brokers map[string]broker.Traits
 
 	remote   []connection
-	describe []string // key and type of each section, for the log
-	// brokerIndex and managerIndex have the positions of engines in Broker and Presence by name.
-	brokerIndex, managerIndex map[string]int
+	sections []section // for the log
+	// brokerIndex and managerIndex have the positions of engines in Broker and Presence.
+	brokerIndex, managerIndex map[slot]int
+}
+
+// section is a section of the configuration that an engine was made of.
+type section struct{ key, engine string }
+
+// slot says what an engine is for.
+type slot struct {
+	use  use
+	name string // of an element of the configuration's list; empty for the engine of the section for one
+}
+
+// use is a kind of channels.
+type use uint8
+
+const (
+	forChannels  use = iota // streams and what else is no map
+	forMaps                 // the sections map_broker and map_brokers
+	forFullState            // channels that show maps
+)
+
+// label is the name of a broker in metrics.
+func (s slot) label() string {
+	if s.use == forMaps {
+		return "map_broker/" + s.name
+	}
+	return s.name
 }
 
 // connection is an engine outside of the process, and the key of its section.
@@ -86,7 +112,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	for i := range cfg.Brokers {
 		b := &cfg.Brokers[i]
 		if b.Enabled {
-			brokers.add(b.Name, func() (broker.Broker, error) { return m.broker(element("brokers", i, b.Name), &b.Broker) })
+			brokers.add(slot{name: b.Name}, func() (broker.Broker, error) { return m.broker(config.Element("brokers", i, b.Name), &b.Broker) })
 		}
 	}
 	m.maps(&brokers)
@@ -95,8 +121,8 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	for i := range cfg.PresenceManagers {
 		p := &cfg.PresenceManagers[i]
 		if p.Enabled {
-			managers.add(p.Name, func() (broker.PresenceManager, error) {
-				return m.presence(element("presence_managers", i, p.Name), &p.PresenceManager)
+			managers.add(slot{name: p.Name}, func() (broker.PresenceManager, error) {
+				return m.presence(config.Element("presence_managers", i, p.Name), &p.PresenceManager)
 			})
 		}
 	}
@@ -104,11 +130,11 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 		return nil, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
-	for name, i := range brokers.index {
-		if name == mapBroker && i == 0 || name == fullStateBroker {
+	for of, i := range brokers.index {
+		if of.use == forMaps && i == 0 || of.use == forFullState {
 			continue // the default broker, and one without metrics
 		}
-		s.Brokers[name] = brokers.list[i].Describe()
+		s.Brokers[of.label()] = brokers.list[i].Describe()
 	}
 	s.brokerIndex, s.managerIndex = brokers.index, managers.index
 	s.Broker = compose.NewBroker(func(ch string) int { return routes().of(ch).broker }, brokers.list...)
@@ -116,24 +142,24 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	return s, nil
 }
 
-// named is a list of engines with their names. The first is the default, whose name is empty.
+// named is a list of engines with what they are for. The first is the default.
 type named[T any] struct {
 	list  []T
-	index map[string]int
+	index map[slot]int
 	err   error
 }
 
 func newNamed[T any](byDefault T) named[T] {
-	return named[T]{list: []T{byDefault}, index: map[string]int{"": 0}}
+	return named[T]{list: []T{byDefault}, index: map[slot]int{{}: 0}}
 }
 
-func (n *named[T]) add(name string, create func() (T, error)) {
+func (n *named[T]) add(of slot, create func() (T, error)) {
 	made, err := create()
 	if err != nil {
 		n.err = errors.Join(n.err, err)
 		return
 	}
-	n.index[name] = len(n.list)
+	n.index[of] = len(n.list)
 	n.list = append(n.list, made)
 }
 
@@ -167,12 +193,12 @@ func (s *Set) Describe() []any {
 			modes[c.key] = e.Mode()
 		}
 	}
-	for i := 0; i < len(s.describe); i += 2 {
-		key, what := s.describe[i], s.describe[i+1]
-		if mode, ok := modes[key+".redis"]; ok {
+	for _, of := range s.sections {
+		what := of.engine
+		if mode, ok := modes[of.key+".redis"]; ok {
 			what += " " + mode
 		}
-		out = append(out, key, what)
+		out = append(out, of.key, what)
 	}
 	return out
 }
@@ -219,7 +245,9 @@ func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error
 }
 
 // note keeps the type of a section for Describe.
-func (m *maker) note(key, what string) { m.set.describe = append(m.set.describe, key, what) }
+func (m *maker) note(key, engine string) {
+	m.set.sections = append(m.set.sections, section{key, engine})
+}
 
 func (m *maker) memory() memory.Config {
 	return memory.Config{HistoryMetaTTL: m.cfg.Channel.HistoryMetaTTL}
@@ -254,6 +282,3 @@ func (m *maker) presence(key string, c *engines.PresenceManager) (broker.Presenc
 	}
 	return e.Presence(), nil
 }
-
-// element is the key of a list's element in messages.
-func element(list string, i int, name string) string { return fmt.Sprintf("%s[%d](%s)", list, i, name) }

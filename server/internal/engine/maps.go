@@ -16,10 +16,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// mapBroker is what the names of brokers of maps begin with. That of the section map_broker is nothing more, those of
-// map_brokers have the name of their element behind it. No section brokers has such a name.
-const mapBroker = "map_broker/"
-
 // needsMapBroker tells whether a namespace has maps in the broker of the section map_broker.
 func needsMapBroker(cfg *config.Config) bool {
 	needs := func(o *config.ChannelOptions) bool { return o.IsMap() && o.Map.BrokerName == "" }
@@ -40,7 +36,9 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	for i := range m.cfg.MapBrokers {
 		c := &m.cfg.MapBrokers[i]
 		if c.Enabled {
-			brokers.add(mapBroker+c.Name, func() (broker.Broker, error) { return m.mapBroker(element("map_brokers", i, c.Name), &c.MapBroker) })
+			brokers.add(slot{forMaps, c.Name}, func() (broker.Broker, error) {
+				return m.mapBroker(config.Element("map_brokers", i, c.Name), &c.MapBroker)
+			})
 		}
 	}
 	c := &m.cfg.MapBroker
@@ -49,9 +47,9 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	case c.Type == engines.TypeMemory && brokers.list[0].Describe().Local, m.sharesPostgres():
 		m.note("map_broker", c.Type)
 		brokers.list[0] = m.cache("map_broker", brokers.list[0], c)
-		brokers.index[mapBroker] = 0
+		brokers.index[slot{use: forMaps}] = 0
 	default:
-		brokers.add(mapBroker, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
+		brokers.add(slot{use: forMaps}, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
 	}
 }
 
@@ -93,9 +91,6 @@ func (m *maker) cache(key string, b broker.Broker, of *engines.MapBroker) broker
 	})
 }
 
-// fullStateBroker is the name of the broker of full-state channels. No section brokers has it.
-const fullStateBroker = "full_state "
-
 // fullState adds the broker of full-state channels to the brokers, if there are any.
 func (m *maker) fullState(brokers *named[broker.Broker]) {
 	if len(m.cfg.Channel.FullStates()) == 0 {
@@ -111,7 +106,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 	}
 	// The composition, which has this broker as well, leads to the maps.
 	all := func() broker.Traits { return m.set.Broker.Describe() }
-	brokers.add(fullStateBroker, func() (broker.Broker, error) {
+	brokers.add(slot{use: forFullState}, func() (broker.Broker, error) {
 		return fullstate.New(fullstate.Config{
 			Of: of,
 			State: func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
@@ -127,14 +122,14 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 
 // brokerOf returns the index of the broker of a namespace, whose key is given. fullState says that it shows maps.
 func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (int, error) {
-	name, option := o.BrokerName, ""
+	of, option := slot{name: o.BrokerName}, ""
 	switch {
 	case o.IsMap():
-		name, option = mapBroker+o.Map.BrokerName, ".subscription_type: the server was started without namespaces of this type"
+		of, option = slot{forMaps, o.Map.BrokerName}, ".subscription_type: the server was started without namespaces of this type"
 	case fullState:
-		name, option = fullStateBroker, ": the server was started without full-state channels"
+		of, option = slot{use: forFullState}, ": the server was started without full-state channels"
 	}
-	at, ok := s.brokerIndex[name]
+	at, ok := s.brokerIndex[of]
 	if !ok && option != "" {
 		return 0, fmt.Errorf("%s%s: restart it", key, option)
 	}

@@ -52,7 +52,7 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 		if err != nil {
 			errs = append(errs, err)
 		}
-		p := place{at, s.managerIndex[o.PresenceManagerName]}
+		p := place{at, s.managerIndex[slot{name: o.PresenceManagerName}]}
 		if was, ok := r.places[name]; ok && was != p {
 			errs = append(errs, fmt.Errorf("%s: broker_name, map.broker_name, presence_manager_name and whether channels are maps, or show them, cannot change while the server runs", key))
 		}
@@ -62,7 +62,7 @@ func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *R
 	add("channel.without_namespace", "", &cfg.Channel.WithoutNamespace)
 	for i := range cfg.Channel.Namespaces {
 		n := &cfg.Channel.Namespaces[i]
-		add(element("channel.namespaces", i, n.Name), n.Name, &n.ChannelOptions)
+		add(config.Element("channel.namespaces", i, n.Name), n.Name, &n.ChannelOptions)
 	}
 	return r, errors.Join(errs...)
 }
