@@ -38,7 +38,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators/vitals"
 	"github.com/gyrohq/gyro/server/internal/transports/dictionary"
 	"github.com/gyrohq/gyro/server/internal/web/certs"
-	"github.com/gyrohq/gyro/server/internal/web/exposure"
 	"github.com/gyrohq/gyro/server/internal/web/origin"
 	"github.com/gyrohq/gyro/server/internal/web/profiles"
 	"github.com/gyrohq/gyro/server/internal/web/reserve"
@@ -64,37 +63,37 @@ type Options struct {
 
 // App is a server. Start it once, then wait for Done or call Shutdown.
 type App struct {
-	cfg       *config.Config
-	log       *slog.Logger
-	engines   *engine.Set
-	node      *gyro.Node
-	origins   *origin.Matcher
-	meters    meters
-	tracer    *telemetry.Tracer // nil: nothing is traced
-	taps      *tap.Handler
-	snapshots *snapshots.Handler
-	vitals    *vitals.Desk
-	limits    *admission.Limits
-	certs     *certs.Store
-	jwks      *jwks.Cache            // the keys of tokens that were fetched
-	stopCerts context.CancelFunc     // ends certs.Run
-	knowsHost func(host string) bool // nil: any
-	listeners []*listener
-	grpc      []*grpcListener // those that are enabled
-	consumers *consumers.Consumers
-	notified  *notify.Receiver   // nil: there are no notifications of shared poll keys
-	status    *userstatus.Keeper // nil: the status of users is not kept
-	failed    chan error
-	withdrawn atomic.Bool // not ready, as a shutdown has begun
-	stopping  atomic.Bool
-	leaving   context.Context // ends when Shutdown begins
-	leave     context.CancelFunc
-	serving   sync.WaitGroup
-	reserve   reserve.Reserve
-	inForce   atomic.Pointer[snapshot] // never nil after New
-	asked     *backend.State
-	reloading sync.Mutex
-	load      func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
+	cfg         *config.Config
+	log         *slog.Logger
+	engines     *engine.Set
+	node        *gyro.Node
+	origins     *origin.Matcher
+	meters      meters
+	tracer      *telemetry.Tracer // nil: nothing is traced
+	taps        *tap.Handler
+	snapshots   *snapshots.Handler
+	vitals      *vitals.Desk
+	limits      *admission.Limits
+	certs       *certs.Store
+	jwks        *jwks.Cache            // the keys of tokens that were fetched
+	stopRunning context.CancelFunc     // ends what background has started
+	knowsHost   func(host string) bool // nil: any
+	listeners   []*listener
+	grpc        []*grpcListener // those that are enabled
+	consumers   *consumers.Consumers
+	notified    *notify.Receiver   // nil: there are no notifications of shared poll keys
+	status      *userstatus.Keeper // nil: the status of users is not kept
+	failed      chan error
+	withdrawn   atomic.Bool // not ready, as a shutdown has begun
+	stopping    atomic.Bool
+	leaving     context.Context // ends when Shutdown begins
+	leave       context.CancelFunc
+	serving     sync.WaitGroup
+	reserve     reserve.Reserve
+	inForce     atomic.Pointer[snapshot] // never nil after New
+	asked       *backend.State
+	reloading   sync.Mutex
+	load        func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
 	// New returns.
 	bodyLimits map[string]string
@@ -110,7 +109,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
-		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopCerts: func() {},
+		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopRunning: func() {},
 		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: backend.NewState(),
 	}
 	a.reserve.Logger = o.Logger
@@ -277,64 +276,15 @@ func nodeName(cfg *config.Config) string {
 // stops trying to reach Redis and NATS before start_timeout is over. After an error, nothing
 // is left running.
 func (a *App) Start(ctx context.Context) error {
-	err := a.tracer.Start(ctx, a.node.UID())
-	if err == nil {
-		err = a.certs.PrepareCache()
+	if err := startAll(ctx, a.parts()); err != nil {
+		return err
 	}
-	if err == nil {
-		err = a.engines.Connect(ctx)
-	}
-	if err == nil {
-		err = a.status.Start(ctx)
-	}
-	if err == nil {
-		err = a.node.Run()
-	}
-	if err != nil {
-		a.status.Close()
-		return errors.Join(err, a.engines.Close(context.Background()), a.tracer.Shutdown(context.Background()))
-	}
-	a.log.Info("node is running", a.engines.Describe()...)
-	if err = a.consumers.Connect(ctx); err == nil {
-		if err = a.notified.Start(ctx); err == nil {
-			if err = a.meters.start(ctx, a); err == nil {
-				err = a.open()
-			}
-			if err != nil {
-				a.meters.pushers.Shutdown(ctx)
-				a.notified.Close()
-			}
-		}
-		if err != nil {
-			a.consumers.Close()
-		}
-	}
-	if err != nil {
-		a.status.Close()
-		return errors.Join(err, a.node.Shutdown(context.Background()), a.engines.Close(context.Background()),
-			a.tracer.Shutdown(context.Background()))
-	}
-	a.consumers.Run(a.failed)
-	exposure.Server{Config: a.cfg, Address: externalAddr(&a.cfg.HTTPServer), Shared: samePlace(&a.cfg.HTTPServer)}.Warn(a.log)
-	a.inForce.Load().prefetch()
-	running, stop := context.WithCancel(context.Background())
-	a.stopCerts = stop
-	a.serving.Go(func() { a.certs.Run(running) })
-	a.serving.Go(func() { a.meters.remember(running, a.node) })
-	for _, g := range a.grpc {
-		a.log.Info("listening", "listener", g.name, "address", g.ln.Addr().String(), "tls", g.secure)
-		a.serve(g.serve)
-	}
-	for _, l := range a.listeners {
-		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves)
-		a.serve(l.serve)
-		a.serve(l.serveHTTP3)
-	}
+	a.background()
 	return nil
 }
 
 // open opens all listeners, or none of them.
-func (a *App) open() (err error) {
+func (a *App) open(context.Context) (err error) {
 	var opened []func() error // which close what was opened
 	defer func() {
 		if err == nil {
@@ -395,40 +345,17 @@ func (a *App) Node() *gyro.Node { return a.node }
 // shutdown.drain_time, and waits for requests and commands under way. If ctx ends before, it
 // cuts off the rest and returns the error of ctx. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
-	a.withdraw(ctx)
-	a.stopping.Store(true)
-	a.taps.Close()
-	a.leave()
-	for _, g := range a.grpc {
-		g.server.Stop()
-	}
-	drained := make(chan struct{})
-	closed := a.closeListeners(ctx, drained)
-	a.notified.Close()
-	err := a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
-	close(drained)
-	err = errors.Join(err, a.consumers.Shutdown(ctx))
-	err = errors.Join(err, a.node.Shutdown(ctx))
-	a.status.Close()
-	for _, g := range a.grpc {
-		err = errors.Join(err, g.shutdown(ctx))
-	}
-	err = errors.Join(err, a.engines.Close(ctx))
-	a.meters.pushers.Shutdown(ctx)
-	a.inForce.Load().backend.Proxies.Close()
-	err = errors.Join(err, closed())
-	a.jwks.Close()
-	a.stopCerts()
-	logs.Of(a.log).Close()
-	a.serving.Wait()
-	err = errors.Join(err, a.tracer.Shutdown(ctx))
+	err := stopAll(ctx, a.parts())
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
 	return err
 }
 
 // closeListeners closes the listeners in the background, the internal one when drained is closed, so that probes and
-// Prometheus see the drain. It returns a function that waits for them.
+// Prometheus see the drain. It returns a function that waits for those of HTTP; waitForGRPC waits for the others.
 func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func() error {
+	for _, g := range a.grpc {
+		g.server.Stop()
+	}
 	errs := make([]error, len(a.listeners))
 	var wg sync.WaitGroup
 	for i, l := range a.listeners {

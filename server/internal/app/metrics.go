@@ -87,6 +87,12 @@ func (m *meters) start(ctx context.Context, a *App) (err error) {
 	return err
 }
 
+// stop pushes the metrics for the last time.
+func (m *meters) stop(ctx context.Context) error {
+	m.pushers.Shutdown(ctx)
+	return nil
+}
+
 // kept returns the history of the charts; nil if nothing is measured.
 func (m *meters) kept() any {
 	if m.registry == nil {

@@ -23,10 +23,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/engine"
 )
 
-// Consumers run the sources of the configuration's section consumers. Connect comes first, then Run
-// or Close, and Shutdown last.
+// Consumers run the sources of the configuration's section consumers. Connect comes first, then Run, and Shutdown last.
 type Consumers struct {
 	list    []*consumer
+	idle    bool               // the sources are connected and do not run
 	stop    context.CancelFunc // sources begin nothing new
 	abort   context.CancelFunc // sources have no time left
 	running sync.WaitGroup
@@ -48,7 +48,7 @@ type built struct {
 
 // consumerKey names a consumer in messages.
 func consumerKey(i int, c *config.Consumer) string {
-	return fmt.Sprintf("consumers[%d](%s)", i, c.Name)
+	return config.Element("consumers", i, c.Name)
 }
 
 // buildSource makes the source of a consumer; it connects to nothing. Errors name the key.
@@ -270,25 +270,26 @@ func dataMode(m *config.PublicationDataMode) *consume.DataMode {
 func (s *Consumers) Connect(ctx context.Context) error {
 	for i, c := range s.list {
 		if err := c.source.Connect(ctx); err != nil {
-			(&Consumers{list: s.list[:i+1]}).Close()
+			closeAll(s.list[:i+1])
 			if _, named := errors.AsType[*consume.OptionError](err); named {
 				return fmt.Errorf("%s.%w", c.key, err)
 			}
 			return fmt.Errorf("%s: %w", c.key, err)
 		}
 	}
+	s.idle = true
 	return nil
 }
 
-// Close closes sources that do not run.
-func (s *Consumers) Close() {
-	for _, c := range s.list {
+func closeAll(list []*consumer) {
+	for _, c := range list {
 		c.source.Close()
 	}
 }
 
 // Run runs the sources; failed hears of those that cannot go on.
 func (s *Consumers) Run(failed chan<- error) {
+	s.idle = false
 	var ctx, work context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	work, s.abort = context.WithCancel(context.Background())
@@ -302,8 +303,13 @@ func (s *Consumers) Run(failed chan<- error) {
 	}
 }
 
-// Shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off.
+// Shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off. It may be called again,
+// and without Connect or Run.
 func (s *Consumers) Shutdown(ctx context.Context) error {
+	if s.idle {
+		s.idle = false
+		closeAll(s.list)
+	}
 	s.stop()
 	release := context.AfterFunc(ctx, s.abort)
 	defer release()

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/gyrohq/gyro/server/internal/observe/logs"
+	"github.com/gyrohq/gyro/server/internal/web/exposure"
+)
+
+// part is something that a server starts and stops.
+type part struct {
+	name string
+	// start is nil for a part that needs none. After an error it has left nothing running.
+	start func(ctx context.Context) error
+	// stop may be called several times, and without start.
+	stop func(ctx context.Context) error
+}
+
+// parts returns what a server consists of. Start starts the parts in this order, so that each needs only parts before it.
+// Shutdown stops them in the opposite order.
+func (a *App) parts() []part {
+	drained := make(chan struct{})
+	var listenersClosed func() error
+	return []part{
+		{"traces", func(ctx context.Context) error { return a.tracer.Start(ctx, a.node.UID()) }, a.tracer.Shutdown},
+		{name: "goroutines", stop: quietly(a.serving.Wait)},
+		{name: "changed log levels", stop: quietly(logs.Of(a.log).Close)},
+		{"certificates", func(context.Context) error { return a.certs.PrepareCache() }, quietly(func() { a.stopRunning() })},
+		{name: "keys of tokens", stop: quietly(a.jwks.Close)},
+		{name: "requests", stop: func(context.Context) error { return listenersClosed() }},
+		{name: "proxies", stop: quietly(func() { a.inForce.Load().backend.Proxies.Close() })},
+		{"engines", a.connectEngines, a.engines.Close},
+		{name: "gRPC calls", stop: a.waitForGRPC},
+		{"user status", a.status.Start, quietly(a.status.Close)},
+		{"pushed metrics", func(ctx context.Context) error { return a.meters.start(ctx, a) }, a.meters.stop},
+		{"node", a.runNode, a.node.Shutdown},
+		{"consumers", a.consumers.Connect, a.consumers.Shutdown},
+		{name: "clients", stop: func(ctx context.Context) error {
+			defer close(drained)
+			return a.node.Drain(ctx, min(a.cfg.Shutdown.DrainTime, a.cfg.Shutdown.Timeout/2))
+		}},
+		{"notifications", a.notified.Start, quietly(a.notified.Close)},
+		{"listeners", a.open, func(ctx context.Context) error {
+			listenersClosed = a.closeListeners(ctx, drained)
+			return nil
+		}},
+		{name: "requests of operators", stop: quietly(func() {
+			a.taps.Close()
+			a.leave()
+		})},
+		{name: "readiness", stop: func(ctx context.Context) error {
+			a.withdraw(ctx)
+			a.stopping.Store(true)
+			return nil
+		}},
+	}
+}
+
+// quietly makes a stop of a function that cannot fail.
+func quietly(stop func()) func(context.Context) error {
+	return func(context.Context) error {
+		stop()
+		return nil
+	}
+}
+
+// startAll starts parts in their order. After an error it stops the parts that it has started.
+func startAll(ctx context.Context, parts []part) error {
+	for i, p := range parts {
+		if p.start == nil {
+			continue
+		}
+		if err := p.start(ctx); err != nil {
+			started := slices.DeleteFunc(slices.Clone(parts[:i]), func(p part) bool { return p.start == nil })
+			return errors.Join(err, stopAll(context.Background(), started))
+		}
+	}
+	return nil
+}
+
+// stopAll stops parts in the opposite order.
+func stopAll(ctx context.Context, parts []part) error {
+	var errs []error
+	for _, p := range slices.Backward(parts) {
+		errs = append(errs, p.stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// connectEngines connects the engines, or none of them.
+func (a *App) connectEngines(ctx context.Context) error {
+	if err := a.engines.Connect(ctx); err != nil {
+		return errors.Join(err, a.engines.Close(context.Background()))
+	}
+	return nil
+}
+
+func (a *App) runNode(context.Context) error {
+	if err := a.node.Run(); err != nil {
+		return err
+	}
+	a.log.Info("node is running", a.engines.Describe()...)
+	return nil
+}
+
+// waitForGRPC waits until the calls and streams of gRPC clients have ended.
+func (a *App) waitForGRPC(ctx context.Context) error {
+	var errs []error
+	for _, g := range a.grpc {
+		errs = append(errs, g.shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// background starts what runs as long as the server, and begins to serve.
+func (a *App) background() {
+	a.consumers.Run(a.failed)
+	exposure.Server{Config: a.cfg, Address: externalAddr(&a.cfg.HTTPServer), Shared: samePlace(&a.cfg.HTTPServer)}.Warn(a.log)
+	a.inForce.Load().prefetch()
+	running, stop := context.WithCancel(context.Background())
+	a.stopRunning = stop
+	a.serving.Go(func() { a.certs.Run(running) })
+	a.serving.Go(func() { a.meters.remember(running, a.node) })
+	for _, g := range a.grpc {
+		a.log.Info("listening", "listener", g.name, "address", g.ln.Addr().String(), "tls", g.secure)
+		a.serve(g.serve)
+	}
+	for _, l := range a.listeners {
+		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves)
+		a.serve(l.serve)
+		a.serve(l.serveHTTP3)
+	}
+}
