@@ -9,11 +9,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -134,7 +134,7 @@ func (s *share) run(ctx context.Context) {
 
 // prepare makes the calls of the next chunk and returns their number.
 func (s *share) prepare(items []shareItem) int {
-	items = items[:min(len(items), conn.MaxPipeline)]
+	items = items[:min(len(items), servers.MaxPipeline)]
 	if cap(s.calls) < len(items) {
 		s.calls = make([]script.Call, len(items))
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
 // Mode says how the servers of a shard are organised.
@@ -231,7 +231,7 @@ func (s Shard) withDefaults() (Shard, error) {
 		return s, fmt.Errorf("%d Addresses, at most %d", len(s.Addresses), maxAddresses)
 	}
 	for _, address := range s.Addresses {
-		if err := conn.CheckAddress(address); err != nil {
+		if err := servers.CheckAddress(address); err != nil {
 			return s, err
 		}
 	}

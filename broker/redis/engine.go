@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
 var (
@@ -158,7 +158,7 @@ func (e *Engine) persist(ctx context.Context, try func() error) error {
 
 // hopeless tells that trying again will not help.
 func hopeless(err error) bool {
-	var missing *conn.MissingCommand
+	var missing *servers.MissingCommand
 	if errors.As(err, &missing) {
 		return true
 	}
@@ -213,10 +213,10 @@ func (e *Engine) live() ([]*shard, error) {
 	}
 }
 
-// shardOptions returns the options of package conn for a shard.
-func shardOptions(cfg *Config, i int) conn.Options {
+// shardOptions returns the options of package servers for a shard.
+func shardOptions(cfg *Config, i int) servers.Options {
 	s := &cfg.Shards[i]
-	return conn.Options{
+	return servers.Options{
 		Name:      fmt.Sprintf("redis shard %d (%s)", i, strings.Join(s.Addresses, ", ")),
 		Addresses: s.Addresses, Sentinel: s.Mode == Sentinel, Cluster: s.Mode == Cluster, Detect: s.Mode == Detect,
 		User: s.User, Password: s.Password, DB: s.DB, ClientName: s.ClientName, TLS: s.TLS,

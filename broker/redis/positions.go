@@ -9,11 +9,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
@@ -76,7 +76,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 	now, standing := time.Now(), r.shard.standing()
 	m := slab.New(min(128*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
-	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
+	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		list := make([]expected, 0, len(chunk))
 		cmds := make([]rueidis.Completed, 0, len(chunk))
 		for _, it := range chunk {
@@ -116,7 +116,7 @@ func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	standing := r.shard.standing()
 	m := slab.New(min(256*len(items), slab.Max))
 	failures := r.shard.client.Explainer()
-	for chunk := range slices.Chunk(items, conn.MaxPipeline) {
+	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		calls := make([]script.Call, len(chunk))
 		subs := make([]*seen.Stream, len(chunk))
 		for i, it := range chunk {

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -31,7 +31,7 @@ import (
 //     epoch at once. That costs no round trip, and the publication carries the new epoch.
 //   - A link receives an offset a second time. Until the stream is compared, it delivers
 //     what comes in that epoch under another epoch, so that nobody takes it for continuous.
-//   - When a server may hold other data than before (conn.Client.Generation), the node
+//   - When a server may hold other data than before (servers.Client.Generation), the node
 //     compares each stream before it reads anything else from the server: with what it
 //     delivered last, and with what was acknowledged to it last. That covers channels to
 //     which nobody publishes, too.
@@ -157,7 +157,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
 	}
-	for some := range slices.Chunk(all, conn.MaxPipeline) {
+	for some := range slices.Chunk(all, servers.MaxPipeline) {
 		if err := b.compareSome(ctx, s, some, wentBack); err != nil {
 			if wentBack {
 				s.wentBack.Store(true)
@@ -191,7 +191,7 @@ func candidateOf(sub *seen.Stream) candidate {
 	return c
 }
 
-// compareSome compares at most conn.MaxPipeline channels.
+// compareSome compares at most servers.MaxPipeline channels.
 func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, wentBack bool) error {
 	m := slab.New(slab.Max)
 	calls := make([]script.Call, len(some))

@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
 // shard is a Shard of the configuration with its connection.
 type shard struct {
 	index   int
-	client  *conn.Client
+	client  *servers.Client
 	names   keys.Names
 	timeout time.Duration
 	settled settled
@@ -41,7 +41,7 @@ func (s *shard) keepsHistory() {
 
 // open connects, and checks what the shard can do.
 func (s *shard) open(ctx context.Context, cfg *Config) error {
-	client, err := conn.Open(ctx, shardOptions(cfg, s.index))
+	client, err := servers.Open(ctx, shardOptions(cfg, s.index))
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
 // Parse reads one entry of the list of addresses: host:port, or a URL with
@@ -34,7 +34,7 @@ type shard redis.Shard
 
 func (s *shard) parse(address string) error {
 	if !strings.Contains(address, "://") {
-		if err := conn.CheckAddress(address); err != nil {
+		if err := servers.CheckAddress(address); err != nil {
 			return err
 		}
 		s.Addresses = []string{address}
@@ -69,7 +69,7 @@ func ParseList(list string) ([]string, error) {
 		if strings.Contains(address, "/") || strings.Contains(address, "@") {
 			return nil, errors.New("address must be host:port, and a URL was given")
 		}
-		if err := conn.CheckAddress(address); err != nil {
+		if err := servers.CheckAddress(address); err != nil {
 			return nil, err
 		}
 		addresses = append(addresses, address)
@@ -100,7 +100,7 @@ func (s *shard) setScheme(u *url.URL) error {
 	if u.Port() == "" {
 		host = net.JoinHostPort(u.Hostname(), "6379")
 	}
-	if err := conn.CheckAddress(host); err != nil {
+	if err := servers.CheckAddress(host); err != nil {
 		return err
 	}
 	s.Addresses = []string{host}
@@ -123,7 +123,7 @@ func (s *shard) setQuery(u *url.URL) error {
 	for key, values := range query {
 		if key == "addr" {
 			for _, address := range values {
-				if err := conn.CheckAddress(address); err != nil {
+				if err := servers.CheckAddress(address); err != nil {
 					return fmt.Errorf("address: addr: %w", err)
 				}
 				s.Addresses = append(s.Addresses, address)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -161,7 +161,7 @@ func (l *looks) giveBack(failed map[string]look) {
 // runAll does any number of calls whose answers do not matter.
 func runAll(ctx context.Context, s Shard, calls []script.Call) error {
 	for len(calls) > 0 {
-		n := min(len(calls), conn.MaxPipeline)
+		n := min(len(calls), servers.MaxPipeline)
 		answers, _ := script.RunAll(ctx, s.Client, calls[:n], nil)
 		for i := range answers {
 			if err := answers[i].Error(); err != nil {

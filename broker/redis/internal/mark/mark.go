@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
@@ -63,7 +63,7 @@ type Finding struct {
 
 // Write writes the marks, and compares their old values with what was written last. A mark
 // that cannot be written tells nothing.
-func (m *Marks) Write(ctx context.Context, client *conn.Client) (f Finding) {
+func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.tags) == 0 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
 	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestLateMark(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
-	client, err := conn.Open(t.Context(), conn.Options{Name: "shard", Addresses: []string{server.Addr()},
+	client, err := servers.Open(t.Context(), servers.Options{Name: "shard", Addresses: []string{server.Addr()},
 		ConnectTimeout: time.Second, IOTimeout: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

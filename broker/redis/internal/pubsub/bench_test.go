@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // source100 is 100-byte messages on 100 channels, as a server sends them.

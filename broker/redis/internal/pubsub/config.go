@@ -17,7 +17,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // Config of a Conn. Dial, Message, Publish and Service are required.

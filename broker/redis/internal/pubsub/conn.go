@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 	"github.com/gyrohq/gyro/quiet"
 )
 

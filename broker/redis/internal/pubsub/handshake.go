@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // Login is the user and the name of a connection.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // ErrDisconnected is why a Subscribe fails while there is no connection.

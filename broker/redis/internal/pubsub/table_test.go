@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // model drives a table as callers, a connection and a server do, in random order.

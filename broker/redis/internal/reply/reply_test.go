@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
@@ -33,7 +33,7 @@ func TestParsePosition(t *testing.T) {
 // TestStrangeAnswers: what no script and no command gives is an error.
 func TestStrangeAnswers(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
-	client, err := conn.Open(t.Context(), conn.Options{Name: "shard", Addresses: []string{server.Addr()},
+	client, err := servers.Open(t.Context(), servers.Options{Name: "shard", Addresses: []string{server.Addr()},
 		ConnectTimeout: time.Second, IOTimeout: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

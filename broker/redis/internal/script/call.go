@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
 // Verbs that publish a message, by plain and by sharded PUB/SUB.
@@ -97,7 +97,7 @@ func isUnknown(err error) bool {
 }
 
 // Run does a call and explains its error.
-func Run(ctx context.Context, client *conn.Client, c *Call) (rueidis.RedisResult, error) {
+func Run(ctx context.Context, client *servers.Client, c *Call) (rueidis.RedisResult, error) {
 	result := client.Do(ctx, c.command(client.B(), false))
 	if isUnknown(result.Error()) {
 		result = client.Do(ctx, c.command(client.B(), true))
@@ -110,7 +110,7 @@ func Run(ctx context.Context, client *conn.Client, c *Call) (rueidis.RedisResult
 
 // Send does a PUBLISH, and tells whether Redis knows that nobody receives the message. A server of a Cluster does not know, as it
 // counts only those that are connected to itself.
-func Send(ctx context.Context, client *conn.Client, name, data string) (nobody bool, err error) {
+func Send(ctx context.Context, client *servers.Client, name, data string) (nobody bool, err error) {
 	var c Call
 	c.Message(Publish, name, data)
 	result, err := Run(ctx, client, &c)
@@ -121,9 +121,9 @@ func Send(ctx context.Context, client *conn.Client, name, data string) (nobody b
 	return receivers == 0, err
 }
 
-// RunAll does at most conn.MaxPipeline calls, mostly in one round trip. It does not explain
+// RunAll does at most servers.MaxPipeline calls, mostly in one round trip. It does not explain
 // errors. cmds is scratch space, which it returns for further use.
-func RunAll(ctx context.Context, client *conn.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
+func RunAll(ctx context.Context, client *servers.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
 	cmds = cmds[:0]
 	for i := range calls {
 		cmds = append(cmds, calls[i].command(client.B(), false))

@@ -8,13 +8,13 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/conn"
+	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
-func connect(t *testing.T, server *redistest.Server) *conn.Client {
+func connect(t *testing.T, server *redistest.Server) *servers.Client {
 	t.Helper()
-	client, err := conn.Open(t.Context(), conn.Options{Name: "shard", Addresses: []string{server.Addr()},
+	client, err := servers.Open(t.Context(), servers.Options{Name: "shard", Addresses: []string{server.Addr()},
 		ConnectTimeout: time.Second, IOTimeout: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 }
 
 // Note remembers a publication, if r says that it is in a stream. sum is the sum of its
-// payload, generation that of the shard's data (see conn.Client.Generation). While the shard
+// payload, generation that of the shard's data (see servers.Client.Generation). While the shard
 // is not settled, Note does not overwrite what it noted of an earlier generation.
 func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, settled bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {

@@ -1,4 +1,4 @@
-package conn
+package servers
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // Generation grows by Doubt, and whenever a connection for commands is made to a server that

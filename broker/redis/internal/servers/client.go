@@ -1,7 +1,7 @@
-// Package conn holds the connections to one shard: per server a multiplexed one for commands,
+// Package servers holds the connections to one shard: per server a multiplexed one for commands,
 // by rueidis, and those for PUB/SUB. It finds the primary through Sentinel, and bounds how
 // long anything waits.
-package conn
+package servers
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package conn
+package servers
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // primary asks the Sentinels, one after another, for the address of the primary.

@@ -1,4 +1,4 @@
-package conn
+package servers
 
 import (
 	"log/slog"

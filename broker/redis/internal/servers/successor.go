@@ -1,4 +1,4 @@
-package conn
+package servers
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/pubsub/resp"
+	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
 // When the primary of a Cluster ends and a replica takes over, rueidis looks for the new owner
