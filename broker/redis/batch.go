@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -60,8 +60,8 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		item := &batch[i]
 		item.Result, item.Err = broker.PublishResult{}, nil
 		stamp(item.Pub, now) // not in run, because shares may have publications in common
-		hash := keys.Hash(item.Channel)
-		at := keys.Jump(hash, len(shards))
+		hash := format.Hash(item.Channel)
+		at := format.Jump(hash, len(shards))
 		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {
 			continue
 		}

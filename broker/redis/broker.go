@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/counts"
 	"github.com/gyrohq/gyro/broker/redis/internal/entries"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
@@ -66,7 +66,7 @@ var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 
 // historyKinds are the key names and scripts of one way to keep history.
 type historyKinds struct {
-	history, meta keys.Kind
+	history, meta format.KeyKind
 	scripts       *script.History
 }
 
@@ -80,9 +80,9 @@ func (k *historyKinds) publish(sharded bool) *script.Script {
 
 func newBroker(e *Engine) *Broker {
 	b := &Broker{engine: e, node: uuid.NewString()}
-	b.kinds = historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}
+	b.kinds = historyKinds{format.Stream, format.StreamMeta, &script.Streams}
 	if e.cfg.HistoryUseLists {
-		b.kinds = historyKinds{keys.List, keys.ListMeta, &script.Lists}
+		b.kinds = historyKinds{format.List, format.ListMeta, &script.Lists}
 	}
 	b.maps = newMaps(b)
 	return b
@@ -231,8 +231,8 @@ func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	hash := keys.Hash(ch)
-	s := shards[keys.Jump(hash, len(shards))]
+	hash := format.Hash(ch)
+	s := shards[format.Jump(hash, len(shards))]
 	return s, hash, s.names.Check(ch)
 }
 

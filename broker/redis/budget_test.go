@@ -7,8 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/readmap"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -29,7 +28,7 @@ func received() (l *link, name, message []byte) {
 	handler := &nobody{}
 	l = &link{broker: &Broker{handler: handler}}
 	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", seen.NewStream("ch"))
-	pub := payload.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
+	pub := format.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
 	return l, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
 }
 
@@ -49,15 +48,15 @@ func TestReceiveAllocations(t *testing.T) {
 
 // TestBatchAllocations holds the price of preparing a batch.
 func TestBatchAllocations(t *testing.T) {
-	b := &Broker{engine: &Engine{}, kinds: historyKinds{keys.Stream, keys.StreamMeta, &script.Streams}}
+	b := &Broker{engine: &Engine{}, kinds: historyKinds{format.Stream, format.StreamMeta, &script.Streams}}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
 	items := make([]shareItem, len(batch))
 	for i := range batch {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
-		items[i] = shareItem{index: int32(i), hash: keys.Hash("channel")}
+		items[i] = shareItem{index: int32(i), hash: format.Hash("channel")}
 	}
-	l := share{broker: b, shard: &shard{names: keys.Names{Prefix: "gyro"}}, batch: batch, items: items}
+	l := share{broker: b, shard: &shard{names: format.Names{Prefix: "gyro"}}, batch: batch, items: items}
 	l.strings = slab.New(slab.Max)
 	l.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
@@ -26,7 +26,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	}
 	prefix := b.engine.cfg.Prefix
 	b.node = node
-	b.control = inbox.New(keys.Control(prefix), keys.NodeControl(prefix, node), handle, b.engine.cfg.Logger)
+	b.control = inbox.New(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
 	return nil
 }
 
@@ -37,9 +37,9 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	name := keys.Control(b.engine.cfg.Prefix)
+	name := format.ControlChannel(b.engine.cfg.Prefix)
 	if node != "" {
-		name = keys.NodeControl(b.engine.cfg.Prefix, node)
+		name = format.NodeChannel(b.engine.cfg.Prefix, node)
 	}
 	b.turn.Lock()
 	b.lastUsed = (b.lastUsed + 1) % len(shards)

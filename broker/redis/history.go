@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -40,7 +40,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 
 // subscription returns the subscription of a channel, or nil.
 func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *seen.Stream {
-	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, keys.Client, ch, hash))
+	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
 // read notes the position of a stream that was read.

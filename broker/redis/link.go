@@ -9,9 +9,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/readmap"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -45,7 +44,7 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 	l := &link{broker: b, shard: s, partition: partition, marks: newMarks(b, s, partition)}
 	slot := -1
 	if partition >= 0 {
-		slot = keys.PartitionSlot(partition)
+		slot = format.PartitionSlot(partition)
 	}
 	shard := &b.engine.cfg.Shards[s.index]
 	login := pubsub.Login{User: shard.User, Password: shard.Password, ClientName: shard.ClientName, RESP2: shard.ForceRESP2}
@@ -113,8 +112,8 @@ func (l *link) canary(ctx context.Context, ch, data string) error {
 		_, err := script.Run(ctx, client, &c)
 		return err
 	}
-	calls := make([]script.Call, len(keys.Spread()))
-	for i, key := range keys.Spread() {
+	calls := make([]script.Call, len(format.Spread()))
+	for i, key := range format.Spread() {
 		calls[i].Message(script.Publish, ch, data)
 		calls[i].Via(key)
 	}
@@ -138,7 +137,7 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 	for i, name := range names {
 		hash := readmap.Hash(name)
 		if _, known := l.channels.Get(hash, name); !known {
-			l.channels.Set(hash, name, seen.NewStream(keys.Part(name, channels[i])))
+			l.channels.Set(hash, name, seen.NewStream(format.Part(name, channels[i])))
 			added[i] = true
 		}
 	}
@@ -175,7 +174,7 @@ func (l *link) unsubscribe(ctx context.Context, channels []string) error {
 func (l *link) names(channels []string) []string {
 	list := make([]string, len(channels))
 	for i, ch := range channels {
-		list[i] = string(l.shard.names.Append(make([]byte, 0, l.shard.names.Size(ch)), keys.Client, ch, keys.Hash(ch)))
+		list[i] = string(l.shard.names.Append(make([]byte, 0, l.shard.names.Size(ch)), format.ClientChannel, ch, format.Hash(ch)))
 	}
 	return list
 }
@@ -203,22 +202,22 @@ func (l *link) subscription(name string) *seen.Stream {
 }
 
 func (l *link) deliver(sub *seen.Stream, data []byte, memory *pubsub.Chunk) error {
-	m, err := payload.Parse(data)
+	m, err := format.ParseMessage(data)
 	if err != nil {
 		return err
 	}
 	handler := l.broker.handler
-	if m.Kind == payload.KindClear {
+	if m.Kind == format.KindClear {
 		ch := sub.Channel()
 		handler.HandleLoss(func(lost string) bool { return lost == ch })
 		return nil
 	}
-	if m.Kind != payload.KindPublication {
+	if m.Kind != format.KindPublication {
 		info := &channel.ClientInfo{}
-		if err := payload.ClientInfo(m.Data, info); err != nil {
+		if err := format.ReadClientInfo(m.Data, info); err != nil {
 			return err
 		}
-		if m.Kind == payload.KindJoin {
+		if m.Kind == format.KindJoin {
 			handler.HandleJoin(sub.Channel(), info)
 		} else {
 			handler.HandleLeave(sub.Channel(), info)
@@ -228,7 +227,7 @@ func (l *link) deliver(sub *seen.Stream, data []byte, memory *pubsub.Chunk) erro
 	pub := publication(memory)
 	pub.Offset = m.Offset
 	event := broker.PublicationEvent{Pub: pub, Memory: memory}
-	if event.Delta, err = payload.Publication(m.Data, pub); err != nil {
+	if event.Delta, err = format.ReadPublication(m.Data, pub); err != nil {
 		return err
 	}
 	if m.Offset > 0 {
@@ -243,7 +242,7 @@ func (l *link) deliver(sub *seen.Stream, data []byte, memory *pubsub.Chunk) erro
 			// The offsets of a stream have no gaps. A map says the offset.
 			event.Prev = publication(memory)
 			event.Prev.Offset = m.Offset - 1
-			if _, err := payload.Publication(m.Prev, event.Prev); err != nil {
+			if _, err := format.ReadPublication(m.Prev, event.Prev); err != nil {
 				return err
 			}
 		}
@@ -295,8 +294,8 @@ func (l *link) resubscribed(lost bool) {
 
 // has tells whether a channel belongs to this link.
 func (l *link) has(ch string) bool {
-	hash := keys.Hash(ch)
-	if keys.Jump(hash, len(l.broker.shards)) != l.shard.index {
+	hash := format.Hash(ch)
+	if format.Jump(hash, len(l.broker.shards)) != l.shard.index {
 		return false
 	}
 	return l.shard.names.Partitions == 0 || l.shard.names.Partition(hash) == l.partition

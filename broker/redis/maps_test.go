@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -39,7 +39,7 @@ func TestExpiresWhatIsDue(t *testing.T) {
 		}
 	}
 	server.Do("ZADD", b.engine.cfg.Prefix+".map.dues.ch", "1", "due")
-	if err := b.maps.Expire(t.Context(), b.shards[0].ofMaps(), "ch", keys.Hash("ch"), &o, []string{"again", "due", "gone"}); err != nil {
+	if err := b.maps.Expire(t.Context(), b.shards[0].ofMaps(), "ch", format.Hash("ch"), &o, []string{"again", "due", "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := b.maps.State(t.Context(), "ch", channel.StateFilter{Limit: -1})

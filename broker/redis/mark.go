@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 )
 
@@ -15,10 +15,10 @@ func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
 	var tags []string
 	switch {
 	case partition >= 0:
-		tags = []string{keys.PartitionTag(partition)}
+		tags = []string{format.PartitionTag(partition)}
 	case s.names.Partitions > 0:
 	case s.client.Cluster():
-		spread := keys.Spread()
+		spread := format.Spread()
 		tags = spread[:]
 	default:
 		tags = []string{""}

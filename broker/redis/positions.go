@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -26,8 +26,8 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	results := make([]broker.PositionResult, len(channels))
 	parts := make([][]shareItem, len(shards))
 	for i, ch := range channels {
-		hash := keys.Hash(ch)
-		at := keys.Jump(hash, len(shards))
+		hash := format.Hash(ch)
+		at := format.Jump(hash, len(shards))
 		if results[i].Err = shards[at].names.Check(ch); results[i].Err == nil {
 			parts[at] = append(parts[at], shareItem{index: int32(i), hash: hash})
 		}

@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/slab"
@@ -39,7 +38,7 @@ func (p *Presence) shard(ctx context.Context, ch string) (*shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := shards[keys.Jump(keys.Hash(ch), len(shards))]
+	s := shards[format.Jump(format.Hash(ch), len(shards))]
 	return s, s.names.CheckPresence(ch)
 }
 
@@ -54,14 +53,14 @@ func (p *Presence) mapped(ch string) bool {
 // keys adds the keys of a channel to c, in the order of the scripts.
 func (p *Presence) keys(c *script.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
-	c.Key(s.names.Presence(keys.Presence, ch))
+	c.Key(s.names.Presence(format.Presence, ch))
 	if !fields {
-		c.Key(s.names.Presence(keys.PresenceLife, ch))
+		c.Key(s.names.Presence(format.PresenceLife, ch))
 	}
 	if p.mapped(ch) {
-		c.Key(s.names.Presence(keys.Users, ch))
+		c.Key(s.names.Presence(format.Users, ch))
 		if !fields {
-			c.Key(s.names.Presence(keys.UsersLife, ch))
+			c.Key(s.names.Presence(format.UsersLife, ch))
 		}
 	}
 }
@@ -103,7 +102,7 @@ func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel
 	err := p.each(ctx, ch, func(client string, data []byte) error {
 		info := &channel.ClientInfo{}
 		clients[client] = info
-		return payload.ClientInfo(data, info)
+		return format.ReadClientInfo(data, info)
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	users := map[string]struct{}{}
 	err := p.each(ctx, ch, func(_ string, data []byte) error {
 		var info channel.ClientInfo
-		err := payload.ClientInfo(data, &info)
+		err := format.ReadClientInfo(data, &info)
 		users[info.User] = struct{}{}
 		stats.Clients++
 		return err
@@ -139,7 +138,7 @@ func (p *Presence) each(ctx context.Context, ch string, do func(client string, d
 		return err
 	}
 	if p.engine.cfg.PresenceHashFieldTTL {
-		answer := s.client.Read(ctx, s.client.B().Hgetall().Key(s.names.Presence(keys.Presence, ch)).Build())
+		answer := s.client.Read(ctx, s.client.B().Hgetall().Key(s.names.Presence(format.Presence, ch)).Build())
 		return s.client.Explain(reply.Fields(answer, do))
 	}
 	c := script.Call{Script: p.scripts.Get}
@@ -158,9 +157,9 @@ func (p *Presence) counts(ctx context.Context, ch string) (stats broker.Presence
 		return stats, err
 	}
 	if p.engine.cfg.PresenceHashFieldTTL {
-		stats.Clients, err = s.fields(ctx, s.names.Presence(keys.Presence, ch))
+		stats.Clients, err = s.fields(ctx, s.names.Presence(format.Presence, ch))
 		if err == nil {
-			stats.Users, err = s.fields(ctx, s.names.Presence(keys.Users, ch))
+			stats.Users, err = s.fields(ctx, s.names.Presence(format.Users, ch))
 		}
 		return stats, err
 	}

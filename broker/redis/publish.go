@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -88,7 +87,7 @@ type publishing struct {
 
 // publishCall prepares c, which must be zero, to publish.
 func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions) {
-	name := m.Name(&s.names, keys.Client, p.ch, p.hash)
+	name := m.Name(&s.names, format.ClientChannel, p.ch, p.hash)
 	verb := script.Publish
 	if s.names.Partitions > 0 {
 		verb = script.ShardPublish
@@ -135,12 +134,12 @@ func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, 
 
 // PublishJoin implements broker.Broker.
 func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, payload.MarkJoin, info)
+	return b.tell(ctx, ch, format.MarkJoin, info)
 }
 
 // PublishLeave implements broker.Broker.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, payload.MarkLeave, info)
+	return b.tell(ctx, ch, format.MarkLeave, info)
 }
 
 func (b *Broker) tell(ctx context.Context, ch, mark string, info *channel.ClientInfo) error {

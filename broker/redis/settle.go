@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -152,7 +152,7 @@ func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	wentBack := s.wentBack.Swap(false)
 	var all []candidate
 	for _, p := range s.acked.All() {
-		all = append(all, candidate{Publication: p.Publication, top: p.Offset, hash: keys.Hash(p.Channel), earlier: p.Earlier})
+		all = append(all, candidate{Publication: p.Publication, top: p.Offset, hash: format.Hash(p.Channel), earlier: p.Earlier})
 	}
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
@@ -183,7 +183,7 @@ func (l *link) delivered() []candidate {
 
 // candidateOf is what was delivered last, or the top of a read if nothing was since.
 func candidateOf(sub *seen.Stream) candidate {
-	c := candidate{sub: sub, hash: keys.Hash(sub.Channel())}
+	c := candidate{sub: sub, hash: format.Hash(sub.Channel())}
 	c.Publication, c.top, c.doubt = sub.Delivered()
 	if c.Offset == 0 {
 		c.Offset = c.top

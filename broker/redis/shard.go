@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
@@ -15,7 +15,7 @@ import (
 type shard struct {
 	index   int
 	client  *servers.Client
-	names   keys.Names
+	names   format.Names
 	timeout time.Duration
 	settled settled
 	acked   seen.Acked
@@ -46,7 +46,7 @@ func (s *shard) open(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	s.client = client
-	s.names = keys.Names{Prefix: cfg.Prefix, Cluster: client.Cluster(), Partitions: cfg.ShardedPubSubPartitions}
+	s.names = format.Names{Prefix: cfg.Prefix, Cluster: client.Cluster(), Partitions: cfg.ShardedPubSubPartitions}
 	if err := s.check(ctx, cfg); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
@@ -201,4 +201,4 @@ func defaultTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12}
 
 // ShardOf returns which of n shards, from 0 on, has what belongs to a name: that which has the channel of the name. With
 // another number of shards, as few names as possible move.
-func ShardOf(name string, n int) int { return keys.Jump(keys.Hash(name), n) }
+func ShardOf(name string, n int) int { return format.Jump(format.Hash(name), n) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
@@ -132,7 +132,7 @@ func (m *Maps) registerChanged(ctx context.Context) error {
 	calls := make(map[Shard][]script.Call)
 	for ch, l := range changed {
 		var c script.Call
-		registerCall(&c, l.shard, &text, ch, keys.Hash(ch), time.Until(l.due))
+		registerCall(&c, l.shard, &text, ch, format.Hash(ch), time.Until(l.due))
 		calls[l.shard] = append(calls[l.shard], c)
 	}
 	var failures []error
@@ -215,11 +215,11 @@ func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
 
 // look removes the expired keys of a map that was claimed.
 func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error {
-	hash := keys.Hash(ch)
+	hash := format.Hash(ch)
 	for {
 		text := slab.New(1024)
 		c := script.Call{Script: script.Due}
-		c.Key(text.Name(s.Names, keys.StreamMeta, ch, hash), text.Name(s.Names, keys.MapDues, ch, hash))
+		c.Key(text.Name(s.Names, format.StreamMeta, ch, hash), text.Name(s.Names, format.MapDues, ch, hash))
 		c.Arg(strconv.Itoa(dueBatch))
 		answer, err := script.Run(ctx, s.Client, &c)
 		if err != nil {

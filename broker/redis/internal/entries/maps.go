@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
@@ -25,7 +24,7 @@ import (
 type Shard struct {
 	Index  int
 	Client *servers.Client
-	Names  *keys.Names
+	Names  *format.Names
 }
 
 // Host is the broker that the maps belong to. It knows of the streams of their changes.
@@ -116,7 +115,7 @@ func (m *Maps) changed(s Shard, c changing, result reply.Result, current []byte,
 	}
 	if len(current) > 0 {
 		out.Current = &channel.Publication{}
-		err = payload.Entry(current, out.Current)
+		err = format.ReadEntry(current, out.Current)
 	}
 	if out.Suppressed == "" && !ephemeral {
 		sum := seen.TextSum(encoded)
@@ -148,7 +147,7 @@ func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change chang
 	}
 	name := ""
 	if !m.SkipPubSub {
-		name = text.Name(s.Names, keys.Client, change.ch, change.hash)
+		name = text.Name(s.Names, format.ClientChannel, change.ch, change.hash)
 	}
 	scripts := scriptsOf(s)
 	c.Script = scripts.Change
@@ -185,7 +184,7 @@ func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change chang
 
 // addKeys adds the keys of a map, in the order of the scripts.
 func addKeys(c *script.Call, s Shard, text *slab.Slab, ch string, hash uint64) {
-	for _, kind := range []keys.Kind{keys.Stream, keys.StreamMeta, keys.MapEntries, keys.MapOrder, keys.MapDues} {
+	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
 		c.Key(text.Name(s.Names, kind, ch, hash))
 	}
 }
@@ -248,9 +247,9 @@ func (m *Maps) Clear(ctx context.Context, ch string) error {
 	addKeys(&c, s, &text, ch, hash)
 	name := ""
 	if !m.SkipPubSub {
-		name = text.Name(s.Names, keys.Client, ch, hash)
+		name = text.Name(s.Names, format.ClientChannel, ch, hash)
 	}
-	c.Arg(name, payload.MarkClear)
+	c.Arg(name, format.MarkClear)
 	_, err = script.Run(ctx, s.Client, &c)
 	return err
 }

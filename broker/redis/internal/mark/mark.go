@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
@@ -30,7 +30,7 @@ const sampleTTL = time.Minute
 
 // Marks are keys that nobody else writes. Any goroutine may call the methods.
 type Marks struct {
-	names   *keys.Names
+	names   *format.Names
 	node    string
 	tags    []string       // of the slots; constant
 	publish *script.Script // with history
@@ -48,7 +48,7 @@ type last struct {
 
 // New makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
 // publish writes.
-func New(names *keys.Names, node string, tags []string, publish *script.Script) *Marks {
+func New(names *format.Names, node string, tags []string, publish *script.Script) *Marks {
 	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]last, len(tags))}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
@@ -22,7 +22,7 @@ func TestLateMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	names := &keys.Names{Prefix: "p"}
+	names := &format.Names{Prefix: "p"}
 	key := names.Mark("node", "")
 	late, marks := New(names, "node", []string{""}, script.Streams.Publish), New(names, "node", []string{""}, script.Streams.Publish)
 	write := func(want Finding) {

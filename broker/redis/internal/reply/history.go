@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -73,7 +73,7 @@ func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error)
 		if err != nil {
 			return nil, errReply
 		}
-		if _, err := payload.Publication(data, &store[i]); err != nil {
+		if _, err := format.ReadPublication(data, &store[i]); err != nil {
 			return nil, err
 		}
 		pubs[i] = &store[i]
@@ -90,7 +90,7 @@ func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *br
 		if err != nil {
 			return nil, errReply
 		}
-		m, err := payload.Parse(data)
+		m, err := format.ParseMessage(data)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *br
 			continue
 		}
 		pub := &channel.Publication{Offset: m.Offset}
-		if _, err := payload.Publication(m.Data, pub); err != nil {
+		if _, err := format.ReadPublication(m.Data, pub); err != nil {
 			return nil, err
 		}
 		pubs = append(pubs, pub)

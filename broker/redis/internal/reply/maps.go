@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -75,7 +75,7 @@ func entries(values []rueidis.RedisMessage) ([]*channel.Publication, error) {
 		if err != nil {
 			return nil, errReply
 		}
-		if err := payload.Entry(value, &store[i]); err != nil {
+		if err := format.ReadEntry(value, &store[i]); err != nil {
 			return nil, err
 		}
 		pubs[i] = &store[i]

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
 
 func note(a *Acked, ch, epoch string, offset, generation uint64, settled bool) {
-	a.Note(ch, keys.Hash(ch), &broker.PublishResult{Position: channel.StreamPosition{Offset: offset, Epoch: epoch}},
+	a.Note(ch, format.Hash(ch), &broker.PublishResult{Position: channel.StreamPosition{Offset: offset, Epoch: epoch}},
 		TextSum(fmt.Sprint(ch, epoch, offset)), generation, settled)
 }
 
@@ -25,7 +25,7 @@ func all(a *Acked) []Acknowledged {
 
 func TestAcked(t *testing.T) {
 	var a Acked
-	if got := a.Known("a", keys.Hash("a")); got != (Known{}) || a.All() != nil {
+	if got := a.Known("a", format.Hash("a")); got != (Known{}) || a.All() != nil {
 		t.Errorf("%+v is known of nothing", got)
 	}
 	a.Note("c", 1, &broker.PublishResult{Suppressed: broker.SuppressVersion, Position: channel.StreamPosition{Offset: 7}}, 1, 1, true)
@@ -45,7 +45,7 @@ func TestAcked(t *testing.T) {
 		{"f", 4, 2, true, Known{"f", " e ", 4}},
 	} {
 		note(&a, "a", step.epoch, step.offset, step.generation, step.settled)
-		if got := a.Known("a", keys.Hash("a")); got != step.want {
+		if got := a.Known("a", format.Hash("a")); got != step.want {
 			t.Fatalf("%+v is known after %+v", got, step)
 		}
 	}
@@ -55,19 +55,19 @@ func TestAcked(t *testing.T) {
 	}
 	note(&a, "b", "e", 1, 1, true)
 	moved := func(ch, from, to string, offset uint64, stale string) {
-		a.Moved(keys.Hash(ch), &Publication{Channel: ch, Epoch: from}, to, offset, stale)
+		a.Moved(format.Hash(ch), &Publication{Channel: ch, Epoch: from}, to, offset, stale)
 	}
 	moved("a", "e", "g", 7, "") // of another life
 	moved("b", "e", "g", 7, "")
 	if got := all(&a); !slices.Equal(got, []Acknowledged{p, {Publication{"b", "g", 7, 0}, " e "}}) {
 		t.Errorf("%v", got)
 	}
-	if got := a.Known("b", keys.Hash("b")); got != (Known{"g", " e ", 7}) {
+	if got := a.Known("b", format.Hash("b")); got != (Known{"g", " e ", 7}) {
 		t.Errorf("%+v", got)
 	}
 	moved("b", "g", "h", 7, "")
 	moved("b", "h", "i", 8, "e") // the first epoch was there again
-	if got := a.Known("b", keys.Hash("b")); got != (Known{"i", " e h g ", 8}) {
+	if got := a.Known("b", format.Hash("b")); got != (Known{"i", " e h g ", 8}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestAckedBound(t *testing.T) {
 		note(&a, fmt.Sprint(i), "e", 1, 1, true)
 		note(&a, "busy", "e", uint64(i+1), 1, true)
 	}
-	if got := a.Known("busy", keys.Hash("busy")); got.Offset != 10*setCount*setSize {
+	if got := a.Known("busy", format.Hash("busy")); got.Offset != 10*setCount*setSize {
 		t.Errorf("%+v", got)
 	}
 	if n := len(a.All()); n > setCount*setSize || n < setCount*setSize*9/10 {

@@ -7,8 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
-	"github.com/gyrohq/gyro/broker/redis/internal/payload"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -47,12 +46,12 @@ func (s *Slab) keep(dst []byte) string {
 }
 
 // Name makes the name of kind for a channel whose hash is given.
-func (s *Slab) Name(n *keys.Names, kind keys.Kind, ch string, hash uint64) string {
+func (s *Slab) Name(n *format.Names, kind format.KeyKind, ch string, hash uint64) string {
 	return s.keep(n.Append(s.room(n.Size(ch)), kind, ch, hash))
 }
 
 // Result makes the name of an idempotency key's result.
-func (s *Slab) Result(n *keys.Names, ch string, hash uint64, key string) string {
+func (s *Slab) Result(n *format.Names, ch string, hash uint64, key string) string {
 	return s.keep(n.AppendResult(s.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
@@ -106,7 +105,7 @@ func (s *Slab) Publication(pub *channel.Publication, delta bool) string {
 	for key, value := range pub.Tags {
 		most += len(key) + len(value) + 32
 	}
-	return s.keep(payload.AppendPublication(s.room(most), pub, delta))
+	return s.keep(format.AppendPublication(s.room(most), pub, delta))
 }
 
 // ClientInfo makes the message of a join or leave, or a client info alone if mark is empty.

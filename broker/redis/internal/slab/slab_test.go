@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/keys"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
 // TestSlab checks that strings of a slab never change.
 func TestSlab(t *testing.T) {
 	var m Slab
-	n := keys.Names{Prefix: "prefix"}
+	n := format.Names{Prefix: "prefix"}
 	want := map[string]string{}
 	for i := range 5000 {
 		ch := strings.Repeat("x", i%300) + fmt.Sprint(i)
-		want[m.Name(&n, keys.Stream, ch, 0)] = "prefix.stream." + ch
+		want[m.Name(&n, format.Stream, ch, 0)] = "prefix.stream." + ch
 		want[m.Result(&n, ch, 0, "key")] = "prefix.result." + ch + ".key"
 		want[m.Number(uint64(i))+" "] = fmt.Sprint(i) + " "
 	}

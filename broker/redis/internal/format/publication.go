@@ -1,10 +1,4 @@
-// Package payload is what Gyro's nodes write to Redis: publications and client
-// infos as Protobuf, and the envelope that carries a publication's place in the
-// stream.
-//
-// Strings are read as they are. The generated reader of the client protocol is not used,
-// because it refuses those that are not UTF-8.
-package payload
+package format
 
 import (
 	"encoding/binary"
@@ -16,6 +10,9 @@ import (
 
 // ErrMalformed tells that an envelope is not what it should be.
 var ErrMalformed = errors.New("malformed payload")
+
+// Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8, so it is
+// not used here.
 
 // AppendPublication appends pub as Protobuf, without its offset, which is not known yet.
 // delta allows deltas of a publication without history.
@@ -60,10 +57,10 @@ const (
 	wireBytes  = 2
 )
 
-// Publication fills pub with what data says; without an offset, Offset stays. Data and the bytes of Info are
+// ReadPublication fills pub with what data says; without an offset, Offset stays. Data and the bytes of Info are
 // parts of data, the rest is copied. delta is what AppendPublication was given. Unknown
 // fields are skipped.
-func Publication(data []byte, pub *channel.Publication) (delta bool, err error) {
+func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err error) {
 	if plain(data, pub) {
 		return false, nil
 	}
@@ -126,9 +123,9 @@ func plain(message []byte, pub *channel.Publication) bool {
 	return true
 }
 
-// Entry fills pub with an entry of a map, as the scripts keep it:
+// ReadEntry fills pub with an entry of a map, as the scripts keep it:
 // offset:version:V:T: and V bytes of the version's epoch, T bytes of tags, and the publication.
-func Entry(value []byte, pub *channel.Publication) error {
+func ReadEntry(value []byte, pub *channel.Publication) error {
 	var numbers [4]uint64
 	for i := range numbers {
 		var err error
@@ -141,15 +138,15 @@ func Entry(value []byte, pub *channel.Publication) error {
 		return ErrMalformed
 	}
 	value = value[numbers[2]+numbers[3]:]
-	if _, err := Publication(value, pub); err != nil {
+	if _, err := ReadPublication(value, pub); err != nil {
 		return err
 	}
 	pub.Offset = numbers[0]
 	return nil
 }
 
-// ClientInfo fills info with what data says. The bytes of info are parts of data.
-func ClientInfo(data []byte, info *channel.ClientInfo) error {
+// ReadClientInfo fills info with what data says. The bytes of info are parts of data.
+func ReadClientInfo(data []byte, info *channel.ClientInfo) error {
 	r := pbwire.NewBorrowingReader(data)
 	readInfo(&r, info)
 	return r.Err()

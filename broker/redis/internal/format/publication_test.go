@@ -1,4 +1,4 @@
-package payload
+package format
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func TestBytes(t *testing.T) {
 		t.Fatalf("\n%q, want\n%q", got, want)
 	}
 	var pub channel.Publication
-	delta, err := Publication(got, &pub)
+	delta, err := ReadPublication(got, &pub)
 	if diff := cmp.Diff(full, pub); diff != "" || err != nil || !delta {
 		t.Errorf("delta %v, %v (-want +got):\n%s", delta, err, diff)
 	}
@@ -123,7 +123,7 @@ func TestParse(t *testing.T) {
 		"__j__info":                     {Kind: KindJoin, Data: []byte("info")},
 		"__l__":                         {Kind: KindLeave},
 	} {
-		got, err := Parse([]byte(text))
+		got, err := ParseMessage([]byte(text))
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
 		}
@@ -133,7 +133,7 @@ func TestParse(t *testing.T) {
 		"__p1:18446744073709551616:a__", "__p1:99999999999999999999999:a__", "__d1:1:a", "__d1:1:a:5:x:1:y", "__d1:1:a:1:x:2:y",
 		"__d1:1:a:1:x:1:yz", "__d1:1:a:1:x1:y", "__d1:1:a:5:__p1::1:y",
 	} {
-		if m, err := Parse([]byte(text)); !errors.Is(err, ErrMalformed) {
+		if m, err := ParseMessage([]byte(text)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %+v, %v", text, m, err)
 		}
 	}
@@ -146,7 +146,7 @@ func FuzzPublication(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want, wantDelta, wantErr := oracle(data)
 		var got channel.Publication
-		delta, err := Publication(data, &got)
+		delta, err := ReadPublication(data, &got)
 		if wantErr == nil && err != nil && !hasGroup(data) {
 			t.Fatalf("%v, and the oracle accepts it", err)
 		}
@@ -157,7 +157,7 @@ func FuzzPublication(f *testing.F) {
 			t.Fatalf("delta %v, want %v (-want +got):\n%s", delta, wantDelta, diff)
 		}
 		var again channel.Publication
-		if delta, err := Publication(AppendPublication(nil, &got, delta), &again); err != nil || delta != wantDelta {
+		if delta, err := ReadPublication(AppendPublication(nil, &got, delta), &again); err != nil || delta != wantDelta {
 			t.Fatalf("after encoding: %v, %v", delta, err)
 		}
 		if diff := cmp.Diff(got, again, cmpopts.EquateEmpty()); diff != "" {
@@ -183,7 +183,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := Parse(data)
+		m, err := ParseMessage(data)
 		if err != nil {
 			return
 		}
@@ -201,12 +201,12 @@ func BenchmarkPublication(b *testing.B) {
 	message := append([]byte("__p1:12:abcdefgh__"), data...)
 	b.ReportAllocs()
 	for b.Loop() {
-		m, err := Parse(message)
+		m, err := ParseMessage(message)
 		if err != nil {
 			b.Fatal(err)
 		}
 		var pub channel.Publication
-		if _, err := Publication(m.Data, &pub); err != nil {
+		if _, err := ReadPublication(m.Data, &pub); err != nil {
 			b.Fatal(err)
 		}
 	}

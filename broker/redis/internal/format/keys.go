@@ -1,5 +1,6 @@
-// Package keys makes the names of keys and PUB/SUB channels in Redis.
-package keys
+// Package format is the form of Gyro's data in Redis, which is the form of Centrifugo 6: the names of keys and PUB/SUB
+// channels, the Protobuf of publications and client infos, and the envelope that gives a publication its place in the stream.
+package format
 
 import (
 	"fmt"
@@ -9,28 +10,28 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Kind of keys or PUB/SUB channels, as it stands between prefix and channel.
-type Kind string
+// KeyKind is a kind of keys or PUB/SUB channels, as it stands between prefix and channel.
+type KeyKind string
 
 // Kinds of names.
 const (
-	Client     Kind = ".client."
-	Stream     Kind = ".stream."
-	StreamMeta Kind = ".stream.meta."
-	List       Kind = ".list."
-	ListMeta   Kind = ".list.meta."
-	result     Kind = ".result."
+	ClientChannel KeyKind = ".client."
+	Stream        KeyKind = ".stream."
+	StreamMeta    KeyKind = ".stream.meta."
+	List          KeyKind = ".list."
+	ListMeta      KeyKind = ".list.meta."
+	result        KeyKind = ".result."
 
 	// Kinds of maps.
-	MapEntries Kind = ".map.entries."
-	MapOrder   Kind = ".map.order."
-	MapDues    Kind = ".map.dues."
+	MapEntries KeyKind = ".map.entries."
+	MapOrder   KeyKind = ".map.order."
+	MapDues    KeyKind = ".map.dues."
 
 	// Kinds for Names.Presence.
-	Presence     Kind = ".presence.data."
-	PresenceLife Kind = ".presence.expire."
-	Users        Kind = ".presence.user.clients."
-	UsersLife    Kind = ".presence.user.expire."
+	Presence     KeyKind = ".presence.data."
+	PresenceLife KeyKind = ".presence.expire."
+	Users        KeyKind = ".presence.user.clients."
+	UsersLife    KeyKind = ".presence.user.expire."
 )
 
 // Names makes the names of one shard. With hash tags, all keys of a channel are
@@ -54,7 +55,7 @@ func (n *Names) Partition(hash uint64) int {
 // No two channels share a key. Without hash tags, the stream of channel meta.X would have the
 // name of the meta key of channel X. So the history of a channel that begins with "meta." has
 // the name prefix.stream:meta.X, which Centrifugo does not use.
-func (n *Names) Append(dst []byte, kind Kind, ch string, hash uint64) []byte {
+func (n *Names) Append(dst []byte, kind KeyKind, ch string, hash uint64) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, kind...)
 	if strings.HasPrefix(ch, "meta.") && (kind == Stream || kind == List) && !n.Cluster {
@@ -97,7 +98,7 @@ func (n *Names) appendChannel(dst []byte, ch string, hash uint64) []byte {
 func (n *Names) Size(ch string) int { return len(n.Prefix) + len(ch) + 40 }
 
 // Presence returns the name of a kind of presence. Its hash tag is always the channel.
-func (n *Names) Presence(kind Kind, ch string) string {
+func (n *Names) Presence(kind KeyKind, ch string) string {
 	if n.Cluster {
 		return n.Prefix + string(kind) + "{" + ch + "}"
 	}
@@ -143,11 +144,11 @@ func (n *Names) Service(shard int, node string, partition int) string {
 	return name + "." + node
 }
 
-// Control returns the channel of control messages for all nodes.
-func Control(prefix string) string { return prefix + ".control" }
+// ControlChannel returns the channel of control messages for all nodes.
+func ControlChannel(prefix string) string { return prefix + ".control" }
 
-// NodeControl returns the channel of control messages for one node.
-func NodeControl(prefix, node string) string { return prefix + ".node." + node }
+// NodeChannel returns the channel of control messages for one node.
+func NodeChannel(prefix, node string) string { return prefix + ".node." + node }
 
 // Check refuses channels that are not possible on the shard.
 func (n *Names) Check(ch string) error {
@@ -166,7 +167,7 @@ func (n *Names) CheckPresence(ch string) error {
 	return nil
 }
 
-// Part returns the channel as a part of its name of kind Client, so that both share memory.
+// Part returns the channel as a part of its name of kind ClientChannel, so that both share memory.
 func Part(name, ch string) string {
 	if tagged, ok := strings.CutSuffix(name, "}"); ok && strings.HasSuffix(tagged, ch) && tagged[len(tagged)-len(ch)-1] == '{' {
 		name = tagged

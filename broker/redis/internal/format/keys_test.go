@@ -1,4 +1,4 @@
-package keys
+package format
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 		for n.Partitions > 0 && n.Partition(hash) != 2 {
 			hash = hash*31 + 7
 		}
-		if got := string(n.Append(nil, Client, "ch", hash)); got != want {
+		if got := string(n.Append(nil, ClientChannel, "ch", hash)); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if got := Part(want, "ch"); got != "ch" {
@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 	plain, cluster := Names{Prefix: "p"}, Names{Prefix: "p", Cluster: true}
 	for _, ch := range []string{"}", "a}", "{a}", "{}", "a{b}", ""} {
 		for _, n := range []Names{plain, cluster} {
-			name := string(n.Append(nil, Client, ch, 0))
+			name := string(n.Append(nil, ClientChannel, ch, 0))
 			if got := Part(name, ch); got != ch {
 				t.Errorf("channel %q in %q, want %q", got, name, ch)
 			}
@@ -72,7 +72,7 @@ func TestKeysApart(t *testing.T) {
 				continue
 			}
 			hash := Hash(ch)
-			for _, kind := range []Kind{Stream, StreamMeta, List, ListMeta} {
+			for _, kind := range []KeyKind{Stream, StreamMeta, List, ListMeta} {
 				key := string(n.Append(nil, kind, ch, hash))
 				claim(key, ch)
 				if other, taken := kinds[key]; taken {
@@ -80,7 +80,7 @@ func TestKeysApart(t *testing.T) {
 				}
 				kinds[key] = string(kind)
 			}
-			for _, kind := range []Kind{Presence, PresenceLife, Users, UsersLife} {
+			for _, kind := range []KeyKind{Presence, PresenceLife, Users, UsersLife} {
 				claim(n.Presence(kind, ch), ch)
 			}
 			for _, key := range parts {
@@ -101,7 +101,7 @@ func TestUsualNames(t *testing.T) {
 		"p.stream:meta.news":      string(n.Append(nil, Stream, "meta.news", 0)),
 		"p.stream.meta.meta.news": string(n.Append(nil, StreamMeta, "meta.news", 0)),
 		"p.list:meta.news":        string(n.Append(nil, List, "meta.news", 0)),
-		"p.client.meta.news":      string(n.Append(nil, Client, "meta.news", 0)),
+		"p.client.meta.news":      string(n.Append(nil, ClientChannel, "meta.news", 0)),
 		"p.result.news.1-2":       string(n.AppendResult(nil, "news", 0, "1-2")),
 		"p.result.a.b.c":          string(n.AppendResult(nil, "a.b", 0, "c")),
 		"p.result:1:a.b.c":        string(n.AppendResult(nil, "a", 0, "b.c")),

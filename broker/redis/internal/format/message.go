@@ -1,13 +1,13 @@
-package payload
+package format
 
 import "bytes"
 
-// Kind of a message on a client channel.
-type Kind uint8
+// MessageKind is a kind of a message on a client channel.
+type MessageKind uint8
 
 // Kinds of messages.
 const (
-	KindPublication Kind = iota
+	KindPublication MessageKind = iota
 	KindJoin
 	KindLeave
 	KindClear // of a map
@@ -25,9 +25,9 @@ const (
 	markEnd      = "__"
 )
 
-// Message is a message on a client channel. Its slices are parts of what Parse was given.
+// Message is a message on a client channel. Its slices are parts of what ParseMessage was given.
 type Message struct {
-	Kind Kind
+	Kind MessageKind
 	// Data is the Protobuf of a publication, or of a client info.
 	Data []byte
 	// Offset and Epoch of a publication with history.
@@ -39,8 +39,8 @@ type Message struct {
 	Prev  []byte
 }
 
-// Parse reads a message.
-func Parse(message []byte) (m Message, err error) {
+// ParseMessage reads a message.
+func ParseMessage(message []byte) (m Message, err error) {
 	switch {
 	case len(message) == 0 || message[0] != '_':
 		m.Data = message
