@@ -9,12 +9,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -92,8 +90,8 @@ type share struct {
 	batch  []broker.BatchItem
 	items  []shareItem
 
-	strings slab.Slab
-	calls   []script.Call
+	strings commands.Arena
+	calls   []commands.Call
 	cmds    []rueidis.Completed
 
 	// The publication that was encoded last. Items of a broadcast have one in common.
@@ -110,10 +108,10 @@ type shareItem struct {
 }
 
 func (s *share) run(ctx context.Context) {
-	s.strings = slab.New(min(256*len(s.items), slab.Max))
+	s.strings = commands.NewArena(min(256*len(s.items), commands.MaxArena))
 	for rest := s.items; len(rest) > 0; {
 		n := s.prepare(rest)
-		results, cmds := script.RunAll(ctx, s.shard.client, s.calls[:n], s.cmds)
+		results, cmds := commands.RunAll(ctx, s.shard.client, s.calls[:n], s.cmds)
 		s.cmds = cmds
 		failures := s.shard.client.Explainer()
 		for i := range results {
@@ -122,7 +120,7 @@ func (s *share) run(ctx context.Context) {
 				item.Err = failures.Explain(results[i].Error())
 				continue
 			}
-			result, err := reply.Position(results[i])
+			result, err := commands.ReadPosition(results[i])
 			item.Result, item.Err = result.PublishResult, failures.Explain(err)
 			if err == nil && item.Options.Kept() {
 				s.broker.acknowledged(s.shard, item.Channel, rest[i].hash, &result, rest[i].sum)
@@ -136,7 +134,7 @@ func (s *share) run(ctx context.Context) {
 func (s *share) prepare(items []shareItem) int {
 	items = items[:min(len(items), servers.MaxPipeline)]
 	if cap(s.calls) < len(items) {
-		s.calls = make([]script.Call, len(items))
+		s.calls = make([]commands.Call, len(items))
 	}
 	size := 0
 	for i, it := range items {

@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/counts"
 	"github.com/gyrohq/gyro/broker/redis/internal/entries"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
 // Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at
@@ -67,11 +67,11 @@ var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 // historyKinds are the key names and scripts of one way to keep history.
 type historyKinds struct {
 	history, meta format.KeyKind
-	scripts       *script.History
+	scripts       *commands.HistoryScripts
 }
 
 // publish returns the script that publishes with history.
-func (k *historyKinds) publish(sharded bool) *script.Script {
+func (k *historyKinds) publish(sharded bool) *commands.Script {
 	if sharded {
 		return k.scripts.ShardPublish
 	}
@@ -80,9 +80,9 @@ func (k *historyKinds) publish(sharded bool) *script.Script {
 
 func newBroker(e *Engine) *Broker {
 	b := &Broker{engine: e, node: uuid.NewString()}
-	b.kinds = historyKinds{format.Stream, format.StreamMeta, &script.Streams}
+	b.kinds = historyKinds{format.Stream, format.StreamMeta, &commands.Streams}
 	if e.cfg.HistoryUseLists {
-		b.kinds = historyKinds{format.List, format.ListMeta, &script.Lists}
+		b.kinds = historyKinds{format.List, format.ListMeta, &commands.Lists}
 	}
 	b.maps = newMaps(b)
 	return b

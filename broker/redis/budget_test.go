@@ -7,11 +7,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/readmap"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -48,7 +47,7 @@ func TestReceiveAllocations(t *testing.T) {
 
 // TestBatchAllocations holds the price of preparing a batch.
 func TestBatchAllocations(t *testing.T) {
-	b := &Broker{engine: &Engine{}, kinds: historyKinds{format.Stream, format.StreamMeta, &script.Streams}}
+	b := &Broker{engine: &Engine{}, kinds: historyKinds{format.Stream, format.StreamMeta, &commands.Streams}}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
 	items := make([]shareItem, len(batch))
@@ -57,7 +56,7 @@ func TestBatchAllocations(t *testing.T) {
 		items[i] = shareItem{index: int32(i), hash: format.Hash("channel")}
 	}
 	l := share{broker: b, shard: &shard{names: format.Names{Prefix: "gyro"}}, batch: batch, items: items}
-	l.strings = slab.New(slab.Max)
+	l.strings = commands.NewArena(commands.MaxArena)
 	l.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {
 		t.Errorf("%v allocations per 1,000 items, at most 10", allocs)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 )
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on. It fails
@@ -55,7 +55,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 		}
 	}
 	for _, at := range append(well, ill...) {
-		if nobody, err := script.Send(ctx, shards[at].client, name, string(data)); err != nil {
+		if nobody, err := commands.Send(ctx, shards[at].client, name, string(data)); err != nil {
 			failures = append(failures, err)
 		} else if !nobody || node == "" {
 			return nil

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -24,8 +22,8 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	var h broker.History
 	err = b.whenSettled(ctx, s, func() (err error) {
 		standing := s.standing()
-		m := slab.New(256 + 2*len(ch))
-		var c script.Call
+		m := commands.NewArena(256 + 2*len(ch))
+		var c commands.Call
 		sub := b.subscription(s, &m, ch, hash)
 		whole := b.historyCall(&c, s, &m, ch, hash, sub, &filter)
 		var renewed bool
@@ -39,7 +37,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 }
 
 // subscription returns the subscription of a channel, or nil.
-func (b *Broker) subscription(s *shard, m *slab.Slab, ch string, hash uint64) *seen.Stream {
+func (b *Broker) subscription(s *shard, m *commands.Arena, ch string, hash uint64) *seen.Stream {
 	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
@@ -52,16 +50,16 @@ func (b *Broker) read(s *shard, ch string, sub *seen.Stream, top channel.StreamP
 }
 
 // history does the call of historyCall. whole is what that returned.
-func (b *Broker) history(ctx context.Context, s *shard, c *script.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
+func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
 		return broker.History{Top: result.Position}, result.Renewed, err
 	}
-	answer, err := script.Run(ctx, s.client, c)
+	answer, err := commands.Run(ctx, s.client, c)
 	if err != nil {
 		return h, false, err
 	}
-	h, renewed, err = reply.History(answer, filter, b.engine.cfg.HistoryUseLists)
+	h, renewed, err = commands.ReadHistory(answer, filter, b.engine.cfg.HistoryUseLists)
 	return h, renewed, s.client.Explain(err)
 }
 
@@ -71,7 +69,7 @@ func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 }
 
 // historyCall prepares a read. It returns false if the position alone is read.
-func (b *Broker) historyCall(c *script.Call, s *shard, m *slab.Slab, ch string, hash uint64, sub *seen.Stream, f *broker.HistoryFilter) bool {
+func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *seen.Stream, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
 	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.scripts.Read
@@ -114,9 +112,9 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	if err != nil {
 		return err
 	}
-	m := slab.New(64 + len(ch))
-	c := script.Call{Script: b.kinds.scripts.Remove}
+	m := commands.NewArena(64 + len(ch))
+	c := commands.Call{Script: b.kinds.scripts.Remove}
 	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
-	_, err = script.Run(ctx, s.client, &c)
+	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

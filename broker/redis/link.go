@@ -9,10 +9,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/readmap"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/mark"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -103,21 +103,21 @@ const (
 func (l *link) canary(ctx context.Context, ch, data string) error {
 	client := l.shard.client
 	if l.partition >= 0 || !client.Cluster() {
-		verb := script.Publish
+		verb := commands.Publish
 		if l.partition >= 0 {
-			verb = script.ShardPublish
+			verb = commands.ShardPublish
 		}
-		var c script.Call
+		var c commands.Call
 		c.Message(verb, ch, data)
-		_, err := script.Run(ctx, client, &c)
+		_, err := commands.Run(ctx, client, &c)
 		return err
 	}
-	calls := make([]script.Call, len(format.Spread()))
+	calls := make([]commands.Call, len(format.Spread()))
 	for i, key := range format.Spread() {
-		calls[i].Message(script.Publish, ch, data)
+		calls[i].Message(commands.Publish, ch, data)
 		calls[i].Via(key)
 	}
-	results, _ := script.RunAll(ctx, client, calls, nil)
+	results, _ := commands.RunAll(ctx, client, calls, nil)
 	for i := range results {
 		if err := results[i].Error(); err != nil {
 			return client.Explain(err)

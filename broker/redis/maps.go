@@ -3,10 +3,9 @@ package redis
 import (
 	"context"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/entries"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -51,7 +50,7 @@ func (h mapHost) Known(of entries.Shard, ch string, hash uint64) seen.Known {
 }
 
 // Acknowledged implements entries.Host.
-func (h mapHost) Acknowledged(of entries.Shard, ch string, hash uint64, result *reply.Result, sum uint64) {
+func (h mapHost) Acknowledged(of entries.Shard, ch string, hash uint64, result *commands.Result, sum uint64) {
 	h.acknowledged(h.shards[of.Index], ch, hash, result, sum)
 }
 
@@ -60,7 +59,7 @@ func (h mapHost) Read(ctx context.Context, of entries.Shard, ch string, hash uin
 	s := h.shards[of.Index]
 	return h.whenSettled(ctx, s, func() error {
 		s.keepsHistory()
-		text := slab.New(s.names.Size(ch))
+		text := commands.NewArena(s.names.Size(ch))
 		sub := h.subscription(s, &text, ch, hash)
 		top, renewed, err := read(s.known(ch, hash, sub))
 		if err == nil {

@@ -9,12 +9,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
 // Positions is Traits.Positions. Each shard gets the reads as pipelined chunks of up to 1,000, all shards at a time.
@@ -74,7 +72,7 @@ type expected struct {
 // those not subscribed, to be renewed, or behind a loss: only a script that writes shows that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now, standing := time.Now(), r.shard.standing()
-	m := slab.New(min(128*len(items), slab.Max))
+	m := commands.NewArena(min(128*len(items), commands.MaxArena))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		list := make([]expected, 0, len(chunk))
@@ -95,7 +93,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 		answers := r.shard.client.DoMulti(ctx, cmds)
 		for i := range list {
 			e := &list[i]
-			top, err := reply.Meta(answers[i])
+			top, err := commands.ReadMeta(answers[i])
 			switch {
 			case err != nil:
 				r.results[e.item.index] = broker.PositionResult{Err: failures.Explain(err)}
@@ -114,19 +112,19 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
 	standing := r.shard.standing()
-	m := slab.New(min(256*len(items), slab.Max))
+	m := commands.NewArena(min(256*len(items), commands.MaxArena))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
-		calls := make([]script.Call, len(chunk))
+		calls := make([]commands.Call, len(chunk))
 		subs := make([]*seen.Stream, len(chunk))
 		for i, it := range chunk {
 			subs[i] = r.subscription(r.shard, &m, r.channels[it.index], it.hash)
 			r.historyCall(&calls[i], r.shard, &m, r.channels[it.index], it.hash, subs[i], r.filter)
 		}
 		var answers []rueidis.RedisResult
-		answers, cmds = script.RunAll(ctx, r.shard.client, calls, cmds)
+		answers, cmds = commands.RunAll(ctx, r.shard.client, calls, cmds)
 		for i, it := range chunk {
-			result, err := reply.Position(answers[i])
+			result, err := commands.ReadPosition(answers[i])
 			r.results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
 			if err == nil {
 				r.read(r.shard, r.channels[it.index], subs[i], result.Position, result.Renewed)

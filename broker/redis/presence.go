@@ -4,10 +4,8 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -15,17 +13,17 @@ import (
 // is connected. It uses the clock of Redis, so the clocks of nodes may differ.
 type Presence struct {
 	engine  *Engine
-	scripts *script.Presence
+	scripts *commands.PresenceScripts
 	ttl     string
 }
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
 func newPresence(e *Engine) *Presence {
-	var m slab.Slab
-	p := &Presence{engine: e, scripts: &script.SetPresence, ttl: m.Milliseconds(e.cfg.PresenceTTL)}
+	var m commands.Arena
+	p := &Presence{engine: e, scripts: &commands.SetPresence, ttl: m.Milliseconds(e.cfg.PresenceTTL)}
 	if e.cfg.PresenceHashFieldTTL {
-		p.scripts = &script.FieldPresence
+		p.scripts = &commands.FieldPresence
 	}
 	return p
 }
@@ -51,7 +49,7 @@ func (p *Presence) mapped(ch string) bool {
 }
 
 // keys adds the keys of a channel to c, in the order of the scripts.
-func (p *Presence) keys(c *script.Call, s *shard, ch string) {
+func (p *Presence) keys(c *commands.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
 	c.Key(s.names.Presence(format.Presence, ch))
 	if !fields {
@@ -74,12 +72,12 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	if err != nil {
 		return err
 	}
-	m := slab.New(256)
-	c := script.Call{Script: p.scripts.Add}
+	m := commands.NewArena(256)
+	c := commands.Call{Script: p.scripts.Add}
 	s.keepsHistory()
 	p.keys(&c, s, ch)
 	c.Arg(p.ttl, info.Client, m.ClientInfo("", info), info.User)
-	_, err = script.Run(ctx, s.client, &c)
+	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }
 
@@ -89,10 +87,10 @@ func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
 	if err != nil {
 		return err
 	}
-	c := script.Call{Script: p.scripts.Remove}
+	c := commands.Call{Script: p.scripts.Remove}
 	p.keys(&c, s, ch)
 	c.Arg(client)
-	_, err = script.Run(ctx, s.client, &c)
+	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }
 
@@ -139,15 +137,15 @@ func (p *Presence) each(ctx context.Context, ch string, do func(client string, d
 	}
 	if p.engine.cfg.PresenceHashFieldTTL {
 		answer := s.client.Read(ctx, s.client.B().Hgetall().Key(s.names.Presence(format.Presence, ch)).Build())
-		return s.client.Explain(reply.Fields(answer, do))
+		return s.client.Explain(commands.ReadFields(answer, do))
 	}
-	c := script.Call{Script: p.scripts.Get}
+	c := commands.Call{Script: p.scripts.Get}
 	p.keys(&c, s, ch)
-	answer, err := script.Run(ctx, s.client, &c)
+	answer, err := commands.Run(ctx, s.client, &c)
 	if err != nil {
 		return err
 	}
-	return s.client.Explain(reply.Fields(answer, do))
+	return s.client.Explain(commands.ReadFields(answer, do))
 }
 
 // counts reads how many fields the hashes have.
@@ -163,13 +161,13 @@ func (p *Presence) counts(ctx context.Context, ch string) (stats broker.Presence
 		}
 		return stats, err
 	}
-	c := script.Call{Script: p.scripts.Stats}
+	c := commands.Call{Script: p.scripts.Stats}
 	p.keys(&c, s, ch)
-	answer, err := script.Run(ctx, s.client, &c)
+	answer, err := commands.Run(ctx, s.client, &c)
 	if err != nil {
 		return stats, err
 	}
-	stats, err = reply.Presence(answer)
+	stats, err = commands.ReadPresence(answer)
 	return stats, s.client.Explain(err)
 }
 

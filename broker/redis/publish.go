@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -21,15 +19,15 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 		return broker.PublishResult{}, err
 	}
 	stamp(pub, time.Now())
-	m := slab.New(256 + 4*len(ch) + len(pub.Data))
-	var c script.Call
+	m := commands.NewArena(256 + 4*len(ch) + len(pub.Data))
+	var c commands.Call
 	encoded := m.Publication(pub, unkeptDelta(&opts))
 	b.publishCall(&c, s, &m, publishing{ch, hash, encoded, pub.Version}, &opts)
 	if c.Script == nil {
 		if b.engine.cfg.SkipPubSub {
 			return broker.PublishResult{}, nil
 		}
-		_, err := script.Run(ctx, s.client, &c)
+		_, err := commands.Run(ctx, s.client, &c)
 		return broker.PublishResult{}, err
 	}
 	result, err := s.position(ctx, &c)
@@ -40,7 +38,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 }
 
 // acknowledged notes that a publication is in its stream.
-func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *reply.Result, sum uint64) {
+func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands.Result, sum uint64) {
 	s.acked.Note(ch, hash, &result.PublishResult, sum, s.client.Generation(), s.isSettled())
 	if result.Renewed {
 		b.lostSome(s, ch)
@@ -58,12 +56,12 @@ func (b *Broker) lostSome(s *shard, ch string) {
 }
 
 // position does a call whose answer is a position.
-func (s *shard) position(ctx context.Context, c *script.Call) (reply.Result, error) {
-	answer, err := script.Run(ctx, s.client, c)
+func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result, error) {
+	answer, err := commands.Run(ctx, s.client, c)
 	if err != nil {
-		return reply.Result{}, err
+		return commands.Result{}, err
 	}
-	result, err := reply.Position(answer)
+	result, err := commands.ReadPosition(answer)
 	return result, s.client.Explain(err)
 }
 
@@ -86,11 +84,11 @@ type publishing struct {
 }
 
 // publishCall prepares c, which must be zero, to publish.
-func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions) {
+func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions) {
 	name := m.Name(&s.names, format.ClientChannel, p.ch, p.hash)
-	verb := script.Publish
+	verb := commands.Publish
 	if s.names.Partitions > 0 {
-		verb = script.ShardPublish
+		verb = commands.ShardPublish
 	}
 	switch {
 	case opts.Kept():
@@ -102,7 +100,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
-		c.Script = script.Once
+		c.Script = commands.Once
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
 		c.Arg(p.payload, name, m.Milliseconds(positiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
 	default:
@@ -111,7 +109,7 @@ func (b *Broker) publishCall(c *script.Call, s *shard, m *slab.Slab, p publishin
 }
 
 // keepCall is publishCall with history.
-func (b *Broker) keepCall(c *script.Call, s *shard, m *slab.Slab, p publishing, opts *broker.PublishOptions, name string) {
+func (b *Broker) keepCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions, name string) {
 	s.keepsHistory()
 	known := s.acked.Known(p.ch, p.hash)
 	c.Script = b.kinds.publish(s.names.Partitions > 0)
@@ -147,10 +145,10 @@ func (b *Broker) tell(ctx context.Context, ch, mark string, info *channel.Client
 	if err != nil || b.engine.cfg.SkipPubSub {
 		return err
 	}
-	m := slab.New(256 + len(ch))
-	var c script.Call
+	m := commands.NewArena(256 + len(ch))
+	var c commands.Call
 	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(mark, info)}, &broker.PublishOptions{})
-	_, err = script.Run(ctx, s.client, &c)
+	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }
 

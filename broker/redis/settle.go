@@ -10,12 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -193,19 +191,19 @@ func candidateOf(sub *seen.Stream) candidate {
 
 // compareSome compares at most servers.MaxPipeline channels.
 func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, wentBack bool) error {
-	m := slab.New(slab.Max)
-	calls := make([]script.Call, len(some))
+	m := commands.NewArena(commands.MaxArena)
+	calls := make([]commands.Call, len(some))
 	for i := range some {
 		c, p := &calls[i], &some[i]
 		c.Script = b.kinds.scripts.Entry
 		c.Key(m.Name(&s.names, b.kinds.history, p.Channel, p.hash), m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
 		c.Arg(m.Number(p.Offset))
 	}
-	answers, _ := script.RunAll(ctx, s.client, calls, nil)
+	answers, _ := commands.RunAll(ctx, s.client, calls, nil)
 	var lost, moved []candidate
 	for i := range some {
 		p := &some[i]
-		top, entry, err := reply.Entry(&answers[i])
+		top, entry, err := commands.ReadEntry(&answers[i])
 		switch {
 		case foreign(err):
 		case err != nil:
@@ -256,17 +254,17 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	m := slab.New(512)
-	calls := make([]script.Call, len(lost))
+	m := commands.NewArena(512)
+	calls := make([]commands.Call, len(lost))
 	for i := range lost {
 		c, p := &calls[i], &lost[i]
-		c.Script = script.Renew
+		c.Script = commands.Renew
 		c.Key(m.Name(&s.names, b.kinds.meta, p.Channel, p.hash))
 		c.Arg(p.stale, m.Epoch())
 	}
-	answers, _ := script.RunAll(ctx, s.client, calls, nil)
+	answers, _ := commands.RunAll(ctx, s.client, calls, nil)
 	for i := range answers {
-		top, err := reply.Renewed(&answers[i])
+		top, err := commands.ReadRenewed(&answers[i])
 		if err != nil && !foreign(err) {
 			return s.client.Explain(err)
 		}

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -189,8 +188,8 @@ func TestComparedMeanwhile(t *testing.T) {
 func readTop(t *testing.T, b *Broker, s *shard, hash uint64) (top channel.StreamPosition) {
 	t.Helper()
 	wait.Success(t, "the position is read", func() error {
-		m := slab.New(64)
-		var c script.Call
+		m := commands.NewArena(64)
+		var c commands.Call
 		filter := broker.HistoryFilter{}
 		whole := b.historyCall(&c, s, &m, "ch", hash, nil, &filter)
 		h, _, err := b.history(t.Context(), s, &c, &filter, whole)

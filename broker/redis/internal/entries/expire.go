@@ -10,11 +10,9 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -128,10 +126,10 @@ func (m *Maps) registerChanged(ctx context.Context) error {
 	changed := m.looks.maps
 	m.looks.maps = nil
 	m.looks.mu.Unlock()
-	text := slab.New(slab.Max)
-	calls := make(map[Shard][]script.Call)
+	text := commands.NewArena(commands.MaxArena)
+	calls := make(map[Shard][]commands.Call)
 	for ch, l := range changed {
-		var c script.Call
+		var c commands.Call
 		registerCall(&c, l.shard, &text, ch, format.Hash(ch), time.Until(l.due))
 		calls[l.shard] = append(calls[l.shard], c)
 	}
@@ -159,10 +157,10 @@ func (l *looks) giveBack(failed map[string]look) {
 }
 
 // runAll does any number of calls whose answers do not matter.
-func runAll(ctx context.Context, s Shard, calls []script.Call) error {
+func runAll(ctx context.Context, s Shard, calls []commands.Call) error {
 	for len(calls) > 0 {
 		n := min(len(calls), servers.MaxPipeline)
-		answers, _ := script.RunAll(ctx, s.Client, calls[:n], nil)
+		answers, _ := commands.RunAll(ctx, s.Client, calls[:n], nil)
 		for i := range answers {
 			if err := answers[i].Error(); err != nil {
 				return s.Client.Explain(err)
@@ -174,8 +172,8 @@ func runAll(ctx context.Context, s Shard, calls []script.Call) error {
 }
 
 // registerCall prepares c, which must be zero, to have a map looked at after a time.
-func registerCall(c *script.Call, s Shard, text *slab.Slab, ch string, hash uint64, after time.Duration) {
-	c.Script = script.Register
+func registerCall(c *commands.Call, s Shard, text *commands.Arena, ch string, hash uint64, after time.Duration) {
+	c.Script = commands.Register
 	c.Key(s.Names.Looks(int(hash % uint64(lookListsOf(s)))))
 	c.Arg(ch, text.Milliseconds(after))
 }
@@ -191,10 +189,10 @@ func lookListsOf(s Shard) int {
 // lookAt looks at the maps of a list whose time has come.
 func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
 	for {
-		c := script.Call{Script: script.Claim}
+		c := commands.Call{Script: commands.Claim}
 		c.Key(list)
 		c.Arg(strconv.Itoa(claimBatch), strconv.FormatInt(claimTime.Milliseconds(), 10))
-		answer, err := script.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.Client, &c)
 		if err != nil {
 			return err
 		}
@@ -217,15 +215,15 @@ func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
 func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error {
 	hash := format.Hash(ch)
 	for {
-		text := slab.New(1024)
-		c := script.Call{Script: script.Due}
+		text := commands.NewArena(1024)
+		c := commands.Call{Script: commands.Due}
 		c.Key(text.Name(s.Names, format.StreamMeta, ch, hash), text.Name(s.Names, format.MapDues, ch, hash))
 		c.Arg(strconv.Itoa(dueBatch))
-		answer, err := script.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.Client, &c)
 		if err != nil {
 			return err
 		}
-		settings, next, due, err := reply.Due(answer)
+		settings, next, due, err := commands.ReadDue(answer)
 		if err != nil {
 			return s.Client.Explain(err)
 		}
@@ -235,10 +233,10 @@ func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error 
 		if len(due) == dueBatch {
 			continue
 		}
-		end := script.Call{Script: script.EndLook}
+		end := commands.Call{Script: commands.EndLook}
 		end.Key(list)
 		end.Arg(ch, claim, next)
-		_, err = script.Run(ctx, s.Client, &end)
+		_, err = commands.Run(ctx, s.Client, &end)
 		return err
 	}
 }
@@ -248,16 +246,16 @@ func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *c
 	if len(due) == 0 {
 		return nil
 	}
-	text := slab.New(slab.Max)
-	calls := make([]script.Call, len(due))
+	text := commands.NewArena(commands.MaxArena)
+	calls := make([]commands.Call, len(due))
 	changes := make([]changing, len(due))
 	for i, key := range due {
 		changes[i] = changing{ch, hash, changeExpire, &channel.Publication{Key: key, Removed: true}}
 		m.changeCall(&calls[i], s, &text, changes[i], o)
 	}
-	answers, _ := script.RunAll(ctx, s.Client, calls, nil)
+	answers, _ := commands.RunAll(ctx, s.Client, calls, nil)
 	for i := range answers {
-		result, current, err := reply.Change(answers[i])
+		result, current, err := commands.ReadChange(answers[i])
 		if err == nil {
 			var done channel.MapResult
 			if done, err = m.changed(s, changes[i], result, current, "", o.Ephemeral()); done.Suppressed == "" {

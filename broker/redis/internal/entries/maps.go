@@ -1,5 +1,5 @@
 // Package entries keeps the entries of map channels in Redis. The stream of a map's changes is a stream like
-// any other; its entries are in keys of their own (../script/lua/map.lua). Each call is one round trip.
+// any other; its entries are in keys of their own (../commands/lua/map.lua). Each call is one round trip.
 package entries
 
 import (
@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -36,7 +34,7 @@ type Host interface {
 	// Known tells what is known of a stream that is about to change.
 	Known(s Shard, ch string, hash uint64) seen.Known
 	// Acknowledged notes that a change is in the stream. sum is that of its payload, or 0.
-	Acknowledged(s Shard, ch string, hash uint64, result *reply.Result, sum uint64)
+	Acknowledged(s Shard, ch string, hash uint64, result *commands.Result, sum uint64)
 	// Read calls read when the shard's data are known to hold what was acknowledged, and notes the top.
 	Read(ctx context.Context, s Shard, ch string, hash uint64, read func(seen.Known) (top channel.StreamPosition, renewed bool, err error)) error
 	// Go calls run in a goroutine. The broker ends ctx when it ends, and waits for run.
@@ -90,17 +88,17 @@ func (m *Maps) Change(ctx context.Context, ch string, pub *channel.Publication, 
 	case opts.KeyMode != channel.KeyAny:
 		what = string(opts.KeyMode)
 	}
-	text := slab.New(512 + 8*len(ch) + len(pub.Data))
-	calls := make([]script.Call, 1, 2)
+	text := commands.NewArena(512 + 8*len(ch) + len(pub.Data))
+	calls := make([]commands.Call, 1, 2)
 	encoded := m.changeCall(&calls[0], s, &text, changing{ch, hash, what, pub}, &opts)
 	if !pub.Removed && opts.KeyTTL > 0 {
 		if m.looks.add(m, s, ch, opts.KeyTTL) {
-			calls = append(calls, script.Call{})
+			calls = append(calls, commands.Call{})
 			registerCall(&calls[1], s, &text, ch, hash, opts.KeyTTL)
 		}
 	}
-	answers, _ := script.RunAll(ctx, s.Client, calls, nil)
-	result, current, err := reply.Change(answers[0])
+	answers, _ := commands.RunAll(ctx, s.Client, calls, nil)
+	result, current, err := commands.ReadChange(answers[0])
 	if err != nil {
 		return channel.MapResult{}, s.Client.Explain(err)
 	}
@@ -108,7 +106,7 @@ func (m *Maps) Change(ctx context.Context, ch string, pub *channel.Publication, 
 }
 
 // changed takes note of an answer.
-func (m *Maps) changed(s Shard, c changing, result reply.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
+func (m *Maps) changed(s Shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
 	out.Suppressed = result.Suppressed
 	if !ephemeral {
 		out.Position = result.Position
@@ -136,7 +134,7 @@ type changing struct {
 }
 
 // changeCall prepares c, which must be zero, for a change. It returns the encoded publication.
-func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change changing, o *channel.MapOptions) string {
+func (m *Maps) changeCall(c *commands.Call, s Shard, text *commands.Arena, change changing, o *channel.MapOptions) string {
 	pub := change.pub
 	if pub.Time == 0 {
 		pub.Time = time.Now().UnixMilli()
@@ -183,17 +181,17 @@ func (m *Maps) changeCall(c *script.Call, s Shard, text *slab.Slab, change chang
 }
 
 // addKeys adds the keys of a map, in the order of the scripts.
-func addKeys(c *script.Call, s Shard, text *slab.Slab, ch string, hash uint64) {
+func addKeys(c *commands.Call, s Shard, text *commands.Arena, ch string, hash uint64) {
 	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
 		c.Key(text.Name(s.Names, kind, ch, hash))
 	}
 }
 
-func scriptsOf(s Shard) *script.Maps {
+func scriptsOf(s Shard) *commands.MapScripts {
 	if s.Names.Partitions > 0 {
-		return &script.ShardedMaps
+		return &commands.ShardedMaps
 	}
-	return &script.PlainMaps
+	return &commands.PlainMaps
 }
 
 func flag(set bool) string {
@@ -220,16 +218,16 @@ func (m *Maps) State(ctx context.Context, ch string, filter channel.StateFilter)
 	}
 	m.looks.begin(m)
 	err = m.Host.Read(ctx, s, ch, hash, func(known seen.Known) (channel.StreamPosition, bool, error) {
-		text := slab.New(512 + 6*len(ch))
-		c := script.Call{Script: script.State}
+		text := commands.NewArena(512 + 6*len(ch))
+		c := commands.Call{Script: commands.State}
 		addKeys(&c, s, &text, ch, hash)
 		c.Arg(text.Life(known.Epoch, known.Offset), text.Milliseconds(m.MetaTTL))
 		c.Arg(filter.Key, filter.Cursor, strconv.Itoa(filter.Limit))
-		answer, err := script.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.Client, &c)
 		if err != nil {
 			return channel.StreamPosition{}, false, err
 		}
-		state, renewed, err := reply.State(answer)
+		state, renewed, err := commands.ReadState(answer)
 		out = state
 		return state.Top, renewed, s.Client.Explain(err)
 	})
@@ -242,14 +240,14 @@ func (m *Maps) Clear(ctx context.Context, ch string) error {
 	if err != nil {
 		return err
 	}
-	text := slab.New(256 + 6*len(ch))
-	c := script.Call{Script: scriptsOf(s).Clear}
+	text := commands.NewArena(256 + 6*len(ch))
+	c := commands.Call{Script: scriptsOf(s).Clear}
 	addKeys(&c, s, &text, ch, hash)
 	name := ""
 	if !m.SkipPubSub {
 		name = text.Name(s.Names, format.ClientChannel, ch, hash)
 	}
 	c.Arg(name, format.MarkClear)
-	_, err = script.Run(ctx, s.Client, &c)
+	_, err = commands.Run(ctx, s.Client, &c)
 	return err
 }

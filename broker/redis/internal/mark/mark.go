@@ -15,11 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/reply"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
 )
 
 // ttl of a mark. A node that cannot write marks for longer finds none to compare.
@@ -32,8 +30,8 @@ const sampleTTL = time.Minute
 type Marks struct {
 	names   *format.Names
 	node    string
-	tags    []string       // of the slots; constant
-	publish *script.Script // with history
+	tags    []string         // of the slots; constant
+	publish *commands.Script // with history
 
 	mu     sync.Mutex // held during a round trip: marks are written one after the other
 	number uint64
@@ -48,7 +46,7 @@ type last struct {
 
 // New makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
 // publish writes.
-func New(names *format.Names, node string, tags []string, publish *script.Script) *Marks {
+func New(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
 	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]last, len(tags))}
 }
 
@@ -70,10 +68,10 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 		return f
 	}
 	m.number++
-	answers, _ := script.RunAll(ctx, client, m.calls(), nil)
+	answers, _ := commands.RunAll(ctx, client, m.calls(), nil)
 	for i := range m.tags {
 		f.Refused = cmp.Or(f.Refused, answers[len(m.tags)+i].Error())
-		number, replication, err := reply.Mark(&answers[i])
+		number, replication, err := commands.ReadMark(&answers[i])
 		if err != nil {
 			f.Refused = cmp.Or(f.Refused, err)
 			continue
@@ -88,14 +86,14 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 }
 
 // calls returns the calls that write the marks, and behind them those that write the samples.
-func (m *Marks) calls() []script.Call {
-	var text slab.Slab
+func (m *Marks) calls() []commands.Call {
+	var text commands.Arena
 	n := len(m.tags)
-	calls := make([]script.Call, 2*n)
+	calls := make([]commands.Call, 2*n)
 	number, life := text.Number(m.number), text.Milliseconds(sampleTTL)
 	for i, tag := range m.tags {
 		mark, sample := &calls[i], &calls[n+i]
-		mark.Script = script.Mark
+		mark.Script = commands.Mark
 		mark.Key(m.names.Mark(m.node, tag))
 		mark.Arg(number, text.Milliseconds(ttl))
 		sample.Script = m.publish

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/script"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
@@ -24,7 +24,7 @@ func TestLateMark(t *testing.T) {
 	t.Cleanup(client.Close)
 	names := &format.Names{Prefix: "p"}
 	key := names.Mark("node", "")
-	late, marks := New(names, "node", []string{""}, script.Streams.Publish), New(names, "node", []string{""}, script.Streams.Publish)
+	late, marks := New(names, "node", []string{""}, commands.Streams.Publish), New(names, "node", []string{""}, commands.Streams.Publish)
 	write := func(want Finding) {
 		t.Helper()
 		if f := marks.Write(t.Context(), client); f != want {

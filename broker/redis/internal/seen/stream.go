@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/broker/redis/internal/slab"
+	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -49,7 +49,7 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	case offset == last.Offset && sum == last.Sum:
 		return last.Epoch, false // the same publication
 	default:
-		var text slab.Slab
+		var text commands.Arena
 		doubt := text.Epoch()
 		s.doubt = &doubt
 		return doubt, true

@@ -1,4 +1,4 @@
-package reply
+package commands
 
 import (
 	"fmt"
@@ -40,15 +40,18 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	readers := map[string]func(rueidis.RedisResult) error{
-		"position": func(r rueidis.RedisResult) error { _, err := Position(r); return err },
-		"entry":    func(r rueidis.RedisResult) error { _, _, err := Entry(&r); return err },
-		"stream":   func(r rueidis.RedisResult) error { _, _, err := History(r, nil, false); return err },
-		"list":     func(r rueidis.RedisResult) error { _, _, err := History(r, &broker.HistoryFilter{}, true); return err },
-		"renewed":  func(r rueidis.RedisResult) error { _, err := Renewed(&r); return err },
-		"mark":     func(r rueidis.RedisResult) error { _, _, err := Mark(&r); return err },
-		"presence": func(r rueidis.RedisResult) error { _, err := Presence(r); return err },
+		"position": func(r rueidis.RedisResult) error { _, err := ReadPosition(r); return err },
+		"entry":    func(r rueidis.RedisResult) error { _, _, err := ReadEntry(&r); return err },
+		"stream":   func(r rueidis.RedisResult) error { _, _, err := ReadHistory(r, nil, false); return err },
+		"list": func(r rueidis.RedisResult) error {
+			_, _, err := ReadHistory(r, &broker.HistoryFilter{}, true)
+			return err
+		},
+		"renewed":  func(r rueidis.RedisResult) error { _, err := ReadRenewed(&r); return err },
+		"mark":     func(r rueidis.RedisResult) error { _, _, err := ReadMark(&r); return err },
+		"presence": func(r rueidis.RedisResult) error { _, err := ReadPresence(r); return err },
 		"fields": func(r rueidis.RedisResult) error {
-			return Fields(r, func(string, []byte) error { return nil })
+			return ReadFields(r, func(string, []byte) error { return nil })
 		},
 	}
 	good := map[string]string{ // what one reader takes others may not

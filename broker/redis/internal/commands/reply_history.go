@@ -1,4 +1,4 @@
-package reply
+package commands
 
 import (
 	"slices"
@@ -12,10 +12,10 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// History reads the position and the entries of a STREAM that were asked for or, if list is
+// ReadHistory reads the position and the entries of a STREAM that were asked for or, if list is
 // set, those of a whole LIST, of which it selects what f wants. renewed is Result.Renewed.
-func History(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
-	result, entries, err := history(answer)
+func ReadHistory(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
+	result, entries, err := readPositionAndEntries(answer)
 	if err != nil {
 		return h, false, err
 	}
@@ -28,8 +28,8 @@ func History(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h 
 	return h, result.Renewed, err
 }
 
-// history reads an array of the position and the entries.
-func history(answer rueidis.RedisResult) (result Result, entries []rueidis.RedisMessage, err error) {
+// readPositionAndEntries reads an array of the position and the entries.
+func readPositionAndEntries(answer rueidis.RedisResult) (result Result, entries []rueidis.RedisMessage, err error) {
 	parts, err := answer.ToArray()
 	if err != nil {
 		return result, nil, err

@@ -1,5 +1,4 @@
-// Package reply reads what the scripts of the engine and its commands answer.
-package reply
+package commands
 
 import (
 	"errors"
@@ -34,8 +33,8 @@ type Result struct {
 	Renewed bool
 }
 
-// Position reads the answer of scripts that publish, or ask for the position alone.
-func Position(answer rueidis.RedisResult) (Result, error) {
+// ReadPosition reads the answer of scripts that publish, or ask for the position alone.
+func ReadPosition(answer rueidis.RedisResult) (Result, error) {
 	text, err := answer.ToString()
 	if err != nil {
 		return Result{}, err
@@ -73,8 +72,8 @@ func parsePosition(text string) (result Result, err error) {
 	return result, nil
 }
 
-// Meta reads the fields e and s of a stream's meta. The epoch is empty if there is no stream.
-func Meta(answer rueidis.RedisResult) (top channel.StreamPosition, err error) {
+// ReadMeta reads the fields e and s of a stream's meta. The epoch is empty if there is no stream.
+func ReadMeta(answer rueidis.RedisResult) (top channel.StreamPosition, err error) {
 	fields, err := answer.ToArray()
 	if err != nil {
 		return top, err
@@ -92,9 +91,9 @@ func Meta(answer rueidis.RedisResult) (top channel.StreamPosition, err error) {
 	return top, err
 }
 
-// Entry reads the answer of the script for one entry: where the stream is, and the
+// ReadEntry reads the answer of the script for one entry: where the stream is, and the
 // payload of the entry, empty if it is not there.
-func Entry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload string, err error) {
+func ReadEntry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload string, err error) {
 	texts, offset, err := readTexts(answer, 3, 1)
 	if err != nil {
 		return top, "", err
@@ -102,8 +101,8 @@ func Entry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload str
 	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, texts[2], nil
 }
 
-// Renewed reads the answer of the script that renews epochs: where the stream is now.
-func Renewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error) {
+// ReadRenewed reads the answer of the script that renews epochs: where the stream is now.
+func ReadRenewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error) {
 	texts, offset, err := readTexts(answer, 2, 1)
 	if err != nil {
 		return top, err
@@ -111,8 +110,8 @@ func Renewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error
 	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, nil
 }
 
-// Mark reads the answer of the script that writes a mark.
-func Mark(answer *rueidis.RedisResult) (before uint64, replication string, err error) {
+// ReadMark reads the answer of the script that writes a mark.
+func ReadMark(answer *rueidis.RedisResult) (before uint64, replication string, err error) {
 	texts, before, err := readTexts(answer, 2, 0)
 	if err != nil {
 		return 0, "", err

@@ -1,4 +1,4 @@
-package reply
+package commands
 
 import (
 	"github.com/redis/rueidis"
@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Presence reads the answer of the script that counts clients and users.
-func Presence(answer rueidis.RedisResult) (broker.PresenceStats, error) {
+// ReadPresence reads the answer of the script that counts clients and users.
+func ReadPresence(answer rueidis.RedisResult) (broker.PresenceStats, error) {
 	numbers, err := answer.AsIntSlice()
 	if err == nil && len(numbers) != 2 {
 		err = errReply
@@ -18,9 +18,9 @@ func Presence(answer rueidis.RedisResult) (broker.PresenceStats, error) {
 	return broker.PresenceStats{Clients: int(numbers[0]), Users: int(numbers[1])}, nil
 }
 
-// Fields goes through an answer to HGETALL: a map, or keys and values in turns,
+// ReadFields goes through an answer to HGETALL: a map, or keys and values in turns,
 // which scripts return.
-func Fields(answer rueidis.RedisResult, do func(name string, value []byte) error) error {
+func ReadFields(answer rueidis.RedisResult, do func(name string, value []byte) error) error {
 	message, err := answer.ToMessage()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package reply
+package commands
 
 import (
 	"strconv"
@@ -11,15 +11,15 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Change reads the answer of the scripts that change a map. current is the value of the entry that
+// ReadChange reads the answer of the scripts that change a map. current is the value of the entry that
 // was not at the expected position; empty if there is none.
-func Change(answer rueidis.RedisResult) (result Result, current []byte, err error) {
+func ReadChange(answer rueidis.RedisResult) (result Result, current []byte, err error) {
 	m, err := answer.ToMessage()
 	if err != nil {
 		return result, nil, err
 	}
 	if !m.IsArray() {
-		result, err = Position(answer)
+		result, err = ReadPosition(answer)
 		return result, nil, err
 	}
 	parts, err := m.ToArray()
@@ -37,8 +37,8 @@ func Change(answer rueidis.RedisResult) (result Result, current []byte, err erro
 	return result, current, err
 }
 
-// State reads the answer of the script that reads entries of a map. renewed is Result.Renewed.
-func State(answer rueidis.RedisResult) (s channel.State, renewed bool, err error) {
+// ReadState reads the answer of the script that reads entries of a map. renewed is Result.Renewed.
+func ReadState(answer rueidis.RedisResult) (s channel.State, renewed bool, err error) {
 	parts, err := answer.ToArray()
 	if err != nil {
 		return s, false, err
@@ -60,14 +60,14 @@ func State(answer rueidis.RedisResult) (s channel.State, renewed bool, err error
 	if s.Count, err = strconv.Atoi(texts[1]); err != nil {
 		return s, false, errReply
 	}
-	s.Entries, err = entries(parts[3:])
+	s.Entries, err = readEntries(parts[3:])
 	if texts[2] != "" && len(s.Entries) > 0 {
 		s.Cursor = s.Entries[len(s.Entries)-1].Key
 	}
 	return s, result.Renewed, err
 }
 
-func entries(values []rueidis.RedisMessage) ([]*channel.Publication, error) {
+func readEntries(values []rueidis.RedisMessage) ([]*channel.Publication, error) {
 	store := make([]channel.Publication, len(values))
 	pubs := make([]*channel.Publication, len(values))
 	for i := range values {
@@ -83,9 +83,9 @@ func entries(values []rueidis.RedisMessage) ([]*channel.Publication, error) {
 	return pubs, nil
 }
 
-// Due reads the answer of the script that reads the keys of a map that have expired: how the
+// ReadDue reads the answer of the script that reads the keys of a map that have expired: how the
 // removals are kept, in how many ms the next key expires (empty: none does), and the keys.
-func Due(answer rueidis.RedisResult) (o channel.MapOptions, next string, due []string, err error) {
+func ReadDue(answer rueidis.RedisResult) (o channel.MapOptions, next string, due []string, err error) {
 	texts, err := answer.AsStrSlice()
 	if err != nil {
 		return o, "", nil, err

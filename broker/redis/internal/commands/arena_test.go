@@ -1,4 +1,4 @@
-package slab
+package commands
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
-// TestSlab checks that strings of a slab never change.
-func TestSlab(t *testing.T) {
-	var m Slab
+// TestArena checks that strings of an arena never change.
+func TestArena(t *testing.T) {
+	var m Arena
 	n := format.Names{Prefix: "prefix"}
 	want := map[string]string{}
 	for i := range 5000 {

@@ -1,6 +1,6 @@
-// Package script holds the Lua that Redis runs for the engine, and
-// runs it.
-package script
+// Package commands holds the commands that the engine sends to Redis, and reads the answers. Most of them are calls of scripts
+// in Lua, which Redis runs as one step.
+package commands
 
 import (
 	"crypto/sha1"
@@ -30,8 +30,8 @@ func lua(name string) string {
 	return string(text)
 }
 
-// History has the scripts of one way to keep history.
-type History struct {
+// HistoryScripts has the scripts of one way to keep history.
+type HistoryScripts struct {
 	Publish      *Script // to the history and to subscribers
 	ShardPublish *Script // the same by sharded PUB/SUB
 	Read         *Script // the position, and publications
@@ -40,11 +40,11 @@ type History struct {
 }
 
 // newHistory makes the scripts of one way to keep history of its parts.
-func newHistory(functions, publish, undo, read string) History {
+func newHistory(functions, publish, undo, read string) HistoryScripts {
 	by := func(verb string) *Script {
 		return newScript(verbed(verb), functions, lua("publish_begin"), publish, lua("publish_send"), lua("publish_end"), undo)
 	}
-	return History{
+	return HistoryScripts{
 		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, lua("position"), lua("history")),
 		Entry: newScript(functions, read, lua("entry")), Remove: newScript(functions, read, lua("remove")),
 	}
@@ -53,16 +53,16 @@ func newHistory(functions, publish, undo, read string) History {
 // verbed sets the verb by which a script publishes.
 func verbed(verb string) string { return "local verb = '" + verb + "'\n" }
 
-// Maps has the scripts of maps that publish.
-type Maps struct {
+// MapScripts has the scripts of maps that publish.
+type MapScripts struct {
 	Change          *Script // of an entry, and in the stream
 	ChangeEphemeral *Script // of an entry of a map without stream
 	Clear           *Script
 }
 
-func newMaps(verb string) Maps {
+func newMaps(verb string) MapScripts {
 	begin := verbed(verb) + lua("map") + lua("change_begin")
-	return Maps{
+	return MapScripts{
 		Change: newScript(begin, lua("publish_begin"), lua("publish_stream"), lua("change_base"), lua("publish_send"),
 			lua("change_end"), lua("publish_end"), lua("undo_stream")),
 		ChangeEphemeral: newScript(begin, lua("change_plain")),
@@ -90,8 +90,8 @@ var (
 	Once    = newScript(lua("once"))  // publishes without history, once per idempotency key
 )
 
-// Presence has the scripts of one way to keep presence.
-type Presence struct {
+// PresenceScripts has the scripts of one way to keep presence.
+type PresenceScripts struct {
 	Add, Remove *Script
 	Get, Stats  *Script // nil if there are commands for that
 }
@@ -99,8 +99,8 @@ type Presence struct {
 // Scripts of the presence manager. The entries of SetPresence expire by a sorted set beside
 // the hash, those of FieldPresence by the time to live of their hash fields.
 var (
-	SetPresence   = Presence{presence("add"), presence("remove"), presence("get"), presence("stats")}
-	FieldPresence = Presence{Add: presence("field_add"), Remove: presence("field_remove")}
+	SetPresence   = PresenceScripts{presence("add"), presence("remove"), presence("get"), presence("stats")}
+	FieldPresence = PresenceScripts{Add: presence("field_add"), Remove: presence("field_remove")}
 )
 
 func presence(name string) *Script { return newScript(lua("presence"), lua("presence_"+name)) }
