@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -156,6 +156,6 @@ func (s *share) encode(item *broker.BatchItem) {
 	if delta := unkeptDelta(&item.Options); item.Pub != s.pub || delta != s.delta {
 		s.pub, s.delta = item.Pub, delta
 		s.payload = s.strings.Publication(item.Pub, delta)
-		s.sum = seen.TextSum(s.payload)
+		s.sum = losses.TextSum(s.payload)
 	}
 }

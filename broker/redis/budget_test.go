@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker/readmap"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -26,7 +26,7 @@ func (n *nobody) HandleLoss(func(string) bool)                          {}
 func received() (l *link, name, message []byte) {
 	handler := &nobody{}
 	l = &link{broker: &Broker{handler: handler}}
-	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", seen.NewStream("ch"))
+	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", losses.NewStream("ch"))
 	pub := format.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
 	return l, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
 }

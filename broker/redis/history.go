@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -37,12 +37,12 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 }
 
 // subscription returns the subscription of a channel, or nil.
-func (b *Broker) subscription(s *shard, m *commands.Arena, ch string, hash uint64) *seen.Stream {
+func (b *Broker) subscription(s *shard, m *commands.Arena, ch string, hash uint64) *losses.Stream {
 	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
 // read notes the position of a stream that was read.
-func (b *Broker) read(s *shard, ch string, sub *seen.Stream, top channel.StreamPosition, renewed bool) {
+func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.StreamPosition, renewed bool) {
 	sub.Read(top)
 	if renewed {
 		b.lostSome(s, ch)
@@ -69,7 +69,7 @@ func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 }
 
 // historyCall prepares a read. It returns false if the position alone is read.
-func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *seen.Stream, f *broker.HistoryFilter) bool {
+func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
 	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.scripts.Read
@@ -98,7 +98,7 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch s
 }
 
 // known returns what is known of a stream: by publishing, or by the subscription, which may be nil.
-func (s *shard) known(ch string, hash uint64, sub *seen.Stream) seen.Known {
+func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 	known := s.acked.Known(ch, hash)
 	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {
 		known = k

@@ -11,9 +11,8 @@ import (
 	"github.com/gyrohq/gyro/broker/readmap"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/mark"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/pubsub"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -24,11 +23,11 @@ type link struct {
 	shard     *shard
 	partition int // -1: plain PUB/SUB
 	conn      *pubsub.Conn
-	marks     *mark.Marks
+	marks     *losses.Marks
 	refusals  refusals
 
-	mu       sync.Mutex                // of those who change channels
-	channels readmap.Map[*seen.Stream] // by their names in Redis
+	mu       sync.Mutex                  // of those who change channels
+	channels readmap.Map[*losses.Stream] // by their names in Redis
 }
 
 // newLinks makes the links of a shard: one for each partition, and a plain one.
@@ -137,7 +136,7 @@ func (l *link) subscribe(ctx context.Context, channels []string) error {
 	for i, name := range names {
 		hash := readmap.Hash(name)
 		if _, known := l.channels.Get(hash, name); !known {
-			l.channels.Set(hash, name, seen.NewStream(format.Part(name, channels[i])))
+			l.channels.Set(hash, name, losses.NewStream(format.Part(name, channels[i])))
 			added[i] = true
 		}
 	}
@@ -196,12 +195,12 @@ func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 }
 
 // subscription returns the subscription of a channel by its name in Redis, or nil.
-func (l *link) subscription(name string) *seen.Stream {
+func (l *link) subscription(name string) *losses.Stream {
 	sub, _ := l.channels.Get(readmap.Hash(name), name)
 	return sub
 }
 
-func (l *link) deliver(sub *seen.Stream, data []byte, memory *pubsub.Chunk) error {
+func (l *link) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk) error {
 	m, err := format.ParseMessage(data)
 	if err != nil {
 		return err

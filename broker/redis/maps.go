@@ -5,7 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/entries"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -43,7 +43,7 @@ func (h mapHost) Shards() []entries.Shard {
 }
 
 // Known implements entries.Host.
-func (h mapHost) Known(of entries.Shard, ch string, hash uint64) seen.Known {
+func (h mapHost) Known(of entries.Shard, ch string, hash uint64) losses.Known {
 	s := h.shards[of.Index]
 	s.keepsHistory()
 	return s.acked.Known(ch, hash)
@@ -55,7 +55,7 @@ func (h mapHost) Acknowledged(of entries.Shard, ch string, hash uint64, result *
 }
 
 // Read implements entries.Host.
-func (h mapHost) Read(ctx context.Context, of entries.Shard, ch string, hash uint64, read func(seen.Known) (channel.StreamPosition, bool, error)) error {
+func (h mapHost) Read(ctx context.Context, of entries.Shard, ch string, hash uint64, read func(losses.Known) (channel.StreamPosition, bool, error)) error {
 	s := h.shards[of.Index]
 	return h.whenSettled(ctx, s, func() error {
 		s.keepsHistory()

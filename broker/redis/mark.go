@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/mark"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 )
 
 // newMarks makes the marks of a link: one, or in a Cluster so many that they reach all
 // primaries. With partitions all history is in their slots, so the plain link has no marks.
-func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
+func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	var tags []string
 	switch {
 	case partition >= 0:
@@ -23,7 +23,7 @@ func newMarks(b *Broker, s *shard, partition int) *mark.Marks {
 	default:
 		tags = []string{""}
 	}
-	return mark.New(&s.names, b.node, tags, b.kinds.publish(s.names.Partitions > 0))
+	return losses.NewMarks(&s.names, b.node, tags, b.kinds.publish(s.names.Partitions > 0))
 }
 
 // mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/redis/internal/mark"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
@@ -35,7 +35,7 @@ func TestLinksMarkApart(t *testing.T) {
 		t.Cleanup(func() { b.Close(context.Background()) })
 		for round := range 10 {
 			for i, l := range b.links[0] {
-				want := mark.Finding{Written: partitions == 0 || l.partition >= 0}
+				want := losses.Finding{Written: partitions == 0 || l.partition >= 0}
 				for range 1 + (round+i)%3 {
 					if f := l.marks.Write(t.Context(), l.shard.client); f != want {
 						t.Errorf("%d partitions, link %d, round %d: %+v, want %+v", partitions, i, round, f, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
@@ -64,8 +64,8 @@ type reading struct {
 // expected is what a node knows of a stream before it reads it.
 type expected struct {
 	item  shareItem
-	sub   *seen.Stream
-	known seen.Known
+	sub   *losses.Stream
+	known losses.Known
 }
 
 // byCommand reads the positions of streams that are as expected, for a third of what the script takes of Redis. It returns the others, and
@@ -116,7 +116,7 @@ func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		calls := make([]commands.Call, len(chunk))
-		subs := make([]*seen.Stream, len(chunk))
+		subs := make([]*losses.Stream, len(chunk))
 		for i, it := range chunk {
 			subs[i] = r.subscription(r.shard, &m, r.channels[it.index], it.hash)
 			r.historyCall(&calls[i], r.shard, &m, r.channels[it.index], it.hash, subs[i], r.filter)

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -32,7 +32,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	}
 	result, err := s.position(ctx, &c)
 	if err == nil && opts.Kept() {
-		b.acknowledged(s, ch, hash, &result, seen.TextSum(encoded))
+		b.acknowledged(s, ch, hash, &result, losses.TextSum(encoded))
 	}
 	return result.PublishResult, err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -131,13 +131,13 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 
 // candidate is a publication that a stream should hold.
 type candidate struct {
-	seen.Publication
-	hash    uint64       // of the channel
-	top     uint64       // the greatest offset that the stream is known to have had in this epoch
-	earlier seen.Epochs  // of the stream, as far as they are known
-	stale   string       // the epoch to renew, if the stream lost the publication
-	sub     *seen.Stream // nil: it was acknowledged to the node
-	doubt   *string      // of sub, when the comparison began
+	losses.Publication
+	hash    uint64         // of the channel
+	top     uint64         // the greatest offset that the stream is known to have had in this epoch
+	earlier losses.Epochs  // of the stream, as far as they are known
+	stale   string         // the epoch to renew, if the stream lost the publication
+	sub     *losses.Stream // nil: it was acknowledged to the node
+	doubt   *string        // of sub, when the comparison began
 }
 
 // compareAll compares what all links of the shard have delivered, and what the shard has
@@ -180,7 +180,7 @@ func (l *link) delivered() []candidate {
 }
 
 // candidateOf is what was delivered last, or the top of a read if nothing was since.
-func candidateOf(sub *seen.Stream) candidate {
+func candidateOf(sub *losses.Stream) candidate {
 	c := candidate{sub: sub, hash: format.Hash(sub.Channel())}
 	c.Publication, c.top, c.doubt = sub.Delivered()
 	if c.Offset == 0 {
@@ -244,7 +244,7 @@ func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
 		return false
 	}
 	if entry != "" && p.Sum != 0 {
-		return seen.TextSum(entry) == p.Sum
+		return losses.TextSum(entry) == p.Sum
 	}
 	return top == p.top || p.sub == nil || !wentBack
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -273,7 +273,7 @@ func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 // if a read was ahead.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
-	sub := seen.NewStream("ch")
+	sub := losses.NewStream("ch")
 	deliver := func(offset uint64, want bool) {
 		t.Helper()
 		data := fmt.Append(nil, "publication ", offset)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
@@ -18,7 +18,7 @@ type shard struct {
 	names   format.Names
 	timeout time.Duration
 	settled settled
-	acked   seen.Acked
+	acked   losses.Acked
 	// keeps tells that this node has read or published history here, or written presence.
 	keeps  atomic.Bool
 	losses atomic.Uint64 // of messages on its links

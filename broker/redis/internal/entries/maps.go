@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/seen"
+	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -32,11 +32,11 @@ type Host interface {
 	Place(ctx context.Context, ch string) (s Shard, hash uint64, err error)
 	Shards() []Shard
 	// Known tells what is known of a stream that is about to change.
-	Known(s Shard, ch string, hash uint64) seen.Known
+	Known(s Shard, ch string, hash uint64) losses.Known
 	// Acknowledged notes that a change is in the stream. sum is that of its payload, or 0.
 	Acknowledged(s Shard, ch string, hash uint64, result *commands.Result, sum uint64)
 	// Read calls read when the shard's data are known to hold what was acknowledged, and notes the top.
-	Read(ctx context.Context, s Shard, ch string, hash uint64, read func(seen.Known) (top channel.StreamPosition, renewed bool, err error)) error
+	Read(ctx context.Context, s Shard, ch string, hash uint64, read func(losses.Known) (top channel.StreamPosition, renewed bool, err error)) error
 	// Go calls run in a goroutine. The broker ends ctx when it ends, and waits for run.
 	Go(run func(ctx context.Context))
 }
@@ -116,7 +116,7 @@ func (m *Maps) changed(s Shard, c changing, result commands.Result, current []by
 		err = format.ReadEntry(current, out.Current)
 	}
 	if out.Suppressed == "" && !ephemeral {
-		sum := seen.TextSum(encoded)
+		sum := losses.TextSum(encoded)
 		if c.pub.Removed {
 			sum = 0 // the script may have added tags
 		}
@@ -217,7 +217,7 @@ func (m *Maps) State(ctx context.Context, ch string, filter channel.StateFilter)
 		return out, err
 	}
 	m.looks.begin(m)
-	err = m.Host.Read(ctx, s, ch, hash, func(known seen.Known) (channel.StreamPosition, bool, error) {
+	err = m.Host.Read(ctx, s, ch, hash, func(known losses.Known) (channel.StreamPosition, bool, error) {
 		text := commands.NewArena(512 + 6*len(ch))
 		c := commands.Call{Script: commands.State}
 		addKeys(&c, s, &text, ch, hash)

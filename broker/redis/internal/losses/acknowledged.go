@@ -1,6 +1,9 @@
-// Package seen remembers publications with history that were delivered to a subscriber or
-// acknowledged to a publisher. A stream that does not hold them any more has lost them.
-package seen
+// Package losses finds out that Redis has lost data.
+//
+// A node remembers the publications with history that it has delivered to subscribers (Stream) and that Redis has acknowledged
+// to it (Acked). A stream that does not hold them any more has lost them. Marks show that all data of a server went back to
+// an older state.
+package losses
 
 import (
 	"hash/maphash"

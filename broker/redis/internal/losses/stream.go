@@ -1,4 +1,4 @@
-package seen
+package losses
 
 import (
 	"strings"

@@ -1,13 +1,4 @@
-// Package mark finds out that the data of a server went back, and that it takes no publications.
-//
-// A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy
-// and back, or when the former owner of a slot takes it back. Its connections stay, so only
-// the data can tell. So each node writes marks again and again, with a number that it counts
-// up. If a mark has a lower number than Redis acknowledged last, the data went back.
-//
-// A server can deliver and yet store nothing: it is out of memory, a replica, or lacks a permission. So with each mark goes
-// a publication with history, which nobody receives.
-package mark
+package losses
 
 import (
 	"cmp"
@@ -20,13 +11,21 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// ttl of a mark. A node that cannot write marks for longer finds none to compare.
-const ttl = 24 * time.Hour
+// markTTL of a mark. A node that cannot write marks for longer finds none to compare.
+const markTTL = 24 * time.Hour
 
 // sampleTTL is how long the history of a sample lives. It has one publication.
 const sampleTTL = time.Minute
 
-// Marks are keys that nobody else writes. Any goroutine may call the methods.
+// Marks find out that the data of a server went back, and that the server takes no publications. Any goroutine may call the
+// methods.
+//
+// A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy and back, or when the former owner of
+// a slot takes the slot back. Its connections stay, so only the data can show it. Therefore each node writes keys of its own, the
+// marks, again and again, with a number that grows. If a mark has a lower number than Redis acknowledged last, the data went back.
+//
+// A server can deliver and store nothing: it is out of memory, it is a replica, or a permission is missing. Therefore the node
+// writes a publication with history beside each mark. The publication has no subscribers.
 type Marks struct {
 	names   *format.Names
 	node    string
@@ -35,19 +34,19 @@ type Marks struct {
 
 	mu     sync.Mutex // held during a round trip: marks are written one after the other
 	number uint64
-	last   []last // by tag
+	last   []acknowledgedMark // by tag
 }
 
-// last is what Redis acknowledged last for a mark.
-type last struct {
+// acknowledgedMark is the newest value of a mark that Redis has acknowledged.
+type acknowledgedMark struct {
 	number      uint64
 	replication string
 }
 
-// New makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
+// NewMarks makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
 // publish writes.
-func New(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
-	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]last, len(tags))}
+func NewMarks(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
+	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]acknowledgedMark, len(tags))}
 }
 
 // Finding is what marks tell.
@@ -80,7 +79,7 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 		f.Written = true
 		f.WentBack = f.WentBack || number < before.number
 		f.Replication = f.Replication || before.number > 0 && replication != before.replication
-		*before = last{m.number, replication}
+		*before = acknowledgedMark{m.number, replication}
 	}
 	return f
 }
@@ -95,7 +94,7 @@ func (m *Marks) calls() []commands.Call {
 		mark, sample := &calls[i], &calls[n+i]
 		mark.Script = commands.Mark
 		mark.Key(m.names.Mark(m.node, tag))
-		mark.Arg(number, text.Milliseconds(ttl))
+		mark.Arg(number, text.Milliseconds(markTTL))
 		sample.Script = m.publish
 		sample.Key(m.names.Sample(m.node, tag))
 		sample.Arg(number, "1", life, "", life, text.Life("", 0))

@@ -1,4 +1,4 @@
-package mark
+package losses
 
 import (
 	"log/slog"
@@ -24,7 +24,7 @@ func TestLateMark(t *testing.T) {
 	t.Cleanup(client.Close)
 	names := &format.Names{Prefix: "p"}
 	key := names.Mark("node", "")
-	late, marks := New(names, "node", []string{""}, commands.Streams.Publish), New(names, "node", []string{""}, commands.Streams.Publish)
+	late, marks := NewMarks(names, "node", []string{""}, commands.Streams.Publish), NewMarks(names, "node", []string{""}, commands.Streams.Publish)
 	write := func(want Finding) {
 		t.Helper()
 		if f := marks.Write(t.Context(), client); f != want {
