@@ -13,10 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
-	"github.com/gyrohq/gyro/broker/redis/internal/counts"
-	"github.com/gyrohq/gyro/broker/redis/internal/entries"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 )
 
 // Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at
@@ -35,12 +32,12 @@ import (
 type Broker struct {
 	engine *Engine
 	kinds  historyKinds
-	maps   *entries.Maps
+	maps   *mapEntries
 
 	mu      sync.Mutex
 	state   int
 	node    string // ID in the names of channels
-	control *inbox.Inbox
+	control *inbox
 
 	lifetime   context.Context // of background
 	end        context.CancelFunc
@@ -84,7 +81,7 @@ func newBroker(e *Engine) *Broker {
 	if e.cfg.HistoryUseLists {
 		b.kinds = historyKinds{format.List, format.ListMeta, &commands.Lists}
 	}
-	b.maps = newMaps(b)
+	b.maps = &mapEntries{broker: b}
 	return b
 }
 
@@ -138,7 +135,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 func (b *Broker) start(ctx context.Context) error {
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	if b.control != nil {
-		b.control.Start()
+		b.control.start()
 	}
 	b.links = make([][]*link, len(b.shards))
 	for i, s := range b.shards {
@@ -157,7 +154,7 @@ func (b *Broker) startShard(ctx context.Context, links []*link) error {
 	if err != nil || b.control == nil {
 		return err
 	}
-	return links[len(links)-1].conn.Subscribe(ctx, b.control.Channels()...)
+	return links[len(links)-1].conn.Subscribe(ctx, b.control.channels()...)
 }
 
 // atOnce calls do for all elements of a list at once, and joins the errors.
@@ -181,7 +178,7 @@ func (b *Broker) stop() {
 	group.Wait()
 	b.background.Wait()
 	if b.control != nil {
-		b.control.Stop()
+		b.control.stop()
 	}
 }
 
@@ -306,30 +303,4 @@ func (b *Broker) health(shard int) broker.Health {
 		h.Err = fmt.Errorf("primary %s: %w", primary, h.Err)
 	}
 	return h
-}
-
-// metrics is Traits.Metrics. All are 0 unless the broker runs.
-func (b *Broker) metrics() []broker.Metric {
-	c := counts.Counts{Sharded: b.engine.cfg.ShardedPubSubPartitions > 0}
-	if _, err := b.running(context.Background()); err != nil {
-		return c.Metrics()
-	}
-	for _, links := range b.links {
-		waiting := 0
-		for _, l := range links {
-			s := l.conn.Stats()
-			waiting += s.Waiting
-			c.Dropped += s.Dropped
-			if c.Sharded && l.partition < 0 {
-				c.Control.Add(s.Failures)
-			} else {
-				c.Client.Add(s.Failures)
-			}
-		}
-		c.Waiting = append(c.Waiting, waiting)
-	}
-	if b.control != nil {
-		c.ControlWaiting, c.ControlDropped = b.control.Counts()
-	}
-	return c.Metrics()
 }

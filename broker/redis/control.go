@@ -8,7 +8,6 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
-	"github.com/gyrohq/gyro/broker/redis/internal/inbox"
 )
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on. It fails
@@ -26,7 +25,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	}
 	prefix := b.engine.cfg.Prefix
 	b.node = node
-	b.control = inbox.New(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
+	b.control = newInbox(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
 	return nil
 }
 

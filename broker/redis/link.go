@@ -184,7 +184,7 @@ func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
 	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
 		if c := l.broker.control; c != nil && l.partition < 0 {
-			c.Receive(name, data)
+			c.receive(name, data)
 		}
 		memory.Free(1)
 		return
@@ -273,7 +273,7 @@ func publication(memory *pubsub.Chunk) *channel.Publication {
 // aside takes control messages while messages are dropped.
 func (l *link) aside(name, data []byte) bool {
 	c := l.broker.control
-	return c != nil && l.partition < 0 && c.Offer(name, data)
+	return c != nil && l.partition < 0 && c.offer(name, data)
 }
 
 // resubscribed tells the node of channels whose messages may have been lost while there was no

@@ -1,10 +1,7 @@
-// Package entries keeps the entries of map channels in Redis. The stream of a map's changes is a stream like
-// any other; its entries are in keys of their own (../commands/lua/map.lua). Each call is one round trip.
-package entries
+package redis
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -14,53 +11,20 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
-	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Shard of the engine.
-type Shard struct {
-	Index  int
-	Client *servers.Client
-	Names  *format.Names
+// mapEntries implements broker.Maps: it keeps the entries of map channels in Redis. The stream of a map's changes is a stream like
+// any other; its entries are in keys of their own (internal/commands/lua/map.lua). Each call is one round trip.
+type mapEntries struct {
+	broker *Broker
+	looks  looks
 }
 
-// Host is the broker that the maps belong to. It knows of the streams of their changes.
-type Host interface {
-	// Place returns the shard of a channel, and the hash of its name; Shards all of them. Place fails
-	// unless the broker runs.
-	Place(ctx context.Context, ch string) (s Shard, hash uint64, err error)
-	Shards() []Shard
-	// Known tells what is known of a stream that is about to change.
-	Known(s Shard, ch string, hash uint64) losses.Known
-	// Acknowledged notes that a change is in the stream. sum is that of its payload, or 0.
-	Acknowledged(s Shard, ch string, hash uint64, result *commands.Result, sum uint64)
-	// Read calls read when the shard's data are known to hold what was acknowledged, and notes the top.
-	Read(ctx context.Context, s Shard, ch string, hash uint64, read func(losses.Known) (top channel.StreamPosition, renewed bool, err error)) error
-	// Go calls run in a goroutine. The broker ends ctx when it ends, and waits for run.
-	Go(run func(ctx context.Context))
-}
+var _ broker.Maps = (*mapEntries)(nil)
 
-// Config of Maps. All fields but SkipPubSub are needed.
-type Config struct {
-	Host Host
-	// MetaTTL is how long the epoch of a channel lives that was read and is empty.
-	MetaTTL time.Duration
-	// Interval of the looks for entries that have expired. If it is negative, other nodes look.
-	Interval time.Duration
-	// IdempotencyTTL is how long a result is kept if the change does not say.
-	IdempotencyTTL time.Duration
-	SkipPubSub     bool
-	Logger         *slog.Logger
-}
-
-// Maps implements broker.Maps.
-type Maps struct {
-	Config
-	looks looks
-}
-
-var _ broker.Maps = (*Maps)(nil)
+// interval is the time between two looks for entries that have expired. If it is negative, other nodes look.
+func (m *mapEntries) interval() time.Duration { return m.broker.engine.cfg.MapExpiryInterval }
 
 // What a change does, for the script.
 const (
@@ -73,11 +37,11 @@ const (
 const forEver = time.Duration(math.MaxInt64)
 
 // Change implements broker.Maps.
-func (m *Maps) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
+func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	if err := broker.CheckChange(pub, &opts); err != nil {
 		return channel.MapResult{}, err
 	}
-	s, hash, err := m.Host.Place(ctx, ch)
+	s, hash, err := m.broker.place(ctx, ch)
 	if err != nil {
 		return channel.MapResult{}, err
 	}
@@ -97,16 +61,16 @@ func (m *Maps) Change(ctx context.Context, ch string, pub *channel.Publication, 
 			registerCall(&calls[1], s, &text, ch, hash, opts.KeyTTL)
 		}
 	}
-	answers, _ := commands.RunAll(ctx, s.Client, calls, nil)
+	answers, _ := commands.RunAll(ctx, s.client, calls, nil)
 	result, current, err := commands.ReadChange(answers[0])
 	if err != nil {
-		return channel.MapResult{}, s.Client.Explain(err)
+		return channel.MapResult{}, s.client.Explain(err)
 	}
 	return m.changed(s, changing{ch, hash, what, pub}, result, current, encoded, opts.Ephemeral())
 }
 
 // changed takes note of an answer.
-func (m *Maps) changed(s Shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
+func (m *mapEntries) changed(s *shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
 	out.Suppressed = result.Suppressed
 	if !ephemeral {
 		out.Position = result.Position
@@ -120,7 +84,7 @@ func (m *Maps) changed(s Shard, c changing, result commands.Result, current []by
 		if c.pub.Removed {
 			sum = 0 // the script may have added tags
 		}
-		m.Host.Acknowledged(s, c.ch, c.hash, &result, sum)
+		m.broker.acknowledged(s, c.ch, c.hash, &result, sum)
 	}
 	return out, err
 }
@@ -134,7 +98,7 @@ type changing struct {
 }
 
 // changeCall prepares c, which must be zero, for a change. It returns the encoded publication.
-func (m *Maps) changeCall(c *commands.Call, s Shard, text *commands.Arena, change changing, o *channel.MapOptions) string {
+func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena, change changing, o *channel.MapOptions) string {
 	pub := change.pub
 	if pub.Time == 0 {
 		pub.Time = time.Now().UnixMilli()
@@ -144,8 +108,8 @@ func (m *Maps) changeCall(c *commands.Call, s Shard, text *commands.Arena, chang
 		tags = text.Publication(&channel.Publication{Tags: pub.Tags}, false)
 	}
 	name := ""
-	if !m.SkipPubSub {
-		name = text.Name(s.Names, format.ClientChannel, change.ch, change.hash)
+	if !m.broker.engine.cfg.SkipPubSub {
+		name = text.Name(&s.names, format.ClientChannel, change.ch, change.hash)
 	}
 	scripts := scriptsOf(s)
 	c.Script = scripts.Change
@@ -156,13 +120,14 @@ func (m *Maps) changeCall(c *commands.Call, s Shard, text *commands.Arena, chang
 		settings = strings.Join([]string{text.Number(uint64(o.StreamSize)), text.Milliseconds(o.StreamTTL), text.Milliseconds(orForEver(o.MetaTTL))}, ":")
 	}
 	addKeys(c, s, text, change.ch, change.hash)
-	known := m.Host.Known(s, change.ch, change.hash)
+	s.keepsHistory()
+	known := s.acked.Known(change.ch, change.hash)
 	c.Arg(encoded, text.Number(uint64(o.StreamSize)), text.Milliseconds(o.StreamTTL), name)
 	c.Arg(text.Milliseconds(orForEver(o.MetaTTL)), text.Life(known.Epoch, known.Offset))
 	resultTTL := ""
 	if o.IdempotencyKey != "" {
-		c.Key(text.Result(s.Names, change.ch, change.hash, o.IdempotencyKey))
-		resultTTL = text.Milliseconds(positiveOr(o.IdempotencyTTL, m.IdempotencyTTL))
+		c.Key(text.Result(&s.names, change.ch, change.hash, o.IdempotencyKey))
+		resultTTL = text.Milliseconds(positiveOr(o.IdempotencyTTL, m.broker.engine.cfg.IdempotencyTTL))
 	}
 	c.Arg(resultTTL, flag(o.Delta), "0", o.VersionEpoch, string(known.Earlier))
 	offset, epoch := "", ""
@@ -181,14 +146,14 @@ func (m *Maps) changeCall(c *commands.Call, s Shard, text *commands.Arena, chang
 }
 
 // addKeys adds the keys of a map, in the order of the scripts.
-func addKeys(c *commands.Call, s Shard, text *commands.Arena, ch string, hash uint64) {
+func addKeys(c *commands.Call, s *shard, text *commands.Arena, ch string, hash uint64) {
 	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
-		c.Key(text.Name(s.Names, kind, ch, hash))
+		c.Key(text.Name(&s.names, kind, ch, hash))
 	}
 }
 
-func scriptsOf(s Shard) *commands.MapScripts {
-	if s.Names.Partitions > 0 {
+func scriptsOf(s *shard) *commands.MapScripts {
+	if s.names.Partitions > 0 {
 		return &commands.ShardedMaps
 	}
 	return &commands.PlainMaps
@@ -203,40 +168,41 @@ func flag(set bool) string {
 
 func orForEver(ttl time.Duration) time.Duration { return positiveOr(ttl, forEver) }
 
-func positiveOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
-}
-
 // State implements broker.Maps.
-func (m *Maps) State(ctx context.Context, ch string, filter channel.StateFilter) (out channel.State, err error) {
-	s, hash, err := m.Host.Place(ctx, ch)
+func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateFilter) (out channel.State, err error) {
+	b := m.broker
+	s, hash, err := b.place(ctx, ch)
 	if err != nil {
 		return out, err
 	}
 	m.looks.begin(m)
-	err = m.Host.Read(ctx, s, ch, hash, func(known losses.Known) (channel.StreamPosition, bool, error) {
-		text := commands.NewArena(512 + 6*len(ch))
+	err = b.whenSettled(ctx, s, func() error {
+		s.keepsHistory()
+		text := commands.NewArena(512 + 7*len(ch))
+		sub := b.subscription(s, &text, ch, hash)
+		known := s.known(ch, hash, sub)
 		c := commands.Call{Script: commands.State}
 		addKeys(&c, s, &text, ch, hash)
-		c.Arg(text.Life(known.Epoch, known.Offset), text.Milliseconds(m.MetaTTL))
+		c.Arg(text.Life(known.Epoch, known.Offset), text.Milliseconds(b.engine.cfg.HistoryMetaTTL))
 		c.Arg(filter.Key, filter.Cursor, strconv.Itoa(filter.Limit))
-		answer, err := commands.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.client, &c)
 		if err != nil {
-			return channel.StreamPosition{}, false, err
+			return err
 		}
 		state, renewed, err := commands.ReadState(answer)
+		if err != nil {
+			return s.client.Explain(err)
+		}
+		b.read(s, ch, sub, state.Top, renewed)
 		out = state
-		return state.Top, renewed, s.Client.Explain(err)
+		return nil
 	})
 	return out, err
 }
 
 // Clear implements broker.Maps.
-func (m *Maps) Clear(ctx context.Context, ch string) error {
-	s, hash, err := m.Host.Place(ctx, ch)
+func (m *mapEntries) Clear(ctx context.Context, ch string) error {
+	s, hash, err := m.broker.place(ctx, ch)
 	if err != nil {
 		return err
 	}
@@ -244,10 +210,10 @@ func (m *Maps) Clear(ctx context.Context, ch string) error {
 	c := commands.Call{Script: scriptsOf(s).Clear}
 	addKeys(&c, s, &text, ch, hash)
 	name := ""
-	if !m.SkipPubSub {
-		name = text.Name(s.Names, format.ClientChannel, ch, hash)
+	if !m.broker.engine.cfg.SkipPubSub {
+		name = text.Name(&s.names, format.ClientChannel, ch, hash)
 	}
 	c.Arg(name, format.MarkClear)
-	_, err = commands.Run(ctx, s.Client, &c)
+	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

@@ -1,4 +1,4 @@
-package inbox
+package redis
 
 import (
 	"log/slog"
@@ -11,11 +11,11 @@ import (
 // each of those that follow.
 func TestBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New("all", "node", nil, slog.New(slog.DiscardHandler))
+		c := newInbox("all", "node", nil, slog.New(slog.DiscardHandler))
 		c.queue, c.done = make(chan []byte, 1), make(chan struct{})
 		receive := func(name string) time.Duration {
 			start := time.Now()
-			c.Receive([]byte(name), []byte("x"))
+			c.receive([]byte(name), []byte("x"))
 			return time.Since(start)
 		}
 		want := func(name string, wait time.Duration, dropped uint64) {
@@ -27,18 +27,18 @@ func TestBehind(t *testing.T) {
 		want("other", 0, 0)
 		want("all", 0, 0)
 		go func() {
-			time.Sleep(patience / 2)
+			time.Sleep(inboxPatience / 2)
 			<-c.queue
 		}()
-		want("node", patience/2, 0)
-		want("all", patience, 1)
+		want("node", inboxPatience/2, 0)
+		want("all", inboxPatience, 1)
 		want("all", 0, 2)
-		if c.Offer([]byte("all"), nil) || c.Offer([]byte("other"), nil) {
+		if c.offer([]byte("all"), nil) || c.offer([]byte("other"), nil) {
 			t.Error("taken without room, or of another channel")
 		}
 		<-c.queue
 		want("all", 0, 2)
-		want("all", patience, 3)
+		want("all", inboxPatience, 3)
 		close(c.done)
 		<-c.queue
 		want("all", 0, 3)

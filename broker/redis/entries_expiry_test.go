@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestExpiresWhatIsDue(t *testing.T) {
 		}
 	}
 	server.Do("ZADD", b.engine.cfg.Prefix+".map.dues.ch", "1", "due")
-	if err := b.maps.Expire(t.Context(), b.shards[0].ofMaps(), "ch", format.Hash("ch"), &o, []string{"again", "due", "gone"}); err != nil {
+	if err := b.maps.expire(t.Context(), b.shards[0], "ch", format.Hash("ch"), &o, []string{"again", "due", "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := b.maps.State(t.Context(), "ch", channel.StateFilter{Limit: -1})
@@ -48,5 +49,17 @@ func TestExpiresWhatIsDue(t *testing.T) {
 	}
 	if e := b.Describe().Expiry(); e.Removed != 1 || e.Failures != 0 {
 		t.Errorf("%+v is counted", e)
+	}
+}
+
+// TestGiveBack: while maps could not be registered, others were changed, and the same ones again. None is
+// forgotten, and the first key to expire decides when a map is looked at.
+func TestGiveBack(t *testing.T) {
+	at := func(seconds int) look { return look{due: time.Unix(int64(seconds), 0)} }
+	l := &looks{maps: map[string]look{"sooner": at(1), "later": at(9), "new": at(5)}}
+	l.giveBack(map[string]look{"sooner": at(4), "later": at(4), "old": at(3)})
+	want := map[string]look{"sooner": at(1), "later": at(4), "new": at(5), "old": at(3)}
+	if !maps.Equal(l.maps, want) {
+		t.Errorf("%v, want %v", l.maps, want)
 	}
 }

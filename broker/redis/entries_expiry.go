@@ -1,4 +1,4 @@
-package entries
+package redis
 
 import (
 	"context"
@@ -45,13 +45,13 @@ type looks struct {
 
 // look is when the first of the keys expires that were set.
 type look struct {
-	shard Shard
+	shard *shard
 	due   time.Time
 }
 
 // add notes a key that expires, and reports whether the map has to be registered now.
-func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
-	if m.Interval < 0 {
+func (l *looks) add(m *mapEntries, s *shard, ch string, ttl time.Duration) bool {
+	if m.interval() < 0 {
 		return true // this node registers nothing later
 	}
 	l.begin(m)
@@ -69,20 +69,21 @@ func (l *looks) add(m *Maps, s Shard, ch string, ttl time.Duration) bool {
 }
 
 // Expiry is broker.Traits.Expiry.
-func (m *Maps) Expiry() broker.Expiry { return m.looks.meter.Expiry() }
+func (m *mapEntries) Expiry() broker.Expiry { return m.looks.meter.Expiry() }
 
 // begin starts the rounds, unless they run. They end with the broker.
-func (l *looks) begin(m *Maps) {
+func (l *looks) begin(m *mapEntries) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.running && m.Interval > 0 {
+	if !l.running && m.interval() > 0 {
 		l.running = true
-		m.Host.Go(m.rounds)
+		b := m.broker
+		b.background.Go(func() { m.rounds(b.lifetime) })
 	}
 }
 
-func (m *Maps) rounds(ctx context.Context) {
-	ticker := time.NewTicker(m.Interval)
+func (m *mapEntries) rounds(ctx context.Context) {
+	ticker := time.NewTicker(m.interval())
 	defer ticker.Stop()
 	for {
 		select {
@@ -95,15 +96,15 @@ func (m *Maps) rounds(ctx context.Context) {
 }
 
 // round registers what was changed, and looks at the maps whose time has come.
-func (m *Maps) round(ctx context.Context) {
-	began, shards := time.Now(), m.Host.Shards()
+func (m *mapEntries) round(ctx context.Context) {
+	began, shards := time.Now(), m.broker.shards
 	failures := make([]error, len(shards)+1)
 	failures[len(shards)] = m.registerChanged(ctx)
 	var group sync.WaitGroup
 	for i, s := range shards {
 		group.Go(func() {
 			for list := range lookListsOf(s) {
-				if failures[i] = m.lookAt(ctx, s, s.Names.Looks(list)); failures[i] != nil {
+				if failures[i] = m.lookAt(ctx, s, s.names.Looks(list)); failures[i] != nil {
 					return
 				}
 			}
@@ -112,7 +113,7 @@ func (m *Maps) round(ctx context.Context) {
 	group.Wait()
 	err := errors.Join(failures...)
 	if err != nil && !m.looks.failing && ctx.Err() == nil {
-		m.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.Interval.Milliseconds(), "error", err)
+		m.broker.engine.cfg.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.interval().Milliseconds(), "error", err)
 	}
 	if m.looks.failing = err != nil; ctx.Err() == nil {
 		m.looks.meter.Looked(began, err)
@@ -121,13 +122,13 @@ func (m *Maps) round(ctx context.Context) {
 
 // registerChanged registers the maps that were changed since the last round. If that fails, the next
 // round does it.
-func (m *Maps) registerChanged(ctx context.Context) error {
+func (m *mapEntries) registerChanged(ctx context.Context) error {
 	m.looks.mu.Lock()
 	changed := m.looks.maps
 	m.looks.maps = nil
 	m.looks.mu.Unlock()
 	text := commands.NewArena(commands.MaxArena)
-	calls := make(map[Shard][]commands.Call)
+	calls := make(map[*shard][]commands.Call)
 	for ch, l := range changed {
 		var c commands.Call
 		registerCall(&c, l.shard, &text, ch, format.Hash(ch), time.Until(l.due))
@@ -157,13 +158,13 @@ func (l *looks) giveBack(failed map[string]look) {
 }
 
 // runAll does any number of calls whose answers do not matter.
-func runAll(ctx context.Context, s Shard, calls []commands.Call) error {
+func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 	for len(calls) > 0 {
 		n := min(len(calls), servers.MaxPipeline)
-		answers, _ := commands.RunAll(ctx, s.Client, calls[:n], nil)
+		answers, _ := commands.RunAll(ctx, s.client, calls[:n], nil)
 		for i := range answers {
 			if err := answers[i].Error(); err != nil {
-				return s.Client.Explain(err)
+				return s.client.Explain(err)
 			}
 		}
 		calls = calls[n:]
@@ -172,33 +173,33 @@ func runAll(ctx context.Context, s Shard, calls []commands.Call) error {
 }
 
 // registerCall prepares c, which must be zero, to have a map looked at after a time.
-func registerCall(c *commands.Call, s Shard, text *commands.Arena, ch string, hash uint64, after time.Duration) {
+func registerCall(c *commands.Call, s *shard, text *commands.Arena, ch string, hash uint64, after time.Duration) {
 	c.Script = commands.Register
-	c.Key(s.Names.Looks(int(hash % uint64(lookListsOf(s)))))
+	c.Key(s.names.Looks(int(hash % uint64(lookListsOf(s)))))
 	c.Arg(ch, text.Milliseconds(after))
 }
 
 // lookListsOf returns how many lists of maps the shard has.
-func lookListsOf(s Shard) int {
-	if s.Names.Cluster {
+func lookListsOf(s *shard) int {
+	if s.names.Cluster {
 		return lookLists
 	}
 	return 1
 }
 
 // lookAt looks at the maps of a list whose time has come.
-func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
+func (m *mapEntries) lookAt(ctx context.Context, s *shard, list string) error {
 	for {
 		c := commands.Call{Script: commands.Claim}
 		c.Key(list)
 		c.Arg(strconv.Itoa(claimBatch), strconv.FormatInt(claimTime.Milliseconds(), 10))
-		answer, err := commands.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.client, &c)
 		if err != nil {
 			return err
 		}
 		texts, err := answer.AsStrSlice()
 		if err != nil || len(texts) == 0 {
-			return s.Client.Explain(err)
+			return s.client.Explain(err)
 		}
 		for _, ch := range texts[1:] {
 			if err := m.look(ctx, s, list, ch, texts[0]); err != nil {
@@ -212,22 +213,22 @@ func (m *Maps) lookAt(ctx context.Context, s Shard, list string) error {
 }
 
 // look removes the expired keys of a map that was claimed.
-func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error {
+func (m *mapEntries) look(ctx context.Context, s *shard, list, ch, claim string) error {
 	hash := format.Hash(ch)
 	for {
 		text := commands.NewArena(1024)
 		c := commands.Call{Script: commands.Due}
-		c.Key(text.Name(s.Names, format.StreamMeta, ch, hash), text.Name(s.Names, format.MapDues, ch, hash))
+		c.Key(text.Name(&s.names, format.StreamMeta, ch, hash), text.Name(&s.names, format.MapDues, ch, hash))
 		c.Arg(strconv.Itoa(dueBatch))
-		answer, err := commands.Run(ctx, s.Client, &c)
+		answer, err := commands.Run(ctx, s.client, &c)
 		if err != nil {
 			return err
 		}
 		settings, next, due, err := commands.ReadDue(answer)
 		if err != nil {
-			return s.Client.Explain(err)
+			return s.client.Explain(err)
 		}
-		if err := m.Expire(ctx, s, ch, hash, &settings, due); err != nil {
+		if err := m.expire(ctx, s, ch, hash, &settings, due); err != nil {
 			return err
 		}
 		if len(due) == dueBatch {
@@ -236,13 +237,13 @@ func (m *Maps) look(ctx context.Context, s Shard, list, ch, claim string) error 
 		end := commands.Call{Script: commands.EndLook}
 		end.Key(list)
 		end.Arg(ch, claim, next)
-		_, err = commands.Run(ctx, s.Client, &end)
+		_, err = commands.Run(ctx, s.client, &end)
 		return err
 	}
 }
 
-// Expire removes keys that are due, unless somebody else has changed them.
-func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *channel.MapOptions, due []string) error {
+// expire removes keys that are due, unless somebody else has changed them.
+func (m *mapEntries) expire(ctx context.Context, s *shard, ch string, hash uint64, o *channel.MapOptions, due []string) error {
 	if len(due) == 0 {
 		return nil
 	}
@@ -253,7 +254,7 @@ func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *c
 		changes[i] = changing{ch, hash, changeExpire, &channel.Publication{Key: key, Removed: true}}
 		m.changeCall(&calls[i], s, &text, changes[i], o)
 	}
-	answers, _ := commands.RunAll(ctx, s.Client, calls, nil)
+	answers, _ := commands.RunAll(ctx, s.client, calls, nil)
 	for i := range answers {
 		result, current, err := commands.ReadChange(answers[i])
 		if err == nil {
@@ -263,7 +264,7 @@ func (m *Maps) Expire(ctx context.Context, s Shard, ch string, hash uint64, o *c
 			}
 		}
 		if err != nil {
-			return s.Client.Explain(err)
+			return s.client.Explain(err)
 		}
 	}
 	return nil

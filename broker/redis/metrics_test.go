@@ -1,4 +1,4 @@
-package counts
+package redis
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ import (
 func TestMetrics(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		counts Counts
+		counts pubSubCounts
 		want   []string
 	}{
-		{"two shards", Counts{
-			Waiting: []int{5, 0}, Dropped: 4, Client: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4},
-			ControlWaiting: 1, ControlDropped: 2,
+		{"two shards", pubSubCounts{
+			waiting: []int{5, 0}, dropped: 4, client: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4},
+			controlWaiting: 1, controlDropped: 2,
 		}, []string{
 			"pub_sub_buffered_messages map[channel_type:client pub_sub_processor:0] 5",
 			"pub_sub_buffered_messages map[channel_type:client pub_sub_processor:1] 0",
@@ -36,7 +36,7 @@ func TestMetrics(t *testing.T) {
 			"pub_sub_errors map[error:subscribe_channel] 4",
 			"pub_sub_errors map[error:subscribe_control_channel] 0",
 		}},
-		{"sharded PUB/SUB", Counts{Sharded: true, Control: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4}}, []string{
+		{"sharded PUB/SUB", pubSubCounts{sharded: true, control: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4}}, []string{
 			"pub_sub_buffered_messages map[channel_type:control pub_sub_processor:0] 0",
 			"pub_sub_dropped_messages map[channel_type:client] 0",
 			"pub_sub_dropped_messages map[channel_type:control] 0",
@@ -51,7 +51,7 @@ func TestMetrics(t *testing.T) {
 		}},
 	} {
 		var got []string
-		for _, m := range c.counts.Metrics() {
+		for _, m := range c.counts.metrics() {
 			got = append(got, fmt.Sprint(m.Name, " ", m.Labels, " ", m.Value))
 			if m.Counter == strings.Contains(m.Name, "buffered") || m.Help == "" {
 				t.Errorf("%+v", m)
