@@ -15,7 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
-	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/interest"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
@@ -53,9 +53,9 @@ type Broker struct {
 	handler broker.EventHandler
 	db      *pgxpool.Pool
 	feed    *outbox.Feed
-	expiry  expiry.Meter                // of maps
-	streams []*commit.Lane[*publishing] // by shard
-	changes []*commit.Lane[*changing]
+	expiry  expiry.Meter                     // of maps
+	streams []*groupcommit.Lane[*publishing] // by shard
+	changes []*groupcommit.Lane[*changing]
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server's hashes of channels are those of pghash
 
@@ -151,7 +151,7 @@ func (b *Broker) Connect(ctx context.Context) error {
 	}
 	err := b.persist(ctx, b.connect)
 	if b.lifetime.Err() != nil {
-		err = commit.ErrClosed
+		err = groupcommit.ErrClosed
 	}
 	b.connected = err == nil
 	return b.explain(err)
@@ -178,7 +178,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && b.state == stateClosed {
-		err = b.explain(commit.ErrClosed)
+		err = b.explain(groupcommit.ErrClosed)
 	}
 	if err != nil {
 		b.state = stateClosed
@@ -431,7 +431,7 @@ func (b *Broker) running(ctx context.Context) error {
 	case stateRunning:
 		return ctx.Err()
 	case stateClosed:
-		return commit.ErrClosed
+		return groupcommit.ErrClosed
 	default:
 		return errNotRunning
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 )
@@ -22,19 +22,19 @@ type control struct {
 	handle func(data []byte) // nil: nobody wants control messages
 
 	feed *outbox.Feed
-	lane *commit.Lane[*message]
+	lane *groupcommit.Lane[*message]
 }
 
 // message is a control message on its way.
 type message struct {
-	commit.Job
+	groupcommit.Job
 	node string
 	data []byte
 	err  error
 }
 
-// CommitJob implements commit.Item.
-func (m *message) CommitJob() *commit.Job { return &m.Job }
+// CommitJob implements groupcommit.Item.
+func (m *message) CommitJob() *groupcommit.Job { return &m.Job }
 
 // RunControl implements broker.Controller. Messages come from Run of the broker on. It fails after Run, and when it is
 // called twice.
@@ -96,7 +96,7 @@ func (c *control) connect(ctx context.Context) error {
 func (c *control) start() {
 	b := c.b
 	size := 0
-	c.lane = &commit.Lane[*message]{
+	c.lane = &groupcommit.Lane[*message]{
 		Write: c.write,
 		Fail:  func(m *message, err error) { m.err = err },
 		Go:    b.goes,
@@ -124,7 +124,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 		return err
 	}
 	m := &message{node: node, data: append([]byte{}, data...)} // the caller may go before it is written
-	group := commit.NewGroup(1)
+	group := groupcommit.NewGroup(1)
 	group.Join(&m.Job)
 	b.control.lane.Add(m)
 	if err := b.await(ctx, group); err != nil && !m.Done() {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
@@ -30,7 +30,7 @@ var _ broker.Maps = maps{}
 
 // changing is a change on its way.
 type changing struct {
-	commit.Job
+	groupcommit.Job
 	ch   string
 	pub  *channel.Publication
 	opts *channel.MapOptions
@@ -39,13 +39,13 @@ type changing struct {
 	err    error
 }
 
-// CommitJob implements commit.Item.
-func (c *changing) CommitJob() *commit.Job { return &c.Job }
+// CommitJob implements groupcommit.Item.
+func (c *changing) CommitJob() *groupcommit.Job { return &c.Job }
 
 // mapLane makes the lane that writes to a shard of maps.
-func (b *Broker) mapLane(shard int) *commit.Lane[*changing] {
+func (b *Broker) mapLane(shard int) *groupcommit.Lane[*changing] {
 	size := 0
-	return &commit.Lane[*changing]{
+	return &groupcommit.Lane[*changing]{
 		Write: func(batch []*changing) { b.writeMaps(shard, batch) },
 		Fail:  func(c *changing, err error) { c.err = err },
 		Go:    b.goes,
@@ -81,7 +81,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	}
 	stamp(pub, time.Now())
 	c := &changing{ch: ch, pub: pub, opts: &opts}
-	group := commit.NewGroup(1)
+	group := groupcommit.NewGroup(1)
 	group.Join(&c.Job)
 	m.b.changes[shard].Add(c)
 	if err := m.b.await(ctx, group); err != nil && !c.Done() {

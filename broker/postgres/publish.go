@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
@@ -26,7 +26,7 @@ const (
 
 // publishing is a publication, a join or a leave on its way.
 type publishing struct {
-	commit.Job
+	groupcommit.Job
 	ch   string
 	kind int16
 	pub  *channel.Publication
@@ -37,8 +37,8 @@ type publishing struct {
 	err    error
 }
 
-// CommitJob implements commit.Item.
-func (p *publishing) CommitJob() *commit.Job { return &p.Job }
+// CommitJob implements groupcommit.Item.
+func (p *publishing) CommitJob() *groupcommit.Job { return &p.Job }
 
 // conditional tells that the publication depends on others, so that it is put into its stream by itself.
 func (p *publishing) conditional() bool {
@@ -70,9 +70,9 @@ func (p *publishing) check(binary bool) error {
 }
 
 // streamLane makes the lane that writes to a shard of streams.
-func (b *Broker) streamLane(shard int) *commit.Lane[*publishing] {
+func (b *Broker) streamLane(shard int) *groupcommit.Lane[*publishing] {
 	size := 0
-	return &commit.Lane[*publishing]{
+	return &groupcommit.Lane[*publishing]{
 		Write: func(batch []*publishing) { b.writeStreams(shard, batch) },
 		Fail:  func(p *publishing, err error) { p.err = err },
 		Go:    b.goes,
@@ -121,7 +121,7 @@ func (b *Broker) tell(ctx context.Context, ch string, kind int16, info *channel.
 
 // send writes one item.
 func (b *Broker) send(ctx context.Context, shard int, p *publishing) error {
-	group := commit.NewGroup(1)
+	group := groupcommit.NewGroup(1)
 	group.Join(&p.Job)
 	b.streams[shard].Add(p)
 	if err := b.await(ctx, group); err != nil && !p.Done() {
@@ -162,7 +162,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	if valid == 0 {
 		return
 	}
-	group := commit.NewGroup(valid)
+	group := groupcommit.NewGroup(valid)
 	for shard, items := range shards {
 		for _, p := range items {
 			p.opts = new(*p.opts) // the batch belongs to the caller when ctx ends
@@ -235,7 +235,7 @@ func isAboutData(err error) bool {
 const writeTries = 4
 
 // await waits until what was written is committed, but no longer than Config.Timeout. What was not begun by then is not done.
-func (b *Broker) await(ctx context.Context, group *commit.Group) error {
+func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 	within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	if err := group.Wait(within); err != nil {
@@ -250,7 +250,7 @@ func (b *Broker) write(at place, do func(ctx context.Context) error) (err error)
 	select {
 	case b.slots <- struct{}{}:
 	case <-b.lifetime.Done():
-		return commit.ErrClosed
+		return groupcommit.ErrClosed
 	}
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
@@ -265,7 +265,7 @@ func (b *Broker) write(at place, do func(ctx context.Context) error) (err error)
 	switch {
 	case err == nil:
 	case b.lifetime.Err() != nil:
-		return commit.ErrClosed
+		return groupcommit.ErrClosed
 	case ctx.Err() != nil:
 		b.db.Reset()
 	}

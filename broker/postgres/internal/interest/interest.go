@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/commit"
+	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 )
 
@@ -29,7 +29,7 @@ type Rows [tables]int64
 // Set is the channels that a node delivers. Any goroutine may call the methods.
 type Set struct {
 	shards []shard
-	lane   *commit.Lane[*call]
+	lane   *groupcommit.Lane[*call]
 }
 
 type shard struct {
@@ -50,13 +50,13 @@ type begin struct {
 
 // call is a call of Subscribe that waits.
 type call struct {
-	commit.Job
+	groupcommit.Job
 	begins []*begin
 	err    error
 }
 
-// CommitJob implements commit.Item.
-func (c *call) CommitJob() *commit.Job { return &c.Job }
+// CommitJob implements groupcommit.Item.
+func (c *call) CommitJob() *groupcommit.Job { return &c.Job }
 
 // New returns an empty set. unread asks the database for the newest rows of shards that the node has not read yet: it returns
 // their ids, 0 if there are none. If it returns nil, they are not known, and nothing is left out. run runs a function on a
@@ -66,7 +66,7 @@ func New(shards int, unread func(shards []int32) ([]Rows, error), run func(func(
 	for i := range s.shards {
 		s.shards[i].channels = make(map[string]*begin)
 	}
-	s.lane = &commit.Lane[*call]{
+	s.lane = &groupcommit.Lane[*call]{
 		Write: func(batch []*call) { s.ask(batch, unread) },
 		Fail:  func(c *call, err error) { c.err = err },
 		Fits:  func(batch []*call, _ *call) bool { return len(batch) < maxGathered },
@@ -86,7 +86,7 @@ func (s *Set) Subscribe(ctx context.Context, channels []string) error {
 	if len(c.begins) == 0 {
 		return nil
 	}
-	group := commit.NewGroup(1)
+	group := groupcommit.NewGroup(1)
 	group.Join(&c.Job)
 	s.lane.Add(c)
 	if err := group.Wait(ctx); err != nil && !c.Done() {

@@ -1,5 +1,5 @@
-// Package commit gathers what many callers want to write, so that one transaction writes it for all of them.
-package commit
+// Package groupcommit gathers what many callers want to write, so that one transaction writes it for all of them.
+package groupcommit
 
 import (
 	"context"
