@@ -18,9 +18,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/interest"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -95,7 +93,7 @@ func New(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, sets: schema.New(cfg.TablePrefix, cfg.BinaryData)}
+	b := &Broker{cfg: cfg, sets: schema.NewSets(cfg.TablePrefix, cfg.BinaryData)}
 	b.subs = interest.New(cfg.NumShards, b.unread, b.goes)
 	if b.conns, err = cfg.pool(); err != nil {
 		return nil, err
@@ -318,7 +316,7 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 	var text string
 	var hash int32
 	_, err = pgx.ForEachRow(rows, []any{&text, &hash}, func() error {
-		b.hashes = b.hashes && uint32(hash) == pghash.Text(text)
+		b.hashes = b.hashes && uint32(hash) == schema.HashText(text)
 		return nil
 	})
 	return err
@@ -329,9 +327,9 @@ func (b *Broker) placed() bool { return b.hashes && b.trouble.Load() == nil }
 
 // table describes an outbox to the feed.
 func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
-	current := make([]row.Row, b.cfg.NumShards)
+	current := make([]schema.Row, b.cfg.NumShards)
 	return &outbox.Table{
-		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: row.Columns,
+		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: schema.Columns,
 		Wanted: "x.channel = ANY ($3::text[])",
 		Want: func(shard int) (arg any, all bool, unchanged func() bool) {
 			return b.subs.Wanted(shard, !b.placed())
@@ -346,25 +344,25 @@ func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
 		Lost: func(shard int, id int64, created time.Time) {
 			b.subs.Lost(table, shard)
 			b.floors.At(table, shard).Reset(replica.Mark{ID: id, Created: created})
-			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || pghash.Shard(ch, b.cfg.NumShards) == shard })
+			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || schema.ShardOf(ch, b.cfg.NumShards) == shard })
 		},
 	}
 }
 
 // deliver hands over a row that was read. The shard's lock keeps the calls for a channel apart: both tables have some.
-func (b *Broker) deliver(table, shard int, id int64, r *row.Row) {
+func (b *Broker) deliver(table, shard int, id int64, r *schema.Row) {
 	if !b.subs.Has(r.Channel, table, id) {
 		return
 	}
 	defer b.subs.Turn(shard)()
 	switch r.Kind {
-	case row.Publication:
+	case schema.KindPublication:
 		b.handler.HandlePublication(r.Channel, r.Event())
-	case row.Join:
+	case schema.KindJoin:
 		b.handler.HandleJoin(r.Channel, r.Client())
-	case row.Leave:
+	case schema.KindLeave:
 		b.handler.HandleLeave(r.Channel, r.Client())
-	case row.Cleared:
+	case schema.KindCleared:
 		ch := r.Channel
 		b.handler.HandleLoss(func(lost string) bool { return lost == ch })
 	}
@@ -442,7 +440,7 @@ func (b *Broker) place(ctx context.Context, ch string) (int, error) {
 	if err := b.running(ctx); err != nil {
 		return 0, err
 	}
-	return pghash.Shard(ch, b.cfg.NumShards), row.CheckName(ch)
+	return schema.ShardOf(ch, b.cfg.NumShards), schema.CheckName(ch)
 }
 
 // goes runs a function in the background, unless the broker is closed.
@@ -479,7 +477,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 		return err
 	}
 	for _, ch := range channels {
-		if err := row.CheckName(ch); err != nil {
+		if err := schema.CheckName(ch); err != nil {
 			return err
 		}
 	}
@@ -514,10 +512,10 @@ func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 
 // PublishJoin implements broker.Broker.
 func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, row.Join, info)
+	return b.tell(ctx, ch, schema.KindJoin, info)
 }
 
 // PublishLeave implements broker.Broker.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, row.Leave, info)
+	return b.tell(ctx, ch, schema.KindLeave, info)
 }

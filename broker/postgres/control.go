@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // control carries the control messages of the nodes, by an outbox of its own.
@@ -50,7 +50,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 		return errRunTwice
 	case c.handle != nil:
 		return errors.New("postgres: RunControl was called before")
-	case node == "" || row.CheckName(node) != nil:
+	case node == "" || schema.CheckName(node) != nil:
 		return errors.New("postgres: the ID of the node is empty, too long or no text")
 	}
 	c.node, c.handle = node, handle
@@ -120,7 +120,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err := b.running(ctx); err != nil {
 		return err
 	}
-	if err := row.CheckName(node); err != nil {
+	if err := schema.CheckName(node); err != nil {
 		return err
 	}
 	m := &message{node: node, data: append([]byte{}, data...)} // the caller may go before it is written

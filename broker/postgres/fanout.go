@@ -6,8 +6,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
 	"github.com/gyrohq/gyro/broker/postgres/internal/relay"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // Fanout carries messages from one node to all, itself included. Messages may get lost, come late, twice or in another order:
@@ -38,7 +38,7 @@ func (b *Broker) fanout() *outbox.Fanout {
 			return b.cfg.Fanout.Publish(ctx, b.topic(table, shard), message)
 		},
 		Down: b.cfg.Fanout.Down, Lead: b.leads, Safety: b.cfg.FanoutInterval,
-		Key: int32(pghash.Text(b.sets.Stream.Outbox + " fanout " + b.cfg.FanoutName)),
+		Key: int32(schema.HashText(b.sets.Stream.Outbox + " fanout " + b.cfg.FanoutName)),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // TestHash: pghash computes what the server computes, for texts of all lengths.
@@ -22,7 +22,7 @@ func TestHash(t *testing.T) {
 	var hash int32
 	var shard int
 	_, err = pgx.ForEachRow(rows, []any{&text, &hash, &shard}, func() error {
-		if got := pghash.Text(text); got != uint32(hash) || pghash.Shard(text, 7) != shard {
+		if got := schema.HashText(text); got != uint32(hash) || schema.ShardOf(text, 7) != shard {
 			t.Errorf("%q: %d, want %d", text, got, uint32(hash))
 		}
 		return nil

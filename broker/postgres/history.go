@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -67,7 +67,7 @@ func readStream(ctx context.Context, from source, table int, ch string, f *broke
 		if name == "position" {
 			return rows.Scan(&offset, &a.Top.Epoch, &a.renew)
 		}
-		var r row.Row
+		var r schema.Row
 		if err := r.Scan(rows, &offset, &a.Top.Epoch, &a.renew); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -69,14 +69,14 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 		return channel.MapResult{}, err
 	}
 	for _, name := range []string{pub.Key, opts.IdempotencyKey, opts.VersionEpoch} {
-		if err := row.CheckName(name); err != nil {
+		if err := schema.CheckName(name); err != nil {
 			return channel.MapResult{}, err
 		}
 	}
-	if err := row.Check(pub, m.b.cfg.BinaryData); err != nil {
+	if err := schema.CheckPublication(pub, m.b.cfg.BinaryData); err != nil {
 		return channel.MapResult{}, err
 	}
-	if x := opts.Expected; x != nil && (x.Offset > math.MaxInt64 || row.CheckName(x.Epoch) != nil) {
+	if x := opts.Expected; x != nil && (x.Offset > math.MaxInt64 || schema.CheckName(x.Epoch) != nil) {
 		return channel.MapResult{}, protocol.ErrorBadRequest
 	}
 	stamp(pub, time.Now())
@@ -117,11 +117,11 @@ type mapColumns struct {
 	sizes, maxEntries                             []int32
 	expected                                      []*int64
 	expectedEpochs, idempotentKeys                []*string
-	arrays                                        row.Arrays
+	arrays                                        schema.Arrays
 }
 
 func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
-	c := &mapColumns{arrays: row.Arrays{Binary: b.cfg.BinaryData}}
+	c := &mapColumns{arrays: schema.Arrays{Binary: b.cfg.BinaryData}}
 	for _, x := range batch {
 		o := x.opts
 		c.channels = append(c.channels, x.ch)
@@ -204,8 +204,8 @@ func (e *entry) publication() *channel.Publication {
 		return *p
 	}
 	return &channel.Publication{
-		Key: *e.key, Offset: uint64(number(e.offset)), Data: e.data, Tags: row.Tags(e.tags),
-		Info: row.Info(e.client, e.user, e.conn, e.chann), Time: number(e.time), Version: uint64(number(e.version)), Score: number(e.score),
+		Key: *e.key, Offset: uint64(number(e.offset)), Data: e.data, Tags: schema.ParseTags(e.tags),
+		Info: schema.NewInfo(e.client, e.user, e.conn, e.chann), Time: number(e.time), Version: uint64(number(e.version)), Score: number(e.score),
 	}
 }
 
@@ -216,7 +216,7 @@ func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) 
 	if err != nil {
 		return channel.State{}, err
 	}
-	if row.CheckName(filter.Cursor) != nil || row.CheckName(filter.Key) != nil {
+	if schema.CheckName(filter.Cursor) != nil || schema.CheckName(filter.Key) != nil {
 		return channel.State{}, protocol.ErrorBadRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.b.cfg.Timeout)

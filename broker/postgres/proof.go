@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -175,7 +175,7 @@ func (b *Broker) prove(ctx context.Context) {
 // sampleName makes the name of a channel in a shard.
 func (b *Broker) sampleName(shard int) string {
 	for {
-		if name := "gyro:sample:" + rand.Text(); b.alone || pghash.Shard(name, b.cfg.NumShards) == shard {
+		if name := "gyro:sample:" + rand.Text(); b.alone || schema.ShardOf(name, b.cfg.NumShards) == shard {
 			return name
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -42,7 +42,7 @@ func (p *publishing) CommitJob() *groupcommit.Job { return &p.Job }
 
 // conditional tells that the publication depends on others, so that it is put into its stream by itself.
 func (p *publishing) conditional() bool {
-	if p.kind != row.Publication {
+	if p.kind != schema.KindPublication {
 		return false
 	}
 	return p.opts.IdempotencyKey != "" || p.opts.Kept() && (p.pub.Version > 0 || p.opts.Delta)
@@ -57,16 +57,16 @@ func (p *publishing) size() int {
 
 // check returns an error for what cannot be stored.
 func (p *publishing) check(binary bool) error {
-	if p.kind != row.Publication {
-		return row.CheckInfo(p.info, binary)
+	if p.kind != schema.KindPublication {
+		return schema.CheckInfo(p.info, binary)
 	}
-	if err := row.CheckName(p.opts.IdempotencyKey); err != nil {
+	if err := schema.CheckName(p.opts.IdempotencyKey); err != nil {
 		return err
 	}
-	if err := row.CheckName(p.opts.VersionEpoch); err != nil {
+	if err := schema.CheckName(p.opts.VersionEpoch); err != nil {
 		return err
 	}
-	return row.Check(p.pub, binary)
+	return schema.CheckPublication(p.pub, binary)
 }
 
 // streamLane makes the lane that writes to a shard of streams.
@@ -149,7 +149,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		p := &list[i]
 		p.ch, p.pub, p.opts = item.Channel, item.Pub, &item.Options
 		if i > 0 && item.Pub == batch[i-1].Pub && batch[i-1].Err == nil && item.Options.IdempotencyKey == "" {
-			item.Err = row.CheckName(item.Options.VersionEpoch)
+			item.Err = schema.CheckName(item.Options.VersionEpoch)
 		} else {
 			item.Err = p.check(b.cfg.BinaryData)
 		}
@@ -299,7 +299,7 @@ type common struct {
 	ttls     []int64
 	metaTTLs []int64
 	deltas   []bool
-	arrays   row.Arrays
+	arrays   schema.Arrays
 	kinds    []int16
 	versions []string
 	keys     []*string
@@ -307,7 +307,7 @@ type common struct {
 }
 
 func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
-	c := &common{arrays: row.Arrays{Binary: b.cfg.BinaryData}}
+	c := &common{arrays: schema.Arrays{Binary: b.cfg.BinaryData}}
 	for i, p := range batch {
 		size, ttl := int32(0), int64(0)
 		if p.opts.Kept() {
@@ -322,7 +322,7 @@ func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
 		if share && i > 0 {
 			continue
 		}
-		if p.kind != row.Publication {
+		if p.kind != schema.KindPublication {
 			c.arrays.AddInfo(p.info, time.Now().UnixMilli())
 		} else if err := c.arrays.Add(p.pub); err != nil {
 			return nil, err

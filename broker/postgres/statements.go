@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/row"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -35,7 +34,7 @@ func newStatements(sets *schema.Sets) statements {
 	alive := [2]string{"m.expires_at > clock_timestamp()",
 		fmt.Sprintf("(m.expires_at IS NULL OR m.expires_at > clock_timestamp() OR (SELECT true FROM %s_state e WHERE e.channel = m.channel LIMIT 1))", m)}
 	for table, set := range []*schema.Set{sets.Stream, sets.Map} {
-		vars := strings.NewReplacer("{{b}}", set.Name, "{{rows}}", set.Outbox, "{{alive}}", alive[table], "{{columns}}", row.Columns)
+		vars := strings.NewReplacer("{{b}}", set.Name, "{{rows}}", set.Outbox, "{{alive}}", alive[table], "{{columns}}", schema.Columns)
 		q.read[table] = make(map[string]string)
 		for _, part := range strings.Split(readFile, "-- name: ")[1:] {
 			name, text, _ := strings.Cut(part, "\n")

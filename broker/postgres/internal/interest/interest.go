@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 const (
@@ -78,7 +78,7 @@ func New(shards int, unread func(shards []int32) ([]Rows, error), run func(func(
 // Close makes calls of Subscribe fail.
 func (s *Set) Close() { s.lane.Close() }
 
-func (s *Set) of(ch string) *shard { return &s.shards[pghash.Shard(ch, len(s.shards))] }
+func (s *Set) of(ch string) *shard { return &s.shards[schema.ShardOf(ch, len(s.shards))] }
 
 // Subscribe adds channels. When it has returned, they are delivered from a row on that was committed during the call.
 func (s *Set) Subscribe(ctx context.Context, channels []string) error {
@@ -98,7 +98,7 @@ func (s *Set) Subscribe(ctx context.Context, channels []string) error {
 // add adds channels, and returns the begins that are not known yet.
 func (s *Set) add(channels []string) (unknown []*begin) {
 	for _, ch := range channels {
-		index := pghash.Shard(ch, len(s.shards))
+		index := schema.ShardOf(ch, len(s.shards))
 		of := &s.shards[index]
 		of.mu.Lock()
 		b, there := of.channels[ch]

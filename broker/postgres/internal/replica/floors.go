@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // Floors are those of the shards of some tables.
@@ -40,7 +40,7 @@ func (f *Floors) At(table, shard int) *Floor { return f.list[table][shard] }
 func (f *Floors) Hold(ctx context.Context, db Sender, table int, channels ...string) {
 	newest, err := f.newest(ctx, db, table)
 	for _, ch := range channels {
-		shard := pghash.Shard(ch, f.shards)
+		shard := schema.ShardOf(ch, f.shards)
 		if err != nil {
 			f.At(table, shard).Blind()
 			continue

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/pghash"
+	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // Pauses in which a server is not asked: after failures, and when it was behind several times in a row.
@@ -77,7 +77,7 @@ func (s *Set) Close() {
 // Of returns the server of a channel, nil while that is not asked.
 func (s *Set) Of(ch string) *Server {
 	// The shard of the channel comes from the lower bits of the hash.
-	high, _ := bits.Mul32(pghash.Text(ch), uint32(len(s.list)))
+	high, _ := bits.Mul32(schema.HashText(ch), uint32(len(s.list)))
 	r := s.list[high]
 	if time.Now().UnixNano() < r.until.Load() {
 		return nil

@@ -1,5 +1,6 @@
-// Package schema makes and keeps the tables and functions of the engine in PostgreSQL: their migrations, their daily
-// partitions, and the removal of what has expired.
+// Package schema is the form of the engine's data in PostgreSQL: tables and functions with their migrations and daily partitions,
+// the removal of rows that have expired, rows as publications and publications as arguments of the functions, and the hash that
+// spreads channels over shards.
 package schema
 
 import (
@@ -46,8 +47,8 @@ type Sets struct {
 	All                  []*Set
 }
 
-// New names the sets of a prefix. The node stores payloads as bytes if binary is set, otherwise as JSONB.
-func New(prefix string, binary bool) Sets {
+// NewSets names the sets of a prefix. The node stores payloads as bytes if binary is set, otherwise as JSONB.
+func NewSets(prefix string, binary bool) Sets {
 	s := Sets{Control: control(prefix)}
 	for _, variant := range []bool{false, true} {
 		stream, entries := variantOf(prefix, variant)

@@ -1,4 +1,4 @@
-package row
+package schema
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package row
+package schema
 
 // maxExponent is the greatest exponent of a number in a payload, positive or negative. PostgreSQL keeps the numbers of a
 // jsonb without an exponent and writes all of their digits: the 8 bytes of 1e131071 become 131,072 for each reader. Floating

@@ -1,4 +1,4 @@
-package row
+package schema
 
 import (
 	"math/rand/v2"
@@ -11,9 +11,9 @@ import (
 func TestCodec(t *testing.T) {
 	info := &channel.ClientInfo{Client: "c", User: "u", ConnInfo: []byte("{}"), ChanInfo: []byte{}}
 	for _, r := range []Row{
-		{Channel: "ch", Kind: Cleared},
-		{Channel: "ch", Kind: Join, Pub: channel.Publication{Info: info}},
-		{Channel: "äö", Epoch: "e", Kind: Publication, Delta: true, Pub: channel.Publication{
+		{Channel: "ch", Kind: KindCleared},
+		{Channel: "ch", Kind: KindJoin, Pub: channel.Publication{Info: info}},
+		{Channel: "äö", Epoch: "e", Kind: KindPublication, Delta: true, Pub: channel.Publication{
 			Offset: 1 << 60, Data: []byte("data"), Tags: map[string]string{"a": "1", "b": ""}, Time: 1_700_000_000_000, Version: 7, Score: -5, Key: "k", Info: info,
 		}, Prev: &channel.Publication{Offset: 3, Key: "k", Data: []byte{}, Tags: map[string]string{"x": "y"}, Time: -1}},
 		{Channel: "ch", Pub: channel.Publication{Removed: true, Key: "k"}},

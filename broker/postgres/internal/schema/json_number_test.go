@@ -1,4 +1,4 @@
-package row
+package schema
 
 import (
 	"encoding/json"
@@ -76,10 +76,10 @@ func TestCheckNumbers(t *testing.T) {
 		"conn info":    {Data: []byte("1"), Info: &channel.ClientInfo{ConnInfo: big}},
 		"chan info":    {Data: []byte("1"), Info: &channel.ClientInfo{ChanInfo: big}},
 	} {
-		if Check(pub, false) == nil {
+		if CheckPublication(pub, false) == nil {
 			t.Errorf("%s is taken", name)
 		}
-		if err := Check(pub, true); err != nil {
+		if err := CheckPublication(pub, true); err != nil {
 			t.Errorf("%s as binary: %v", name, err)
 		}
 	}

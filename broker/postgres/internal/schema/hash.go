@@ -1,19 +1,18 @@
-// Package pghash computes PostgreSQL's hashtext, by which channels are spread over shards.
-package pghash
+package schema
 
 import "math/bits"
 
-// Shard returns the shard of a channel among n: what PREFIX_stream_shard returns.
-func Shard(ch string, n int) int {
-	h := int64(int32(Text(ch)))
+// ShardOf returns the shard of a channel among n: what PREFIX_stream_shard returns.
+func ShardOf(ch string, n int) int {
+	h := int64(int32(HashText(ch)))
 	if h < 0 {
 		h = -h
 	}
 	return int(h % int64(n))
 }
 
-// Text is hashtext on little-endian servers: lookup3 by Bob Jenkins, as PostgreSQL seeds it.
-func Text(s string) uint32 {
+// HashText is hashtext on little-endian servers: lookup3 by Bob Jenkins, as PostgreSQL seeds it.
+func HashText(s string) uint32 {
 	a := 0x9e3779b9 + uint32(len(s)) + 3923095
 	b, c := a, a
 	for len(s) >= 12 {

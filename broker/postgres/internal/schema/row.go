@@ -1,5 +1,4 @@
-// Package row turns publications into arguments of the functions of ../schema, and rows into publications.
-package row
+package schema
 
 import (
 	"encoding/json"
@@ -30,10 +29,10 @@ func CheckName(name string) error {
 // isText tells whether PostgreSQL takes s as text.
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Check returns protocol.ErrorBadRequest for a publication that cannot be stored: with strings that are not UTF-8 or contain
+// CheckPublication returns protocol.ErrorBadRequest for a publication that cannot be stored: with strings that are not UTF-8 or contain
 // NUL, with versions beyond 2^63-1, or, unless the payloads are binary, with payloads that are not JSON or that have numbers
 // with an exponent beyond maxExponent.
-func Check(pub *channel.Publication, binary bool) error {
+func CheckPublication(pub *channel.Publication, binary bool) error {
 	ok := pub.Version <= math.MaxInt64 && isText(pub.Key)
 	for name, value := range pub.Tags {
 		ok = ok && isText(name) && isText(value)
@@ -56,7 +55,7 @@ func Check(pub *channel.Publication, binary bool) error {
 var errGrows = fmt.Errorf("%w: a number in the payload has an exponent beyond %d, and PostgreSQL would write out all of its digits",
 	protocol.ErrorBadRequest, maxExponent)
 
-// CheckInfo is Check for the info of a client.
+// CheckInfo is CheckPublication for the info of a client.
 func CheckInfo(info *channel.ClientInfo, binary bool) error {
 	ok := isText(info.Client) && isText(info.User)
 	for _, data := range [][]byte{info.ConnInfo, info.ChanInfo} {
@@ -175,10 +174,10 @@ func putBytes(list *[][]byte, at int, v []byte) {
 
 // Kinds of rows.
 const (
-	Publication = 0
-	Join        = 1
-	Leave       = 2
-	Cleared     = 3
+	KindPublication = 0
+	KindJoin        = 1
+	KindLeave       = 2
+	KindCleared     = 3
 )
 
 // Row is a row of a stream.
@@ -213,13 +212,13 @@ func (r *Row) Scan(rows pgx.Rows, ahead ...any) error {
 	r.Delta = value(delta)
 	r.Pub.Offset, r.Pub.Version, r.Pub.Score = uint64(value(offset)), uint64(value(version)), value(score)
 	r.Pub.Key, r.Pub.Removed = value(key), value(removed)
-	r.Pub.Tags = Tags(tags)
+	r.Pub.Tags = ParseTags(tags)
 	if r.Pub.Time = value(ms); r.Pub.Time == 0 && at != nil {
 		r.Pub.Time = at.UnixMilli()
 	}
-	r.Pub.Info = Info(client, user, conn, info)
+	r.Pub.Info = NewInfo(client, user, conn, info)
 	if prevOffset != nil {
-		r.Prev = &channel.Publication{Offset: uint64(*prevOffset), Data: prev, Tags: Tags(prevTags), Time: value(prevTime), Key: r.Pub.Key}
+		r.Prev = &channel.Publication{Offset: uint64(*prevOffset), Data: prev, Tags: ParseTags(prevTags), Time: value(prevTime), Key: r.Pub.Key}
 	}
 	return nil
 }
@@ -231,16 +230,16 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// Info makes the info of a client, nil if it has no IDs.
-func Info(client, user *string, conn, chann []byte) *channel.ClientInfo {
+// NewInfo makes the info of a client, nil if it has no IDs.
+func NewInfo(client, user *string, conn, chann []byte) *channel.ClientInfo {
 	if client == nil && user == nil {
 		return nil
 	}
 	return &channel.ClientInfo{Client: value(client), User: value(user), ConnInfo: conn, ChanInfo: chann}
 }
 
-// Tags reads tags. An application may have written values that are not strings: they become their JSON.
-func Tags(data []byte) map[string]string {
+// ParseTags reads tags. An application may have written values that are not strings: they become their JSON.
+func ParseTags(data []byte) map[string]string {
 	if len(data) == 0 {
 		return nil
 	}
