@@ -15,9 +15,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/expiry"
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/interest"
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
@@ -50,7 +49,7 @@ type Broker struct {
 	// Constant while the broker runs.
 	handler broker.EventHandler
 	db      *pgxpool.Pool
-	feed    *outbox.Feed
+	feed    *changefeed.Feed
 	expiry  expiry.Meter                     // of maps
 	streams []*groupcommit.Lane[*publishing] // by shard
 	changes []*groupcommit.Lane[*changing]
@@ -63,7 +62,7 @@ type Broker struct {
 	fanoutEnds sync.Once
 
 	made    atomic.Uint64 // connections
-	subs    *interest.Set
+	subs    *changefeed.Subscriptions
 	sql     statements
 	trouble atomic.Pointer[string] // that upkeep has found
 	proof   proof
@@ -94,7 +93,7 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, sets: schema.NewSets(cfg.TablePrefix, cfg.BinaryData)}
-	b.subs = interest.New(cfg.NumShards, b.unread, b.goes)
+	b.subs = changefeed.NewSubscriptions(cfg.NumShards, b.unread, b.goes)
 	if b.conns, err = cfg.pool(); err != nil {
 		return nil, err
 	}
@@ -248,7 +247,7 @@ func (b *Broker) begin(ctx context.Context) error {
 	if b.alone {
 		return b.control.connect(ctx)
 	}
-	b.feed = outbox.New(outbox.Config{
+	b.feed = changefeed.New(changefeed.Config{
 		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
 		Listen: b.listens, Fanout: b.fanout(), Logger: b.cfg.Logger,
 	}, b.table(streamTable, b.sets.Stream), b.table(mapTable, b.sets.Map))
@@ -326,9 +325,9 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 func (b *Broker) placed() bool { return b.hashes && b.trouble.Load() == nil }
 
 // table describes an outbox to the feed.
-func (b *Broker) table(table int, set *schema.Set) *outbox.Table {
+func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
 	current := make([]schema.Row, b.cfg.NumShards)
-	return &outbox.Table{
+	return &changefeed.Table{
 		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: schema.Columns,
 		Wanted: "x.channel = ANY ($3::text[])",
 		Want: func(shard int) (arg any, all bool, unchanged func() bool) {
@@ -487,13 +486,13 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 }
 
 // unread returns the newest rows of shards that this node has not read yet, nil if channels may have rows elsewhere.
-func (b *Broker) unread(shards []int32) ([]interest.Rows, error) {
+func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	if !b.placed() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
 	defer cancel()
-	newest := make([]interest.Rows, len(shards))
+	newest := make([]changefeed.RowIDs, len(shards))
 	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
 		newest[i][table] = id
 		// The node will not see this row and those before it in these channels: a standby must have them to answer.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -21,7 +21,7 @@ type control struct {
 	node   string
 	handle func(data []byte) // nil: nobody wants control messages
 
-	feed *outbox.Feed
+	feed *changefeed.Feed
 	lane *groupcommit.Lane[*message]
 }
 
@@ -69,10 +69,10 @@ func (c *control) connect(ctx context.Context) error {
 		node string
 		data []byte
 	}, cfg.ControlNumShards)
-	c.feed = outbox.New(outbox.Config{
+	c.feed = changefeed.New(changefeed.Config{
 		Interval: cfg.ControlPollInterval, Batch: cfg.BatchSize, Timeout: cfg.Timeout, Connections: c.b.made.Load,
 		Listen: c.b.listens, Logger: cfg.Logger,
-	}, &outbox.Table{
+	}, &changefeed.Table{
 		Name: c.b.sets.Control.Outbox, Notify: c.b.sets.Control.Notify, Shards: cfg.ControlNumShards, Columns: "coalesce(x.node_id, ''), x.data",
 		Wanted: "x.node_id = ANY ($3::text[])",
 		Want: func(int) (any, bool, func() bool) {

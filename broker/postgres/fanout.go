@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/relay"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
@@ -29,11 +29,11 @@ type Fanout interface {
 func FanoutOver(b broker.Broker) Fanout { return relay.Over(b) }
 
 // fanout describes the fan-out to the feed, nil if there is none.
-func (b *Broker) fanout() *outbox.Fanout {
+func (b *Broker) fanout() *changefeed.Fanout {
 	if b.cfg.Fanout == nil {
 		return nil
 	}
-	return &outbox.Fanout{
+	return &changefeed.Fanout{
 		Publish: func(ctx context.Context, table, shard int, message []byte) error {
 			return b.cfg.Fanout.Publish(ctx, b.topic(table, shard), message)
 		},

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/figures"
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -73,7 +73,7 @@ func (b *Broker) Health() []broker.Health {
 	if h.Err != nil {
 		return []broker.Health{h}
 	}
-	for _, feed := range []*outbox.Feed{b.feed, b.control.feed} {
+	for _, feed := range []*changefeed.Feed{b.feed, b.control.feed} {
 		if feed == nil {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 )
 
 // Query is a statement about channels of a shard.
@@ -35,7 +35,7 @@ func (q *Query) Ask(ctx context.Context, db Sender, floor *Mark) (newest Mark, e
 		batch.Queue("SELECT EXISTS (SELECT FROM "+q.Table+" WHERE shard_id = $1 AND id = $2 AND created_at = $3)", q.Shard, floor.ID, floor.Created)
 	}
 	batch.Queue(q.SQL, q.Args...)
-	batch.Queue(outbox.InOrder)
+	batch.Queue(changefeed.InOrder)
 	batch.Queue("SELECT id, created_at FROM "+q.Table+" WHERE shard_id = $1 ORDER BY id DESC LIMIT 1", q.Shard)
 	results := db.SendBatch(ctx, &batch)
 	newest, err = q.read(results, floor != nil)

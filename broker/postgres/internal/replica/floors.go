@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/gyrohq/gyro/broker/postgres/internal/outbox"
+	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -74,7 +74,7 @@ func (f *Floors) Settle(ctx context.Context, db Sender, timeout time.Duration) e
 // newest returns the newest row of each shard of an outbox, 0 if there is none.
 func (f *Floors) newest(ctx context.Context, db Sender, table int) (ids []int64, err error) {
 	var batch pgx.Batch
-	batch.Queue(outbox.InOrder)
+	batch.Queue(changefeed.InOrder)
 	batch.Queue(`SELECT s, coalesce((SELECT x.id FROM `+f.outboxes[table]+` x WHERE x.shard_id = s ORDER BY x.id DESC LIMIT 1), 0)
 		FROM generate_series(0, $1::int - 1) s`, f.shards)
 	results := db.SendBatch(ctx, &batch)

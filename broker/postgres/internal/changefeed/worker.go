@@ -1,9 +1,9 @@
-// Package outbox follows tables into which others insert rows: it reads the rows of each shard in the order of their ids,
-// none twice and none left out, and hands them over.
+// Package changefeed follows tables into which others insert rows: it reads the rows of each shard in the order of their ids, each row
+// once, and delivers the rows of the channels that the node is subscribed to.
 //
-// Within a shard, ids are committed in their order, because who inserts a row holds a lock on the shard until the commit.
-// So whoever has read a row has read all before it, and a cursor per shard is enough.
-package outbox
+// Within a shard, ids are committed in their order, because a transaction that inserts a row holds a lock on the shard until the
+// commit. A reader that has read a row has read all rows before it, and a cursor per shard is enough.
+package changefeed
 
 import (
 	"cmp"

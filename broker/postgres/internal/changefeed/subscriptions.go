@@ -1,8 +1,4 @@
-// Package interest knows which channels a node delivers, and from which row on.
-//
-// Rows that were committed before a subscription may still be unread by the node when the subscription begins. So Subscribe asks
-// the database for the newest rows, in one query for all calls at a time, and only later rows are delivered to the channels.
-package interest
+package changefeed
 
 import (
 	"context"
@@ -19,70 +15,75 @@ const (
 	maxNamed = 128
 	// maxGathered is how many calls of Subscribe share a query.
 	maxGathered = 10_000
-	// tables is how many tables have rows of channels.
-	tables = 2
+	// tableCount is how many tables have rows of channels.
+	tableCount = 2
 )
 
-// Rows are the ids of rows by table.
-type Rows [tables]int64
+// RowIDs are the ids of rows by table.
+type RowIDs [tableCount]int64
 
-// Set is the channels that a node delivers. Any goroutine may call the methods.
-type Set struct {
-	shards []shard
-	lane   *groupcommit.Lane[*call]
+// Subscriptions are the channels that a node delivers. Any goroutine may call the methods.
+//
+// Rows that were committed before a subscription may still be unread by the node when the subscription begins. Therefore Subscribe
+// asks the database for the newest rows, in one query for all calls at a time, and only later rows are delivered to the channels.
+type Subscriptions struct {
+	shards []shardSubscriptions
+	lane   *groupcommit.Lane[*subscribeCall]
 }
 
-type shard struct {
+type shardSubscriptions struct {
 	mu       sync.RWMutex
-	channels map[string]*begin // nil: all rows that come are delivered
-	added    uint64            // how many channels were added so far
-	turn     sync.Mutex        // of calls of the handler
+	channels map[string]*channelStart // nil: all rows that come are delivered
+	added    uint64                   // how many channels were added so far
+	turn     sync.Mutex               // of calls of the handler
 }
 
-// begin is where the delivery of a channel begins. The shard's mu guards it.
-type begin struct {
+// channelStart is where the delivery of a channel begins. The shard's mu guards it.
+type channelStart struct {
 	ch    string
 	shard int
 	known bool
-	lost  [tables]bool // the table went back before the begin was known
-	after Rows
+	lost  [tableCount]bool // the table went back before the begin was known
+	after RowIDs
 }
 
-// call is a call of Subscribe that waits.
-type call struct {
+// subscribeCall is a call of Subscribe that waits.
+type subscribeCall struct {
 	groupcommit.Job
-	begins []*begin
+	begins []*channelStart
 	err    error
 }
 
 // CommitJob implements groupcommit.Item.
-func (c *call) CommitJob() *groupcommit.Job { return &c.Job }
+func (c *subscribeCall) CommitJob() *groupcommit.Job { return &c.Job }
 
-// New returns an empty set. unread asks the database for the newest rows of shards that the node has not read yet: it returns
+// NewSubscriptions returns an empty set. unread asks the database for the newest rows of shards that the node has not read yet: it returns
 // their ids, 0 if there are none. If it returns nil, they are not known, and nothing is left out. run runs a function on a
 // goroutine; it returns false if there are no more goroutines.
-func New(shards int, unread func(shards []int32) ([]Rows, error), run func(func()) bool) *Set {
-	s := &Set{shards: make([]shard, shards)}
+func NewSubscriptions(shards int, unread func(shards []int32) ([]RowIDs, error), run func(func()) bool) *Subscriptions {
+	s := &Subscriptions{shards: make([]shardSubscriptions, shards)}
 	for i := range s.shards {
-		s.shards[i].channels = make(map[string]*begin)
+		s.shards[i].channels = make(map[string]*channelStart)
 	}
-	s.lane = &groupcommit.Lane[*call]{
-		Write: func(batch []*call) { s.ask(batch, unread) },
-		Fail:  func(c *call, err error) { c.err = err },
-		Fits:  func(batch []*call, _ *call) bool { return len(batch) < maxGathered },
+	s.lane = &groupcommit.Lane[*subscribeCall]{
+		Write: func(batch []*subscribeCall) { s.ask(batch, unread) },
+		Fail:  func(c *subscribeCall, err error) { c.err = err },
+		Fits:  func(batch []*subscribeCall, _ *subscribeCall) bool { return len(batch) < maxGathered },
 		Go:    run,
 	}
 	return s
 }
 
 // Close makes calls of Subscribe fail.
-func (s *Set) Close() { s.lane.Close() }
+func (s *Subscriptions) Close() { s.lane.Close() }
 
-func (s *Set) of(ch string) *shard { return &s.shards[schema.ShardOf(ch, len(s.shards))] }
+func (s *Subscriptions) of(ch string) *shardSubscriptions {
+	return &s.shards[schema.ShardOf(ch, len(s.shards))]
+}
 
 // Subscribe adds channels. When it has returned, they are delivered from a row on that was committed during the call.
-func (s *Set) Subscribe(ctx context.Context, channels []string) error {
-	c := &call{begins: s.add(channels)}
+func (s *Subscriptions) Subscribe(ctx context.Context, channels []string) error {
+	c := &subscribeCall{begins: s.add(channels)}
 	if len(c.begins) == 0 {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (s *Set) Subscribe(ctx context.Context, channels []string) error {
 }
 
 // add adds channels, and returns the begins that are not known yet.
-func (s *Set) add(channels []string) (unknown []*begin) {
+func (s *Subscriptions) add(channels []string) (unknown []*channelStart) {
 	for _, ch := range channels {
 		index := schema.ShardOf(ch, len(s.shards))
 		of := &s.shards[index]
@@ -104,7 +105,7 @@ func (s *Set) add(channels []string) (unknown []*begin) {
 		b, there := of.channels[ch]
 		if !there {
 			ch = strings.Clone(ch)
-			b = &begin{ch: ch, shard: index}
+			b = &channelStart{ch: ch, shard: index}
 			of.channels[ch] = b
 			of.added++
 		}
@@ -117,7 +118,7 @@ func (s *Set) add(channels []string) (unknown []*begin) {
 }
 
 // ask finds out where the channels of calls begin.
-func (s *Set) ask(batch []*call, unread func([]int32) ([]Rows, error)) {
+func (s *Subscriptions) ask(batch []*subscribeCall, unread func([]int32) ([]RowIDs, error)) {
 	var shards []int32
 	place := make([]int, len(s.shards)) // of a shard among them, from 1 on
 	for _, c := range batch {
@@ -133,7 +134,7 @@ func (s *Set) ask(batch []*call, unread func([]int32) ([]Rows, error)) {
 		c.err = err
 		for _, b := range c.begins {
 			if err == nil {
-				var after Rows
+				var after RowIDs
 				if newest != nil {
 					after = newest[place[b.shard]-1]
 				}
@@ -144,7 +145,7 @@ func (s *Set) ask(batch []*call, unread func([]int32) ([]Rows, error)) {
 }
 
 // begin notes the rows after which the delivery of a channel begins.
-func (s *shard) begin(b *begin, after Rows) {
+func (s *shardSubscriptions) begin(b *channelStart, after RowIDs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.known {
@@ -157,13 +158,13 @@ func (s *shard) begin(b *begin, after Rows) {
 		}
 	}
 	b.after = after
-	if after == (Rows{}) && s.channels[b.ch] == b {
+	if after == (RowIDs{}) && s.channels[b.ch] == b {
 		s.channels[b.ch] = nil
 	}
 }
 
 // Remove removes channels.
-func (s *Set) Remove(channels []string) {
+func (s *Subscriptions) Remove(channels []string) {
 	for _, ch := range channels {
 		of := s.of(ch)
 		of.mu.Lock()
@@ -173,7 +174,7 @@ func (s *Set) Remove(channels []string) {
 }
 
 // Has tells whether a row of a channel is to be delivered.
-func (s *Set) Has(ch string, table int, id int64) bool {
+func (s *Subscriptions) Has(ch string, table int, id int64) bool {
 	of := s.of(ch)
 	of.mu.RLock()
 	defer of.mu.RUnlock()
@@ -182,7 +183,7 @@ func (s *Set) Has(ch string, table int, id int64) bool {
 }
 
 // Lost notes that a table has lost rows of a shard, so that ids come again.
-func (s *Set) Lost(table, shard int) {
+func (s *Subscriptions) Lost(table, shard int) {
 	of := &s.shards[shard]
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -194,13 +195,13 @@ func (s *Set) Lost(table, shard int) {
 }
 
 // Turn takes the turn of a shard to call the handler, and returns what gives it back.
-func (s *Set) Turn(shard int) func() {
+func (s *Subscriptions) Turn(shard int) func() {
 	s.shards[shard].turn.Lock()
 	return s.shards[shard].turn.Unlock
 }
 
 // Wanted returns the channels of a shard for outbox.Table.Want.
-func (s *Set) Wanted(shard int, any bool) (list any, all bool, unchanged func() bool) {
+func (s *Subscriptions) Wanted(shard int, any bool) (list any, all bool, unchanged func() bool) {
 	of := &s.shards[shard]
 	of.mu.RLock()
 	defer of.mu.RUnlock()

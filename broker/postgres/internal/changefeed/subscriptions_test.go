@@ -1,4 +1,4 @@
-package interest
+package changefeed
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 // server is a database with rows in one shard.
 type server struct {
 	mu     sync.Mutex
-	newest Rows
+	newest RowIDs
 	err    error
 	asked  int
 	asking func() // is called during a query, if it is not nil
 }
 
-func (s *server) unread(shards []int32) ([]Rows, error) {
+func (s *server) unread(shards []int32) ([]RowIDs, error) {
 	s.mu.Lock()
 	s.asked++
 	newest, err, asking := s.newest, s.err, s.asking
@@ -26,18 +26,18 @@ func (s *server) unread(shards []int32) ([]Rows, error) {
 	if asking != nil {
 		asking()
 	}
-	list := make([]Rows, len(shards))
+	list := make([]RowIDs, len(shards))
 	for i := range list {
 		list[i] = newest
 	}
 	return list, err
 }
 
-func (s *server) open(shards int) *Set {
-	return New(shards, s.unread, func(run func()) bool { go run(); return true })
+func (s *server) open(shards int) *Subscriptions {
+	return NewSubscriptions(shards, s.unread, func(run func()) bool { go run(); return true })
 }
 
-func subscribe(t *testing.T, s *Set, channels ...string) {
+func subscribe(t *testing.T, s *Subscriptions, channels ...string) {
 	t.Helper()
 	if err := s.Subscribe(t.Context(), channels); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func subscribe(t *testing.T, s *Set, channels ...string) {
 }
 
 // want checks from which row of each table on a channel is delivered.
-func want(t *testing.T, s *Set, ch string, first Rows) {
+func want(t *testing.T, s *Subscriptions, ch string, first RowIDs) {
 	t.Helper()
 	for table, id := range first {
 		if id > 1 && s.Has(ch, table, id-1) || !s.Has(ch, table, id) {
@@ -56,40 +56,40 @@ func want(t *testing.T, s *Set, ch string, first Rows) {
 
 // TestBegin: what was there before is not delivered, also by a channel that is subscribed again. Subscribing twice changes nothing.
 func TestBegin(t *testing.T) {
-	s := &server{newest: Rows{10, 20}}
+	s := &server{newest: RowIDs{10, 20}}
 	set := s.open(3)
 	subscribe(t, set, "a", "b")
-	s.newest = Rows{15, 25}
+	s.newest = RowIDs{15, 25}
 	subscribe(t, set, "a", "c")
-	want(t, set, "a", Rows{11, 21})
-	want(t, set, "b", Rows{11, 21})
-	want(t, set, "c", Rows{16, 26})
+	want(t, set, "a", RowIDs{11, 21})
+	want(t, set, "b", RowIDs{11, 21})
+	want(t, set, "c", RowIDs{16, 26})
 	set.Remove([]string{"a"})
 	if set.Has("a", 0, 1000) || set.Has("unknown", 0, 1000) {
 		t.Error("a channel without subscription")
 	}
 	subscribe(t, set, "a")
-	want(t, set, "a", Rows{16, 26})
-	s.newest = Rows{}
+	want(t, set, "a", RowIDs{16, 26})
+	s.newest = RowIDs{}
 	subscribe(t, set, "d")
-	want(t, set, "d", Rows{1, 1})
+	want(t, set, "d", RowIDs{1, 1})
 }
 
 // TestLost: ids that come again are delivered, whenever the database went back.
 func TestLost(t *testing.T) {
-	s := &server{newest: Rows{10, 20}}
+	s := &server{newest: RowIDs{10, 20}}
 	set := s.open(1)
 	subscribe(t, set, "a")
 	set.Lost(0, 0)
-	want(t, set, "a", Rows{1, 21})
+	want(t, set, "a", RowIDs{1, 21})
 	s.asking = func() { set.Lost(1, 0) }
 	subscribe(t, set, "b")
-	want(t, set, "b", Rows{11, 1})
+	want(t, set, "b", RowIDs{11, 1})
 }
 
 // TestFailure: a channel is not delivered before the server has answered; who asks again gets an answer.
 func TestFailure(t *testing.T) {
-	s := &server{newest: Rows{10, 20}, err: errors.New("away")}
+	s := &server{newest: RowIDs{10, 20}, err: errors.New("away")}
 	set := s.open(1)
 	if err := set.Subscribe(t.Context(), []string{"a"}); !errors.Is(err, s.err) {
 		t.Error(err)
@@ -99,7 +99,7 @@ func TestFailure(t *testing.T) {
 	}
 	s.err = nil
 	subscribe(t, set, "a")
-	want(t, set, "a", Rows{11, 21})
+	want(t, set, "a", RowIDs{11, 21})
 	subscribe(t, set, "a")
 	if s.asked != 2 {
 		t.Errorf("%d queries", s.asked)
@@ -110,11 +110,11 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestGather: all who subscribe during a query share the next one. Who leaves meanwhile, or whose context ends, is not waited for.
-func TestGather(t *testing.T) {
+// TestSubscribesShareQuery: all who subscribe during a query share the next one. Who leaves meanwhile, or whose context ends, is not waited for.
+func TestSubscribesShareQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		s := &server{newest: Rows{10, 20}, asking: func() { <-answer }}
+		s := &server{newest: RowIDs{10, 20}, asking: func() { <-answer }}
 		set := s.open(4)
 		var calls sync.WaitGroup
 		calls.Go(func() { subscribe(t, set, "first") })
@@ -132,16 +132,16 @@ func TestGather(t *testing.T) {
 			t.Error(err)
 		}
 		s.mu.Lock()
-		s.newest = Rows{15, 25}
+		s.newest = RowIDs{15, 25}
 		s.mu.Unlock()
 		close(answer)
 		calls.Wait()
 		if s.asked != 2 {
 			t.Errorf("%d queries", s.asked)
 		}
-		want(t, set, "first", Rows{11, 21})
-		want(t, set, "ch7", Rows{16, 26})
-		want(t, set, "ch99", Rows{16, 26})
+		want(t, set, "first", RowIDs{11, 21})
+		want(t, set, "ch7", RowIDs{16, 26})
+		want(t, set, "ch99", RowIDs{16, 26})
 	})
 }
 
