@@ -17,8 +17,8 @@ import (
 	"github.com/gyrohq/gyro/broker/expiry"
 	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
-	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
+	"github.com/gyrohq/gyro/broker/postgres/internal/standby"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -56,8 +56,8 @@ type Broker struct {
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server's hashes of channels are those of pghash
 
-	replicas *replica.Set // nil: none
-	floors   *replica.Floors
+	replicas *standby.Set // nil: none
+	floors   *standby.Floors
 
 	fanoutEnds sync.Once
 
@@ -110,7 +110,7 @@ func New(cfg Config) (*Broker, error) {
 	if b.copies, err = cfg.copies(); err != nil {
 		return nil, err
 	}
-	b.floors = replica.NewFloors(cfg.NumShards, b.sets.Stream.Outbox, b.sets.Map.Outbox)
+	b.floors = standby.NewFloors(cfg.NumShards, b.sets.Stream.Outbox, b.sets.Map.Outbox)
 	b.part = "postgres (" + address(b.conns) + ")"
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
@@ -338,11 +338,11 @@ func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
 		Encode:  func(shard int, dst []byte) []byte { return current[shard].Append(dst) },
 		Decode:  func(shard int, data []byte) error { return current[shard].Decode(data) },
 		Reached: func(shard int, id int64, created time.Time) {
-			b.floors.At(table, shard).Raise(replica.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Raise(standby.Mark{ID: id, Created: created})
 		},
 		Lost: func(shard int, id int64, created time.Time) {
 			b.subs.Lost(table, shard)
-			b.floors.At(table, shard).Reset(replica.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Reset(standby.Mark{ID: id, Created: created})
 			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || schema.ShardOf(ch, b.cfg.NumShards) == shard })
 		},
 	}
@@ -496,7 +496,7 @@ func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
 		newest[i][table] = id
 		// The node will not see this row and those before it in these channels: a standby must have them to answer.
-		b.floors.At(table, int(shards[i])).Raise(replica.Mark{ID: id, Created: created})
+		b.floors.At(table, int(shards[i])).Raise(standby.Mark{ID: id, Created: created})
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/postgres/internal/replica"
+	"github.com/gyrohq/gyro/broker/postgres/internal/standby"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -31,7 +31,7 @@ func (b *Broker) connectReplicas() (err error) {
 	for _, c := range b.copies {
 		names = append(names, address(c))
 	}
-	b.replicas, err = replica.New(b.lifetime, replica.Config{Timeout: b.cfg.patience(), Logger: b.cfg.Logger}, names, b.copies)
+	b.replicas, err = standby.New(b.lifetime, standby.Config{Timeout: b.cfg.patience(), Logger: b.cfg.Logger}, names, b.copies)
 	return err
 }
 
@@ -56,8 +56,8 @@ func (b *Broker) do(ctx context.Context, table, shard int, sql string, args []an
 	return err
 }
 
-func (b *Broker) question(table, shard int, sql string, args []any, each func(pgx.Rows) error) *replica.Query {
-	return &replica.Query{Table: b.outbox(table), Shard: shard, SQL: sql, Args: args, Each: each}
+func (b *Broker) question(table, shard int, sql string, args []any, each func(pgx.Rows) error) *standby.Query {
+	return &standby.Query{Table: b.outbox(table), Shard: shard, SQL: sql, Args: args, Each: each}
 }
 
 // replica returns the source of a channel that is not the primary, nil if there is none now. Its only error is errOld.

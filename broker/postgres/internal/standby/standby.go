@@ -1,6 +1,6 @@
-// Package replica reads from standbys, and decides whether what they say is new enough: a standby is behind the primary, by
+// Package standby reads from standbys, and decides whether what they say is new enough: a standby is behind the primary, by
 // milliseconds or by hours. It may be away, or a server of something else.
-package replica
+package standby
 
 import (
 	"context"
