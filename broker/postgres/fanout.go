@@ -6,7 +6,6 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
-	"github.com/gyrohq/gyro/broker/postgres/internal/relay"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -26,7 +25,7 @@ type Fanout interface {
 
 // FanoutOver returns a fan-out by a broker that nobody else uses, such as those of the modules broker/redis and broker/nats. It
 // runs the broker and closes it.
-func FanoutOver(b broker.Broker) Fanout { return relay.Over(b) }
+func FanoutOver(b broker.Broker) Fanout { return &relay{b: b, traits: b.Describe()} }
 
 // fanout describes the fan-out to the feed, nil if there is none.
 func (b *Broker) fanout() *changefeed.Fanout {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
-	"github.com/gyrohq/gyro/broker/postgres/internal/figures"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
@@ -88,31 +87,4 @@ func (b *Broker) Health() []broker.Health {
 	}
 	h.Err = cmp.Or(h.Err, b.proof.err())
 	return []broker.Health{h}
-}
-
-// metrics is Traits.Metrics. All are 0 unless the broker runs.
-func (b *Broker) metrics() []broker.Metric {
-	f := figures.Figures{Lags: make([]time.Duration, b.cfg.NumShards)}
-	if len(b.copies) > 0 {
-		f.Replicas = new(figures.Replicas)
-	}
-	if b.cfg.Fanout != nil {
-		f.Fanout = new(figures.Fanout)
-	}
-	if b.running(context.Background()) != nil {
-		return f.Metrics()
-	}
-	s := b.db.Stat()
-	f.Rows, f.Lags, f.Connections, f.Waited = b.feed.Rows(), b.feed.Lags(), s.AcquiredConns(), s.AcquireDuration()
-	for _, set := range []*schema.Set{b.sets.Stream, b.sets.Map} {
-		f.Partitions += int(set.Partitions.Load())
-		f.Meta, f.Idempotency = f.Meta+set.SweptMeta.Load(), f.Idempotency+set.Swept.Load()
-	}
-	if r := f.Replicas; r != nil {
-		r.Answers, r.Repeats, r.Failures = b.replicas.Counts()
-	}
-	if o := f.Fanout; o != nil {
-		o.Received, o.Holes, o.Unsent, o.Led = b.feed.Traffic()
-	}
-	return f.Metrics()
 }
