@@ -21,10 +21,10 @@ func TestReceiveAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { b.deliver("news", m) }); n > 2 {
 		t.Errorf("%v allocations to decode and deliver a publication", n)
 	}
-	l := b.intake.workers[0]
+	l := b.receiver.workers[0]
 	if n := testing.AllocsPerRun(1000, func() {
-		b.intake.take(m)
-		for _, l := range b.intake.workers {
+		b.receiver.take(m)
+		for _, l := range b.receiver.workers {
 			l.flush()
 			l.queue = reset(l.queue)
 		}

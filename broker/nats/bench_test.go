@@ -122,10 +122,10 @@ func BenchmarkDeliver(b *testing.B) {
 		Subject: "gyro.client.news", Sub: &natsio.Subscription{Subject: "gyro.client.news"},
 		Data: appendPush(nil, "news", message{pub: &channel.Publication{Data: payload, Time: 1}}),
 	}
-	l := br.intake.worker("news")
+	l := br.receiver.worker("news")
 	b.ReportAllocs()
 	for b.Loop() {
-		br.intake.take(m)
+		br.receiver.take(m)
 		l.flush()
 		br.deliver(l.queue[0].ch, l.queue[0].m)
 		l.queue, l.bytes = reset(l.queue), 0

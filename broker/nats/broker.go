@@ -31,17 +31,17 @@ import (
 // In a NATS cluster the broker has one more connection to each of the other servers, up to
 // 64, and sends canaries there, too: Health tells if the route from one of them is broken.
 type Broker struct {
-	cfg     Config
-	log     *slog.Logger
-	part    string
-	names   *names
-	dialer  *dialer
-	confirm *confirmer
-	intake  *intake
-	covers  func(pattern, ch string) bool
-	keeper  *keeper
-	control control
-	handler broker.EventHandler
+	cfg      Config
+	log      *slog.Logger
+	part     string
+	names    *names
+	dialer   *dialer
+	confirm  *confirmer
+	receiver *receiver
+	covers   func(pattern, ch string) bool
+	monitor  *monitor
+	control  control
+	handler  broker.EventHandler
 
 	conn atomic.Pointer[natsio.Conn]
 
@@ -77,7 +77,7 @@ func New(cfg Config) (*Broker, error) {
 	hosts, _ := cfg.hosts() // was checked
 	b := &Broker{
 		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
-		names: newNames(&cfg), dialer: newDialer(cfg.DialTimeout), intake: newIntake(cfg.PendingBytes),
+		names: newNames(&cfg), dialer: newDialer(cfg.DialTimeout), receiver: newReceiver(cfg.PendingBytes),
 		closing: make(chan struct{}), ended: make(chan struct{}), seed: maphash.MakeSeed(),
 	}
 	if b.covers = cfg.Covers; b.covers == nil {
@@ -87,12 +87,12 @@ func New(cfg Config) (*Broker, error) {
 		b.stripes[i].subs = make(map[string]*natsio.Subscription)
 	}
 	b.confirm = newConfirmer(cfg.RequestTimeout, b.conn.Load)
-	b.keeper = newKeeper(b)
-	b.intake.channel = b.names.channel
-	b.intake.deliver = b.deliver
-	b.intake.lose = b.lose
-	b.intake.isCanary = b.keeper.isCanary
-	b.intake.sight = b.keeper.sight
+	b.monitor = newMonitor(b)
+	b.receiver.channel = b.names.channel
+	b.receiver.deliver = b.deliver
+	b.receiver.lose = b.lose
+	b.receiver.isCanary = b.monitor.isCanary
+	b.receiver.canaryArrived = b.monitor.canaryArrived
 	return b, nil
 }
 
@@ -124,8 +124,8 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	}
 	b.handler = h
 	b.running = true
-	b.intake.start()
-	b.keeper.start()
+	b.receiver.start()
+	b.monitor.start()
 	return nil
 }
 
@@ -186,13 +186,13 @@ func (b *Broker) end() {
 	}
 	disconnect() // so that nobody waits for the server
 	if b.running {
-		b.keeper.close()
-		b.intake.close()
-		b.keeper.wg.Wait()
-		disconnect() // the keeper may have connected meanwhile
+		b.monitor.close()
+		b.receiver.close()
+		b.monitor.wg.Wait()
+		disconnect() // the monitor may have connected meanwhile
 	}
 	b.control.close()
-	b.intake.wg.Wait()
+	b.receiver.wg.Wait()
 }
 
 // ready returns the number of the connection over which events flow, or an error.
@@ -328,7 +328,7 @@ func (b *Broker) subscribeOne(s *stripe, ch, subject string) error {
 	if s.subs[ch] != nil {
 		return nil
 	}
-	sub, err := b.conn.Load().ChanSubscribe(subject, b.intake.messages)
+	sub, err := b.conn.Load().ChanSubscribe(subject, b.receiver.messages)
 	if err != nil {
 		return fmt.Errorf("nats: subscribing to channel %.100q: %w", ch, err)
 	}
@@ -389,7 +389,7 @@ func (b *Broker) RemoveHistory(ctx context.Context, _ string) error {
 // Health is Traits.Health: one element.
 func (b *Broker) Health() []broker.Health {
 	h := broker.Health{
-		Part: b.part, Delay: time.Duration(b.keeper.delay.Load()), Reconnects: max(b.dialer.flows.Load(), 1) - 1,
+		Part: b.part, Delay: time.Duration(b.monitor.delay.Load()), Reconnects: max(b.dialer.flows.Load(), 1) - 1,
 	}
 	up, _, err := b.dialer.state()
 	switch {
@@ -400,7 +400,7 @@ func (b *Broker) Health() []broker.Health {
 	case !up:
 		h.Err = errDisconnected
 	default:
-		h.Err = b.keeper.late()
+		h.Err = b.monitor.late()
 	}
 	return []broker.Health{h}
 }
@@ -409,8 +409,8 @@ func (b *Broker) Health() []broker.Health {
 // node was behind. The NATS client itself drops events one step earlier, of which dropped
 // has only a part.
 func (b *Broker) counts() (waiting int, dropped uint64) {
-	waiting = len(b.intake.messages)
-	for _, w := range b.intake.workers {
+	waiting = len(b.receiver.messages)
+	for _, w := range b.receiver.workers {
 		n, drops := w.counts()
 		waiting += n
 		dropped += drops
@@ -424,7 +424,7 @@ func (b *Broker) metrics() []broker.Metric {
 		{Name: "dropped_messages_total", Help: "Messages dropped because the node was behind.", Counter: true, Value: float64(dropped)},
 		{Name: "buffered_messages", Help: "Messages that wait for the node.", Value: float64(waiting)},
 		{
-			Name: "unreachable_servers", Value: float64(b.keeper.ways.unreachable()),
+			Name: "unreachable_servers", Value: float64(b.monitor.probes.unreachableCount()),
 			Help: "Other servers of the NATS cluster that are configured, or were announced within ten minutes, and cannot be reached.",
 		},
 	}
@@ -432,7 +432,7 @@ func (b *Broker) metrics() []broker.Metric {
 
 // lose tells the node that events were dropped.
 func (b *Broker) lose(match func(ch string) bool) {
-	if b.keeper.mayLog() {
+	if b.monitor.mayLog() {
 		b.log.Warn("events were dropped, the node is behind", "engine", b.part)
 	}
 	b.handler.HandleLoss(match)

@@ -23,7 +23,7 @@ type confirmer struct {
 
 	mu     sync.Mutex
 	busy   bool
-	next   *trip // not sent yet; nil if nobody waits
+	next   *roundTrip // not sent yet; nil if nobody waits
 	number uint64
 	// denied has the subjects that the server refused, each with the number of the last
 	// ping before which it did. The NATS client reports refusals in a goroutine of its own.
@@ -34,8 +34,8 @@ type confirmer struct {
 	news     chan struct{} // closed at each report
 }
 
-// trip is a ping that several calls wait for.
-type trip struct {
+// roundTrip is a ping that several calls wait for.
+type roundTrip struct {
 	done chan struct{}
 	err  error
 }
@@ -69,7 +69,7 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	}
 	t := c.next
 	if t == nil {
-		t = &trip{done: make(chan struct{})}
+		t = &roundTrip{done: make(chan struct{})}
 		c.next = t
 	}
 	c.mu.Unlock()

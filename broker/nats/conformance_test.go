@@ -24,7 +24,7 @@ var capabilities = brokertest.Capabilities{
 func patient(t testing.TB, cfg Config) *Broker {
 	cfg.DialTimeout, cfg.WriteTimeout, cfg.RequestTimeout = wait.Limit, wait.Limit, wait.Limit
 	b := newBroker(t, cfg)
-	b.keeper.period = wait.Limit / missing
+	b.monitor.period = wait.Limit / missing
 	return b
 }
 

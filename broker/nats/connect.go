@@ -26,7 +26,7 @@ func pause(attempt int) time.Duration {
 }
 
 // options of the NATS client. It reconnects for ever by itself, except after errors such as
-// those of the protocol; then the keeper connects anew.
+// those of the protocol; then the monitor connects anew.
 func (b *Broker) options() (o natsio.Options, err error) {
 	o = natsio.GetDefaultOptions()
 	o.Servers = b.cfg.servers()
@@ -52,11 +52,11 @@ func (b *Broker) options() (o natsio.Options, err error) {
 		}
 	}
 	o.ReconnectErrCB = func(_ *natsio.Conn, err error) { b.dialer.failed(err) }
-	o.ReconnectedCB = func(*natsio.Conn) { b.keeper.wake() }
-	o.DiscoveredServersCB = func(*natsio.Conn) { b.keeper.wake() }
+	o.ReconnectedCB = func(*natsio.Conn) { b.monitor.wake() }
+	o.DiscoveredServersCB = func(*natsio.Conn) { b.monitor.wake() }
 	o.ClosedCB = func(c *natsio.Conn) {
 		b.dialer.failed(c.LastError())
-		b.keeper.wake()
+		b.monitor.wake()
 	}
 	o.AsyncErrorCB = b.clientError
 	if b.cfg.CredentialsFile != "" {
@@ -69,11 +69,11 @@ func (b *Broker) options() (o natsio.Options, err error) {
 func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 	switch {
 	case errors.Is(err, natsio.ErrPermissionViolation):
-		if news := b.confirm.report(err); news != "" && b.keeper.mayLog() {
+		if news := b.confirm.report(err); news != "" && b.monitor.mayLog() {
 			b.log.Error("the server does not permit a subject", "engine", b.part, "error", err)
 		}
 	case errors.Is(err, natsio.ErrSlowConsumer) && sub != nil:
-		b.keeper.overflowed(sub)
+		b.monitor.overflowed(sub)
 	default:
 		b.dialer.failed(err)
 		b.log.Warn("client error", "engine", b.part, "error", err)
@@ -125,7 +125,7 @@ func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 // subscribed, and waits for the confirmation.
 func (b *Broker) restore(number uint64) error {
 	conn := b.conn.Load()
-	if err := b.keeper.subscribe(conn); err != nil {
+	if err := b.monitor.subscribe(conn); err != nil {
 		return err
 	}
 	for i := range b.stripes {
@@ -134,11 +134,11 @@ func (b *Broker) restore(number uint64) error {
 		}
 	}
 	since := b.confirm.begin()
-	b.keeper.send(conn)
+	b.monitor.send(conn)
 	if err := b.confirm.confirm(context.Background()); err != nil {
 		return err
 	}
-	err := errors.Join(b.confirm.denies(toSubscribe, b.keeper.subject, since), b.confirm.denies(toPublish, b.keeper.subject, since))
+	err := errors.Join(b.confirm.denies(toSubscribe, b.monitor.subject, since), b.confirm.denies(toPublish, b.monitor.subject, since))
 	if err == nil && !b.dialer.confirmed(number) {
 		err = errors.New("connection was lost again")
 	}
@@ -154,7 +154,7 @@ func (b *Broker) restoreStripe(s *stripe, conn *natsio.Conn) error {
 		if old.IsValid() {
 			continue
 		}
-		sub, err := conn.ChanSubscribe(old.Subject, b.intake.messages)
+		sub, err := conn.ChanSubscribe(old.Subject, b.receiver.messages)
 		if err != nil {
 			return fmt.Errorf("subscribing to channel %.100q again: %w", ch, err)
 		}

@@ -20,7 +20,7 @@ type control struct {
 	mu     sync.RWMutex // held while a message is handled
 	closed bool
 
-	nobody absences
+	noReceivers noReceiverCounts
 }
 
 const (
@@ -73,7 +73,7 @@ func (c *control) subscribe(conn *natsio.Conn, n *names) error {
 			return fmt.Errorf("nats: subscribing to %s: %w", subject, err)
 		}
 	}
-	return c.nobody.subscribe(conn, n)
+	return c.noReceivers.subscribe(conn, n)
 }
 
 func (c *control) receive(m *natsio.Msg) {
@@ -106,10 +106,10 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	conn, since, before := b.conn.Load(), b.confirm.begin(), b.control.nobody.of(subject)
+	conn, since, before := b.conn.Load(), b.confirm.begin(), b.control.noReceivers.of(subject)
 	m := &natsio.Msg{Subject: subject, Data: data}
 	if node != "" {
-		m.Reply = b.control.nobody.reply
+		m.Reply = b.control.noReceivers.reply
 	}
 	if err := published(conn, len(data), conn.PublishMsg(m)); err != nil {
 		return err
@@ -120,15 +120,15 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err := b.confirm.denies(toPublish, subject, since); err != nil {
 		return err
 	}
-	if b.control.nobody.of(subject) != before {
+	if b.control.noReceivers.of(subject) != before {
 		return fmt.Errorf("nats: %w %s", broker.ErrNoReceiver, node)
 	}
 	return nil
 }
 
-// absences counts how often the server said that nobody was subscribed to a subject. It says so to the subject of the
+// noReceiverCounts counts how often the server said that nobody was subscribed to a subject. It says so to the subject of the
 // reply, before it answers the ping behind the message. The NATS client puts both away in this order.
-type absences struct {
+type noReceiverCounts struct {
 	reply string // set before messages are published; empty: the server is not asked
 	said  chan *natsio.Msg
 
@@ -136,30 +136,30 @@ type absences struct {
 	subjects map[string]uint64
 }
 
-// maxAbsences bounds what is not counted yet, and the subjects that are counted.
-const maxAbsences = 4096
+// maxNoReceiverCounts bounds what is not counted yet, and the subjects that are counted.
+const maxNoReceiverCounts = 4096
 
-func (a *absences) subscribe(conn *natsio.Conn, n *names) error {
-	a.reply, a.said, a.subjects = n.canary+natsio.NewInbox()[len(natsio.InboxPrefix):], make(chan *natsio.Msg, maxAbsences), make(map[string]uint64)
-	if _, err := conn.ChanSubscribe(a.reply, a.said); err != nil {
-		return fmt.Errorf("nats: subscribing to %s: %w", a.reply, err)
+func (n *noReceiverCounts) subscribe(conn *natsio.Conn, names *names) error {
+	n.reply, n.said, n.subjects = names.canary+natsio.NewInbox()[len(natsio.InboxPrefix):], make(chan *natsio.Msg, maxNoReceiverCounts), make(map[string]uint64)
+	if _, err := conn.ChanSubscribe(n.reply, n.said); err != nil {
+		return fmt.Errorf("nats: subscribing to %s: %w", n.reply, err)
 	}
 	return nil
 }
 
 // of returns how often nobody was subscribed to a subject so far.
-func (a *absences) of(subject string) uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (n *noReceiverCounts) of(subject string) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for {
 		select {
-		case m := <-a.said:
-			if len(a.subjects) >= maxAbsences {
-				clear(a.subjects)
+		case m := <-n.said:
+			if len(n.subjects) >= maxNoReceiverCounts {
+				clear(n.subjects)
 			}
-			a.subjects[m.Header.Get("Nats-Subject")]++
+			n.subjects[m.Header.Get("Nats-Subject")]++
 		default:
-			return a.subjects[subject]
+			return n.subjects[subject]
 		}
 	}
 }

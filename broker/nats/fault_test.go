@@ -227,7 +227,7 @@ func TestFrozen(t *testing.T) {
 	p := newProxy(t, startServer(t, nil).ClientURL())
 	got := newEvents()
 	b := newBroker(t, Config{URL: p.url(), RequestTimeout: time.Second, DialTimeout: time.Second})
-	b.keeper.period = 200 * time.Millisecond
+	b.monitor.period = 200 * time.Millisecond
 	must(t, b.Run(got))
 	defer b.Close(context.Background())
 	must(t, b.Subscribe(t.Context(), "a"))
@@ -324,7 +324,7 @@ func TestNodeBehind(t *testing.T) {
 	must(t, b.Run(h))
 	defer b.Close(context.Background())
 	must(t, b.Subscribe(t.Context(), "a", "b"))
-	if b.intake.worker("a") == b.intake.worker("b") && len(b.intake.workers) > 1 {
+	if b.receiver.worker("a") == b.receiver.worker("b") && len(b.receiver.workers) > 1 {
 		t.Log("one worker for both")
 	}
 	big := strings.Repeat("x", 100<<10)
@@ -368,22 +368,22 @@ func TestIntakeOverflow(t *testing.T) {
 	sender := run(t, Config{URL: url}, ignore{})
 	got := newEvents()
 	b := newBroker(t, Config{URL: url})
-	b.keeper.period = 20 * time.Millisecond
+	b.monitor.period = 20 * time.Millisecond
 	must(t, b.RunControl("me", func([]byte) {})) // connects, but takes nothing
 	must(t, b.Subscribe(t.Context(), "a", "rare"))
-	batch := make([]broker.BatchItem, intakeSize+10)
+	batch := make([]broker.BatchItem, receiverSize+10)
 	for i := range batch {
 		batch[i] = broker.BatchItem{Channel: "a", Pub: &channel.Publication{}}
 	}
 	batch[len(batch)-1].Channel = "rare"
 	sender.PublishBatch(t.Context(), batch)
 	overflows := func() int {
-		b.keeper.mu.Lock()
-		defer b.keeper.mu.Unlock()
-		return len(b.keeper.overflows)
+		b.monitor.mu.Lock()
+		defer b.monitor.mu.Unlock()
+		return len(b.monitor.overflows)
 	}
 	lost := func(forget bool) (n int) {
-		for _, l := range b.intake.workers {
+		for _, l := range b.receiver.workers {
 			l.mu.Lock()
 			n += len(l.lose)
 			if forget {
@@ -401,7 +401,7 @@ func TestIntakeOverflow(t *testing.T) {
 	defer b.Close(context.Background())
 	for !got.next(t, "loss").lost("rare") {
 	}
-	// The loss may come of a broken connection, so that the intake may still be full.
+	// The loss may come of a broken connection, so that the receiver may still be full.
 	wait.Until(t, "forgotten", func() bool {
 		must(t, publish(sender, "rare", "1"))
 		must(t, publish(sender, "a", "1"))

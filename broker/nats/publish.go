@@ -70,7 +70,7 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 
 // refused logs that a channel was refused, once a second at most.
 func (b *Broker) refused(err error) error {
-	if b.keeper.mayLog() {
+	if b.monitor.mayLog() {
 		b.log.Warn("channel refused", "engine", b.part, "error", err)
 	}
 	return err

@@ -8,19 +8,19 @@ import (
 	natsio "github.com/nats-io/nats.go"
 )
 
-// intake takes events from the NATS client as they come and hands them to workers, each of
+// receiver takes events from the NATS client as they come and hands them to workers, each of
 // which delivers the events of some channels in their order. The client has one goroutine
-// for all events; if that waits, the server closes the connection. So intake never waits for
+// for all events; if that waits, the server closes the connection. So receiver never waits for
 // a worker. When too many events wait for a worker, it drops events and calls lose.
-type intake struct {
+type receiver struct {
 	messages chan *natsio.Msg
 	workers  []*worker
 	deliver  func(ch string, m *natsio.Msg)
 	lose     func(match func(ch string) bool)
 	channel  func(*natsio.Subscription) (string, bool)
-	// isCanary tells whether a message is a canary; sight is called for each canary.
-	isCanary func(*natsio.Msg) bool
-	sight    func(*natsio.Msg)
+	// isCanary tells whether a message is a canary; canaryArrived is called for each canary.
+	isCanary      func(*natsio.Msg) bool
+	canaryArrived func(*natsio.Msg)
 
 	stop    chan struct{}
 	stopped atomic.Bool
@@ -28,9 +28,9 @@ type intake struct {
 }
 
 const (
-	// intakeSize is how many messages wait for the intake. So many wait only if the
+	// receiverSize is how many messages wait for the receiver. So many wait only if the
 	// processor has no time for it.
-	intakeSize = 32 << 10
+	receiverSize = 32 << 10
 	// overhead is the memory of a message besides its payload and subject, in bytes.
 	overhead   = 256
 	maxWorkers = 4
@@ -41,72 +41,72 @@ const (
 	keepQueue = 4096
 )
 
-func newIntake(pendingBytes int) *intake {
-	in := &intake{messages: make(chan *natsio.Msg, intakeSize), stop: make(chan struct{})}
+func newReceiver(pendingBytes int) *receiver {
+	r := &receiver{messages: make(chan *natsio.Msg, receiverSize), stop: make(chan struct{})}
 	n := min(maxWorkers, runtime.GOMAXPROCS(0))
 	for range n {
 		// One half is for events in the queue, the other for those being delivered.
-		in.workers = append(in.workers, &worker{limit: pendingBytes / n / 2, wake: make(chan struct{}, 1)})
+		r.workers = append(r.workers, &worker{limit: pendingBytes / n / 2, wake: make(chan struct{}, 1)})
 	}
-	return in
+	return r
 }
 
-func (in *intake) start() {
-	in.wg.Go(in.run)
-	for _, w := range in.workers {
-		in.wg.Go(func() { w.run(in) })
+func (r *receiver) start() {
+	r.wg.Go(r.run)
+	for _, w := range r.workers {
+		r.wg.Go(func() { w.run(r) })
 	}
 }
 
 // close ends the delivery: no event is delivered after wg.Wait.
-func (in *intake) close() {
-	if !in.stopped.Swap(true) {
-		close(in.stop)
+func (r *receiver) close() {
+	if !r.stopped.Swap(true) {
+		close(r.stop)
 	}
 }
 
-func (in *intake) run() {
+func (r *receiver) run() {
 	for {
 		select {
-		case m := <-in.messages:
-			in.take(m)
-		case <-in.stop:
+		case m := <-r.messages:
+			r.take(m)
+		case <-r.stop:
 			return
 		}
-		for range len(in.messages) {
-			in.take(<-in.messages)
+		for range len(r.messages) {
+			r.take(<-r.messages)
 		}
-		for _, w := range in.workers {
+		for _, w := range r.workers {
 			w.flush()
 		}
 	}
 }
 
-func (in *intake) take(m *natsio.Msg) {
-	if in.isCanary(m) {
-		in.sight(m)
-		for _, w := range in.workers {
+func (r *receiver) take(m *natsio.Msg) {
+	if r.isCanary(m) {
+		r.canaryArrived(m)
+		for _, w := range r.workers {
 			w.batch = append(w.batch, item{m: m})
 		}
 		return
 	}
-	if ch, ok := in.channel(m.Sub); ok { // else the channel was unsubscribed
-		w := in.worker(ch)
+	if ch, ok := r.channel(m.Sub); ok { // else the channel was unsubscribed
+		w := r.worker(ch)
 		w.batch = append(w.batch, item{ch, m})
 	}
 }
 
-func (in *intake) worker(ch string) *worker {
+func (r *receiver) worker(ch string) *worker {
 	h := uint32(2166136261) // FNV-1a
 	for i := range len(ch) {
 		h = (h ^ uint32(ch[i])) * 16777619
 	}
-	return in.workers[h%uint32(len(in.workers))]
+	return r.workers[h%uint32(len(r.workers))]
 }
 
-// lost notes that events of a channel were lost before the intake.
-func (in *intake) lost(ch string) {
-	w := in.worker(ch)
+// lost notes that events of a channel were lost before the receiver.
+func (r *receiver) lost(ch string) {
+	w := r.worker(ch)
 	w.mu.Lock()
 	w.drop(ch)
 	w.mu.Unlock()
@@ -123,7 +123,7 @@ type item struct {
 type worker struct {
 	limit int // bytes in queue
 	wake  chan struct{}
-	batch []item // of the intake's goroutine, not in queue yet
+	batch []item // of the receiver's goroutine, not in queue yet
 	seen  atomic.Uint64
 
 	mu    sync.Mutex
@@ -190,13 +190,13 @@ func reset(items []item) []item {
 	return items[:0]
 }
 
-// run delivers until the intake is closed.
-func (w *worker) run(in *intake) {
+// run delivers until the receiver is closed.
+func (w *worker) run(r *receiver) {
 	var items []item
 	for {
 		select {
 		case <-w.wake:
-		case <-in.stop:
+		case <-r.stop:
 			return
 		}
 		w.mu.Lock()
@@ -205,7 +205,7 @@ func (w *worker) run(in *intake) {
 		w.lose, w.all = nil, false
 		w.mu.Unlock()
 		for i := range items {
-			if in.stopped.Load() {
+			if r.stopped.Load() {
 				return
 			}
 			it := &items[i]
@@ -213,14 +213,14 @@ func (w *worker) run(in *intake) {
 				w.seen.Store(canaryNumber(it.m))
 				continue
 			}
-			in.deliver(it.ch, it.m)
+			r.deliver(it.ch, it.m)
 		}
 		// The queue was emptied first: events that came later are delivered.
 		switch {
 		case all:
-			in.lose(func(ch string) bool { return in.worker(ch) == w })
+			r.lose(func(ch string) bool { return r.worker(ch) == w })
 		case lose != nil:
-			in.lose(func(ch string) bool { _, ok := lose[ch]; return ok })
+			r.lose(func(ch string) bool { _, ok := lose[ch]; return ok })
 		}
 		items = reset(items)
 	}

@@ -19,14 +19,14 @@ type dialer struct {
 	flows   atomic.Uint64 // how often events began to flow
 
 	mu      sync.Mutex // serialises changes
-	current *wire
+	current *trackedConn
 	changed chan struct{} // closed when events flow again
 	err     error         // why they do not flow
 }
 
-// wire is a connection. It is closed at the first write that fails, because what the NATS
+// trackedConn is a connection. It is closed at the first write that fails, because what the NATS
 // client wanted to write is lost then, perhaps subscriptions.
-type wire struct {
+type trackedConn struct {
 	net.Conn
 	dialer *dialer
 	closed bool // guarded by dialer.mu
@@ -37,83 +37,83 @@ func newDialer(timeout time.Duration) *dialer {
 }
 
 // Dial implements the client's CustomDialer. The timeout covers name resolution.
-func (l *dialer) Dial(network, address string) (net.Conn, error) {
-	l.number.Add(1)
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.number.Add(1)
 	// Canaries find out that the server has vanished; keep-alive is for half-open leftovers.
-	d := net.Dialer{Timeout: l.timeout, KeepAlive: 15 * time.Second}
-	c, err := d.Dial(network, address)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	netDialer := net.Dialer{Timeout: d.timeout, KeepAlive: 15 * time.Second}
+	c, err := netDialer.Dial(network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err != nil {
-		l.err = err
+		d.err = err
 		return nil, err
 	}
-	w := &wire{Conn: c, dialer: l}
-	l.current = w
-	return w, nil
+	tracked := &trackedConn{Conn: c, dialer: d}
+	d.current = tracked
+	return tracked, nil
 }
 
-func (w *wire) Write(p []byte) (int, error) {
-	n, err := w.Conn.Write(p)
+func (c *trackedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
 	if err != nil {
-		w.dialer.failed(err)
-		_ = w.Close() // err is the reason
+		c.dialer.failed(err)
+		_ = c.Close() // err is the reason
 	}
 	return n, err
 }
 
-func (w *wire) Close() error {
-	w.dialer.mu.Lock()
-	w.closed = true
-	if w.dialer.current == w {
-		w.dialer.flowing.Store(0)
+func (c *trackedConn) Close() error {
+	c.dialer.mu.Lock()
+	c.closed = true
+	if c.dialer.current == c {
+		c.dialer.flowing.Store(0)
 	}
-	w.dialer.mu.Unlock()
-	return w.Conn.Close()
+	c.dialer.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // confirmed notes that events flow over a connection. It returns false if that has ended.
-func (l *dialer) confirmed(number uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.number.Load() != number || l.current == nil || l.current.closed {
+func (d *dialer) confirmed(number uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.number.Load() != number || d.current == nil || d.current.closed {
 		return false
 	}
-	if l.flowing.Swap(number) == 0 {
-		l.flows.Add(1)
-		l.err = nil
-		close(l.changed)
-		l.changed = make(chan struct{})
+	if d.flowing.Swap(number) == 0 {
+		d.flows.Add(1)
+		d.err = nil
+		close(d.changed)
+		d.changed = make(chan struct{})
 	}
 	return true
 }
 
 // failed notes why there is no connection, or soon will be none. net.ErrClosed is not a
 // reason: it means that Gyro has closed the connection.
-func (l *dialer) failed(err error) {
+func (d *dialer) failed(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
 }
 
 // state tells whether events flow and, if they do not, why. changed is closed when they flow
 // again.
-func (l *dialer) state() (up bool, changed <-chan struct{}, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.flowing.Load() != 0, l.changed, l.err
+func (d *dialer) state() (up bool, changed <-chan struct{}, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.flowing.Load() != 0, d.changed, d.err
 }
 
 // cut ends the current connection. The NATS client makes another one then.
-func (l *dialer) cut(err error) {
-	l.mu.Lock()
-	w := l.current
-	l.err = err
-	l.mu.Unlock()
-	if w != nil {
-		_ = w.Close() // the reason is given
+func (d *dialer) cut(err error) {
+	d.mu.Lock()
+	c := d.current
+	d.err = err
+	d.mu.Unlock()
+	if c != nil {
+		_ = c.Close() // the reason is given
 	}
 }

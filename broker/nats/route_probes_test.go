@@ -40,7 +40,7 @@ func TestBrokenRoute(t *testing.T) {
 	must(t, b.Subscribe(t.Context(), "ch"))
 	wait.Until(t, "a publication by the route", func() bool { return publish(a, "ch", "1") == nil && len(got) > 0 })
 	watched := func(b *Broker) bool {
-		s := b.keeper.ways
+		s := b.monitor.probes
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, w := range s.list {
@@ -72,8 +72,8 @@ func TestServerOfOthersEnds(t *testing.T) {
 	t.Parallel()
 	one, two, _ := pair(t)
 	a := run(t, with(one), ignore{})
-	ways := func() (n int, seen uint64) {
-		s := a.keeper.ways
+	probes := func() (n int, seen uint64) {
+		s := a.monitor.probes
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, w := range s.list {
@@ -81,18 +81,18 @@ func TestServerOfOthersEnds(t *testing.T) {
 		}
 		return len(s.list), seen
 	}
-	wait.Until(t, "canaries by the route", func() bool { _, seen := ways(); return seen > 0 })
-	if n, _ := ways(); n != 1 {
+	wait.Until(t, "canaries by the route", func() bool { _, seen := probes(); return seen > 0 })
+	if n, _ := probes(); n != 1 {
 		t.Errorf("%d servers are watched", n)
 	}
-	sent := a.keeper.sent.Load()
+	sent := a.monitor.sent.Load()
 	two.Shutdown()
 	two.WaitForShutdown()
 	wait.Until(t, "some canaries", func() bool {
 		if !healthy(a) {
 			t.Fatal(a.Health()[0].Err)
 		}
-		return a.keeper.sent.Load() > sent+missing+3
+		return a.monitor.sent.Load() > sent+missing+3
 	})
 	wait.Until(t, "the metric of a server that is away", func() bool {
 		for _, m := range a.metrics() {
@@ -134,13 +134,13 @@ func TestServersAreWatchedAtOnce(t *testing.T) {
 	one := startServer(t, &server.Options{ServerName: "one", Cluster: cluster, Username: "u", Password: "secret"})
 	begin := func(s *server.Server) *Broker {
 		b := newBroker(t, with(s))
-		b.keeper.period = time.Hour // no canary follows
+		b.monitor.period = time.Hour // no canary follows
 		must(t, b.Run(ignore{}))
 		t.Cleanup(func() { must(t, b.Close(context.Background())) })
 		return b
 	}
 	watches := func(b *Broker, s *server.Server) bool {
-		w := b.keeper.ways
+		w := b.monitor.probes
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.list[s.Addr().String()] != nil
