@@ -66,13 +66,12 @@ func FromMessage(m *protocol.Publication) *Publication {
 // Memory holds received publications. Its owner lends it in parts, and uses it again when
 // all of them are free.
 type Memory interface {
-	// Free gives n parts back; nobody may look at their publications any more. Any
-	// goroutine may call it. If a part is never freed, the garbage collector gets the
-	// memory.
+	// Free gives n parts back; afterwards no goroutine may look at their publications. Any goroutine may call it. If a
+	// part is never freed, the garbage collector gets the memory.
 	Free(n int)
 }
 
-// RecoveryMode says what a returning subscriber gets.
+// RecoveryMode says which missed publications a returning subscriber gets.
 type RecoveryMode uint8
 
 const (

@@ -16,12 +16,12 @@ type HistoryFilter struct {
 	Limit int
 	// Reverse reads from the newest to the oldest.
 	Reverse bool
-	// MetaTTL renews the life of top and epoch. 0 means that of the channel's options, or else
-	// the broker's default.
+	// MetaTTL renews the life of top and epoch. 0 means Options.HistoryMetaTTL of the channel, and if it is 0, too, the
+	// broker's default.
 	MetaTTL time.Duration
 }
 
-// History is what a stream holds.
+// History is a read part of a stream, and the position of its end.
 type History struct {
 	Publications []*Publication
 	// Top is the position of the newest publication ever added to this stream.

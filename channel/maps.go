@@ -33,9 +33,9 @@ type MapOptions struct {
 	// channel. Only changes that were made take the key.
 	IdempotencyKey string
 	IdempotencyTTL time.Duration
-	// VersionEpoch belongs to Publication.Version: setting an entry is suppressed unless the
-	// version is greater than the entry's last one of the same epoch. Version 0 is none, and
-	// keeps that of the entry. Removing the entry forgets it.
+	// VersionEpoch belongs to Publication.Version: setting an entry is suppressed unless the version is greater than
+	// the entry's last version of the same epoch. Version 0 means no version: the entry keeps the version that it has.
+	// Removing the entry forgets its version.
 	VersionEpoch string
 	// Delta sends subscribers that negotiated it only the difference to the entry's value
 	// before. It means nothing in an ephemeral map.
@@ -78,8 +78,7 @@ type MapResult struct {
 type StateFilter struct {
 	// Key selects one entry, whatever Limit and Cursor say.
 	Key string
-	// Cursor is State.Cursor of the page before, or the key behind which the page begins; empty for
-	// the first page.
+	// Cursor is State.Cursor of the page before, or a key: the page begins after it. Empty for the first page.
 	Cursor string
 	// Limit is the most entries of a page: 0 for none, < 0 for all.
 	Limit int
@@ -97,7 +96,7 @@ type State struct {
 	Count int
 }
 
-// MapKind is what the entries of a map are.
+// MapKind is the kind of a map, by the source of its entries.
 type MapKind uint8
 
 // Kinds of maps.
@@ -117,27 +116,28 @@ const (
 // MapSubscription makes a subscription one to a map: the client gets the entries in pages, and then the
 // changes, without a gap between both.
 type MapSubscription struct {
-	// Kind has to be what the client asks for; else the subscription fails with code 107.
+	// Kind must equal the kind in the client's request; else the subscription fails with code 107.
 	Kind MapKind
 	// Ephemeral says that the map has no stream of changes, as MapOptions.Ephemeral does for its changes: both have to
 	// agree. A returning client gets the entries again, instead of the changes since its position.
 	Ephemeral bool
-	// PageSize is how many entries, or changes before the subscription is live, a page has if the client
-	// does not say. What it says is at least MinPageSize and at most MaxPageSize. 0: 100, 100 and 1,000.
-	// Pages of large entries have fewer.
+	// PageSize is how many entries, or changes before the subscription is live, a page has if the client gives no size.
+	// The size that a client gives is raised to MinPageSize and cut to MaxPageSize. 0: 100, 100 and 1,000. Pages of
+	// large entries have fewer.
 	PageSize, MinPageSize, MaxPageSize int
 	// LiveLimit is the most changes that are left when the subscription goes live. 0: MaxPageSize.
 	LiveLimit int
-	// CatchUpTimeout is how long a client may take from its first request until it is live. Behind it,
-	// its next request ends the connection with code 3008. 0: 5 s; negative: for ever.
+	// CatchUpTimeout is how long a client may take from its first request until it is live. A request after this time
+	// ends the connection with code 3008. 0: 5 s; negative: for ever.
 	CatchUpTimeout time.Duration
 }
 
-// PresenceMap is a map that shows who is in a channel. A client that subscribes to the channel gets an entry
-// there, which is renewed in every presence interval of the node: the key is the client's ID (MapClients) or
-// the user's (MapUsers), the Info that of the client (MapClients alone). When the subscription ends, the
-// entry of the client goes; that of the user expires, because others may be of the same user. With MapData
-// nothing is set, and the entry with the client's ID, which it may have set itself, goes.
+// PresenceMap is a map that shows which clients or users are in a channel. When a client subscribes to the channel, the
+// node sets an entry in the map, and renews it in every presence interval: the key is the client's ID (MapClients) or
+// the user's ID (MapUsers); with MapClients the entry also has the client's Info. When the subscription ends, the node
+// removes the entry of the client; it leaves the entry of the user to expire, because other clients may be of the same
+// user. With MapData the node sets nothing. When the subscription ends, it removes the entry whose key is the client's
+// ID, which the client may have set itself.
 type PresenceMap struct {
 	Channel string
 	Kind    MapKind
@@ -145,7 +145,7 @@ type PresenceMap struct {
 	Options MapOptions
 }
 
-// Types of subscriptions, as clients ask for them, besides those of MapKind.
+// Types of subscriptions, as clients ask for them; the other types are the kinds of maps (MapKind).
 const (
 	TypeStream     int32 = 0
 	TypeSharedPoll int32 = 4

@@ -5,10 +5,9 @@ import "time"
 // Options of a channel. A node takes them from gyro.Config.Channel, for publishing and for
 // subscribing.
 type Options struct {
-	// HistorySize and HistoryTTL make the channel keep publications whose own options name
-	// no history: at most HistorySize of them, for HistoryTTL after the last one. Both are
-	// greater than 0, or both are 0; then the channel keeps no history, and nobody may
-	// subscribe with Recoverable or Positioned.
+	// HistorySize and HistoryTTL make the channel keep publications whose own options name no history: at most
+	// HistorySize of them, for HistoryTTL after the last one. Both are greater than 0, or both are 0; then the channel
+	// keeps no history, and a subscription with Recoverable or Positioned is refused.
 	HistorySize int
 	HistoryTTL  time.Duration
 	// HistoryMetaTTL is how long the position of the stream outlives its last use, unless

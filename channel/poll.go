@@ -21,22 +21,23 @@ const (
 // its clients track, once for all of them. All subscriptions of a channel share the fields of the latest one, so
 // they should be the same for all. They must not be modified.
 type SharedPoll struct {
-	// Poll returns the values of keys, of which there are at most BatchSize. It is called on goroutines of its
-	// own, several at a time; ctx ends after Timeout, or when the node ends. With an error, which is logged,
-	// nothing changes. It is required.
+	// Poll returns the values of keys: at most BatchSize keys. It is called on goroutines of its own, several at a
+	// time; ctx ends after Timeout, or when the node ends. After an error, which the node logs, all values stay as they
+	// are. It is required.
 	Poll func(ctx context.Context, channel string, keys []PolledKey) (PollAnswer, error)
-	// Track decides whether a client may track the keys of all batches, and sets the ExpireAt of each. Its
-	// error is like that of a handler: protocol.ErrorPermissionDenied, for example. Without it, clients
-	// cannot track keys (error 108).
+	// Track decides whether a client may track the keys of all batches, and sets the ExpireAt of each. It returns
+	// errors as handlers do: protocol.ErrorPermissionDenied, for example. Without it, clients cannot track keys
+	// (error 108).
 	Track func(ctx context.Context, r *TrackRequest) error
-	// Versioned says that values have versions, which Poll and publishers give: a value counts if its version is
-	// greater than the known one. Otherwise the node numbers the values itself, whenever one is not that of before.
+	// Versioned says that Poll and publishers give a version with each value: a value counts if its version is greater
+	// than the known one. Otherwise the node numbers the values itself: a value that differs from the one before gets a
+	// new number.
 	Versioned bool
-	// KeepLatest keeps the latest value of each tracked key in memory: a client that begins to track a known
-	// key gets it at once, and clients may get differences (SubscribeOptions.AllowDelta). Otherwise the node
-	// asks once more, and knows the value before only if Poll says it.
+	// KeepLatest keeps the latest value of each tracked key in memory: a client that begins to track a known key gets
+	// it at once, and clients may get differences (SubscribeOptions.AllowDelta). Otherwise the node asks Poll once
+	// more, and knows the value before only if Poll says it.
 	KeepLatest bool
-	// Interval in which each key is asked for; the calls are spread over it. 0: 10 s.
+	// Interval is the time between two questions for a key; the calls are spread over it. 0: 10 s.
 	Interval time.Duration
 	// MaxInterval lets the interval grow up to it while calls take more than half of the interval. 0: Interval.
 	MaxInterval time.Duration
@@ -51,10 +52,10 @@ type SharedPoll struct {
 	NotifyBatch int
 	// MaxKeys is the most keys that a connection tracks in the channel; with more, track is error 106. 0: 5,000.
 	MaxKeys int
-	// Linger is how long the node remembers a key that nobody tracks, and the channel after its last
+	// Linger is how long the node remembers a key that no client tracks any more, and the channel after its last
 	// subscriber. 0: 1 s; negative: not at all.
 	Linger time.Duration
-	// KeyGrace is how long a key is tracked behind TrackBatch.ExpireAt; the node looks in every
+	// KeyGrace is how long a key is tracked after TrackBatch.ExpireAt; the node looks in every
 	// gyro.Config.PresenceUpdateInterval. 0: 25 s.
 	KeyGrace time.Duration
 }
@@ -71,8 +72,8 @@ type TrackRequest struct {
 type TrackBatch struct {
 	Signature string
 	Keys      []string
-	// ExpireAt is when the client has to send another signature, cut to whole seconds; the zero time: never. The
-	// function sets it.
+	// ExpireAt is when the signature expires, cut to whole seconds: the client must send another one before. The zero
+	// time: never. SharedPoll.Track sets it.
 	ExpireAt time.Time
 }
 
@@ -95,7 +96,7 @@ type PollAnswer struct {
 // KeyValue is the value of a key.
 type KeyValue struct {
 	Key string
-	// Data has to be JSON unless the channel is Binary (Options.Binary).
+	// Data must be JSON unless the channel is Binary (Options.Binary).
 	Data []byte
 	// Version of the value, > 0, if the channel is Versioned.
 	Version uint64
@@ -107,12 +108,12 @@ type KeyValue struct {
 
 // Polls are the channels of a node with SharedPoll. Any goroutine may call the methods.
 type Polls interface {
-	// Publish gives all nodes a new value of a key in a Versioned channel. A value whose version is not greater
-	// than the known one is dropped, as is one that nobody tracks. Nodes that it does not reach ask for the
+	// Publish gives all nodes a new value of a key in a Versioned channel. Nodes drop a value whose version is not
+	// greater than the known one, and a value of a key that no client tracks. Nodes that it does not reach ask for the
 	// value in their next interval.
 	Publish(ctx context.Context, channel, epoch string, v KeyValue) error
-	// Notify has this node ask for keys now instead of in their next interval, or a little later if
-	// SharedPoll.NotifyDelay is set. It returns how many of them its clients track; the others are ignored.
+	// Notify makes this node ask for keys now instead of in their next interval, or a little later if
+	// SharedPoll.NotifyDelay is set. It returns how many of the keys its clients track; it ignores the others.
 	Notify(channel string, keys ...string) (tracked int)
 	// Size is the number of channels with subscribers on this node, and of the keys that they track.
 	Size() (channels, keys int)

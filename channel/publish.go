@@ -9,35 +9,34 @@ import "time"
 // without history (unless SkipHistory is set), IdempotencyTTL without IdempotencyKey. The
 // error names the fields.
 type PublishOptions struct {
-	// HistorySize is the most publications the stream keeps; HistoryTTL how long it keeps
-	// them after the last one. If both are 0, a node takes those of the channel (Options).
-	// If they are still 0, the publication is delivered with offset 0 and not remembered.
+	// HistorySize is the most publications the stream keeps; HistoryTTL how long it keeps them after the last one. If
+	// both are 0, the node takes the two values of the channel's Options. If they are 0, too, the publication is
+	// delivered with offset 0 and not remembered.
 	HistorySize int
 	HistoryTTL  time.Duration
-	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means that of
-	// the channel, or else the broker's default (30 days).
+	// HistoryMetaTTL is how long top offset and epoch outlive the last use. 0 means Options.HistoryMetaTTL of the
+	// channel, and if it is 0, too, the broker's default (30 days).
 	HistoryMetaTTL time.Duration
 	// IdempotencyKey suppresses a repeated publish within IdempotencyTTL (0: 300 s),
 	// scoped per channel. It counts before Version does, and a publish suppressed by
 	// its version does not take the key.
 	IdempotencyKey string
 	IdempotencyTTL time.Duration
-	// Version suppresses the publish unless it is greater than the version that the stream remembers: that of the
-	// last publication that had one, with its VersionEpoch. With another VersionEpoch than the remembered one the
-	// publish is never suppressed; an empty one stands for any. Both are remembered as long as the position of the
-	// stream. Version needs history; 0 is none, and changes nothing that is remembered.
+	// Version suppresses the publish unless it is greater than the remembered version. The stream remembers Version and
+	// VersionEpoch of the last publication that had a version, as long as it remembers its position. With another
+	// VersionEpoch than the remembered one the publish is never suppressed; an empty VersionEpoch equals any. Version
+	// needs history. 0 means no version, and leaves the remembered one as it is.
 	Version      uint64
 	VersionEpoch string
 	// Delta sends subscribers that negotiated it only the difference to the previous
 	// publication. It needs history.
 	Delta bool
-	// SkipHistory delivers the publication with offset 0 without remembering it, although
-	// the channel keeps a history. HistorySize and HistoryTTL have to be 0 then. Default:
-	// false.
+	// SkipHistory delivers the publication with offset 0 without remembering it, although the channel keeps a history.
+	// HistorySize and HistoryTTL must be 0 then. Default: false.
 	SkipHistory bool
 	// Tags, Info and Version are copied to the publication, where engines find them.
 	Tags map[string]string
-	// Info of the client on whose behalf the node publishes.
+	// Info describes the client, if the node publishes on behalf of one.
 	Info *ClientInfo
 }
 

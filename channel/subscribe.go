@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Token names the token by which a client has connected or subscribed, for those who ask about the client's
-// connections: see gyro.Inspector.Connections. Clients do not see it.
+// Token identifies the token of a connection or a subscription. gyro.Inspector.Connections returns it. Clients do not see it.
 type Token struct {
 	// ID is unique for its issuer (claim jti); empty if it has none.
 	ID string
@@ -36,7 +35,7 @@ type SubscribeOptions struct {
 	Presence bool
 	// EmitJoinLeave tells the channel that this client came and went.
 	EmitJoinLeave bool
-	// PushJoinLeave lets this client hear of the others who come and go.
+	// PushJoinLeave sends this client the joins and leaves of the other clients.
 	PushJoinLeave bool
 
 	// Positioned makes delivery gap-free while connected: a lost publication ends
@@ -53,8 +52,8 @@ type SubscribeOptions struct {
 	// RecoverSince is the position to recover from for a server-side subscription
 	// made while the client is connected.
 	RecoverSince *StreamPosition
-	// HistoryMetaTTL is used when the stream is read for this subscription; 0 is that of the
-	// channel's options, or else the broker's default.
+	// HistoryMetaTTL is used when the stream is read for this subscription; 0 means Options.HistoryMetaTTL of the
+	// channel, and if it is 0, too, the broker's default.
 	HistoryMetaTTL time.Duration
 
 	// AllowDelta lets the client negotiate Fossil delta compression.
@@ -64,10 +63,9 @@ type SubscribeOptions struct {
 	AllowTagsFilter bool
 	// ServerTagsFilter is enforced beside the client's own: both must pass.
 	ServerTagsFilter *protocol.FilterNode
-	// AllowCompaction lets the client get a numeric channel ID, which replaces the
-	// channel's name in pushes. It is for subscriptions that the client makes, if the client
-	// asks for it. In Protobuf its name has to be "go" or "python", the default names of the
-	// SDKs that understand numbers there.
+	// AllowCompaction lets the client get a numeric channel ID, which replaces the channel's name in pushes. It is for
+	// subscriptions that the client makes, if the client asks for it. A client that speaks Protobuf gets a number only
+	// if its name is "go" or "python", the default names of the SDKs that understand numbers there.
 	AllowCompaction bool
 	// PublishDebounce asks the client to publish only the newest value within this time: to the
 	// channel, in a map to each key. The first value is published at once. It is told to
@@ -88,7 +86,7 @@ type SubscribeOptions struct {
 	// channels. All that belongs to a stream or a map means nothing then.
 	Poll *SharedPoll
 
-	// PresenceMaps show who is in the channel; see PresenceMap.
+	// PresenceMaps show which clients or users are in the channel; see PresenceMap.
 	PresenceMaps []PresenceMap
 
 	// BatchMaxDelay and BatchMaxSize make the channel prefer throughput: messages,
@@ -112,7 +110,7 @@ type SubscribeOptions struct {
 	// channel on the whole node, and it needs one of them.
 	BatchFlushLatest bool
 
-	// Token is that of the subscription; nil: none that is known. It must not be modified. The node keeps it for the
+	// Token is the token of the subscription; nil if none is known. It must not be modified. The node keeps it for the
 	// life of the subscription, or until a SubRefreshReply has another one. Users.Subscribe ignores it.
 	Token *Token
 	// Source records where the subscription comes from.
