@@ -159,7 +159,7 @@ type merged struct {
 	flow
 }
 
-// merge adds a flow to those with the same labels, as agents may have the same.
+// merge adds a flow to the flow with the same labels, because several agents may have the same labels.
 func merge(list []merged, labels []string, f flow) []merged {
 	for i := range list {
 		if slices.Equal(list[i].labels, labels) {
@@ -201,7 +201,7 @@ func (c code) String() string {
 	return strconv.FormatUint(uint64(c), 10)
 }
 
-// status is the label of a code of the transport's own, those of RFC 6455 for example, or of a disconnect.
+// status is the label of a code: the transport's own, of RFC 6455 for example, or the code of a disconnect.
 func status(number uint16) string {
 	if number < 1016 {
 		return strconv.FormatUint(uint64(number), 10)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// shape is what the distributions of a family have in common.
+// shape is the common part of the distributions of a family.
 type shape struct {
 	histogram, summary *prometheus.Desc // without summary there are no quantiles
 	buckets            []float64        // upper bounds; nil: a native histogram
@@ -19,14 +19,14 @@ type shape struct {
 type distribution struct {
 	count   uint64
 	sum     float64
-	classic []uint64      // by the bounds of the shape; one more for what is above
+	classic []uint64      // by the bounds of the shape; the last one counts the values above all bounds
 	native  *places       // instead of classic
 	recent  *[ages]recent // for the quantiles; nil: none
 }
 
-// places count values in exponential buckets: place n has the values up to 2^(n/8+lowest). The first one
-// has all that is less, too, the last one all that is greater. The growth factor, 1.09, is that of native
-// histograms of schema 3, so the middle of a place differs from the values in it by 4.5% at most.
+// places count values in exponential buckets: place n has the values up to 2^(n/8+lowest). The first place has all
+// lesser values, too, the last one all greater values. The growth factor, 1.09, is the factor of native histograms of
+// schema 3, so the middle of a place differs from the values in it by 4.5% at most.
 type places [(highest-lowest)*perOctave + 1]uint64
 
 const (

@@ -26,8 +26,8 @@ type Duration struct {
 }
 
 // Durations adds a family of times to m, with the names NAMESPACE_SUBSYSTEM_NAME and
-// NAMESPACE_SUBSYSTEM_NAME_histogram. help is a sentence without the period. buckets are upper bounds in
-// seconds; nil: those of prometheus.DefBuckets. It is called before m is registered.
+// NAMESPACE_SUBSYSTEM_NAME_histogram. help is a sentence without the period. buckets are upper bounds in seconds; nil
+// means prometheus.DefBuckets. It is called before m is registered.
 func (m *Metrics) Durations(subsystem, name, help string, buckets []float64, labels ...string) *Durations {
 	if buckets == nil {
 		buckets = prometheus.DefBuckets

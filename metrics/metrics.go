@@ -1,14 +1,12 @@
-// Package metrics exports what a node and its clients do to Prometheus, with names, labels and buckets
-// that dashboards for Centrifugo v6 know. docs/metrics.md lists them.
+// Package metrics exports counts of a node and its clients to Prometheus, with names, labels and buckets
 //
 //	m := metrics.New(metrics.Config{})
 //	node, err := gyro.New(gyro.Config{Observer: m.Observer()})
 //	m.Watch(node)
 //	prometheus.MustRegister(m) // or serve m.Handler()
 //
-// The clients of a node cost what adding up numbers costs: each loop hands over what it has counted
-// once per turn, and nothing is looked up by the values of labels. No label has a value that a client
-// chose.
+// The clients of a node cost only the additions: each loop hands over its counts once per turn, and nothing is looked
+// up by the values of labels. Clients choose no values of labels.
 package metrics
 
 import (
@@ -37,13 +35,13 @@ type Config struct {
 	// RecoveredPublications adds client_recovered_publications, a histogram of how many
 	// publications each recovery returned.
 	RecoveredPublications bool
-	// ChannelNamespace fills the label channel_namespace: it returns the namespace of a channel. See
-	// observe.Observer.Namespace for what it has to heed. Default: the label is empty.
+	// ChannelNamespace fills the label channel_namespace: it returns the namespace of a channel. The rules of
+	// observe.Observer.Namespace hold for it. Default: the label is empty.
 	ChannelNamespace func(channel string) string
 	// ClientNames are values of the label client_name, 63 at most, besides unnamed and unregistered.
 	ClientNames []string
-	// AcceptProtocol fills the label accept_protocol with the version of HTTP by which clients came: h1, h2 or
-	// h3, and an empty text for others. Default: the label is empty.
+	// AcceptProtocol fills the label accept_protocol with the version of HTTP of the request that opened the connection:
+	// h1, h2 or h3, and an empty text for others. Default: the label is empty.
 	AcceptProtocol bool
 	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), observe.MaxClientLabels
 	// at most. Each is a label app_KEY of the families client_connections_* and client_subscriptions_*: the value, empty
@@ -78,8 +76,7 @@ type Metrics struct {
 // source is where the values of some families come from.
 type source interface{ export(out values) }
 
-// New returns metrics of which nothing is counted yet. It panics if the namespace cannot be the start
-// of a name.
+// New returns metrics without counts. It panics if the namespace cannot be the start of a name.
 func New(c Config) *Metrics {
 	if c.Namespace == "" {
 		c.Namespace = "gyro"
@@ -112,9 +109,9 @@ func (m *Metrics) tooManyLabels() {
 		"labels", m.cfg.ClientLabels, "limit", cmp.Or(m.cfg.ClientLabelSets, 100))
 }
 
-// Handler serves the metrics together with those of the Go runtime, of the process, and of others. It
-// does not offer OpenMetrics, which would append _total to the names of counters that dashboards know
-// without it. At most 16 scrapes are answered at a time, more are refused with 503.
+// Handler serves the metrics together with the metrics of the Go runtime, of the process, and of others. It does not
+// offer OpenMetrics, which would append _total to the names of counters that dashboards know without it. At most 16
+// scrapes are answered at a time, more are refused with 503.
 func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(m.Gatherer(others...), promhttp.HandlerOpts{
 		ErrorLog:            errorLog{m.cfg.Logger},

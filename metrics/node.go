@@ -20,7 +20,7 @@ type Node interface {
 }
 
 const (
-	// fresh is how old the numbers of a node may be, since each loop has to be asked for them.
+	// fresh is how old the numbers of a node may be, since the node must ask each loop for them.
 	fresh = time.Second
 	// patience is how long a scrape waits for a loop that hangs. After that it exports the
 	// numbers of the scrape before.
@@ -126,8 +126,8 @@ func (n *node) export(out values) {
 	out.gauge(n.ready, float64(oneIf(ready)))
 }
 
-// sample returns the sizes of the node, and what waits in it. It asks the node if the last answer is not
-// fresh; it is not ok if the node has never answered.
+// sample returns the sizes of the node, and its load. It asks the node if the last answer is not fresh; it is not ok if
+// the node has never answered.
 func (n *node) sample() (sizes [5]int, load observe.Load, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// tally is what the turns of loops add up to. Its owner holds a lock.
+// tally has the sums over the turns of loops. Its owner holds a lock.
 type tally struct {
 	transports  []*transport
 	connections map[connection]flow
@@ -16,8 +16,8 @@ type tally struct {
 	spaces      []*space
 }
 
-// space is what the channels of a namespace add up to; that with the empty name also has the commands
-// without a channel.
+// space has the sums over the channels of a namespace; the space with the empty name also has the commands without a
+// channel.
 type space struct {
 	name          string
 	commands      [observe.NumMessages]distribution
@@ -38,7 +38,7 @@ type failure struct {
 	code   code
 }
 
-// connection is what is counted of the clients of one kind.
+// connection identifies a kind of clients with counts of their own.
 type connection struct {
 	transport string
 	http      uint8
@@ -48,7 +48,7 @@ type connection struct {
 // flow is how many came and went.
 type flow struct{ came, went uint64 }
 
-// transport is what the messages of one kind of connections add up to, in a namespace.
+// transport has the sums over the messages of one kind of connections, in a namespace.
 type transport struct {
 	name, space    string
 	sent, received [observe.NumMessages]traffic
@@ -62,8 +62,7 @@ func (a *traffic) add(b traffic) {
 	a.bytes += b.bytes
 }
 
-// find returns the element of a list that is, and adds the one that is made if there is none. The element that is
-// asked for is mostly that of the call before, so it goes to the front.
+// find returns the element of the list that is accepts; if there is none, it adds the result of made. Most calls ask for the element of the call before, so the element goes to the front.
 func find[T any](list *[]*T, is func(*T) bool, made func() *T) *T {
 	for i, e := range *list {
 		if is(e) {

@@ -25,15 +25,16 @@ type ClientLabels struct {
 	full  func()
 
 	mu sync.RWMutex
-	// numbers are those of combinations. 0 is that of clients without any of the labels, 1 that of all for which
-	// there is no room.
+	// numbers are the numbers of combinations. 0 is the number of clients without any of the labels, 1 the number of
+	// all combinations beyond the limit.
 	numbers map[[MaxClientLabels]string]uint8
 	sets    [][MaxClientLabels]string
 	warned  bool
 }
 
-// NewClientLabels returns labels with these keys, MaxClientLabels at most, of whose values there are limit
-// combinations at most, and MaxLabelSets. Of a value, 64 bytes count. It calls full once: for the first client beyond the limit, on its loop.
+// NewClientLabels returns labels with these keys, MaxClientLabels at most. It tells apart at most limit combinations of
+// their values, and at most MaxLabelSets. Only the first 64 bytes of a value count. It calls full once: for the first
+// client beyond the limit, on its loop.
 func NewClientLabels(keys []string, limit int, full func()) *ClientLabels {
 	l := &ClientLabels{keys: keys[:min(len(keys), MaxClientLabels)], limit: min(limit, MaxLabelSets), full: full}
 	var none, other [MaxClientLabels]string

@@ -45,16 +45,16 @@ var messages = [NumMessages]string{
 
 func (m Message) String() string { return messages[m] }
 
-// Agent says which software a client has named in its connect command: whether it gave a name and a
-// version, and which of Observer.ClientNames it gave. What a client sends is no label. It also says which labels
-// the application has given the client, by a number of Observer.ClientLabels.
+// Agent says which software a client has named in its connect command: whether it gave a name and a version, and which
+// name of Observer.ClientNames it gave. Other names that clients send are not kept. It also says which labels the
+// application has given the client, by a number of Observer.ClientLabels.
 type Agent uint16
 
 const (
 	agentNamed Agent = 1 << iota
 	agentVersioned
 	agentRegistered                        // the number of the registered name, from 1 on, has 6 bits from this one on
-	agentLabels     = agentRegistered << 6 // and that of the labels the rest
+	agentLabels     = agentRegistered << 6 // and the number of the labels the rest
 )
 
 // MaxClientNames is how many names Observer.ClientNames can have.

@@ -1,9 +1,8 @@
-// Package observe has what a node tells a program about its clients, for metrics and traces:
-// gyro.Config.Observer takes an Observer.
+// Package observe has the counts and events of a node's clients, for metrics and traces: gyro.Config.Observer takes an
+// Observer.
 //
-// Each loop of the node counts for itself what its clients do, and hands its counts over once
-// per turn (Turn). What happens elsewhere, at the engines for example, is added to Totals, which
-// can be read at any time.
+// Each loop of the node counts for itself what its clients do, and hands its counts over once per turn (Turn). Events
+// elsewhere, at the engines for example, are added to Totals, which can be read at any time.
 package observe
 
 import (
@@ -17,37 +16,34 @@ import (
 // Observer of a node. A nil function is not called. A panic of Turn is logged; one of
 // Effect counts as a panic of the handler.
 type Observer struct {
-	// Turn is called by a loop at the end of each turn in which it has counted something,
-	// and earlier if a list of t is full. All clients of the loop wait for the call, so it
-	// must not block. Loops call it concurrently. t is valid during the call only.
+	// Turn is called by a loop at the end of each turn with new counts, and earlier if a list of t is full. All clients
+	// of the loop wait for the call, so it must not block. Loops call it concurrently. t is valid during the call only.
 	Turn func(t *Turn)
-	// Effect is called before a handler or an engine is called on behalf of a client. The
-	// handler or engine gets the returned context, which must be ctx or derived from it. The
-	// returned function, which may be nil, is called afterwards, with the error. So a tracer
-	// begins a span in Effect and ends it in done. Both are called on the goroutine of the
-	// effect: if e is Inline that is the client's loop, which they must not block.
+	// Effect is called before a handler or an engine is called on behalf of a client. The handler or engine gets the
+	// returned context, which must be ctx or derived from it. The returned function, which may be nil, is called
+	// afterwards, with the error. So a tracer begins a span in Effect and ends it in done. Both are called on the
+	// goroutine of the effect: if e is Inline it is the client's loop, and they must not block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
-	// Totals, if it is not nil, counts what does not happen on loops. The node adds to it, any
-	// goroutine may read it at any time.
+	// Totals, if it is not nil, counts events that do not happen on loops. The node adds to it, any goroutine may read
+	// it at any time.
 	Totals *Totals
-	// Refused is told of what is refused to clients, each time and before it is written to
-	// the log, which leaves out what comes too often. It may change the refusal: a program
-	// can put the name of its own setting in place of a field of gyro.Config. It is called
-	// on loops and other goroutines, and must not block. Answers of handlers with codes of
-	// the application's own are refusals only if they are made by refusal.Because.
+	// Refused is called for each refusal, before it is written to the log, which leaves out repeated lines. It may
+	// change the refusal: a program can put the name of its own setting in place of a field of gyro.Config. It is
+	// called on loops and other goroutines, and must not block. Answers of handlers with codes of the application's own
+	// are refusals only if they are made by refusal.Because.
 	Refused func(f *refusal.Refusal)
-	// Namespace, if it is not nil, returns the namespace of a channel, by which counts are told
-	// apart. Metrics keep counters for each text that it has returned, so there must be few:
-	// names that the program knows, and an empty text for all other channels. It is called on
-	// loops and other goroutines, some times per publication, and must not block.
+	// Namespace, if it is not nil, returns the namespace of a channel: counts are kept for each namespace. Metrics keep
+	// counters for each text that it has returned, so there must be few: names that the program knows, and an empty
+	// text for all other channels. It is called on loops and other goroutines, some times per publication, and must not
+	// block.
 	Namespace func(channel string) string
-	// ClientNames are the names of software that counts tell apart (Agent): 63 at most, further
-	// ones are like those that are not listed.
+	// ClientNames are the names of software that counts tell apart (Agent): 63 at most. Clients with other names, and
+	// with names after the 63rd, are counted together.
 	ClientNames []string
-	// ClientLabels, if it is not nil, are labels of clients by which counts are told apart.
+	// ClientLabels, if it is not nil, are labels of clients: counts are kept for each combination of their values.
 	ClientLabels *ClientLabels
-	// Polled is told of the calls by which the node asks for the keys of shared poll channels, and of what
-	// else happens there. It is called on goroutines of the node, and must not block.
+	// Polled is called for each event of shared poll channels, such as a call of channel.SharedPoll.Poll. It is called
+	// on goroutines of the node, and must not block.
 	Polled func(p *Polled)
 }
 
@@ -58,7 +54,7 @@ type Effect struct {
 	// "renew" (renew presence), "join" (publish a join). The effects Publish, Presence,
 	// PresenceStats and History comprise the calls of the handler and of the engine.
 	Name string
-	// Client on whose behalf the call is made. It is valid beyond the call.
+	// Client is the client that caused the call. It is valid beyond the call.
 	Client Client
 	// Channel, if the effect has exactly one, and Method of an RPC.
 	Channel, Method string
@@ -75,9 +71,8 @@ type Client interface {
 	UserID() string
 }
 
-// Turn is what a loop has counted since it last called Observer.Turn. What grows and shrinks is
-// counted as what was added and what was removed, under the same labels: the difference of the
-// sums over all turns is the number of now.
+// Turn has the counts of a loop since it last called Observer.Turn. Numbers that grow and shrink are counted as
+// additions and removals, under the same labels: the difference of the sums over all turns is the number of now.
 type Turn struct {
 	// Transports with something to tell, in no order.
 	Transports []Transport
@@ -86,15 +81,15 @@ type Turn struct {
 	Commands []Command
 	// Pongs are the answers of clients to pings.
 	Pongs []Pong
-	// Recoveries are the attempts of subscriptions to recover what they missed.
+	// Recoveries are the attempts of subscriptions to recover missed publications.
 	Recoveries []Recovery
-	// Disconnects are all ends of connections. Unsubscribes are the ends of subscriptions
-	// that the server has told its clients of.
+	// Disconnects are all ends of connections. Unsubscribes are the ends of subscriptions that the server has announced
+	// to its clients.
 	Disconnects  []Disconnect
 	Unsubscribes []Unsubscribe
 	// Refusals counts how often a limit was reached, by Limit.
 	Refusals [NumLimits]int
-	// Connections are the clients that have connected, and those of them that have gone.
+	// Connections are the clients that have connected, and the clients that have gone after they had connected.
 	// Subscriptions likewise.
 	Connections   []Connections
 	Subscriptions []Subscriptions
@@ -103,15 +98,13 @@ type Turn struct {
 	Deliveries int
 	// Filtered counts the publications that subscriptions skipped because of a tags filter.
 	Filtered []Filtered
-	// Lags are the ages of publications, by the time that the broker gave them, when the
-	// loop takes them, in whole milliseconds; publications without a time are not among
-	// them. Broadcasts are the times from the turn in which the delivery of a publication
-	// begins, after a batching window, to the end of the turn that has written it to the last
-	// of the loop's subscribers. Each loop with subscribers of the channel reports a
-	// publication once in both. Writes are the times from the publish, by the time of the publication,
-	// to the end of that turn, up to a millisecond too long. They include what batching windows hold
-	// back, and not what waits for slow clients (Load). Times of other nodes are corrected by what
-	// their clocks differ (Load.ClockSkew).
+	// Lags are the ages of publications, by the time that the broker gave them, when the loop takes them, in whole
+	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn that
+	// begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
+	// subscriber of the loop. Each loop with subscribers of the channel reports a publication once in both. Writes are
+	// the times from the publish, by the time of the publication, to the end of the same turn, up to a millisecond too
+	// long. They include the wait in batching windows, and not the wait for slow clients (Load). Times of other nodes
+	// are corrected by the difference of their clocks (Load.ClockSkew).
 	Lags, Broadcasts, Writes []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
@@ -132,19 +125,17 @@ type Transport struct {
 	Sent, Received [NumMessages]Traffic
 }
 
-// Connections counts the clients whose connect command succeeded, and those of them whose connection
-// has ended.
+// Connections counts the clients whose connect command succeeded, and the ends of their connections.
 type Connections struct {
 	// Transport is Transport.Name.
 	Transport string
-	// HTTP is the major version of HTTP by which the connections came: 1, 2 or 3; 0 for others.
+	// HTTP is the major version of HTTP in the request that opened the connections: 1, 2 or 3; 0 for others.
 	HTTP                    uint8
 	Agent                   Agent
 	Connected, Disconnected int
 }
 
-// Subscriptions counts the subscriptions that were established, and those of them that have ended, for
-// whatever reason.
+// Subscriptions counts the subscriptions that were established, and their ends, for whatever reason.
 type Subscriptions struct {
 	Namespace                string
 	Agent                    Agent // of the client
@@ -157,7 +148,7 @@ type Filtered struct {
 	Count     int
 }
 
-// Traffic is a number of messages and their size. The size is that of the encoded messages,
+// Traffic is a number of messages and their size. The size counts the encoded messages,
 // without the line breaks between them in JSON and with the lengths before them in Protobuf,
 // before the transport compresses and frames them.
 type Traffic struct{ Messages, Bytes int }
@@ -214,11 +205,11 @@ type Unsubscribe struct {
 	Count     int
 }
 
-// Load is what waits in a node at a moment, and how far its clock is off: gyro.Inspector.Load.
+// Load is the data that waits in a node at a moment, and how far its clock is off: gyro.Node.Load.
 type Load struct {
-	// QueuedClients have not taken all that was sent to them. QueuedBytes wait for them together,
-	// LargestQueue for one of them. OldestQueued is how long the oldest of these bytes has waited.
-	// What the kernel or a TLS connection has taken does not count.
+	// QueuedClients have not taken all that was sent to them. QueuedBytes wait for them together, LargestQueue for one
+	// of them. OldestQueued is how long the oldest of these bytes has waited. Bytes in the kernel or in a TLS
+	// connection do not count.
 	QueuedClients, QueuedBytes, LargestQueue int
 	OldestQueued                             time.Duration
 	// ClockSkew is how far the clock of the node is ahead of the middle one (the median) of the

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// TapKind says what a Tap watches.
+// TapKind says whether a Tap watches a user or a channel.
 type TapKind string
 
 // Kinds of taps.
 const (
 	// TapUser watches all connections of a user, from the reply to connect on.
 	TapUser TapKind = "user"
-	// TapChannel watches the commands of clients on a channel and their replies, and what the node delivers
-	// there: each publication, join and leave once for each node with subscribers.
+	// TapChannel watches the commands of clients on a channel and their replies, and the deliveries of the node: each
+	// publication, join and leave once for each node with subscribers.
 	TapChannel TapKind = "channel"
 )
 
-// Tap says what gyro.Inspector.Tap watches. The user with the empty ID are all anonymous clients.
+// Tap names the user or channel for gyro.Node.Tap. The user with the empty ID stands for all anonymous clients.
 //
-// A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each until
-// they are fetched, drops those beyond that, and says how many. Events of several nodes are in the order of their
-// clocks. A node that joins later watches as well. A tap that nobody fetches any more ends after 10 s.
+// A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each tap
+// until they are fetched, drops events beyond that, and says how many. Events of several nodes are in the order of
+// their clocks. A node that joins later watches as well. A tap ends 10 s after its last fetch.
 type Tap struct {
 	Kind   TapKind
 	Entity string
@@ -43,7 +43,7 @@ const (
 	TapSilent = "silent"
 )
 
-// Tapped is what a tap has seen.
+// Tapped is an event that a tap has seen.
 type Tapped struct {
 	Time time.Time `json:"time"`
 	// Node is the UID of the node that has seen it.

@@ -10,11 +10,11 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Totals counts what does not happen on loops, by the namespace of the channel (Observer.Namespace). The
+// Totals counts events that do not happen on loops, by the namespace of the channel (Observer.Namespace). The
 // zero value is ready for use; the program gives it to the node in Observer.Totals. Any goroutine may use
 // it. The methods that add are for the node. They do nothing if t is nil.
 type Totals struct {
-	unnamed space // of channels without a namespace, and of what concerns no channel
+	unnamed space // of channels without a namespace, and of events without a channel
 	named   atomic.Pointer[map[string]*space]
 
 	mu         sync.Mutex
@@ -137,7 +137,7 @@ func (t *Totals) Closes() map[Close]uint64 {
 	return maps.Clone(t.closes)
 }
 
-// Suppressed returns the numbers of publications and changes of maps by which engines changed nothing.
+// Suppressed returns how many publications and changes of maps the engines suppressed, by cause.
 func (t *Totals) Suppressed() map[Suppressed]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
