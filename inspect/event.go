@@ -23,21 +23,21 @@ const (
 	Unsubscribed
 	// Recovered: a subscription got the Count publications that it had missed.
 	Recovered
-	// NotRecovered: a subscription could not get what it had missed. Text is Anew if the stream
-	// has begun anew; otherwise the stream no longer has it, or it was too much.
+	// NotRecovered: a subscription could not get the publications that it had missed. Text is Anew if the stream has
+	// begun anew; otherwise the stream no longer has them, or they were too many.
 	NotRecovered
 	// Slow: Count bytes wait for a client, which is more than the limit. It is disconnected.
 	Slow
 	// Lost: the broker may have lost events of some channels. The node compares the positions
 	// in them.
 	Lost
-	// Failing and Working: a part of the node does not work, or works again. What is the part,
-	// Text the error, Count how often it has reconnected.
+	// Failing and Working: a part of the node does not work, or works again. Event.What names the part, Text has the
+	// error, Count how often the part has reconnected.
 	Failing
 	Working
-	// NewEpoch: the stream of Channel has begun anew, so nobody can recover what was before. What says
-	// what showed it to the node: a "publication", a "check" of positions or a "recovery"; Text has the
-	// epochs. A node records it once for all clients, and again after a minute at the earliest.
+	// NewEpoch: the stream of Channel has begun anew, so no client can recover the publications before. Event.What
+	// names the cause: a "publication", a "check" of positions or a "recovery" showed the new epoch to the node; Text
+	// has the epochs. A node records it once for all clients, and again after a minute at the earliest.
 	NewEpoch
 )
 
@@ -76,8 +76,7 @@ func (k Kind) String() string {
 
 // Event of a connection, of a channel or of a node. Texts are cut to 255 bytes.
 type Event struct {
-	// Time at which it happened, exact to the turn of the loop. Events of one client are in
-	// their order.
+	// Time of the event, exact to the turn of the loop. Events of one client are in their order.
 	Time time.Time
 	// Node is the UID of the node.
 	Node string
@@ -91,11 +90,11 @@ type Event struct {
 	Count           int
 }
 
-// Query selects events: those for which all fields that are not empty hold.
+// Query selects events: the ones that match all fields that are not empty.
 type Query struct {
 	User, Client, Channel string
-	// Nodes selects events that concern no client: Lost, Failing and Working, and NewEpoch of Channel. They
-	// come with those that the other fields select. A query for a channel alone selects its NewEpoch, too.
+	// Nodes selects events that concern no client: Lost, Failing and Working, and NewEpoch of Channel. They come in
+	// addition to the events that the other fields select. A query for a channel alone selects its NewEpoch, too.
 	Nodes bool
 	// Since is the earliest time.
 	Since time.Time
@@ -110,7 +109,6 @@ type Log struct {
 	Events []Event
 	// More tells that earlier events were left out because of the limit.
 	More bool
-	// From is the time from which on no node has forgotten an event for want of memory; zero if
-	// none has forgotten any.
+	// From is the time since when no node has forgotten an event for want of memory; zero if no node has forgotten any.
 	From time.Time
 }

@@ -1,6 +1,5 @@
-// Package inspect has what a node tells of its connections: in which state they are, and what
-// happened to them and to their channels (docs/flight-recorder.md). A *gyro.Node answers for all
-// nodes of the cluster.
+// Package inspect has the answers of a node about its connections: their state, and the events of connections and
+// channels (docs/flight-recorder.md). A *gyro.Node answers for all nodes of the cluster.
 package inspect
 
 import (
@@ -21,12 +20,12 @@ const (
 	MaxChannels = 20_000
 )
 
-// Filter selects connections: those for which all fields that are not empty hold. Without User and Channel,
+// Filter selects connections: the ones that match all fields that are not empty. Without User and Channel,
 // each node looks at all of its connections, which takes its loops some milliseconds per 100,000.
 type Filter struct {
 	// User, Client (an ID) and Channel (one that the connection is subscribed to).
 	User, Client, Channel string
-	// Labels are compared as the tags of a publication are. nil: any.
+	// Labels are compared as the tags of a publication are. nil: all connections.
 	Labels *protocol.FilterNode
 	// Expression is a condition on the connection, in the language of gyro.Config.Expressions. With one, each node
 	// describes all of its connections that the other fields select, in steps between which its loops do other work.
@@ -52,7 +51,7 @@ type Connection struct {
 	Client, User, Node string
 	// Transport is the name of the transport, Protocol the encoding: "json" or "protobuf".
 	Transport, Protocol string
-	// AppName and AppVersion are what the client said of its software, up to 64 bytes each. Both are
+	// AppName and AppVersion are the name and version in the client's connect command, up to 64 bytes each. Both are
 	// empty if a loop of the node has more than 4,096 different pairs of them.
 	AppName, AppVersion string
 	// Addr is the address of the peer; empty if the transport does not know it.
@@ -65,9 +64,9 @@ type Connection struct {
 	// Queue is how many bytes wait for the client, Commands how many of its commands are in
 	// progress.
 	Queue, Commands int
-	// Labels are those of gyro.ConnectReply, or of WithLabels.
+	// Labels are the labels in gyro.ConnectReply, or from WithLabels.
 	Labels map[string]string
-	// Meta and Token are those of the client's Credentials, or of a later RefreshReply.
+	// Meta and Token are from the client's Credentials, or from a later RefreshReply.
 	Meta  []byte
 	Token *channel.Token
 	// Channels are its established subscriptions.
@@ -85,7 +84,7 @@ type Subscription struct {
 	Positioned bool
 	Offset     uint64
 	Epoch      string
-	// Token is that of the SubscribeOptions, or of a later SubRefreshReply; nil if it is not known.
+	// Token is from the SubscribeOptions, or from a later SubRefreshReply; nil if it is not known.
 	Token *channel.Token
 }
 
@@ -106,16 +105,16 @@ type Page struct {
 	Failed string
 }
 
-// Node is what a node tells about itself.
+// Node is the answer of a node about itself.
 type Node struct {
 	// UID is random for each Node value.
 	UID string
 	// Name as configured.
 	Name    string
 	Version string
-	// NumClients is the number of authenticated connections, NumUsers that of their distinct
-	// users (anonymous connections count as one user), NumSubs that of their subscriptions,
-	// NumChannels that of the channels with a subscription.
+	// NumClients is the number of authenticated connections, NumUsers the number of their distinct users (anonymous
+	// connections count as one user), NumSubs the number of their subscriptions, NumChannels the number of channels
+	// with a subscription.
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
 	Uptime time.Duration
@@ -123,7 +122,7 @@ type Node struct {
 	Process Process
 }
 
-// Process is what the process of a node takes, measured every 3 s.
+// Process has the resources that the process of a node takes, measured every 3 s.
 type Process struct {
 	// CPU is in percent of one processor: two in full use are 200.
 	CPU float64

@@ -26,8 +26,7 @@ const (
 	maxKinds = 512
 )
 
-// core is what the handlers of one log share. It does not call the application's code while
-// it holds its lock.
+// core is the common state of the handlers of one log. It does not call the application's code while it holds its lock.
 type core struct {
 	root slog.Handler // for the core's own lines
 	// unlimited: lines that repeat themselves are written all the same.
@@ -55,8 +54,8 @@ type kind struct {
 	message string
 }
 
-// history is what the core knows of a kind. At the end of a window the core forgets the kinds
-// without suppressed lines.
+// history has the counts of a kind of lines. At the end of a window the core forgets the kinds without suppressed
+// lines.
 type history struct {
 	written    int       // lines since the kind is known
 	suppressed int       // lines in this window

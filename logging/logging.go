@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Wrap returns a logger that hands its lines to the handler of l, in their order, and
-// never blocks. A nil l is slog.Default(); a logger that Wrap made is returned as it
-// is.
+// Wrap returns a logger that hands its lines to the handler of l, in their order, and never blocks. A nil l is
+// slog.Default(); a logger that Wrap made is returned as it is.
 //
-// Lines of the same level and message are one kind, and limited together: 20 are written
-// within ten seconds, then one every ten seconds, whose attributes "suppressed" and
-// "within_ms" are the number of lines that were left out and in which time. Beyond that, lines with an error that is new for the kind are
-// written, for up to 8 different errors. Levels below info are not limited.
+// Lines of the same level and message are one kind, and limited together: 20 are written within ten seconds, then one
+// every ten seconds, whose attributes "suppressed" and "within_ms" are the number of lines that were left out and
+// their time span. Beyond that, lines with an error that is new for the kind are written, for up to 8 different
+// errors. Levels below info are not limited.
 //
-// Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of
-// that. Lines that do not fit are dropped. A line with their number follows. If the handler returns an error, because
-// the disk is full for example, the line is lost; a line with the number of lost lines follows when the handler takes one again. Dropped counts both.
+// Up to 8,192 lines and 4 MiB wait for the handler; lines below the level error get half of these limits. Lines that do
+// not fit are dropped. A line with their number follows. If the handler returns an error, because the disk is full for
+// example, the line is lost; a line with the number of lost lines follows when the handler takes one again. Dropped
+// counts both.
 //
 // Attributes are evaluated during the call: their slog.LogValuers are resolved, and errors and
 // other values that can change are replaced by their text or JSON. The handler gets a context
@@ -39,8 +39,8 @@ func Wrap(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: inner}, inner: inner})
 }
 
-// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal that a
-// developer reads. The bounds on what waits for the handler are the same.
+// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal that a developer reads. The bounds
+// on the lines that wait for the handler are the same.
 func Unlimited(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: l.Handler(), unlimited: true}, inner: l.Handler()})
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Asker writes questions to a connection, and reads what comes next. It saves the read that would find nothing, because no answer
-// can be there yet: Go's poller notes what comes from before the question on.
+// Asker writes a question to a connection, and reads the answer. It saves a read that would find nothing, because no
+// answer can be there yet: Go's poller notes all bytes that arrive after the question was written.
 type Asker struct {
 	conn *conn
 	step func(uintptr) bool // try, made once
@@ -16,7 +16,7 @@ type Asker struct {
 	question, answer []byte
 	asked, pending   bool
 	written, read    int
-	failed           *way // the direction in which errno came
+	failed           *way // the direction that failed with errno
 	errno            syscall.Errno
 }
 
@@ -34,8 +34,8 @@ func NewAsker(nc net.Conn) *Asker {
 	return a
 }
 
-// Ask does what Pending, Write and Read do one after the other: it writes the question and reads at least a part of the answer. Neither
-// slice may be empty. Nobody else may read from the connection or write to it meanwhile.
+// Ask does the work of Pending, Write and Read one after the other: it writes the question and reads at least a part of
+// the answer. Neither slice may be empty. No other goroutine may read from the connection or write to it meanwhile.
 func (a *Asker) Ask(question, answer []byte) (written, read int, err error) {
 	a.question, a.answer, a.asked = question, answer, false
 	a.pending, a.written, a.read, a.failed, a.errno = false, 0, 0, &a.conn.in, 0

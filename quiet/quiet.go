@@ -1,6 +1,5 @@
-// Package quiet reads and writes sockets without telling the Go scheduler. It is for
-// transports and engines whose connections carry many small messages. And it has the moments
-// at which an idle process does what repeats: UntilBeat.
+// Package quiet reads and writes sockets without telling the Go scheduler. It is for transports and engines whose
+// connections carry many small messages. UntilBeat also gives all repeated jobs of an idle process common moments.
 //
 // A system call of package net wakes the scheduler's monitor, a thread that then checks
 // every 20 us, for a millisecond or more, whether the call blocks. The call never blocks,
@@ -17,10 +16,9 @@ import (
 	"syscall"
 )
 
-// Conn returns a connection whose Read and Write are quiet, and whose other methods are
-// those of nc. If nc is not a socket, or the system is not Linux on another processor than
-// 386, Conn returns nc itself. The result may be used like any net.Conn, and has no further
-// methods.
+// Conn returns a connection whose Read and Write are quiet; its other methods are the methods of nc. If nc is not a
+// socket, or the system is not Linux on another processor than 386, Conn returns nc itself. The result may be used like
+// any net.Conn, and has no further methods.
 func Conn(nc net.Conn) net.Conn {
 	if !supported {
 		return nc
@@ -104,7 +102,7 @@ func (w *way) move(p []byte, all bool) (int, error) {
 	return w.n, w.outcome(w.errno, err)
 }
 
-// outcome returns the error of a call that ended with errno, or of which package net says err.
+// outcome returns the error of a call: errno, or else err of package net.
 func (w *way) outcome(errno syscall.Errno, err error) error {
 	switch {
 	case errno != 0:

@@ -30,7 +30,7 @@ func Write(fd uintptr, p []byte) (int, syscall.Errno) {
 	return int(n), errno
 }
 
-// peek tells what Read would: no error if there is data or the end of the stream.
+// peek returns the error that a Read would have now: none if there is data or the end of the stream.
 func peek(fd uintptr) syscall.Errno {
 	var b [1]byte
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)

@@ -13,14 +13,13 @@ import (
 	"strings"
 )
 
-// Reason is an error with the reason for a refusal. Any number of goroutines may read it; nobody
-// may change it once it was returned.
+// Reason is an error with the reason for a refusal. Any number of goroutines may read it. It must not be changed once
+// it was returned.
 type Reason struct {
-	// Answer is what the caller gets, such as a *protocol.Error or a protocol.Disconnect.
-	// Not nil.
+	// Answer is the error for the caller, such as a *protocol.Error or a protocol.Disconnect. Not nil.
 	Answer error
-	// Key is the setting that would allow it: a key of the server's configuration; in the
-	// library a field of gyro.Config, or a handler. Empty if no setting would.
+	// Key is the setting that would allow the request: a key of the server's configuration; in the library a field of
+	// gyro.Config, or a handler. Empty if no setting would.
 	Key string
 	// Text says why, in a clause. It quotes nothing that the caller sent, so that there are
 	// few different texts.
@@ -65,7 +64,7 @@ func Named(err error, user string, verified bool) error {
 	return &named
 }
 
-// Explain returns the reason of err: that of a Reason, or the text of the error.
+// Explain returns the setting and the text of a Reason in err, or else the text of the error.
 func Explain(err error) (key, text string) {
 	if r, ok := errors.AsType[*Reason](err); ok {
 		return r.Key, r.Text
@@ -73,15 +72,14 @@ func Explain(err error) (key, text string) {
 	return "", err.Error()
 }
 
-// Refusal is what a Reporter tells of.
+// Refusal is a refused request that a Reporter reports.
 type Refusal struct {
 	// Kind is the message of the line, a constant. Lines of one kind are limited together.
 	Kind string
 	// Level of the line; the zero value is slog.LevelInfo.
 	Level slog.Level
-	// Client is the client's ID and User its user; Addr and Origin are those of a request by
-	// whoever is not a client yet. Method is the method of an RPC or of the server API, and
-	// Path that of a request.
+	// Client is the client's ID and User its user. A request that comes before there is a client has Addr and Origin.
+	// Method is the method of an RPC or of the server API, and Path the path of a request.
 	Client, User, Addr, Origin, Channel, Method, Path string
 	// Code of the answer; 0 if it has none.
 	Code uint32
@@ -108,14 +106,14 @@ type Reporter struct {
 	// Log is a logger of logging.Wrap, so that Report never blocks, and few of many
 	// refusals are written.
 	Log *slog.Logger
-	// Observe is told of each refusal before it is written, and may change it; nil for
-	// nobody. Any goroutine calls it, those of loops as well, so it must not block.
+	// Observe, if it is not nil, is called with each refusal before it is written, and may change it. Any goroutine
+	// calls it, also loops, so it must not block.
 	Observe func(f *Refusal)
 }
 
-// Counter is a handler of a log that also counts the refusals, of which the log may leave some out. It is told of each
-// refusal, whatever its level. Any goroutine calls it, those of loops as well, so it must not block. It keeps copies of
-// what it needs.
+// Counter is a handler of a log that also counts the refusals, also the ones that the log leaves out. CountRefusal is
+// called for each refusal, whatever its level. Any goroutine calls it, also loops, so it must not block. It must not
+// keep f, but may copy its texts.
 type Counter interface {
 	slog.Handler
 	CountRefusal(f *Refusal)
@@ -136,7 +134,7 @@ func counter(h slog.Handler) Counter {
 	}
 }
 
-// maxText bounds what a line shows of a text, bytes.
+// maxText bounds the part of a text that a line shows, in bytes.
 const maxText = 256
 
 // Report writes a line with the refusal, without the attributes that are empty. err is the
