@@ -25,8 +25,8 @@ type Options struct {
 	Header http.Header
 	// Timeout of each method that waits. Default: 10 s.
 	Timeout time.Duration
-	// Context of the request, for Open: with the values that HTTP middleware would put into it,
-	// for example those of gyro.SetCredentials. Default: an empty one.
+	// Context of the request, for Open: with the values that HTTP middleware would put into it, for example credentials
+	// from gyro.SetCredentials. Default: an empty one.
 	Context context.Context
 	// DialContext opens the network connection of Dial and Handshake, as in http.Transport.
 	// Default: TCP, for wss and https with TLS that does not verify the certificate.
@@ -42,9 +42,9 @@ type conn interface {
 	drop()
 }
 
-// Client is one connection. It answers pings by itself. Its methods may be called from any
-// goroutine, except that a method that may fail the test (all but Vanish, Mute, Stall and
-// Pushes) has to be called on the goroutine of the test, like testing.T.FailNow.
+// Client is one connection. It answers pings by itself. Its methods may be called from any goroutine, except that a
+// method that may fail the test (all but Vanish, Mute, Stall and Pushes) must be called on the goroutine of the test,
+// like testing.T.FailNow.
 type Client struct {
 	tb      testing.TB
 	codec   codec.ClientCodec
@@ -104,8 +104,8 @@ func (c *Client) sendCommand(cmd *protocol.Command) {
 	c.conn.send(msg)
 }
 
-// Await waits for the outcome of the command with an ID. The error is that of the reply, a
-// *protocol.Error, or, without a reply, the protocol.Disconnect with which the connection ended.
+// Await waits for the outcome of the command with an ID. The error is the *protocol.Error of the reply or, without a
+// reply, the protocol.Disconnect that ended the connection.
 func (c *Client) Await(id uint32) (r *protocol.Reply, err error) {
 	c.tb.Helper()
 	c.wait(fmt.Sprintf("the reply to command %d", id), func() bool {
@@ -209,7 +209,7 @@ func (c *Client) wait(what string, found func() bool) {
 // maxUnread is how many messages the failure of a test has.
 const maxUnread = 10
 
-// unread describes what has come and was not asked for. The lock is held.
+// unread describes the messages that came and that the test did not fetch. The lock is held.
 func (c *Client) unread() string {
 	var lines []string
 	for _, p := range c.pushes {
@@ -244,7 +244,7 @@ func text(message any) string {
 	return string(line)
 }
 
-// fields describes a value by those of its fields that are not zero.
+// fields describes a value by its fields that are not zero.
 func fields(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Pointer:
@@ -314,7 +314,7 @@ func (c *Client) fail(err error) {
 	go c.conn.drop()
 }
 
-// signal wakes up those who wait. The lock is held.
+// signal wakes up the goroutines that wait for a change. The lock is held.
 func (c *Client) signal() {
 	close(c.changed)
 	c.changed = make(chan struct{})

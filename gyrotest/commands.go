@@ -63,7 +63,7 @@ func (c *Client) Message(data string) {
 	c.sendCommand(&protocol.Command{Send: &protocol.SendRequest{Data: []byte(data)}})
 }
 
-// Presence returns who is in a channel by the IDs of the clients. It has to succeed.
+// Presence returns the clients in a channel by their IDs. The command must succeed.
 func (c *Client) Presence(ch string) map[string]*protocol.ClientInfo {
 	c.tb.Helper()
 	return c.Do(&protocol.Command{Presence: &protocol.PresenceRequest{Channel: ch}}).Presence.Presence

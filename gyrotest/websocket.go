@@ -67,7 +67,7 @@ func Handshake(tb testing.TB, address string, o *Options) (c *Client, status int
 func handshake(o Options) *http.Transport {
 	t := &http.Transport{DialContext: o.DialContext, DialTLSContext: o.DialContext, DisableCompression: true}
 	if o.DialContext == nil {
-		// A test's server has a certificate that nobody has signed.
+		// No authority has signed the certificate of a test's server.
 		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	}
 	return t

@@ -55,9 +55,9 @@ var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
 // imports are Python modules: a name of this table is found if Python can import its modules.
 var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
-// Known is a variable of the environment, in which a program that runs tests lists the programs that are there. Find reads it,
-// and uses nothing of it, so that Go runs a test again for which a program has been installed since, instead of reporting
-// that the test was skipped. The variable has no name that begins with GYRO_, because the server warns of unknown ones.
+// Known is a variable of the environment: a program that runs tests lists the installed programs in it. Find reads the
+// variable, and uses nothing of it, so that Go runs a skipped test again after a program was installed, instead of
+// reporting the kept result. The variable has no name that begins with GYRO_, because the server warns of unknown ones.
 const Known = "E2E_PROGRAMS"
 
 // Program returns the path of a program, which must be one that the package knows. If the program is missing, Program

@@ -1,4 +1,4 @@
-// Package porttest finds ports for programs that tests start and that have to be told their port.
+// Package porttest finds ports for programs that tests start with a port as an argument.
 package porttest
 
 import (
@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the
-// choice to them. The ports below are taken by nobody who does not ask for them; examples use some below 12000.
+// Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the choice to them. A port
+// below is taken only by a program that asks for it; examples use some below 12000.
 const first, end = 12000, 32768
 
-// Free returns a port of 127.0.0.1 on which nobody listens. No port is returned twice; on Linux, not
-// to another process either while this one lives, because a program may need long to listen on it.
+// Free returns a port of 127.0.0.1 without a listener. No port is returned twice; on Linux, not to another process
+// either while this one lives, because a program may need long to listen on it.
 func Free() (int, error) { return FreePair(0) }
 
-// Address returns 127.0.0.1 with a port that is free in the sense of Free: for listeners that are closed, and
-// come again or are missed. Meanwhile, a port that the system had chosen may be that of somebody else's connection,
-// even of the one that a client tries to open to it.
+// Address returns 127.0.0.1 with a port that is free in the sense of Free. It is for a listener that a test closes, and
+// opens again or leaves closed. If the system had chosen the port, it could meanwhile use it for an outgoing
+// connection, even for a connection that a client tries to open to this port.
 func Address(tb testing.TB) string {
 	tb.Helper()
 	port, err := Free()
@@ -49,7 +49,7 @@ var (
 	reserved = map[int]net.Listener{} // the ports that were tried, with the lock of each
 )
 
-// reserve tells whether a port is free, and that nobody has asked for it before.
+// reserve reserves a port. It reports whether the port is free, and was not reserved before.
 func reserve(port int) bool {
 	mu.Lock()
 	defer mu.Unlock()
