@@ -42,7 +42,7 @@ type Client struct {
 	books   dictionary.Memory
 	calls   []*call // that wait for the connection
 	subs    ordered.Map[string, *Subscription]
-	server  []*stream // subscriptions that the server has made, in the order in which they came
+	server  []*stream // subscriptions that the server has made, oldest first
 	feeds   feed.Set[Event]
 	crowd   feed.Crowd[Event] // of the iterators of client and subscriptions
 	running sync.WaitGroup
@@ -52,8 +52,8 @@ type Client struct {
 // when Connect is called. The error names the fault in the endpoint or the options.
 func New(endpoint string, o Options) (*Client, error) { return NewOver(WebSocket(endpoint), o) }
 
-// NewOver returns a client that connects over a transport, such as those of package httplink, when Connect is called. The error
-// names the fault in the transport's address or the options.
+// NewOver returns a client that connects over a transport, such as a transport of package httplink, when Connect is
+// called. The error names the fault in the transport's address or the options.
 func NewOver(t Transport, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -205,10 +205,10 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// Events returns the events from this call on: of the connection, of channels to which the server has subscribed the client, and of
-// the subscriptions in also, in the order in which they happen. Range over it once. It ends when ctx ends, which has to happen, or the
-// client is closed. When the client is disconnected, it has a DisconnectedEvent, and goes on with the next Connect. Events wait in
-// it, see Options.Buffer.
+// Events returns the events from this call on, in their order: events of the connection, of channels that the server has
+// subscribed the client to, and of the subscriptions in also. Range over it once. It ends when ctx
+// ends or when the client is closed; the caller must end ctx. When the client is disconnected, the iterator has a
+// DisconnectedEvent, and goes on with the next Connect. Events wait in the iterator, see Options.Buffer.
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package client is a client of Gyro, and of any server of the client protocol (docs/client-protocol.md): it keeps one
-// connection, comes back when that is lost, subscribes to channels again, and fetches what it has missed.
+// connection, comes back when the connection is lost, subscribes to channels again, and fetches missed publications.
 //
 //	c, err := client.New("wss://example.com/connection/websocket", client.Options{Token: token})
 //	...
@@ -15,14 +15,15 @@
 //		...
 //	}
 //
-// docs/client-go.md has programs, docs/sdk-spec.md says what the client does when the network or the server does not do what they
-// should. A Client, a Subscription, a Map, a Poll and a Channel may be used by any number of goroutines.
+// docs/client-go.md has programs, docs/sdk-spec.md says how the client behaves when the network or the server fails. A
+// Client, a Subscription, a Map, a Poll and a Channel may be used by any number of goroutines.
 //
 // # The connection
 //
-// [New] and [NewOver] make a [Client] from [Options]. [Client.Connect], [Client.Disconnect] and [Client.Close] begin and end it,
-// [Client.Ready] waits for it. [Client.State] has its [State] and the [Reason], [Client.NextAttempt] the time of the next attempt to
-// connect, which [Client.Reconnect] makes at once. [Client.NetworkChanged] and [Client.Woke] take what the system knows.
+// [New] and [NewOver] make a [Client] from [Options]. [Client.Connect], [Client.Disconnect] and [Client.Close] begin
+// and end the connection, [Client.Ready] waits for it. [Client.State] has its [State] and the [Reason],
+// [Client.NextAttempt] the time of the next attempt to connect; [Client.Reconnect] makes the attempt at once. The
+// application calls [Client.NetworkChanged] and [Client.Woke] when the system says so.
 //
 // # Channels
 //
@@ -36,8 +37,9 @@
 //
 // # Calls
 //
-// [Client.Publish], [Client.RPC], [Client.Send], [Client.History], [Client.Presence], [Client.PresenceStats], [Client.SetKey] and
-// [Client.DeleteKey] wait for the connection and for the answer. A Subscription and a Map have those of their channel.
+// [Client.Publish], [Client.RPC], [Client.Send], [Client.History], [Client.Presence], [Client.PresenceStats],
+// [Client.SetKey] and [Client.DeleteKey] wait for the connection and for the answer. A Subscription and a Map have the
+// calls for their channel.
 //
 // # Events
 //
@@ -47,13 +49,15 @@
 //
 // # Errors
 //
-// An [Error] has the code of the server's refusal, or is [ErrTimeout], [ErrLost], [ErrDisconnected], [ErrUnsubscribed] or
-// [ErrClosed]. A [Reason] tells why a state was entered: [TransportClosed], [NoPing], [Unauthorized], [DisconnectCalled], and so on.
-// Callbacks return [ErrUnauthorized] to say that the user may not.
+// An [Error] has the code of the server's refusal, or is [ErrTimeout], [ErrLost], [ErrDisconnected], [ErrUnsubscribed]
+// or [ErrClosed]. A [Reason] tells why a state was entered: [TransportClosed], [NoPing], [Unauthorized],
+// [DisconnectCalled], and so on. Callbacks return [ErrUnauthorized] if the user has no right to connect or to
+// subscribe.
 //
 // # Other transports and packages
 //
-// [WebSocket] is one [Transport]; a Transport makes a [Dialer], and that each [Conn]. Package httplink has transports for networks
-// that let no WebSocket through, and a fallback from one to the next. WebTransport is in the module transport/webtransport, whose
-// package wtlink it is. Package outbox keeps what is sent while there is no connection, and package mobile is the client for phones.
+// [WebSocket] is one [Transport]; a Transport makes a [Dialer], and the Dialer makes each [Conn]. Package httplink has
+// transports for networks that let no WebSocket through, and a fallback from one to the next. The client's side of
+// WebTransport is package wtlink of the module transport/webtransport. Package outbox keeps publications and calls
+// while there is no connection, and package mobile is the client for phones.
 package client

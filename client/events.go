@@ -132,10 +132,10 @@ type (
 		Position                 StreamPosition // of Positioned; of a Poll, its epoch alone
 		Data                     []byte         // of the application
 	}
-	// GapEvent: publications behind From, up to To, are missing. It follows a SubscribedEvent whose WasRecovering is set and whose
-	// Recovered is not: the server has them no more. With Unread it stands in the place of publications, and of joins and
-	// leaves, for which the iterator had no room (Options.Buffer). From and To are zero then if the channel is not
-	// recoverable, and Channel is empty for messages and, if there are more than 256, for some channels.
+	// GapEvent: publications after From, up to To, are missing. It follows a SubscribedEvent whose WasRecovering is set
+	// and whose Recovered is not: the server has them no more. With Unread it stands in the place of publications,
+	// joins and leaves that the iterator had no room for (Options.Buffer). From and To are zero then if the channel is
+	// not recoverable, and Channel is empty for messages and, if there are more than 256, for some channels.
 	GapEvent struct {
 		Channel  string
 		From, To StreamPosition

@@ -13,13 +13,13 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxFrame is up to which size commands go together in one frame, in bytes.
+// maxFrame is the largest frame of several commands, in bytes.
 const maxFrame = 60_000
 
 // link is one connection. The client's lock protects it.
 type link struct {
 	*Client
-	ctx       context.Context // ends with it; nil: nobody needs that
+	ctx       context.Context // ends with it; nil: no goroutine needs it
 	cancel    context.CancelFunc
 	conn      Conn
 	book      *dictionary.Dictionary // of messages from the next frame on; the goroutine that reads has it
@@ -240,7 +240,7 @@ func (l *link) send(c *call) {
 	l.resume()
 }
 
-// flush sends what is queued. It does not wait for the network.
+// flush sends the queued commands. It does not wait for the network.
 func (l *link) flush() {
 	if len(l.out) == 0 || l.dropped {
 		return
@@ -269,10 +269,10 @@ func (l *link) flush() {
 		frame = next
 	}
 	l.enqueue(frame)
-	l.flush() // what the answers above have queued
+	l.flush() // the answers above may have queued commands
 }
 
-// enqueue has a frame written.
+// enqueue queues a frame for the goroutine that writes, and starts this goroutine if there is none.
 func (l *link) enqueue(frame []byte) {
 	if len(frame) == 0 || l.dropped {
 		return
@@ -311,7 +311,7 @@ func (l *link) write() {
 func (l *link) answer(id uint32, r *protocol.Reply, err error) {
 	if c := l.answers[id]; c != nil {
 		if delete(l.answers, id); len(l.answers) == 0 {
-			l.answers = nil // a connection that waits has no use for the memory
+			l.answers = nil // a waiting connection should not keep the memory
 		}
 		c.done(r, err)
 	}
@@ -328,7 +328,7 @@ func (l *link) number(channel string, id int64) {
 	l.numbers[id] = channel
 }
 
-// unnumber forgets that of a channel.
+// unnumber forgets the number of a channel.
 func (l *link) unnumber(channel string) {
 	maps.DeleteFunc(l.numbers, func(_ int64, ch string) bool { return ch == channel })
 }
@@ -395,7 +395,7 @@ func (l *link) sentAway(code uint32, reason string) ending {
 	return ending{reason: Reason{code, reason}, last: d.Terminal(), cause: d}
 }
 
-// invalidate drops what the server does not want to see again.
+// invalidate drops tokens and positions, which the server does not accept any more.
 func (l *link) invalidate() {
 	if l.options.GetToken != nil {
 		l.token = ""

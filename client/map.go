@@ -211,14 +211,14 @@ func (m *Map) Delete(ctx context.Context, key string) error {
 	return m.write(ctx, removal(m.channel, key))
 }
 
-// SetKey publishes the value of a key of a map, to which the client need not be subscribed, each time, as soon as the client is
-// connected. It fails as Publish does.
+// SetKey publishes the value of a key of a map as soon as the client is connected. It publishes each value, and the
+// client need not be subscribed to the map. It fails as Publish does.
 func (c *Client) SetKey(ctx context.Context, channel, key string, data []byte) error {
 	return c.publish(ctx, value(channel, key, data))
 }
 
-// DeleteKey removes a key of a map, to which the client need not be subscribed, as soon as the client is connected. It fails as
-// Publish does.
+// DeleteKey removes a key of a map as soon as the client is connected. The client need not be subscribed to the map. It
+// fails as Publish does.
 func (c *Client) DeleteKey(ctx context.Context, channel, key string) error {
 	return c.publish(ctx, removal(channel, key))
 }

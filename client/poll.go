@@ -110,7 +110,7 @@ func (t *tracked) forget(key string) {
 	delete(t.versions, key)
 }
 
-// tidy drops batches of which no key is wanted.
+// tidy drops batches without a wanted key.
 func (t *tracked) tidy() {
 	t.batches = slices.DeleteFunc(t.batches, func(b *batch) bool {
 		return !slices.ContainsFunc(b.keys, func(key string) bool { return t.wanted[key] == b })

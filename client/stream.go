@@ -164,7 +164,7 @@ func (s *stream) event(p *protocol.Push) {
 	}
 }
 
-// serverPush takes a push of a channel to which the client has not subscribed itself.
+// serverPush takes a push of a channel that the client has not subscribed to by itself.
 func (c *Client) serverPush(channel string, p *protocol.Push) {
 	if p.Subscribe != nil {
 		c.serverStream(channel).take(&protocol.SubscribeResult{

@@ -89,7 +89,7 @@ func (c *conn) cut(frame []byte) (first, rest []byte) {
 	}
 	size, n := binary.Uvarint(frame)
 	if n <= 0 || size > uint64(len(frame)-n) {
-		return frame, nil // the server says what is wrong with it
+		return frame, nil // the server reports the fault in it
 	}
 	return frame[:n+int(size)], frame[n+int(size):]
 }
@@ -103,7 +103,7 @@ func quote(text []byte) []byte {
 	return out.Bytes()[1 : out.Len()-2]
 }
 
-// post begins to post what waits, if nothing is under way. The lock is held.
+// post begins to post the queue, unless a post is under way. The lock is held.
 func (c *conn) post() {
 	if c.posting || c.session == "" || len(c.queue) == 0 {
 		return
@@ -123,7 +123,7 @@ func (c *conn) post() {
 	}()
 }
 
-// body returns that of the next post, or nil if nothing waits.
+// body returns the body of the next post, or nil if the queue is empty.
 func (c *conn) body() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *conn) frames(r *streamed.Reader, handle func([]byte) error) error {
 	}
 }
 
-// begin looks for the session, until it is known, in the replies of a frame. Then what waits is posted.
+// begin looks for the session, until it is known, in the replies of a frame. Then it posts the queue.
 func (c *conn) begin(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,11 +27,12 @@ type Store interface {
 	Save(name string, at time.Time)
 }
 
-// Fallback is several transports, the best first. One that cannot be opened within client.Options.Timeout, or ends before the
-// server has sent anything, is followed at once by the next; after the last of them the client waits as it does between
-// attempts. What has worked is tried first from then on, and before the others twice if it fails; a better one is tried
-// again with a reconnect 10 minutes after it has failed. A store, unless it is nil, has the first attempt begin with what
-// worked within the last hour. Transports that cannot carry the client's Encoding are left out.
+// Fallback is several transports, the best first. If a transport cannot be opened within client.Options.Timeout, or
+// ends before the server has sent anything, the client tries the next one at once; after the last of them it waits as
+// it does between attempts. From then on the client tries first the transport that has worked, and tries it twice
+// before it goes on to others; a better transport is tried again with a reconnect 10 minutes after it has failed. A
+// store, unless it is nil, makes the first attempt begin with the transport that worked within the last hour.
+// Transports that cannot carry the client's Encoding are left out.
 func Fallback(s Store, transports ...client.Transport) client.Transport {
 	return func(o *client.Options) (client.Dialer, error) {
 		f := &fallback{store: s, home: -1}
@@ -72,7 +73,7 @@ type fallback struct {
 // now goes on while the machine sleeps.
 func now() time.Time { return time.Now().Round(0) }
 
-// load begins with what the store remembers.
+// load begins with the transport that the store remembers.
 func (f *fallback) load() {
 	if f.store == nil {
 		return
@@ -83,7 +84,7 @@ func (f *fallback) load() {
 	}
 	f.home = slices.IndexFunc(f.all, func(d client.Dialer) bool { return d.Name() == name })
 	for i := range f.home {
-		f.failed[i] = at // otherwise it had been taken
+		f.failed[i] = at // a better one has failed, or the store would name it
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 
 // Options of a transport over HTTP. nil means the defaults.
 type Options struct {
-	// Emulation is the URL to which commands are posted. Default: /emulation of the same server.
+	// Emulation is the URL for posts of commands. Default: /emulation of the same server.
 	Emulation string
 }
 

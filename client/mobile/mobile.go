@@ -28,13 +28,13 @@ const (
 	Subscribed   = 2
 )
 
-// TokenSource is the application's way to get a token: of the connection, for which channel is empty, or of a channel. An
-// empty token says that the user may not; after an error the client tries again.
+// TokenSource is implemented by the application. It returns a token for the connection if channel is empty, or for a
+// channel. An empty token says that the user has no right; after an error the client tries again.
 type TokenSource interface {
 	Token(channel string) (string, error)
 }
 
-// Options of a Client. What is 0 or empty has the default of package client.
+// Options of a Client. A field that is 0 or empty has the default of package client.
 type Options struct {
 	// Token of the user, and TokenSource, which gives others.
 	Token       string
@@ -57,7 +57,8 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options { return new(Options) }
 
-// Listener hears of the connection. Codes and reasons are those of docs/sdk-spec.md, from 1000 on those of the server.
+// Listener hears of the connection. Codes and reasons stand in docs/sdk-spec.md; codes from 1000 on come from the
+// server.
 type Listener interface {
 	OnConnecting(code int, reason string)
 	OnConnected(clientID, transport string, data []byte)
@@ -66,8 +67,9 @@ type Listener interface {
 	// made at NextAttemptMillis.
 	OnError(channel string, code int, message string)
 	OnMessage(data []byte)
-	// The following tell of channels to which the server has subscribed the client. Without recovered, publications may be missing:
-	// load the state anew. That is told once more if the listener was too slow for some.
+	// The following methods tell of channels that the server has subscribed the client to. If recovered is false,
+	// publications may be missing: load the state anew. OnServerSubscribed is called again if the listener was too slow
+	// for some publications.
 	OnServerSubscribed(channel string, recovered bool)
 	OnServerUnsubscribed(channel string)
 	OnServerPublication(p *Publication)

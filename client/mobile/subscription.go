@@ -19,11 +19,11 @@ type SubscribeOptions struct {
 	// SinceOffset and SinceEpoch are the position after which publications are fetched at first; no epoch: none.
 	SinceOffset int64
 	SinceEpoch  string
-	// Positioned, Recoverable and JoinLeave ask for what the server leaves to the client.
+	// Positioned, Recoverable and JoinLeave ask for features; the server grants them if it lets clients choose.
 	Positioned, Recoverable, JoinLeave bool
-	// Delta has publications travel as differences. It cannot be combined with Filter.
+	// Delta makes the server send publications as differences. It cannot be combined with Filter.
 	Delta bool
-	// Filter asks for those publications alone whose tags match; nil: all.
+	// Filter asks only for publications whose tags match; nil: all.
 	Filter *Filter
 }
 
@@ -39,7 +39,7 @@ type SubscriptionListener interface {
 	OnPublication(p *Publication)
 	// OnGap tells that publications between two offsets are lost: load the state anew.
 	OnGap(from, to int64)
-	// OnState has all entries of a map. It replaces what was known.
+	// OnState has all entries of a map. They replace the earlier ones.
 	OnState(entries *Publications)
 	OnJoin(userID, clientID string)
 	OnLeave(userID, clientID string)
@@ -167,7 +167,7 @@ func (s *Subscription) History(limit int) (*Publications, error) {
 	return &Publications{h.Publications, h.Top}, nil
 }
 
-// Presence tells who is subscribed to the channel.
+// Presence returns the clients that are subscribed to the channel.
 func (s *Subscription) Presence() (*Members, error) {
 	all, err := s.s.Presence(s.c.ctx)
 	if err != nil {

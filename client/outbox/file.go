@@ -16,10 +16,10 @@ import (
 	"sync"
 )
 
-// File is a Store in a file to which records are appended: a line each, with a checksum, flushed to the disk before Put
-// returns. A crash of the program or the machine costs nothing that was kept; the record that it may have cut is dropped
-// at the next start. The file is written anew when most of it is of no use any more. Data is not encrypted; the file is
-// readable for the user of the program alone.
+// File is a Store in a file. It appends a line for each record, with a checksum, and flushes it to the disk before Put
+// returns. A crash of the program or the machine loses no entry that was kept; a record that the crash has cut is
+// dropped at the next start. The file is written anew when most of it is of no use any more. Data is not encrypted; the
+// file is readable for the user of the program alone.
 type File struct {
 	path string
 
@@ -27,7 +27,7 @@ type File struct {
 	file   *os.File
 	live   map[uint64][]byte // the records of entries
 	used   int64             // bytes of the file
-	wanted int64             // those of live
+	wanted int64             // bytes of the records in live
 	broken error             // why nothing is written any more
 }
 
@@ -96,7 +96,7 @@ func openLocked(path string, flags int) (*os.File, error) {
 	}
 }
 
-// read reads the file, and drops what a crash has cut.
+// read reads the file, and drops a record that a crash has cut.
 func (f *File) read() error {
 	data, err := io.ReadAll(f.file)
 	if err != nil {
@@ -170,7 +170,7 @@ func (f *File) Put(e Entry) error {
 		return err
 	}
 	if err := f.file.Sync(); err != nil {
-		f.broken = err // nobody knows what the disk has
+		f.broken = err // it is unknown which bytes the disk has
 		return err
 	}
 	f.live[e.ID] = line
@@ -202,7 +202,7 @@ func (f *File) Delete(id uint64) error {
 	return nil
 }
 
-// maxWaste is up to which size a file is not written anew; bytes.
+// maxWaste is the largest file that is not written anew, in bytes.
 const maxWaste = 64 << 10
 
 // append writes a line behind the others. The lock is held, as in the functions that follow.

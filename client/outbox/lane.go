@@ -48,7 +48,7 @@ func (l *lane) run() {
 	}
 }
 
-// expire gives up what is too old, and reports whether there is more to do.
+// expire gives up entries that are too old, and reports whether there is more to do.
 func (l *lane) expire() bool {
 	for {
 		var old *Sending
@@ -119,7 +119,8 @@ func (l *lane) wait(next time.Duration) {
 	}
 }
 
-// send sends an entry. A channel to which the client subscribes may be open to subscribers alone, so that is waited for.
+// send sends an entry. A channel may take publications of its subscribers alone, so send waits while the client
+// subscribes to it.
 func (l *lane) send(s *Sending) ([]byte, error) {
 	data := l.options.WithKey(s.Entry)
 	if s.Entry.Kind == RPC {
@@ -137,7 +138,7 @@ func (l *lane) send(s *Sending) ([]byte, error) {
 	return nil, l.client.Publish(l.ctx, s.Entry.To, data)
 }
 
-// unsettled reports whether an error leaves open how an entry ends: it was not sent, or nobody knows what became of it, or the
+// unsettled reports whether an error leaves open how an entry ends: it was not sent, or its effect is unknown, or the
 // server wants it later.
 func unsettled(err error) bool {
 	var e *client.Error

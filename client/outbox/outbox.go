@@ -39,7 +39,7 @@ const (
 	RPC     Kind = "rpc"
 )
 
-// Entry is what waits to be sent.
+// Entry is a publication or a call that waits to be sent.
 type Entry struct {
 	ID      uint64    `json:"id"` // its place in the order
 	Kind    Kind      `json:"kind"`
@@ -77,11 +77,12 @@ type Store interface {
 	Delete(id uint64) error
 }
 
-// Errors of an Outbox, besides those of the client. client.ErrClosed says that the outbox, or the client, has been closed.
+// Errors of an Outbox, besides the errors of the client. client.ErrClosed says that the outbox, or the client, has been
+// closed.
 var (
 	// ErrExpired: the time of the entry was over before it could be sent.
 	ErrExpired = &client.Error{Code: 16, Message: "expired"}
-	// ErrFull: as much waits as Options allow. An error that wraps it has the figures.
+	// ErrFull: the waiting entries have reached a limit of Options. An error that wraps it has the figures.
 	ErrFull = &client.Error{Code: 17, Message: "outbox full"}
 )
 
@@ -93,8 +94,8 @@ type Options struct {
 	Expiry time.Duration
 	// MaxEntries is how many entries may wait, MaxSize how many bytes of data, keys and names. Default: 1,000 and 1,000,000.
 	MaxEntries, MaxSize int
-	// WithKey returns the data that is sent of an entry, with its key in it, so that the backend knows what it has had. Default:
-	// the data alone; the protocol has no place for the key.
+	// WithKey returns the data to send for an entry, with its key in it, so that the backend recognizes an entry that
+	// it has had. Default: the data alone; the protocol has no place for the key.
 	WithKey func(e Entry) []byte
 	// Restored hears of the entries that the store has from an earlier run of the program, in their order, if there are
 	// some: within New, before any of them has an outcome.
@@ -102,8 +103,9 @@ type Options struct {
 	// Outcome hears of each outcome, also of entries that an earlier run of the program has left. It is called one at a
 	// time, and the entry is removed from the store after it. It may call the outbox, except for Close.
 	Outcome func(o Outcome)
-	// MinDelay and MaxDelay bound the time after which an entry is sent again that the server could not take: it is
-	// MinDelay, and a random part of as much again, which doubles with each failure, up to MaxDelay. Default: 500 ms and 20 s.
+	// MinDelay and MaxDelay bound the pause after the server could not take an entry. The pause is MinDelay and a
+	// random part of a span: the span is MinDelay at first, doubles with each failure, and grows up to MaxDelay.
+	// Default: 500 ms and 20 s.
 	MinDelay, MaxDelay time.Duration
 	// Logger hears when the store fails to remove an entry. Default: slog.Default().
 	Logger *slog.Logger
@@ -147,7 +149,8 @@ type Outbox struct {
 	isUp  bool
 }
 
-// New returns an outbox that sends over a client, first of all what the store has. It ends with Close, or with the client.
+// New returns an outbox that sends over a client; it begins with the entries of the store. It ends with Close, or with
+// the client.
 func New(c *client.Client, o Options) (*Outbox, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -226,7 +229,7 @@ func (b *Outbox) Len() int {
 	return b.count
 }
 
-// EntryOptions are those of one entry. nil means the defaults.
+// EntryOptions are the options of one entry. nil means the defaults.
 type EntryOptions struct {
 	// Key is the idempotency key. Default: 128 random bits, in hexadecimal digits.
 	Key string
@@ -234,15 +237,16 @@ type EntryOptions struct {
 	Expiry time.Duration
 }
 
-// Publish publishes to a channel as soon as it can be done. The entries of a channel are sent one after another, in the order of
-// the calls. It returns when the entry is kept. With an error, which may be ErrFull, client.ErrClosed, or the error of the store,
-// it is not, and will not be sent.
+// Publish publishes to a channel as soon as it can be done. The entries of a channel are sent one after another, in the
+// order of the calls. It returns when the entry is kept. After an error the entry is not kept, and will not be sent:
+// the error may be ErrFull, client.ErrClosed, or the error of the store.
 func (b *Outbox) Publish(channel string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: Publish, To: channel, Data: data}, o)
 }
 
-// RPC calls a method as soon as it can be done. All calls are sent one after another, in the order in which they were made. It returns
-// when the entry is kept. With an error, which may be ErrFull, client.ErrClosed, or one of the store, it is not, and will not be sent.
+// RPC calls a method as soon as it can be done. All calls are sent one after another, in the order of the calls. It
+// returns when the entry is kept. After an error the entry is not kept, and will not be sent: the error may be ErrFull,
+// client.ErrClosed, or the error of the store.
 func (b *Outbox) RPC(method string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: RPC, To: method, Data: data}, o)
 }
@@ -274,7 +278,7 @@ func (b *Outbox) add(e Entry, o *EntryOptions) (*Sending, error) {
 	return s, nil
 }
 
-// admit takes an entry before it is stored, so that the order is that of the calls.
+// admit takes an entry before it is stored, so that the entries have the order of the calls.
 func (b *Outbox) admit(s *Sending) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -340,8 +344,8 @@ type Sending struct {
 // Done is closed when the entry has an outcome, or the outbox has been closed.
 func (s *Sending) Done() <-chan struct{} { return s.done }
 
-// Wait returns the outcome: the answer to a call, or an error: that of the server, ErrExpired, client.ErrClosed, or that
-// of ctx.
+// Wait returns the outcome: the answer to a call, or an error: the server's, ErrExpired, client.ErrClosed, or the cause
+// of the end of ctx.
 func (s *Sending) Wait(ctx context.Context) ([]byte, error) {
 	select {
 	case <-s.done:

@@ -83,10 +83,10 @@ var states = sync.Pool{New: func() any {
 	return s
 }}
 
-// kept is up to which size a buffer is used again; bytes.
-const kept = 64 << 10
+// maxKept is the largest buffer that is used again, in bytes.
+const maxKept = 64 << 10
 
-// inflate calls handle with the text of raw DEFLATE, which has to end where data does.
+// inflate calls handle with the text of raw DEFLATE, which must end where data does.
 func inflate(data, dictionary []byte, limit int, handle func(text []byte) error) error {
 	s := states.Get().(*state)
 	s.in.Reset(data)
@@ -106,7 +106,7 @@ func inflate(data, dictionary []byte, limit int, handle func(text []byte) error)
 		err = handle(s.out.Bytes())
 	}
 	s.in.Reset(nil)
-	if s.out.Cap() <= kept {
+	if s.out.Cap() <= maxKept {
 		states.Put(s)
 	}
 	return err

@@ -21,8 +21,8 @@ func (m *Memory) Offer(r *protocol.ConnectRequest, profile string) {
 	}
 }
 
-// Accept returns the dictionary on which the server has decided, or nil for none. A new one has at most limit bytes. All errors
-// are of type *Error.
+// Accept returns the dictionary that the server has chosen, or nil for none. A new one has at most limit bytes. All
+// errors are of type *Error.
 func (m *Memory) Accept(r *protocol.ConnectResult, limit int) (*Dictionary, error) {
 	d, err := m.accept(r, limit)
 	if err != nil {

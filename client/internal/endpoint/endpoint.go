@@ -1,4 +1,4 @@
-// Package endpoint has what the transports of the client do alike before they connect.
+// Package endpoint has the code that all transports of the client run before they connect.
 package endpoint
 
 import (

@@ -186,7 +186,7 @@ func (s *Set[E]) Finish(e E) {
 	})
 }
 
-// End ends the feeds, those of several Sources only if all is true, and forgets them.
+// End ends the feeds, and forgets all of them. Feeds of several sets go on unless all is true.
 func (s *Set[E]) End(all bool) {
 	for _, f := range s.feeds {
 		if all || f.life != Sources {

@@ -23,7 +23,7 @@ var (
 	errLarge    = fmt.Errorf("delta: the target has more than %d bytes, which is the limit", MaxTarget)
 )
 
-// Apply returns what a delta makes of a base. The result is new; base and delta are not kept.
+// Apply applies a delta to a base. The result is new; base and delta are not kept.
 func Apply(base, delta []byte) ([]byte, error) {
 	size, rest, err := number(delta, '\n')
 	if err != nil {
@@ -98,7 +98,7 @@ func number(b []byte, end byte) (n int, rest []byte, err error) {
 	return n, rest, nil
 }
 
-// checksum is the sum of the big-endian words of p, of which the last one is padded with zeros.
+// checksum is the sum of the big-endian words of p; the last one is padded with zeros.
 func checksum(p []byte) (sum uint32) {
 	for ; len(p) >= 4; p = p[4:] {
 		sum += binary.BigEndian.Uint32(p)

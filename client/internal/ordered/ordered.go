@@ -1,4 +1,4 @@
-// Package ordered has a map whose values are in the order in which they came.
+// Package ordered has a map that iterates over its values in the order of their addition.
 package ordered
 
 import "slices"
