@@ -13,8 +13,8 @@ func (e Error) Check() error { return inRange("an error", e.Code, 100, 1999) }
 // take any other code for a broken connection.
 func (d Disconnect) Check() error { return inRange("a disconnect", d.Code, 3000, 4999) }
 
-// Check returns an error that names the code and the range if it is not from 2000 to 2999. The codes
-// below are internal or the clients' own, and those from 3000 on are disconnects.
+// Check returns an error that names the code and the range if it is not from 2000 to 2999. The codes below are internal
+// or the clients' own, and the codes from 3000 on are disconnects.
 func (u Unsubscribe) Check() error { return inRange("an unsubscribe", u.Code, 2000, 2999) }
 
 func inRange(of string, code, from, to uint32) error {
@@ -80,13 +80,12 @@ var (
 	ErrorNotAvailable = &Error{Code: 108, Message: "not available"}
 	// ErrorTokenExpired: the token has expired, or is not valid yet. SDKs ask for a new one.
 	ErrorTokenExpired = &Error{Code: 109, Message: "token expired"}
-	// ErrorExpired: a token says that what it grants has ended already.
+	// ErrorExpired: the right that a token grants has ended already.
 	ErrorExpired = &Error{Code: 110, Message: "expired"}
 	// ErrorTooManyRequests: too many reads wait for the engine (engine.concurrency), or a rate
 	// limit of the application. Try again later.
 	ErrorTooManyRequests = &Error{Code: 111, Message: "too many requests", Temporary: true}
-	// ErrorUnrecoverablePosition: the stream that the position is of is gone: its epoch has
-	// changed.
+	// ErrorUnrecoverablePosition: the stream of the position is gone: its epoch has changed.
 	ErrorUnrecoverablePosition = &Error{Code: 112, Message: "unrecoverable position"}
 	// ErrorConcurrentPagination: reserved; Gyro itself does not send it.
 	ErrorConcurrentPagination = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}

@@ -57,10 +57,9 @@ var ErrNotJSON = jsonwire.ErrNotJSON
 
 var errEmptyFrame = errors.New("empty frame")
 
-// DecodeConnect decodes the connect request of a one-way connection: the request alone,
-// not within a command, and in Protobuf without its length. In JSON, null is an empty
-// request, and DecodeConnect ignores what follows the first value. Nothing in req aliases
-// data. Errors are like those of Codec.DecodeCommand.
+// DecodeConnect decodes the connect request of a one-way connection: the request alone, not within a command, and in
+// Protobuf without its length. In JSON, null is an empty request, and DecodeConnect ignores everything after the first
+// value. Nothing in req aliases data. Codec.DecodeCommand returns the same errors.
 func DecodeConnect(e protocol.Encoding, data []byte, req *protocol.ConnectRequest) error {
 	switch {
 	case e == protocol.Protobuf:

@@ -1,8 +1,7 @@
 package wire
 
-// Union gathers the members of a message of which only one counts: the first in the order of
-// the schema, in whatever order they come. T is an interface; nil is a missing member. The
-// zero value is empty.
+// Union gathers the members of a message; only one of them counts: the first in the order of the schema, in whatever
+// order they come. T is an interface; nil is a missing member. The zero value is empty.
 type Union[T comparable] struct {
 	member int // number of value
 	value  T

@@ -147,9 +147,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// AppendUint appends a number. It writes the digits directly to their places. strconv.AppendUint
-// copies digits that it has just written in pieces of another size, for which the processor
-// has to wait until its store buffer is empty.
+// AppendUint appends a number. It writes the digits directly to their places. strconv.AppendUint copies digits that it
+// has just written, in pieces of another size, so the processor must wait until its store buffer is empty.
 func AppendUint(dst []byte, n uint64) []byte {
 	i := len(dst) + digits(n)
 	dst = slices.Grow(dst, i-len(dst))[:i]
@@ -168,8 +167,8 @@ func AppendUint(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// AppendDouble appends a number with as many digits as it takes to read it back. What is no number and what is
-// infinite become 0, as JSON has neither.
+// AppendDouble appends a number with as many digits as it takes to read it back. It appends 0 for NaN and for infinity,
+// as JSON has neither.
 func AppendDouble(dst []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v = 0

@@ -17,7 +17,7 @@ var ErrTrailing = errors.New("JSON: more follows the value")
 // are zero, and loops over members and elements end, so callers look for an error only once,
 // by End.
 //
-// Of what it returns only Key and StringBytes alias the input.
+// Only the results of Key and StringBytes alias the input.
 type Reader struct {
 	wire.Maker
 
@@ -33,8 +33,7 @@ type Reader struct {
 // maxName is the most bytes of a key that FoldedKey folds; no field has a longer name.
 const maxName = 32
 
-// NewReader returns a reader of input. All of input has to be valid UTF-8, also behind the
-// value.
+// NewReader returns a reader of input. All of input must be valid UTF-8, also after the value.
 func NewReader(input []byte) Reader {
 	r := Reader{buf: input}
 	if !utf8.Valid(input) {

@@ -74,8 +74,8 @@ func skipSimple(p []byte, i int) int {
 	}
 }
 
-// simpleString returns the index, from i on, of the first byte that is not plain ASCII, at
-// most that of the last byte of p.
+// simpleString returns the index, from i on, of the first byte that is not plain ASCII, at most the index of the last
+// byte of p.
 func simpleString(p []byte, i int) int {
 	last := len(p) - 8
 	for i <= last {

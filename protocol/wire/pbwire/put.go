@@ -6,9 +6,8 @@ import (
 	"math/bits"
 )
 
-// The Put functions write before index i of a buffer and return the index of what they
-// wrote. A message is written from its end to its beginning, so its length is known when it
-// is to be written.
+// The Put functions write before index i of a buffer and return the index of the first byte that they wrote. A message
+// is written from its end to its beginning, so its length is known when the length is to be written.
 
 // PutVarint writes v.
 func PutVarint(buf []byte, i int, v uint64) int {

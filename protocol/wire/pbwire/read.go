@@ -154,7 +154,7 @@ func (r *Reader) Double() float64 {
 	return math.Float64frombits(v)
 }
 
-// String reads the value of the current field, which has to be UTF-8.
+// String reads the value of the current field, which must be UTF-8.
 func (r *Reader) String() string {
 	p := r.text()
 	if r.borrow {
