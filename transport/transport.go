@@ -1,6 +1,6 @@
-// Package transport is the contract between Gyro's core and the transports by which clients
-// reach it. A transport owns sockets and framing; the core owns sessions. docs/transport-of-your-own.md is about
-// transports of others, and package transporttest tests them.
+// Package transport is the contract between Gyro's core and the transports of its clients. A transport owns sockets and
+// framing; the core owns sessions. docs/transport-of-your-own.md explains how to write a transport, and package
+// transporttest tests it.
 package transport
 
 import (
@@ -58,8 +58,8 @@ type Conn interface {
 	// goroutine may call Close, also while Accept is under way.
 	Close(d protocol.Disconnect, frames [][]byte)
 
-	// Pause stops (true) or resumes (false) reading. A message that has been read
-	// already may still be received during a pause.
+	// Pause stops (true) or resumes (false) reading. A message that was read already may still be received during a
+	// pause.
 	Pause(bool)
 }
 
@@ -72,17 +72,18 @@ type Told interface {
 	Refused(err error)
 }
 
-// Peer is the core's end of a connection: what a transport drives. Its methods
-// are called from one goroutine at a time and never block on I/O.
+// Peer is the core's end of a connection, for the transport. Its methods are called from one goroutine at a time and
+// never block on I/O.
 type Peer interface {
 	// Receive hands over one transport message (one or more commands). msg is
 	// valid only during the call.
 	Receive(msg []byte)
 	// Writable tells that Conn.Write takes bytes again, after it took less than all.
 	Writable()
-	// Closed tells that the connection has ended. It is the last call, made exactly once, also after Conn.Close. If err is or wraps
-	// a protocol.Disconnect, that is what the program and operators see. A *refusal.Reason also makes a line of the log, and
-	// without a Disconnect its text is what they see: the client sent something that the transport does not take.
+	// Closed tells that the connection has ended. It is the last call, made exactly once, also after Conn.Close. If err
+	// is or wraps a protocol.Disconnect, the program and operators see this Disconnect. A *refusal.Reason says that the
+	// client sent something that the transport does not take: it also makes a line of the log, and without a Disconnect
+	// the program and operators see its text.
 	Closed(err error)
 }
 
@@ -109,16 +110,14 @@ type Acceptor interface {
 
 // Emulator takes the commands of Emulated and Poll connections. The node is one.
 type Emulator interface {
-	// Emulate hands the commands of a client to the node that has its connection, as one
-	// transport message, and waits until they are dispatched. node and session are
-	// those of the client's connect result. data is as in
-	// protocol.EmulationRequest: for JSON connections a JSON string of lines, for
-	// Protobuf connections delimited messages; it must not be modified afterwards.
+	// Emulate hands the commands of a client to the node that has its connection, as one transport message, and waits
+	// until they are dispatched. node and session are from the client's connect result. data is as in
+	// protocol.EmulationRequest: for JSON connections a JSON string of lines, for Protobuf connections delimited
+	// messages; it must not be modified afterwards.
 	//
-	// A session that does not exist, and data that is no JSON string, are no errors: so
-	// nobody can find out session IDs by guessing. The error wraps ErrUnknownNode if
-	// there is no such node. After any other error the commands may or may not have been
-	// dispatched.
+	// A session that does not exist, and data that is no JSON string, are no errors: so guessing does not reveal
+	// session IDs. The error wraps ErrUnknownNode if there is no such node. After any other error the commands may or
+	// may not have been dispatched.
 	Emulate(ctx context.Context, node, session string, data []byte) error
 }
 
@@ -136,7 +135,7 @@ type Info struct {
 	Header func() http.Header
 	// RemoteAddr of the peer, as in http.Request.
 	RemoteAddr string
-	// HTTP is the major version of HTTP by which the connection came; 0 if it did not.
+	// HTTP is the major version of HTTP in the request that opened the connection; 0 if there was none.
 	HTTP uint8
 	// NativePing is set if the transport itself pings the client. The protocol's own
 	// pings are off then.
@@ -152,19 +151,17 @@ type Info struct {
 	// a position there, and not because it chose the channel for this connection. Nil: it chose all of
 	// them. It is called until the client has connected.
 	Repeated func(channel string) bool
-	// DisconnectPush has the frames of Conn.Close end with a disconnect push, for
-	// transports that cannot tell a code when they close. There is no such push with
-	// code 0, nor with protocol.DisconnectConnectionClosed and protocol.DisconnectSlow,
-	// for which the queue is discarded.
+	// DisconnectPush makes the frames of Conn.Close end with a disconnect push, for transports that cannot tell a code
+	// when they close. There is no such push with code 0, nor with protocol.DisconnectConnectionClosed and
+	// protocol.DisconnectSlow, which discard the queue.
 	DisconnectPush bool
-	// Bookmarks is the most bytes of a bookmark (package bookmark); 0: there are none. It is for
-	// OneWay connections with JSON. Behind each message that moves a position, among those that the
-	// Framer gets, there is then a line with a bookmark of all recoverable channels of the client.
-	// The last line that the Framer gets may be empty: then the next frame begins with the bookmark
-	// of the message before. If a bookmark would be larger, the message has none.
+	// Bookmarks is the most bytes of a bookmark (package bookmark); 0: there are none. It is for OneWay connections
+	// with JSON. The Framer gets a line with a bookmark of all recoverable channels of the client after each message
+	// that moves a position. The last line that the Framer gets may be empty: then the next frame begins with the
+	// bookmark of the message before. If a bookmark would be larger, the message has none.
 	Bookmarks int
-	// Brief connections come one after the other, all of one client. So they are in no channel's
-	// presence, and nobody is told that they join or leave.
+	// Brief connections come one after the other, all of one client. So they are in no channel's presence, and channels
+	// get no joins and leaves of them.
 	Brief bool
 }
 
@@ -190,18 +187,18 @@ type Framer interface {
 // Bidirectional.
 type Compressing interface {
 	Framer
-	// Dictionaries are those that connections may use. They do not change.
+	// Dictionaries are the dictionaries that connections may use. They do not change.
 	Dictionaries() []Dictionary
 }
 
-// Dictionary is what frames are compressed against. Any goroutine may call its methods.
+// Dictionary is a text that frames are compressed against. Any goroutine may call its methods.
 type Dictionary interface {
-	// ID is that of protocol.Dictionary.
+	// ID is the ID in protocol.Dictionary.
 	ID() string
-	// Framer of the connections that use the dictionary, for all that follows the frame with
-	// their connect result. Its encoding is that of the Compressing framer.
+	// Framer of the connections that use the dictionary, for all frames after the one with their connect result. It has
+	// the encoding of the Compressing framer.
 	Framer() Framer
-	// Offer returns what the connect result tells a client, which has offered to use a dictionary;
-	// nil if the dictionary is not for this client. user is empty for an anonymous client.
+	// Offer returns the dictionary for the connect result of a client that has offered to use one; nil if the
+	// dictionary is not for this client. user is empty for an anonymous client.
 	Offer(req *protocol.ConnectRequest, user string) *protocol.Dictionary
 }

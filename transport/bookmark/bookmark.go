@@ -1,5 +1,5 @@
-// Package bookmark writes and reads bookmarks: texts that name the positions of some channels. A
-// client that comes back with its last bookmark gets what it missed.
+// Package bookmark writes and reads bookmarks: texts that name the positions of some channels. A client that comes back
+// with its last bookmark gets the publications that it missed.
 //
 // A bookmark has an entry per channel, channel=offset.epoch, with a & between two entries. It is
 // printable ASCII without spaces, so it fits into a field of HTTP and into a line of an event stream:

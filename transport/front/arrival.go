@@ -39,14 +39,13 @@ const (
 	undecided fate = iota // net/http gets the request
 	taken                 // it belongs to the route
 	deferred              // the route answers the request later
-	answered              // the request was refused; net/http gets those that follow
-	lost                  // it has to be closed
+	answered              // the request was refused; net/http gets the requests after it
+	lost                  // the connection must be closed
 )
 
-// Take gives the connection to the caller if the request may pass the gate. It sends answer,
-// which begins with the head of an answer with that status, and adds the fields of the route's
-// Advertise. Loop goes on watching the socket. If Take reports false, the request was refused or
-// the connection lost, and the caller has to do nothing.
+// Take gives the connection to the caller if the request may pass the gate. It sends answer, which begins with the head
+// of an answer with this status, and adds the fields of the route's Advertise. Loop goes on watching the socket. If
+// Take reports false, the request was refused or the connection lost, and there is nothing to do for the caller.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	f := a.gate.Enter(a.Request)
 	a.fate, a.Sent = taken, -1
@@ -58,8 +57,8 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	return a.fate == taken
 }
 
-// send sends an answer, or the head of one, with which the request leaves the gate. The route's
-// Advertise adds its fields behind the status line.
+// send sends an answer, or the head of one; the request leaves the gate with it. send adds the fields of the route's
+// Advertise after the status line.
 func (a *Arrival) send(status int, answer []byte) {
 	frames, size := [][]byte{answer}, len(answer)
 	if fields := a.route.advertise(a.Request, nil); len(fields) > 0 {
@@ -123,7 +122,7 @@ func (l *Listener) offer(a *Arrival) {
 	returned = true
 }
 
-// recovered logs what a route panicked with.
+// recovered logs the value of a panic of a route.
 func (l *Listener) recovered(p any, remote string) {
 	if p != http.ErrAbortHandler { //nolint:errorlint // p is any value
 		l.logf("http: panic serving %v: %v\n%s", remote, p, debug.Stack())

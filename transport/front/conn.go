@@ -42,15 +42,15 @@ type conn struct {
 
 	request Request // the last one; the next may have the same head
 	route   *route  // of request
-	scanned int     // the first bytes of in, in which the head does not end
-	size    int     // of the head that in begins with; 0: it is not complete
+	scanned int     // the first bytes of in, which do not contain the end of the head
+	size    int     // of the head at the beginning of in; 0: it is not complete
 
 	phase        phase
 	armed, wrote time.Time // when the read and the write deadline were set
 	broken       error     // why the rest of a body does not come
 }
 
-// phase is what the read deadline of a conn is for.
+// phase is the part of a request that the read deadline of a conn bounds.
 type phase int
 
 const (

@@ -9,8 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// statusGone is what the gate gets for a client that went before it got its answer. Nobody gets it as
-// an answer.
+// statusGone is the status for the gate if a client goes before it gets its answer. It is never sent.
 const statusGone = 499
 
 // Deferred is a request that is answered later, see Arrival.Defer. It is used on the loop.
@@ -30,8 +29,8 @@ type Waiting interface {
 	Gone()
 }
 
-// Defer keeps the connection for an answer that comes later, if the request may pass the gate. If Defer
-// returns nil, the request was refused or the connection lost, and the caller has to do nothing.
+// Defer keeps the connection for an answer that comes later, if the request may pass the gate. If Defer returns nil,
+// the request was refused or the connection lost, and there is nothing to do for the caller.
 func (a *Arrival) Defer(w Waiting) *Deferred {
 	n := a.newcomer
 	in := n.intake
@@ -112,8 +111,8 @@ func (d *Deferred) end() {
 	d.client.Gone()
 }
 
-// listen reads what the client of a deferred request sends: the end of the connection, or its next
-// request, of which the rest waits in the socket.
+// listen notices when the client of a deferred request ends the connection or sends the beginning of its next request.
+// The rest of that request stays in the socket.
 func (in *intake) listen(n *newcomer) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -156,7 +155,7 @@ func (in *intake) keep(n *newcomer) {
 	in.loop.Post(func() { n.Ready(true, false) }) // there may be nothing more to read
 }
 
-// finish has a goroutine send the rest of an answer. Then net/http gets the connection.
+// finish starts a goroutine that sends the rest of an answer. Then net/http gets the connection.
 func (in *intake) finish(n *newcomer, rest []byte, within time.Duration) {
 	in.mu.Lock()
 	in.remove(n)

@@ -11,9 +11,8 @@ import (
 // of the origin, an access log, metrics. Routes call it and, by Wrap, handlers of net/http. Its
 // methods are called on loops and any goroutines, concurrently, and must not block.
 type Gate interface {
-	// Enter returns nil if a request may be served, and else what the client is told. A
-	// request enters again if its route leaves it to another loop, a goroutine or net/http after
-	// the first time; it leaves once.
+	// Enter returns nil if a request may be served, and else the answer for the client. A request enters again if its
+	// route leaves it to another loop, a goroutine or net/http after the first time; it leaves once.
 	Enter(q *Request) *Refusal
 	// Leave gets the status of the answer: http.StatusSwitchingProtocols if the connection
 	// left HTTP, http.StatusInternalServerError if serving the request panicked.
@@ -66,7 +65,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteHeader passes on what comes before the answer (100 and 103, for example), too.
+// WriteHeader passes on informational answers (100 and 103, for example), too.
 func (r *recorder) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		r.status = status

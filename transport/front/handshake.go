@@ -58,7 +58,7 @@ type handshake struct {
 	// used on the loop
 	lent bool          // the loop watches the socket
 	over bool          // the handshake succeeded
-	out  *netio.Buffer // what the socket did not take after that
+	out  *netio.Buffer // bytes after the handshake that the socket did not take
 }
 
 func newHandshakes(l *Listener, config *tls.Config) *handshakes {

@@ -1,19 +1,20 @@
 package front
 
-// maxHello is the length of the longest ClientHello, bytes. Those of browsers have 2 KB at most. crypto/tls takes 64 KB, and
+// maxHello is the length of the longest ClientHello, in bytes. Browsers send 2 KB at most. crypto/tls takes 64 KB, and
 // an unfinished one takes twice its length of memory.
 const maxHello = 16 << 10
 
 // maxHandshake is how many bytes a client may send until its handshake is over, certificates included.
 const maxHandshake = 64 << 10
 
-// hello finds the length of the ClientHello in the first bytes of a connection, of which each record has a part.
+// hello finds the length of the ClientHello in the first bytes of a connection. The ClientHello may be spread over
+// several records.
 type hello struct {
 	record  [5]byte // the header of the record
 	message [4]byte // the header of the message
 	read    int     // bytes of record
 	got     int     // bytes of message
-	left    int     // bytes of the record that have not come
+	left    int     // missing bytes of the record
 }
 
 // length takes further bytes, and returns the length of the message, 0 as long as it is not known.

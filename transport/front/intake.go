@@ -35,30 +35,30 @@ type intake struct {
 
 	// mu is for close, which does the work itself if the loop has ended.
 	mu      sync.Mutex
-	waiting queue // connections whose request has to come, in the order of their arrival
-	kept    queue // those that may send another request, in the order of their last answers
-	partial queue // those with a part of a request, in the order of its first bytes
-	held    int   // bytes that those in partial hold
+	waiting queue // connections without a request so far, in the order of their arrival
+	kept    queue // connections that may send another request, in the order of their last answers
+	partial queue // connections with a part of a request, in the order of its first bytes
+	held    int   // bytes in memory for the connections in partial
 	closed  bool
 }
 
-// newcomer is a connection that has not sent its first request yet, or the one after its loop has
-// answered. It implements transport.Watcher.
+// newcomer is a connection before its first request, or before its next one if the loop has answered all earlier ones.
+// It implements transport.Watcher.
 type newcomer struct {
 	intake  *intake
 	fd      int32
-	scanned int32 // the first bytes, in which the head does not end
+	scanned int32 // the first bytes, which do not contain the end of the head
 	whole   int32 // the size of the request; 0: its head is not complete
-	held    int32 // what it adds to intake.held; it is in intake.partial unless that is 0
+	held    int32 // the part of intake.held for this connection; it is in intake.partial unless held is 0
 	remote  netip.AddrPort
 	queue   *queue        // waiting or kept; nil: neither
-	due     time.Time     // when it has to leave the queue
-	b       *netio.Buffer // what was read; nil: nothing
+	due     time.Time     // when it must leave the queue
+	b       *netio.Buffer // bytes that were read; nil: none
 	gone    bool
 	more    bool       // a task will look at b; nothing is read until then
 	last    *last      // nil: Try has answered nothing yet
 	tls     *handshake // nil: plaintext, or nothing was received yet
-	// deferred is the request that has to be answered before others are read; nil: there is none.
+	// deferred is the request that must be answered before others are read; nil: there is none.
 	deferred *Deferred
 	at       [queueCount]neighbours
 }
@@ -133,7 +133,7 @@ func (in *intake) count(n *newcomer, held int) {
 	in.held += held - before
 }
 
-// size returns how many bytes n holds: what was read, and what TLS has of an incomplete record.
+// size returns how many bytes n holds: bytes that were read, and bytes of an incomplete record in TLS.
 func (n *newcomer) size() (size int) {
 	if n.b != nil {
 		size = cap(n.b.B)
@@ -303,8 +303,8 @@ func (n *newcomer) layer() *netio.TLS {
 	return n.tls.tls
 }
 
-// read reads what the client sent, and returns that with what was read before. If the first
-// request is now complete or foreign, read removes n from the queues.
+// read reads from the client, and returns the new bytes after the bytes of earlier reads. If the first request is now
+// complete or foreign, read removes n from the queues.
 func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -403,7 +403,7 @@ func (n *newcomer) stuck() bool { return n.tls != nil && n.tls.out != nil }
 
 var errStuck = errors.New("the client does not read")
 
-// append adds data to what was read of n.
+// append adds data to the bytes that were read of n.
 func (n *newcomer) append(data []byte) {
 	n.b = n.b.Grow(len(data))
 	n.b.B = append(n.b.B, data...)

@@ -29,15 +29,15 @@ type Listener struct {
 	server   *http.Server
 	acceptor *netio.Acceptor // nil: Listener accepts, and loops read nothing
 	next     func() transport.Loop
-	onLoops  routes          // those with Take or Try
-	answers  routes          // those with Answer
+	onLoops  routes          // routes with Take or Try
+	answers  routes          // routes with Answer
 	ctx      context.Context // of the requests for routes
 	maxHead  int             // bytes
 	// handshakes of connections with TLS; nil: they are plaintext.
 	handshakes *handshakes
-	// headTimeout bounds the time to complete a head, from the arrival of the connection or
-	// the first byte of a later request. bodyTimeout bounds that of a body, idleTimeout the
-	// time before a later request, writeTimeout that of an answer. 0: no limit.
+	// headTimeout bounds the time to complete a head, from the arrival of the connection or the first byte of a later
+	// request. bodyTimeout bounds the time for a body, idleTimeout the time before a later request, writeTimeout the
+	// time for an answer. 0: no limit.
 	headTimeout, bodyTimeout, idleTimeout, writeTimeout time.Duration
 
 	spare   netio.Spare
@@ -143,8 +143,7 @@ func (l *Listener) intake(loop transport.Loop) *intake {
 	return in
 }
 
-// passUnread queues a connection of which nothing was parsed. If it has TLS, net/http does the
-// handshake.
+// passUnread queues a connection without parsing its bytes. If it has TLS, net/http does the handshake.
 func (l *Listener) passUnread(in *incoming) {
 	if l.handshakes != nil {
 		in.tls = netio.NewTLS(nil, l.handshakes.config)
@@ -248,8 +247,9 @@ func (l *Listener) serve(in *incoming) {
 	go c.serve()
 }
 
-// greet does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do it as well,
-// would read requests that nobody has guarded. After an error net/http gets the same one, logs it, and answers plaintext.
+// greet does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do
+// it as well, would read requests that no Guard has checked. After an error net/http gets the same one, logs it, and
+// answers plaintext.
 func (l *Listener) greet(in *incoming) {
 	c := in.conn.(*tls.Conn)
 	in.greeted = true

@@ -27,7 +27,7 @@ type Request struct {
 	RemoteAddr string
 	// HTTP is its major version.
 	HTTP uint8
-	// Began is for the Gate, to note when the request entered; nobody else uses it.
+	// Began is for the Gate, to note when the request entered; no other code uses it.
 	Began time.Time
 	// Sent is for the Gate, when the request leaves: the bytes of the answer's body, -1 if the answer goes on.
 	Sent int
@@ -56,11 +56,10 @@ func FromHTTP(r *http.Request) *Request {
 // ContentLength returns the number of bytes of the body, -1 if the head does not tell.
 func (q *Request) ContentLength() int { return q.length }
 
-// parse reads a head, to its empty line. It reports false for requests that net/http has to
-// read: those of other versions than HTTP/1.1, with a body of unknown length, or that end the
-// connection, and those that are unusual in any way, such as with a line that does not end
-// with CR LF, a folded field, or a second Host or Content-Length. net/http accepts every
-// request that parse accepts, and understands the same.
+// parse reads a head, to its empty line. It reports false for requests that are left to net/http: requests of other
+// versions than HTTP/1.1, with a body of unknown length, or that end the connection, and requests that are unusual in
+// any way, such as with a line that does not end with CR LF, a folded field, or a second Host or Content-Length.
+// net/http accepts every request that parse accepts, and understands it in the same way.
 func (q *Request) parse(head string) bool {
 	*q = Request{HTTP: 1, head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
 	line, rest, ok := syntax.CutLine(head)
@@ -142,8 +141,8 @@ func (q *Request) find(name string, i int) int {
 	return -1
 }
 
-// again reports whether data begins with the head of q, of which only the digits of the length
-// may differ; q gets the new length then. Clients that keep their connections send such heads.
+// again reports whether data begins with the head of q; only the digits of the length may differ, and q gets the new
+// length then. Clients that keep their connections send such heads.
 func (q *Request) again(data []byte) bool {
 	n, from, to := len(q.head), q.digits.from, q.digits.to
 	if n == 0 || len(data) < n || string(data[:from]) != q.head[:from] || string(data[to:n]) != q.head[to:] {

@@ -84,7 +84,7 @@ func (in *intake) answered(n *newcomer, rest []byte) {
 	}
 }
 
-// postpone has a task look at what was received already: other connections come first. Until then
+// postpone posts a task that looks at the bytes that were received already: other connections come first. Until then
 // nothing more is read.
 func (in *intake) postpone(n *newcomer, data []byte) {
 	in.await(&in.waiting, n)
@@ -96,7 +96,7 @@ func (in *intake) postpone(n *newcomer, data []byte) {
 	in.hold(n)
 }
 
-// look does what read does, without reading.
+// look does the work of read, without reading.
 func (in *intake) look(n *newcomer) (data []byte, r *route, end int, o outcome) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -32,8 +32,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) (body []byte, s
 	return body, 0
 }
 
-// grace is the time to write an answer if that of the server may have passed, and to receive the rest
-// of a body that nobody reads, because a client that gets a reset meanwhile loses the answer.
+// grace is the time to write an answer when the write deadline of the server may have passed. It is also the time to
+// receive the unread rest of a body, because a client that gets a reset while it sends loses the answer.
 const grace = time.Second
 
 // prolong gives time to write the answer to a request that has taken long.

@@ -27,13 +27,12 @@ type EmulationConfig struct {
 	AllowOrigin func(q *front.Request) bool
 }
 
-// Emulation serves the requests by which clients with streams send their commands: it hands them
-// to the node that has the stream, whichever node of the cluster the request came to. It is an
-// http.Handler, safe for concurrent use.
+// Emulation serves the requests with the commands of clients that have streams: it hands the commands to the node that
+// has the stream, whichever node of the cluster got the request. It is an http.Handler, safe for concurrent use.
 //
-// The answer is 204 when the commands were dispatched, and also if there is no such session, so
-// that nobody can find out sessions by guessing. It is 404 if the node is not in the cluster, and
-// 500 if it has not answered within 10 s. Replies to the commands come by the stream.
+// The answer is 204 when the commands were dispatched, and also if there is no such session, so that guessing does not
+// reveal sessions. It is 404 if the node is not in the cluster, and 500 if it has not answered within 10 s. Replies to
+// the commands come by the stream.
 type Emulation struct {
 	emulator transport.Emulator
 	maxBody  int

@@ -2,9 +2,9 @@
 // request goes on for as long as the client is connected. A Kind says how messages look in it, and
 // whether the client sends commands, which come by requests of their own.
 //
-// On Linux, connections over HTTP/1.1 live on the loops of the node, without a goroutine and without a
-// buffer while they are idle; those with TLS do if a listener of package front serves them. All others
-// have a goroutine: over HTTP/2 and HTTP/3, and on other systems.
+// On Linux, connections over HTTP/1.1 live on the loops of the node, without a goroutine and without a buffer while
+// they are idle; with TLS they do if a listener of package front serves them. All others have a goroutine: over HTTP/2
+// and HTTP/3, and on other systems.
 package httpstream
 
 import (

@@ -29,11 +29,10 @@ const (
 	// which the client goes on when it comes back with it in the field Last-Event-ID, or else in
 	// the query last_event_id.
 	UniSSE
-	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing,
-	// or in a POST, with the positions of channels in its field subs. The answer is one JSON object.
-	// It has all pushes that were missed, or waits for the first ones, and it has the positions for
-	// the next request, which any node can answer. Their clients are in no channel's presence, and
-	// nobody is told that they join or leave.
+	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing, or in a POST, with
+	// the positions of channels in its field subs. The answer is one JSON object. It has all missed pushes, or waits
+	// for the first ones, and it has the positions for the next request, which any node can answer. Their clients are
+	// in no channel's presence, and channels get no joins and leaves of them.
 	UniPoll
 )
 
@@ -64,7 +63,7 @@ var kinds = [...]traits{
 // events reports whether the answer is a text/event-stream, which pages get by EventSource.
 func (t *traits) events() bool { return t.format == framing.Events }
 
-// methods are those of requests that open a stream.
+// methods are the methods of requests that open a stream.
 func (t *traits) methods() []string {
 	if t.events() || t.polls {
 		return []string{http.MethodGet, http.MethodPost}

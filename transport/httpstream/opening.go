@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// opening is what a request that opens a stream says.
+// opening has the contents of a request that opens a stream.
 type opening struct {
 	encoding protocol.Encoding
 	commands []byte                   // nil for one-way kinds
@@ -47,7 +47,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Reque
 	}
 }
 
-// parse reads what a request says. It keeps body in commands.
+// parse parses a request. It keeps body in commands.
 func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection) {
 	if h.traits.binary && q.Get("Content-Type") == protobufType {
 		o.encoding = protocol.Protobuf

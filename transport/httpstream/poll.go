@@ -21,8 +21,8 @@ const (
 	maxPolledPositions = 1 << 20
 )
 
-// longPoll is a UniPoll request, with what the core has written for it until there is something to answer.
-// The next request recovers what the core writes later.
+// longPoll is a UniPoll request. It collects the messages of the core until there is something to answer. The next
+// request recovers the messages that the core writes later.
 type longPoll struct {
 	req    *protocol.ConnectRequest
 	text   []byte // lines: messages and bookmarks
@@ -80,7 +80,7 @@ func (p *longPoll) look() (a *polled, soon bool) {
 type polled struct {
 	status int
 	pushes [][]byte // JSON
-	// subs is what the next request says of channels; nil if the client could not connect.
+	// subs are the channels for the next request; nil if the client could not connect.
 	subs       map[string]*position
 	lost       []string
 	refused    []string // channels of the request that the client does not get
@@ -90,7 +90,7 @@ type polled struct {
 	news bool // the client does not know all of it
 }
 
-// position is what the next request says of a channel.
+// position is an entry of a channel for the next request.
 type position struct {
 	recover      bool
 	offset       uint64
@@ -104,7 +104,7 @@ func failed(err error) *polled {
 	return &polled{status: statusOf(d), disconnect: &d, news: true}
 }
 
-// read makes the answer of what the core has written; nil: it waits for the client to connect.
+// read makes the answer from the messages of the core; nil: it waits for the client to connect.
 func (p *longPoll) read() (a *polled) {
 	first, rest, _ := bytes.Cut(p.text, []byte("\n"))
 	var push protocol.Push
@@ -164,8 +164,8 @@ func (a *polled) take(lines []byte) (last string) {
 	return last
 }
 
-// setSubs sets what the next request says of channels: the positions of those that are recoverable, and
-// the others that the request named. A position that is not that of the request is news.
+// setSubs sets the channels for the next request: recoverable ones with their positions, and the others that the
+// request named. A position that differs from the position in the request is news.
 func (a *polled) setSubs(req *protocol.ConnectRequest, c *protocol.Connect, last string) {
 	for ch, at := range bookmark.Parse(last) {
 		p := &position{recover: true, offset: at.Offset, epoch: at.Epoch}

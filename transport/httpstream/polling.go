@@ -23,7 +23,7 @@ func (h *Handler) poller(ctx context.Context, q *front.Request, o *opening) driv
 	return c
 }
 
-// later has a client come back after a second.
+// later asks a client to come back after a second.
 const later = "Retry-After: 1\r\n"
 
 // comesBack reports whether an answer has later.
@@ -81,7 +81,7 @@ func (p *loopPoll) Close(d protocol.Disconnect, frames [][]byte) {
 // Pause does nothing, because the client sends nothing.
 func (*loopPoll) Pause(bool) {}
 
-// wake has the loop call turn, which must not be called by the peer.
+// wake makes the loop call turn, which must not be called by the peer.
 func (p *loopPoll) wake() {
 	if !p.posted {
 		p.posted = p.loop.Post(p.turn)
@@ -179,7 +179,7 @@ func (p *polling) change(f func()) {
 // answerPoll waits for something that a UniPoll client does not know yet, and answers with it.
 func (h *Handler) answerPoll(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // those of http.Server are for usual requests
+	_ = control.SetReadDeadline(time.Time{}) // the deadlines of http.Server are for usual requests
 	_ = control.SetWriteDeadline(time.Time{})
 	p := &polling{wake: make(chan struct{}, 1), longPoll: longPoll{req: o.connect}}
 	c := h.poller(context.WithoutCancel(r.Context()), q, o)

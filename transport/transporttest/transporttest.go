@@ -37,8 +37,8 @@ type Client interface {
 // Send is not called.
 type Serve func(t *testing.T, a transport.Acceptor) (connect func() (Client, error))
 
-// Run runs the suite. Its parts have the names of what they test. It takes some seconds, because a client that does not read
-// is given up after a time.
+// Run runs the suite. Its parts have the names of the tested features. It takes some seconds, because a client that
+// does not read is given up after a time.
 func Run(t *testing.T, serve Serve) {
 	for _, part := range []struct {
 		name string
@@ -126,7 +126,7 @@ func message(n, size int) string {
 	return fmt.Sprintf(`{"id":%d,"rpc":{"data":"%s"}}`, n+1, bytes.Repeat([]byte{'a' + byte(n%26)}, size))
 }
 
-// want waits for what the client receives.
+// want waits until the client receives a message.
 func (f *fixture) want(c Client, message string) {
 	f.Helper()
 	type received struct {
@@ -232,7 +232,7 @@ func (f *fixture) write(p *peertest.Peer, frames ...[]byte) {
 	}
 }
 
-// most bounds what a client that does not read is sent.
+// most bounds the bytes that are sent to a client that does not read.
 const most = 256 << 20
 
 // congest writes until the client, which does not read, has no room. It returns the frame that it wrote over and over, and how

@@ -13,14 +13,13 @@ import (
 // MaxDictionary is the most bytes of a dictionary: the window of DEFLATE.
 const MaxDictionary = 32 << 10
 
-// Dictionary is what the messages to some clients are compressed against. Clients learn it when they
-// connect, so it must contain nothing that one of them may not see. It does not change. Any goroutine may
-// use it.
+// Dictionary is a text: the messages to some clients are compressed against it. Clients learn it when they connect, so
+// it must contain nothing that one of them may not see. It does not change. Any goroutine may use it.
 type Dictionary struct {
 	profile   string
 	anonymous bool
 	framer    *dictionaryFramer
-	whole, id *protocol.Dictionary // what clients are told: with the data, and without
+	whole, id *protocol.Dictionary // for connect results: with the data, and without
 }
 
 // NewDictionary returns a dictionary for the connections of one encoding whose clients offer to use one
@@ -75,7 +74,7 @@ const (
 	markDeflated = 1
 )
 
-// leastDeflated is the size in bytes of messages from which on compression is tried. Pings are smaller.
+// leastDeflated is the size in bytes of the smallest messages that are compressed. Pings are smaller.
 const leastDeflated = 32
 
 func (f *dictionaryFramer) Encoding() protocol.Encoding { return f.encoding }

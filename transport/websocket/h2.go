@@ -46,7 +46,7 @@ func (s *h2Stream) SetWriteDeadline(t time.Time) error {
 	return s.control.SetWriteDeadline(t)
 }
 
-// Close ends reading. What was written goes out when the handler returns.
+// Close ends reading. Written bytes go out when the handler returns.
 func (s *h2Stream) Close() error { return s.body.Close() }
 
 // Abort resets the stream, by a write deadline in the past.

@@ -67,8 +67,7 @@ type Config struct {
 
 // OneWay has the options of one-way connections.
 type OneWay struct {
-	// NoDisconnectPush: clients learn from the Close frame alone why they have to go, and not
-	// also from a push before it.
+	// NoDisconnectPush: clients learn from the Close frame alone why they must go, and not also from a push before it.
 	NoDisconnectPush bool
 	// NoClosingHandshake: a connection that the server ends has no Close frame; the client
 	// sees the end of the connection. Clients that break the rules still get one.
@@ -107,13 +106,11 @@ func setDefault[T int | time.Duration](v *T, d T) {
 // server of net/http offers WebSocket over HTTP/2 only if the environment of the
 // process had GODEBUG=http2xconnect=1 when it started.
 //
-// TCP and Unix sockets are used without blocking where the system allows it. A
-// listener that wraps its connections in a type of its own, like that of package
-// netutil, prevents this: limit the number of connections in another way. If the
-// wrapper is needed for a while only, it can have a method Bare() net.Conn, which the
-// handler calls when it has taken the connection from the server: Bare returns the
-// inner connection, which is used instead of the wrapper, or nil if the wrapper is still
-// needed.
+// TCP and Unix sockets are used without blocking where the system allows it. A listener that wraps its connections in a
+// type of its own, as the listener of package netutil does, prevents this: limit the number of connections in another
+// way. If the wrapper is needed for a while only, it can have a method Bare() net.Conn, which the handler calls when it
+// has taken the connection from the server: Bare returns the inner connection, which is used instead of the wrapper, or
+// nil if the wrapper is still needed.
 type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config

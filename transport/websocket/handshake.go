@@ -36,14 +36,14 @@ type handshake struct {
 	connect     *protocol.ConnectRequest // of one-way clients that sent it with the handshake
 }
 
-// rejection is the answer to a handshake that does not succeed. key names what would change it.
-// answer is what the client gets in place of the text.
+// rejection is the answer to a handshake that does not succeed. key names the option that would allow it. answer, if
+// there is one, goes to the client in place of the text.
 type rejection struct {
 	status            int
 	text, key, answer string
 }
 
-// report has the node log the rejection.
+// report makes the node log the rejection.
 func (f *rejection) report(a transport.Acceptor, q *front.Request) {
 	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
 	onloop.Refused(a, refusal.Refusal{Kind: "WebSocket handshake refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path}, f.status, why)

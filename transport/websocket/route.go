@@ -9,10 +9,9 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Route returns a route by which clients reach h without net/http: the loops of h's acceptor
-// read and answer usual handshakes for path, which need no goroutine and no buffer. All other
-// requests for path go to net/http, so h has to serve the path there as well. Middleware does
-// not see the requests of the route; its Gate does.
+// Route returns a route that reaches h without net/http: the loops of h's acceptor read and answer usual handshakes for
+// path, which need no goroutine and no buffer. All other requests for path go to net/http, so h must serve the path
+// there as well. Middleware does not see the requests of the route; its Gate does.
 func (h *Handler) Route(path string) front.Route {
 	return front.Route{Method: http.MethodGet, Path: path, Upgrade: "websocket", Take: h.take}
 }

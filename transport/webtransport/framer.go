@@ -87,7 +87,7 @@ func (f *framer) missing(begun, data []byte) int {
 	return min(len(data), n+int(size)-len(begun))
 }
 
-// completes reports whether begun, to which bytes were appended as missing says, is complete.
+// completes reports whether begun is complete, after the bytes that missing asked for were appended.
 func (f *framer) completes(begun []byte, limit int) (bool, error) {
 	if f.encoding == protocol.JSON {
 		length := len(bytes.TrimSuffix(begun, []byte{'\n'}))

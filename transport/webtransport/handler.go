@@ -148,7 +148,7 @@ func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q 
 	return nil
 }
 
-// innermost returns the http.ResponseWriter of the server, without those of middleware.
+// innermost returns the http.ResponseWriter of the server, without the wrappers of middleware.
 func innermost(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })

@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// link is a session as a stream of bytes: the first bidirectional stream that the client opens.
-// Until then nothing can be read, and what is written is dropped.
+// link is a session as a stream of bytes: the first bidirectional stream that the client opens. Until then nothing can
+// be read, and written bytes are dropped.
 type link struct {
 	session *wt.Session
 	// told is how the connection ended; the endpoint sets it, and Close and Abort tell it.
@@ -20,7 +20,7 @@ type link struct {
 
 	mu     sync.Mutex
 	stream *wt.Stream // nil until the client has opened it
-	// awaited ends when nobody waits for the stream any more.
+	// awaited ends when no goroutine waits for the stream any more.
 	awaited context.Context
 	giveUp  context.CancelFunc
 }
@@ -112,7 +112,7 @@ func (l *link) Abort() { _ = l.Close() }
 // maxRefused is how many further streams of a session are refused before the session ends.
 const maxRefused = 64
 
-// refused is the code by which further streams are refused.
+// refused is the code in the refusals of further streams.
 const refused wt.StreamErrorCode = 1
 
 // refuse refuses all bidirectional streams but the first one.
@@ -140,5 +140,5 @@ func (l *link) refuseUni() {
 	_ = l.session.CloseWithError(tooManyStreams, "too many streams")
 }
 
-// tooManyStreams is the code of sessions that end because of streams that nobody asked for.
+// tooManyStreams is the code of sessions that end because the client opened too many further streams.
 var tooManyStreams = wt.SessionErrorCode(protocol.DisconnectBadRequest.Code)

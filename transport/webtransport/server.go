@@ -30,7 +30,7 @@ const (
 	// maxUniStreams is how many streams a client may have open that only it writes to. HTTP/3
 	// needs three, and browsers open one or two more.
 	maxUniStreams = 16
-	// Received bytes that nobody has read yet.
+	// Received bytes that the program has not read yet.
 	streamWindow, maxStreamWindow = 128 << 10, 1 << 20
 	connWindow, maxConnWindow     = 192 << 10, 2 << 20
 	// maxIdle is how many connections may be without a request, of all clients. Each holds some 30 KB. If there are more,
@@ -77,10 +77,9 @@ type Server struct {
 // Handler, TLSConfig, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog of s
 // are taken over as they are now; a tls.Config that chooses certificates in its functions can
 // go on doing so. Timeouts hold for each request, from the moment when its head was read;
-// handlers of long requests lift them by http.ResponseController. A connection without a
-// request is closed after IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). What a
-// client sends before its handshake is complete (0-RTT) is not accepted, because others could
-// send it again.
+// handlers of long requests lift them by http.ResponseController. A connection without a request is closed after
+// IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). Bytes that a client sends before its handshake is
+// complete (0-RTT) are not accepted, because others could send them again.
 func Listen(conn *net.UDPConn, s *http.Server) (*Server, error) { return listen(conn, s) }
 
 func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
@@ -226,8 +225,7 @@ func (s *Server) Advertise(next http.Handler) http.Handler {
 	})
 }
 
-// AdvertiseRoutes has routes of package front tell their clients what Advertise tells those of
-// handlers.
+// AdvertiseRoutes makes routes of package front tell their clients the same as Advertise tells the clients of handlers.
 func (s *Server) AdvertiseRoutes(routes []front.Route) {
 	for i := range routes {
 		routes[i].Advertise = func(q *front.Request, head []byte) []byte {
@@ -273,8 +271,8 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// connection is a QUIC connection. It is closed when it had no request and no session for a
-// while. What is not a whole request does not keep it.
+// connection is a QUIC connection. It is closed when it had no request and no session for a while. An incomplete
+// request does not keep it.
 type connection struct {
 	server *Server
 	quic   *quic.Conn
@@ -287,8 +285,8 @@ type connection struct {
 	timer *time.Timer // closes the connection; stopped while it is busy
 }
 
-// parting is how long a connection stays after its last request during a shutdown. Closing it
-// drops what the client has not received yet.
+// parting is how long a connection stays after its last request during a shutdown. Closing it drops the bytes that the
+// client has not received yet.
 const parting = 500 * time.Millisecond
 
 type connectionKey struct{}

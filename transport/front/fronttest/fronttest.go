@@ -65,8 +65,8 @@ func (s *Site) Close() {
 // Addr returns the address of the server.
 func (s *Site) Addr() string { return s.addr }
 
-// Exchange sends the parts on a connection of its own, ends its direction, and returns all answers, as
-// Answer does. The error is that of the connection.
+// Exchange sends the parts on a new connection, ends its direction, and returns all answers, as Answer does. The error
+// is the connection's.
 func (s *Site) Exchange(parts ...string) ([]string, error) {
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -103,8 +103,8 @@ func answers(raw []byte) (list []string) {
 	}
 }
 
-// Answer reads an answer. It returns what a client understands: status, fields, length of the body (-1:
-// unknown), whether the connection ends, which is also last, and the body. The date is "now" if it is.
+// Answer reads an answer. It returns the answer as a client understands it: status, fields, length of the body (-1:
+// unknown), whether the connection ends, which is also last, and the body. The text has "now" for a date that is now.
 func Answer(r *bufio.Reader) (text string, last bool, err error) {
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {

@@ -29,8 +29,8 @@ type extra struct {
 	late   string // the newest bytes of the endpoint that wait for out to be written
 	cause  error  // for Peer.Closed
 	held   bool   // reading was paused since the previous tick
-	stuck  bool   // lost with bytes in out; those in the kernel are to be dropped, too
-	broken bool   // lost, but what the client sent before is still to be handed over
+	stuck  bool   // lost with bytes in out; the bytes in the kernel are to be dropped, too
+	broken bool   // lost, but bytes that the client sent before are still to be handed over
 	tick   transport.Timer
 
 	// used by LoopConn
@@ -78,7 +78,7 @@ func (c *conn[E, P]) listens() bool {
 	return c.phase <= awaiting || c.phase == gone && c.broken()
 }
 
-// pausing reports whether bytes that the client sends have to wait.
+// pausing reports whether received bytes must wait.
 func (c *conn[E, P]) pausing() bool { return c.paused && c.phase == open }
 
 func (c *conn[E, P]) pause(pause bool) {
@@ -169,7 +169,7 @@ func (c *conn[E, P]) flushed(d driver) (writable bool) {
 	return true
 }
 
-// apply does what a step of the endpoint says.
+// apply carries out a step of the endpoint.
 func (c *conn[E, P]) apply(d driver, s Step) {
 	switch {
 	case s.End != GoOn:

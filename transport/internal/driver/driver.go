@@ -18,9 +18,9 @@ import (
 // ticks go in; messages, bytes to write and decisions come out. An Endpoint does no I/O
 // and has no clock, no goroutine and no lock.
 //
-// The goroutine that reads calls Next, Control, Rest and Release. Any goroutine calls
-// Control, Begin, Tick, Close, Fail and FrameSize, one at a time, but perhaps during Next or
-// Rest: these two must not touch what the others use.
+// The goroutine that reads calls Next, Control, Rest and Release. Any goroutine calls Control, Begin, Tick, Close, Fail
+// and FrameSize, one at a time, but perhaps during Next or Rest: these two must not touch the state that the others
+// use.
 type Endpoint interface {
 	// Next finds the first message or control data in data, which it may change, and
 	// returns the bytes after it. The message is valid until the next call of Next or
@@ -33,11 +33,10 @@ type Endpoint interface {
 	Rest() Step
 	// Begin is called first, once the connection is accepted.
 	Begin() Step
-	// Tick is called when the time has passed that a Step set. congested tells that the
-	// client does not take what was written, held that reading was paused at some time
-	// since the previous tick.
+	// Tick is called when the time of a Step has passed. congested tells that the client does not take the written
+	// bytes, held that reading was paused at some time since the previous tick.
 	Tick(congested, held bool) Step
-	// Close ends the connection with d because the core wants that.
+	// Close ends the connection with d because the core asks for it.
 	Close(d protocol.Disconnect) Step
 	// Overdue ends the connection because the client has not ended it within
 	// Timeouts.Await of a Step to Await.
@@ -64,7 +63,7 @@ const (
 	Control              // for Endpoint.Control
 )
 
-// Step is what a driver does next for an endpoint.
+// Step tells a driver its next actions for an endpoint.
 type Step struct {
 	// Write goes out between two frames, or after all frames if the connection ends. While
 	// the client is slow, a later Write replaces one that waits.
@@ -124,14 +123,14 @@ type Candidate struct {
 	// Ctx and Info are for the acceptor.
 	Ctx  context.Context
 	Info transport.Info
-	// Message is for the peer, before what the endpoint finds; nil: none. It is valid until
-	// Start returns, for other drivers forever.
+	// Message is for the peer, before the messages that the endpoint finds; nil: none. It is valid until Start returns,
+	// for other drivers forever.
 	Message []byte
 	// Early has the bytes that were received already.
 	Early []byte
 	// Watched tells that the loop watches the socket already, for another watcher.
 	Watched bool
-	// TLS is what a LoopConn reads and writes the socket through; nil: plaintext.
+	// TLS lies between a LoopConn and the socket; nil: plaintext.
 	TLS *netio.TLS
 }
 
@@ -142,12 +141,12 @@ type pointer[E any] interface {
 	Endpoint
 }
 
-// lastReads bounds the reads of what a client sent before its connection broke.
+// lastReads bounds the reads of the bytes that a client sent before its connection broke.
 const lastReads = 16
 
 var errClosed = errors.New("transport: connection is closed")
 
-// WriteError returns the error of a connection to which writing failed with err.
+// WriteError returns the error of a connection after writing failed with err.
 func WriteError(err error) error {
 	return fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, err)
 }

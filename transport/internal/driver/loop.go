@@ -19,7 +19,7 @@ type LoopConn[E any, P pointer[E]] struct {
 	peer transport.Peer // nil before accepting and after Closed
 }
 
-// watch is what the loop watches a socket for.
+// watch says which events of a socket the loop watches.
 type watch uint8
 
 const (
@@ -67,11 +67,11 @@ func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
 		c.take(n.Early)
 	}
 	if n.TLS != nil && !n.Watched {
-		c.Ready(true, false) // TLS may hold what it has received
+		c.Ready(true, false) // TLS may hold received bytes
 	}
 }
 
-// refuse has a goroutine refuse the client, because the loop may end before that is done.
+// refuse refuses the client on a goroutine, because the loop may end before the refusal is written.
 func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	if c.watch != 0 {
 		c.loop.Unwatch(int(c.fd))
@@ -156,8 +156,8 @@ func (c *LoopConn[E, P]) take(data []byte) {
 	}
 }
 
-// takeHeld goes on with unread. Bytes that have to wait again are not copied, because reading
-// may be paused for each of many commands.
+// takeHeld goes on with unread. Bytes that must wait again are not copied, because reading may be paused for each of
+// many commands.
 func (c *LoopConn[E, P]) takeHeld() {
 	b := c.unread()
 	if b == nil || c.pausing() {
@@ -175,8 +175,8 @@ func (c *LoopConn[E, P]) takeHeld() {
 	c.trim()
 }
 
-// consume hands data to the endpoint, and messages to the peer, until data is used up,
-// reading is paused or the connection ends. It returns the bytes that have to wait.
+// consume hands data to the endpoint, and messages to the peer, until data is used up, reading is paused or the
+// connection ends. It returns the bytes that must wait.
 func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
 	e := P(&c.endpoint)
 	for c.listens() && !c.pausing() {
@@ -337,8 +337,7 @@ func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
 	x.deadline = c.loop.After(d, c.expired)
 }
 
-// expired is called when the client has not taken what was written in time, or has not ended
-// the connection.
+// expired is called when the client has not taken the written bytes in time, or has not ended the connection.
 func (c *LoopConn[E, P]) expired() {
 	c.extra.deadline = nil
 	switch {

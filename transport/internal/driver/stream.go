@@ -31,8 +31,8 @@ type StreamConn[E any, P pointer[E]] struct {
 	peer   transport.Peer // nil before accepting and after Closed
 
 	mu         sync.Mutex
-	conn[E, P]               // under mu, except what Next and Rest of the endpoint use
-	resume     chan struct{} // closed when a pause ends; nil if nobody waits
+	conn[E, P]               // under mu, except the fields that Next and Rest of the endpoint use
+	resume     chan struct{} // closed when a pause ends; nil if no goroutine waits
 
 	flushes sync.WaitGroup // they begin in phases before gone only
 }
@@ -48,7 +48,7 @@ func NewStreamConn[E any, P pointer[E]](stream netio.Stream, e E) *StreamConn[E,
 // on a new goroutine and returns. That frees the caller's goroutine, whose stack the handshake
 // has grown.
 func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) {
-	c.peerMu.Lock() // nobody calls the peer before it is set
+	c.peerMu.Lock() // no goroutine calls the peer before it is set
 	accepted := false
 	defer func() {
 		if !accepted { // the acceptor panicked
@@ -249,8 +249,8 @@ func (c *StreamConn[E, P]) congested() {
 	go c.flush()
 }
 
-// flush writes out until it is empty, and then tells the peer if it waits for that. Nobody else
-// writes meanwhile.
+// flush writes out until it is empty, and then tells the peer if it waits for that. No other goroutine writes
+// meanwhile.
 func (c *StreamConn[E, P]) flush() {
 	defer c.flushes.Done()
 	for b := c.takeQueued(); b != nil; b = c.takeQueued() {
@@ -289,7 +289,7 @@ func (c *StreamConn[E, P]) drained() {
 // ended wakes the goroutine that reads, so that it looks at the phase.
 func (c *StreamConn[E, P]) ended() {
 	switch {
-	case c.broken(): // read what has arrived, and wake up afterwards
+	case c.broken(): // read the bytes that have arrived, and wake up afterwards
 		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Write))
 	case c.phase != awaiting:
 		c.stream.SetReadDeadline(wakeUp)

@@ -28,13 +28,13 @@ import (
 // Conn is a connection and the client at its other end.
 type Conn interface {
 	transport.Conn
-	// Receive has the client send data.
+	// Receive lets the client send data.
 	Receive(data []byte)
 	// Pass lets time pass.
 	Pass(d time.Duration)
-	// Leave has the client close its socket.
+	// Leave makes the client close its socket.
 	Leave()
-	// Stall has the client stop reading, or go on.
+	// Stall makes the client stop reading, or go on.
 	Stall(stall bool)
 	// WaitIdle waits until nothing happens any more. It returns the bytes that the client
 	// got, whether it saw the end of the outgoing direction, and whether the connection
@@ -168,7 +168,7 @@ func (m *model) apply(s driver.Step) {
 	m.drained()
 }
 
-// put writes, or queues what a client that does not read has no room for.
+// put writes bytes, or queues them if the client does not read and has no room.
 func (m *model) put(b []byte) {
 	switch {
 	case m.left || len(b) == 0:
@@ -261,7 +261,7 @@ func (m *model) Pass(d time.Duration) {
 func (m *model) Leave() {
 	m.left = true
 	if m.paused && m.end == driver.GoOn {
-		return // nobody notices
+		return // it goes unnoticed
 	}
 	if m.cause == nil {
 		m.cause = errors.New("connection lost")
@@ -270,7 +270,7 @@ func (m *model) Leave() {
 }
 
 func (m *model) Write(frames [][]byte) (n int, err error) {
-	if m.left && !m.over { // what the client sent before is there yet
+	if m.left && !m.over { // bytes that the client sent before are there yet
 		m.broke, m.cause = true, protocol.DisconnectWriteError
 		m.goOn()
 		m.finish()
@@ -366,15 +366,15 @@ func (l *fakeLoop) secure() *netio.TLS {
 	return end
 }
 
-// serverTLS has the certificate of package httptest, and no tickets, which nobody would read.
+// serverTLS has the certificate of package httptest, and no tickets, because the test client would not read them.
 var serverTLS = func() *tls.Config {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 }()
 
-// sealed is the net.Conn beneath a client's TLS: a pipe during the handshake, then what was
-// received and what is to be sent.
+// sealed is the net.Conn beneath a client's TLS: a pipe during the handshake, then the received bytes and the bytes to
+// send.
 type sealed struct {
 	net.Conn
 	in, out bytes.Buffer
@@ -397,7 +397,7 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-// decrypted returns what the bytes that the client got mean.
+// decrypted returns the plaintext of the bytes that the client got.
 func (l *fakeLoop) decrypted(p []byte) (plain []byte) {
 	if l.tls == nil {
 		return p

@@ -21,25 +21,25 @@ import (
 
 var update = flag.Bool("update", false, "write what endpoints alone do into the fixtures")
 
-// Protocol is what the fixtures of a protocol say about one conversation.
+// Protocol has the parts of a conversation that depend on the protocol of the fixtures.
 type Protocol[E any] struct {
 	Endpoint E
 	// First is the message that the connection begins with; nil: none.
 	First []byte
-	// Sent reads what the client sends, in one piece.
+	// Sent reads the bytes that the client sends, in one piece.
 	Sent func(in *Input) []byte
-	// Frames reads what the core writes.
+	// Frames reads the frames that the core writes.
 	Frames func(in *Input) [][]byte
-	// Shown returns a line for each thing in what the client got.
+	// Shown returns a line for each thing in the bytes that the client got.
 	Shown func(got []byte) []string
 }
 
-// Fixtures runs the conversations of files in all ways. Everything that happens is the same, and at the
-// same time. begin fails for a setting that is unknown.
+// Fixtures runs the conversations of files with each kind of driver. The results and their times must be the same.
+// begin fails for a setting that is unknown.
 //
-// A conversation begins with "== name", or "== name: SETTING...". What happens to a connection stands at
-// the beginning of a line, what comes of it is indented below: first what the peer hears, then what the
-// client gets, then what became of the connection.
+// A conversation begins with "== name", or "== name: SETTING...". An event of the connection stands at the beginning of
+// a line. Its results are indented below: first the calls of the peer, then the bytes for the client, then the end of
+// the connection.
 //
 //	recv SENT           the client sends something
 //	drip SENT           the same, byte by byte
@@ -100,7 +100,7 @@ type conversation[E any] struct {
 	got []string
 }
 
-// run does what the lines say.
+// run carries out the lines.
 func (c *conversation[E]) run(t *testing.T, d Conn, p *Witness, lines []string) {
 	t.Helper()
 	said := &transcript{peer: p, shown: c.Shown}
@@ -193,7 +193,7 @@ func (in *Input) Number() (n int, ok bool) {
 	return n, err == nil
 }
 
-// Text returns what is quoted, as often as "*N" behind it says. It is empty if nothing is quoted next.
+// Text returns the text in quotes, repeated N times if "*N" follows it. It is empty if nothing is quoted next.
 func (in *Input) Text() string {
 	in.rest = strings.TrimLeft(in.rest, " ")
 	q, err := strconv.QuotedPrefix(in.rest)
@@ -219,7 +219,7 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// transcript writes down what the events of a conversation result in.
+// transcript writes down the results of the events of a conversation.
 type transcript struct {
 	peer               *Witness
 	shown              func(got []byte) []string
@@ -252,9 +252,9 @@ func (s *transcript) since(got []byte, halfClosed, closed bool) (lines []string)
 	return lines
 }
 
-// Witness is the peer of a connection. It writes down what it hears.
+// Witness is the peer of a connection. It writes down the calls that it gets.
 type Witness struct {
-	// Inside is what it does with the connection when it receives; nil: nothing.
+	// Inside is called with the connection when the Witness receives a message; nil: nothing happens.
 	Inside func(transport.Conn)
 	// Cause returns what to write down for the error of Closed; nil, or "": the usual.
 	Cause func(err error) string

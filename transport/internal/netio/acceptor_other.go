@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Acceptor does not exist on this system. Nobody calls its methods.
+// Acceptor does not exist on this system. Its methods are never called.
 type Acceptor struct{}
 
 // NewAcceptor fails.

@@ -33,7 +33,7 @@ func Get(n int) *Buffer {
 	return &Buffer{B: make([]byte, 0, 1<<class), class: class}
 }
 
-// Free gives b back: nobody may use b or its bytes any more. It does nothing if b is nil.
+// Free gives b back: no goroutine may use b or its bytes any more. It does nothing if b is nil.
 func (b *Buffer) Free() {
 	if b == nil || b.class < 0 {
 		return

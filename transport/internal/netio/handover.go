@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// keepIdle is after how much silence the kernel asks whether a client is still there. Pings, every 25 s, find clients that are
-// gone. Keep-alive is for connections without them, such as idle ones of HTTP and those of clients that turned pings off, and
-// keeps their entries in NATs. With less than the time between pings, the kernel would ask every idle client, too.
+// keepIdle is after how much silence the kernel asks whether a client is still there. Pings, every 25 s, find clients
+// that are gone. Keep-alive is for connections without them, such as idle connections of HTTP and clients that turned
+// pings off, and keeps their entries in NATs. With less than the time between pings, the kernel would ask every idle
+// client, too.
 const keepIdle = 120 * time.Second
 
-// keepAlive is that of accepted connections. Interval and Count are the defaults of package net.
+// keepAlive is the configuration of accepted connections. Interval and Count are the defaults of package net.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: 15 * time.Second, Count: 9}
 
 // Socket is an accepted connection: a non-blocking descriptor, which belongs to the owner of
@@ -42,7 +43,7 @@ func (h *Handover) Conn() (net.Conn, error) {
 		return nil, err
 	}
 	_ = h.file.Close()
-	if tcp, ok := nc.(*net.TCPConn); ok { // for which FileConn has set the idle time of package net
+	if tcp, ok := nc.(*net.TCPConn); ok { // FileConn has set the idle time of package net
 		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: -1, Count: -1})
 	}
 	return nc, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/smuggling"
 )
 
-// replay is a connection of which some bytes, early, were read before. One goroutine at a time
+// replay is a connection that returns early, bytes that were read before, and then the rest. One goroutine at a time
 // may read.
 type replay struct {
 	net.Conn
@@ -18,8 +18,8 @@ type replay struct {
 
 	mu     sync.Mutex // for what follows, which a write may change
 	early  []byte
-	broken error            // of the reads after early; nil: they are those of Conn
-	guard  *smuggling.Guard // judges what is read; nil: nobody does
+	broken error            // of the reads after early; nil: Conn is read
+	guard  *smuggling.Guard // judges the bytes that are read; nil: they are not judged
 }
 
 // NewReplay returns a connection that reads early and then nc, or gets the error broken then if that is
@@ -59,8 +59,7 @@ func (r *replay) Read(p []byte) (int, error) {
 	}
 }
 
-// read reads bytes that nobody has judged. It reports whether the guard holds them; it reads one only
-// then.
+// read reads bytes that were not judged. It reports whether the guard holds them; if it does, read reads only one byte.
 func (r *replay) read(p []byte) (n int, held bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +133,8 @@ func (r *replay) Early() []byte {
 	return early
 }
 
-// Bare returns the connection beneath, for a handler that takes the connection from the server,
-// as that of WebSocket does. It returns nil while early is not read, and if nothing can follow.
+// Bare returns the connection beneath, for a handler that takes the connection from the server, such as the handler of
+// WebSocket. It returns nil while early is not read, and if nothing can follow.
 func (r *replay) Bare() net.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Spare keeps a descriptor in reserve. To make a net.Conn of a socket takes another descriptor
-// for a moment. If sockets hold all descriptors, none could be converted without the reserve,
-// and not even those of clients that have left would be closed. The zero Spare has nothing yet.
+// Spare keeps a descriptor in reserve. To make a net.Conn of a socket takes another descriptor for a moment. If sockets
+// hold all descriptors, none could be converted without the reserve, and not even the sockets of clients that have left
+// would be closed. The zero Spare has nothing yet.
 type Spare struct {
 	mu    sync.Mutex
 	file  *os.File // nil: no descriptor was free

@@ -48,7 +48,7 @@ type Stream interface {
 	Abort()
 }
 
-// wrapper is a connection around another one, for which it may stand aside.
+// wrapper is a connection around another one. It may stand aside.
 type wrapper interface {
 	// Bare returns the inner connection, which is used instead of the wrapper from now on,
 	// or nil if the wrapper is still needed.

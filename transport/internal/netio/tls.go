@@ -11,8 +11,8 @@ import (
 const (
 	// maxRecord is the most plaintext in a record of TLS; bytes.
 	maxRecord = 16 << 10
-	// maxUnasked bounds what waits for a client that makes the server answer (with new keys,
-	// for example) and does not read the answers; bytes.
+	// maxUnasked bounds the bytes that wait for a client that makes the server answer (with new keys, for example) and
+	// does not read the answers.
 	maxUnasked = 16 << 10
 	// maxMessage is the most of an incomplete handshake message that is kept after the handshake;
 	// bytes. The only one that a server expects then, KeyUpdate, has 5. crypto/tls would wait for up
@@ -29,12 +29,12 @@ var (
 
 // TLS is the server's end of TLS, between a socket and the protocol above. It drives a
 // crypto/tls.Conn in two ways. At first, and again after Block, the tls.Conn has a net.Conn
-// beneath it, may block, and any goroutine may use it. On a loop, after Attach, it never waits:
-// Read returns what is complete, and ciphertext that the socket does not take goes to a queue
-// of the caller. While nothing happens it holds no buffer.
+// beneath it, may block, and any goroutine may use it. On a loop, after Attach, it never waits: Read returns complete
+// plaintext, and ciphertext that the socket does not take goes to a queue of the caller. While nothing happens it holds
+// no buffer.
 //
-// The handshake must be over before Attach, and nobody may use the tls.Conn any more. What it holds
-// in plaintext comes with the next Read. From then on, until Block, one goroutine uses the TLS.
+// The handshake must be over before Attach, and from then on only the TLS may use the tls.Conn. Plaintext in the
+// tls.Conn comes with the next Read. From then on, until Block, one goroutine uses the TLS.
 type TLS struct {
 	conn *tls.Conn
 	wire wire
@@ -66,7 +66,7 @@ func (t *TLS) Attach(fd uintptr, out **Buffer) {
 	t.trim()
 }
 
-// Begin is called before a series of calls of Read, for which the socket is read once.
+// Begin is called before a series of calls of Read; the socket is read once for all of them.
 func (t *TLS) Begin() {
 	t.wire.used, t.wire.dry = false, false
 	t.lend()
@@ -156,8 +156,8 @@ func (t *TLS) Congested() bool { return *t.wire.out != nil }
 // CloseWrite tells the client that no more bytes follow. Calls after the first do nothing.
 func (t *TLS) CloseWrite() { _ = t.conn.CloseWrite() }
 
-// again is the error of a read that would have to wait. tls.Conn takes it for temporary and can
-// read on later, also in the middle of a record.
+// again is the error of a read that would block. tls.Conn takes it for temporary and can read on later, also in the
+// middle of a record.
 type again struct{}
 
 func (again) Error() string   { return "nothing to read now" }
@@ -172,7 +172,7 @@ type wire struct {
 	of      *TLS
 	out     **Buffer
 	fd      int32
-	unasked int32 // bytes that were appended to *out because of what the client sent
+	unasked int32 // bytes that were appended to *out as answers to received bytes
 	used    bool  // the socket was read
 	reading bool  // the tls.Conn is reading
 	dry     bool  // nothing more is complete; until then there may be plaintext in of.lent
@@ -226,7 +226,7 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 // Abort closes the connection at once; see abort.
 func (w *wire) Abort() { abort(bare(w.Conn)) }
 
-// lend gives the tls.Conn memory for its input, with what it holds of an incomplete record.
+// lend gives the tls.Conn memory for its input, with its bytes of an incomplete record.
 func (t *TLS) lend() {
 	raw := rawInput(t.conn)
 	if raw == nil || t.lent != nil {

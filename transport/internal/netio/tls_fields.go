@@ -9,9 +9,8 @@ import (
 
 // A tls.Conn keeps two buffers for as long as it lives, as large as the largest record and the
 // largest handshake message that it has seen: some 5 KB of an idle connection's 7. The
-// standard library has no way to free them, so the package finds them by their names. With a
-// standard library in which they have other names or types, connections take more memory, and
-// nothing else changes.
+// standard library has no way to free them, so the package finds them by their names. If a standard library gives them
+// other names or types, connections take more memory, and nothing else changes.
 var (
 	rawInputOffset  = offsetOf("rawInput")
 	handshakeOffset = offsetOf("hand")

@@ -16,7 +16,7 @@ type Peer struct {
 	// on a loop.
 	Conn, Inside transport.Conn
 	Info         transport.Info
-	Context      context.Context // that of the connection
+	Context      context.Context // of the connection
 	// OnReceive is called with each message. nil: messages go to Messages.
 	OnReceive func(msg []byte)
 

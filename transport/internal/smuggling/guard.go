@@ -6,8 +6,8 @@ package smuggling
 
 import "strings"
 
-// Refusal is what net/http has to read instead of the rest of a refused head. net/http answers it with
-// status 400 and closes the connection, wherever the head was cut.
+// Refusal is for net/http in place of the rest of a refused head. net/http answers it with status 400 and closes the
+// connection, wherever the head was cut.
 const Refusal = "\x00\r\n\r\n"
 
 // Verdict on bytes.
@@ -16,8 +16,8 @@ type Verdict int
 const (
 	// Passed bytes may be read.
 	Passed Verdict = iota
-	// Held bytes follow a request for another protocol. They may be read once Answer has ended the
-	// wait; until then one at a time, of which Peek is told.
+	// Held bytes follow a request for another protocol. They may be read once Answer has ended the wait; until then
+	// only one at a time, with a call of Peek for each.
 	Held
 	// Refused bytes, and all that follow, give way to Refusal.
 	Refused
@@ -29,9 +29,9 @@ const (
 // not for concurrent use.
 type Guard struct {
 	state   state
-	next    state  // after the LF that has to come
+	next    state  // after the LF that must follow
 	head    head   // of the request that was read last
-	left    uint64 // bytes of the body or chunk that have to come, or the digits of their number so far
+	left    uint64 // missing bytes of the body or chunk, or the digits of their number so far
 	version uint64 // the last bytes of the request line
 	name    [len(encoding)]byte
 	named   int  // bytes of the field's name; above len(name): no name that matters
@@ -100,8 +100,8 @@ func (g *Guard) Peek(c byte) {
 	}
 }
 
-// Answer looks at the beginning of what the server sends while bytes are held. If they are held no
-// longer, it returns Passed, or Broken if nothing of them may be read.
+// Answer looks at the beginning of an answer that the server sends while bytes are held. If they are held no longer, it
+// returns Passed, or Broken if none of them may be read.
 func (g *Guard) Answer(data []byte) Verdict {
 	const informational, switched = "HTTP/1.1 1", "HTTP/1.1 101"
 	text := string(data[:min(len(data), len(switched))])
@@ -123,7 +123,7 @@ func (g *Guard) Answer(data []byte) Verdict {
 	return Passed
 }
 
-// Holds reports whether Answer has to see what the server sends.
+// Holds reports whether bytes are held, so that Answer must see the answers of the server.
 func (g *Guard) Holds() bool { return g.state == switching }
 
 // hurry passes over the bytes at the beginning of data that change nothing but the version: most bytes of a head.

@@ -111,8 +111,8 @@ type conn struct {
 	buf []byte
 }
 
-// kept is up to which size the buffer of a frame is used again; bytes.
-const kept = 8 << 10
+// maxKept is the largest buffer of a frame that is used again, in bytes.
+const maxKept = 8 << 10
 
 // Write sends a frame. In JSON each message is a line.
 func (c *conn) Write(frame []byte) error {
@@ -120,7 +120,7 @@ func (c *conn) Write(frame []byte) error {
 	defer c.mu.Unlock()
 	if !c.binary {
 		frame = append(append(c.buf[:0], frame...), '\n')
-		if c.buf = frame; cap(frame) > kept {
+		if c.buf = frame; cap(frame) > maxKept {
 			c.buf = nil
 		}
 	}

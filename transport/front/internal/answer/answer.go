@@ -14,7 +14,7 @@ const PlainText = "text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff"
 // bytes.
 const MaxHead = 192
 
-// Head is what the head of an answer says.
+// Head has the contents of the head of an answer.
 type Head struct {
 	Status      int
 	ContentType string

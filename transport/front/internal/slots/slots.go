@@ -22,7 +22,7 @@ type Slots struct {
 	answered  []*Task     // wait for a slot, which they get before fresh ones
 	computing []*Task     // have a slot
 	waiting   list.List   // of *Task that wait for another party; the one that waits longest is first
-	timer     *time.Timer // takes slots back; nil: nobody waits for one
+	timer     *time.Timer // takes slots back; nil: no task waits for one
 }
 
 // Task has a goroutine from its turn on. Before each step it lets other goroutines go first.
@@ -34,7 +34,7 @@ type Task struct {
 	// under all.mu
 	began time.Time     // of computing
 	place *list.Element // in all.waiting; nil: it does not wait
-	err   error         // why it has to end
+	err   error         // why it must end
 }
 
 // New returns count slots. A task that computes for longer than patience loses its slot to another one,
@@ -44,7 +44,7 @@ func New(count, limit int, patience time.Duration, tooMany error) *Slots {
 	return &Slots{count: count, limit: limit, patience: patience, tooMany: tooMany}
 }
 
-// Start has a goroutine call run when it is the task's turn. run calls Done at its end.
+// Start makes a new goroutine call run when it is the task's turn. run calls Done at its end.
 func (s *Slots) Start(t *Task, run func()) {
 	t.all, t.run, t.turn = s, run, make(chan struct{}, 1)
 	s.mu.Lock()
@@ -60,7 +60,7 @@ func (s *Slots) Len() int {
 	return s.waiting.Len() + len(s.computing) + len(s.answered) + len(s.fresh)
 }
 
-// fill gives slots that are free to those who wait for one. The caller holds the lock.
+// fill gives free slots to waiting tasks. The caller holds the lock.
 func (s *Slots) fill() {
 	for len(s.computing) < s.count {
 		var t *Task
@@ -140,7 +140,7 @@ func (s *Slots) wake(t *Task, err error) {
 	}
 }
 
-// Err tells why the task has to end, if it has to.
+// Err tells why the task must end, if it must.
 func (t *Task) Err() error {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// CutLine cuts off the first line, which has to end with CR LF.
+// CutLine cuts off the first line, which must end with CR LF.
 func CutLine(s string) (line, rest string, ok bool) {
 	i := strings.IndexByte(s, '\n')
 	if i < 1 || s[i-1] != '\r' {
@@ -17,9 +17,8 @@ func CutLine(s string) (line, rest string, ok bool) {
 	return s[:i-1], s[i+1:], true
 }
 
-// HeadEnd returns where the empty line ends, -1 if there is none. It is not in the first scanned
-// bytes. HeadEnd also finds lines that end with LF alone, which CutLine rejects: net/http has to get
-// them as soon as they are complete.
+// HeadEnd returns where the empty line ends, -1 if there is none. It is not in the first scanned bytes. HeadEnd also
+// finds lines that end with LF alone, which CutLine rejects: net/http must get them as soon as they are complete.
 func HeadEnd(data []byte, scanned int) int {
 	for i := max(scanned-2, 0); i < len(data); {
 		n := bytes.IndexByte(data[i:], '\n')
@@ -37,7 +36,7 @@ func HeadEnd(data []byte, scanned int) int {
 	return -1
 }
 
-// Length returns the number of bytes of a body, or -1 if net/http has to read the value.
+// Length returns the number of bytes of a body, or -1 if the value is left to net/http.
 func Length(value string) int {
 	n := 0
 	if value == "" || len(value) > 6 {

@@ -1,7 +1,6 @@
-// Package endpoint is the server's end of an HTTP stream: the body of an answer that goes on
-// until the server or the client ends it. The client has said everything in its request. The
-// package does no I/O and has no clock: package driver brings bytes and ticks, and does what the
-// steps say.
+// Package endpoint is the server's end of an HTTP stream: the body of an answer that goes on until the server or the
+// client ends it. The client has said everything in its request. The package does no I/O and has no clock: package
+// driver brings bytes and ticks, and carries out the steps.
 package endpoint
 
 import (
@@ -37,7 +36,7 @@ type Endpoint struct {
 // New returns an endpoint.
 func New(cfg *Config, f *framing.Framer) Endpoint { return Endpoint{cfg: cfg, framer: f} }
 
-// Next drops what the client sends.
+// Next drops all bytes of the client.
 func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
 	if e.surplus += uint32(len(data)); e.surplus > maxSurplus {
 		e.surplus = maxSurplus

@@ -79,8 +79,8 @@ func (f *Framer) Headroom() int {
 // Costly implements transport.Framer.
 func (*Framer) Costly() bool { return false }
 
-// Frame implements transport.Framer. Line breaks stand between messages only, and before the bookmark
-// of a message: the codec leaves those of payloads out.
+// Frame implements transport.Framer. Line breaks stand between messages only, and before the bookmark of a message: the
+// codec writes payloads without line breaks.
 func (f *Framer) Frame(buf []byte) []byte {
 	from := f.Headroom() // where the frame begins
 	if from == len(buf) {

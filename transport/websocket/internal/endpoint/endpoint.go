@@ -1,7 +1,6 @@
-// Package endpoint is the server's end of a WebSocket connection, RFC 6455: it parses the
-// bytes of a client, handles pings in both directions and the close handshake, and answers
-// violations. It does no I/O and has no clock: package driver brings bytes and ticks, and does
-// what the steps say.
+// Package endpoint is the server's end of a WebSocket connection, RFC 6455: it parses the bytes of a client, handles
+// pings in both directions and the close handshake, and answers violations. It does no I/O and has no clock: package
+// driver brings bytes and ticks, and carries out the steps.
 package endpoint
 
 import (
@@ -109,7 +108,7 @@ func (e *Endpoint) Control() driver.Step {
 	return driver.Step{Tick: e.cfg.PingInterval}
 }
 
-// because returns the cause of an end by a violation, with the option that would allow what the client sent.
+// because returns the cause of an end by a violation, with the option that would allow the message.
 func (c *Config) because(v *rfc6455.CloseError) error {
 	option := ""
 	switch v {

@@ -54,8 +54,8 @@ func NewDeflater(level, minSize int) *Deflater {
 	return &Deflater{level: level, min: minSize}
 }
 
-// compress replaces p by its compressed form in place and returns that. It reports false if p
-// has to be sent uncompressed.
+// compress replaces p by its compressed form in place and returns the result. It reports false if p must be sent
+// uncompressed.
 func (d *Deflater) compress(p []byte) ([]byte, bool) {
 	if len(p) < d.min || len(p) == 0 {
 		return p, false

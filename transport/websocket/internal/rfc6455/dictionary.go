@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Dictionary compresses messages as raw DEFLATE (RFC 1951), against what the receiver has already. Each
-// message stands for itself. Any goroutine may use it.
+// Dictionary compresses messages as raw DEFLATE (RFC 1951), against a text that the receiver has already. Each message
+// stands for itself. Any goroutine may use it.
 type Dictionary struct {
 	data []byte
 	pool sync.Pool

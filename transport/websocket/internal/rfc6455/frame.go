@@ -68,9 +68,9 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: closed by %s: %d %s", who, e.Code, e.Reason)
 }
 
-// Frame makes an unfragmented frame with opcode op in place. buf has MaxHeader bytes and then
-// the message, to which d, unless it is nil, applies compression. The header takes the last of
-// the MaxHeader bytes, so the message is not moved. The result lies within buf.
+// Frame makes an unfragmented frame with opcode op in place. buf has MaxHeader bytes and then the message. d, unless it
+// is nil, compresses the message. The header takes the last of the MaxHeader bytes, so the message is not moved. The
+// result lies within buf.
 func Frame(buf []byte, op byte, d *Deflater) []byte {
 	first := bitFin | op
 	payload := buf[MaxHeader:]

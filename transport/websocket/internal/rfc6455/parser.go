@@ -8,10 +8,10 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// EventKind tells what a client sent.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
-// What Parser.Next finds.
+// Kinds of events.
 const (
 	EventNone EventKind = iota // the input is used up
 	EventMessage
@@ -20,8 +20,8 @@ const (
 	EventClose
 )
 
-// Event is what a parser has found. The caller may use and change Payload until it calls the
-// parser again. The Payload of a control frame is valid for as long as the data given to Next.
+// Event is a message or a control frame that a parser has found. The caller may use and change Payload until it calls
+// the parser again. The Payload of a control frame is valid for as long as the data given to Next.
 type Event struct {
 	Kind       EventKind
 	Text       bool   // message: was sent as text

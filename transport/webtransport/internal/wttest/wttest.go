@@ -1,4 +1,4 @@
-// Package wttest has what the tests of this module share.
+// Package wttest has helpers of the tests of this module.
 package wttest
 
 import (
@@ -44,7 +44,7 @@ func UDP(t testing.TB, address string) *net.UDPConn {
 	return conn
 }
 
-// Serve has a server serve until the test ends, or somebody closes it; serve returns want then.
+// Serve lets a server serve until the test ends, or closes the server itself; serve returns want then.
 func Serve(t testing.TB, serve, end func() error, want error) {
 	t.Helper()
 	served := make(chan error, 1)
