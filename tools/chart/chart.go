@@ -43,7 +43,7 @@ func readYAML(name string) (map[string]any, error) {
 	return m, nil
 }
 
-// addValues lays the values of a file over those of the chart.
+// addValues lays the values of a file over the values of the chart.
 func (c *chart) addValues(name string) error {
 	more, err := readYAML(name)
 	if err != nil {

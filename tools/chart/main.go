@@ -1,6 +1,5 @@
-// Command chart renders a Helm chart as helm template does. It supports what the chart of this
-// repository needs, nothing that asks a cluster, and compiles in a fraction of the time that Helm
-// takes.
+// Command chart renders a Helm chart as helm template does. It supports only the features in the chart of this
+// repository, none that asks a cluster, and compiles in a fraction of the time that Helm takes.
 //
 //	chart [-f VALUES.yaml] [-set key=value] [-out FOLDER] RELEASE CHART
 //

@@ -319,7 +319,7 @@ func jsonReadField(p *printer, f *field) {
 	}
 }
 
-// extend prints how a list gets another element, to which v points.
+// extend prints code that adds an element to a list; v points to the element.
 func extend(p *printer, list, read string) {
 	p.f("%s = wire.Extend(&r.Maker, %s, %s, r.Left())", list, list, read)
 	p.f("v := &%s[len(%s)-1]", list, list)

@@ -4,9 +4,9 @@
 //
 //	codecgen -schema client.proto -out .
 //
-// Annotations in comments say what a schema has no words for. Behind a field:
+// Annotations in comments say more than a schema can express. After a field:
 //
-//	@raw       bytes that are a value of its own in JSON, so they have to be JSON there
+//	@raw       bytes that are a value of its own in JSON, so they must be JSON there
 //	@checked   beside @raw: the struct also has a bool that says that the bytes are known to
 //	           be JSON without line breaks (DataChecked for Data)
 //	@always    the JSON key is written even if the value is zero
@@ -16,23 +16,23 @@
 //	           together; if there are more, the message is marked (Excess)
 //	@many      a message can have very many of these: readers lay them side by side in
 //	           shared memory, and a list holds values instead of pointers
-//	@encoded   the struct also has elements of the list that are encoded already: those of Protobuf
-//	           with their tags, those of JSON with commas between them (StateEncoded for State).
-//	           Only writers know it; they write these elements before those of the list
+//	@encoded   the struct also has elements of the list that are encoded already: in Protobuf
+//	           with their tags, in JSON with commas between them (StateEncoded for State).
+//	           Only writers know it; they write these elements before the others of the list
 //	@rare=T    most messages lack the field: it is in the struct T, which the message
 //	           points to (Options), and several messages can share. It makes no difference on
 //	           the wire.
 //
-// Behind the comment of a message:
+// After the comment of a message:
 //
 //	@framed    frames consist of such messages
 //	@shared    it can be read without copies
-//	@union=I   of its members, which are messages, one counts: the first in the order of
-//	           the schema. The interface I stands for it in Go.
+//	@union=I   only one of its members, which are messages, counts: the first in the order
+//	           of the schema. The interface I stands for it in Go.
 //	@nocode    it is for other readers of the schema
 //
-// With -openapi it writes the OpenAPI document of the service instead, openapi.json: what the
-// schema says of messages and methods, put into the frame that the YAML file has (type frame).
+// With -openapi it writes the OpenAPI document of the service instead, openapi.json: the messages, the methods and
+// their comments, put into the frame that the YAML file has (type frame).
 //
 //	codecgen -schema api.proto -openapi openapi.yaml -out .
 //
@@ -62,7 +62,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options say what is generated.
+// Options of the generator.
 type Options struct {
 	Package  string // name of the generated package
 	JSON     bool   // whether there is a JSON form
@@ -150,7 +150,7 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	return files, nil
 }
 
-// generateDescriptor leaves the comments of the schema out: callers have no use for them.
+// generateDescriptor leaves the comments of the schema out, because callers do not use them.
 func generateDescriptor(s *schema, name string) (map[string][]byte, error) {
 	file := protoutil.ProtoFromFileDescriptor(s.file)
 	file.SourceCodeInfo = nil

@@ -20,13 +20,13 @@ type object = yaml.MapSlice
 type frame struct {
 	// Prefix of the paths of the methods.
 	Prefix string
-	// Document is the document itself, to which paths, responses and schemas are added.
+	// Document is the beginning of the document; paths, responses and schemas are added to it.
 	Document object
 	// Statuses are the answers of any method but 200.
 	Statuses []httpStatus
 	// Errors are the codes of commands that fail.
 	Errors []commandError
-	// Methods by their names in JSON: what is known of each of them.
+	// Methods has the facts about each method, by its name in JSON.
 	Methods map[string]method
 }
 
@@ -54,7 +54,7 @@ type method struct {
 	Examples []example
 }
 
-// example is a request and what is answered to it.
+// example is a request and its answer.
 type example struct {
 	Name, Summary string
 	Request       object
@@ -195,7 +195,7 @@ func (o *openAPI) operation(r rpc) object {
 		item("responses", responses))
 }
 
-// response is the name of the schema of what a method answers.
+// response is the name of the schema of a method's answer.
 func (r rpc) response() string {
 	if r.wrapped {
 		return r.name + "Response"
@@ -251,7 +251,7 @@ func (o *openAPI) responses() (all object) {
 	return all
 }
 
-// schemas are those of all messages, and of the responses.
+// schemas are the schemas of all messages, and of the responses.
 func (o *openAPI) schemas() (all object) {
 	responses := make(map[string]bool)
 	for _, r := range o.rpcs {

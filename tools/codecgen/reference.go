@@ -44,7 +44,7 @@ func (s *schema) table() string {
 	return b.String()
 }
 
-// section is a heading for the message, what it is, and a table of its fields.
+// section is a heading for the message, its comment, and a table of its fields.
 func (m *message) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n%s\n", m.name, m.comment)

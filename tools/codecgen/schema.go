@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// schema is what the generators need to know of a .proto file.
+// schema has the facts from a .proto file that the generators use.
 type schema struct {
 	file     protoreflect.FileDescriptor
 	messages []*message
@@ -65,7 +65,7 @@ type field struct {
 
 	many bool // @many: in shared memory, and by value in a list
 	most int  // @most=N: readers keep N elements, of all messages that come together
-	slot int  // number of the field among those with most
+	slot int  // number of the field among the fields with most
 
 	rare string // @rare=T: in the struct T
 
@@ -302,8 +302,7 @@ func (f *field) annotate(comment string) error {
 	return nil
 }
 
-// check refuses what the generators do not know, rather than to generate
-// something that is nearly right.
+// check refuses fields that the generators do not know, so that they generate nothing that is only nearly right.
 func (f *field) check(json bool) error {
 	isBytes := f.kind == protoreflect.BytesKind
 	switch {

@@ -20,7 +20,7 @@ type alert struct {
 	Do       string `json:"do"`
 }
 
-// pages is where the pages of docs are, for those who read an alert in a pager.
+// pages is the address of the pages of docs, for a reader of an alert in a pager.
 const pages = "https://github.com/gyrohq/gyro/blob/main/docs/"
 
 // naming says how the rules call things that each installation calls differently.

@@ -2,10 +2,10 @@
 //
 //	go run ./tools/dashboard [-prefix gyro] [-cluster cluster,job] [-out FOLDER]
 //
-// What it shows and watches is in panels.yaml and alerts.yaml, what metrics there are in docs/metrics.md, which tests
-// compare with the code. A metric that no panel names gets a panel of its own. -prefix is
-// prometheus.namespace of the nodes, for the rules; in the dashboard it is a variable. -cluster are the labels by which the
-// rules tell clusters apart.
+// Its panels and rules are in panels.yaml and alerts.yaml, the list of metrics is in docs/metrics.md, which tests
+// compare with the code. A metric that no panel names gets a panel of its own. -prefix is prometheus.namespace of the
+// nodes, for the rules; in the dashboard it is a variable. -cluster are the labels that tell clusters apart in the
+// rules.
 package main
 
 import (

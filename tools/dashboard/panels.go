@@ -90,8 +90,9 @@ var variables = []object{
 	choose("node", "Node", `cluster=~"$cluster",job=~"$job"`),
 }
 
-// choose returns the variable for a label of nodes, of which several values may be chosen; name is that of the label but for nodes.
-// among selects the nodes whose values are offered. Targets without the label count as all others.
+// choose returns the variable for a label of nodes; a user may choose several of its values. name is the name of the
+// label, except that node stands for instance. among selects the nodes whose values are offered. Targets without the
+// label count as all others.
 func choose(name, title, among string) object {
 	of := cmp.Or(map[string]string{"node": "instance"}[name], name)
 	return object{

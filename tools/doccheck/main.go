@@ -4,9 +4,9 @@
 //   - a comment of a Go file or a schema that names a Markdown page which is not there. A page is
 //     named by its path in the repository (docs/recovery.md), or from the file's own folder.
 //   - an alias for a type in a public package, if "go doc" of the alias does not lead to the
-//     type's fields: the type has to be in a public package and be no alias itself, and the
+//     type's fields: the type must be in a public package and be no alias itself, and the
 //     comment names it as "go doc IMPORTPATH.NAME" and names all its exported fields.
-//   - a public package without a comment, which says what it is for.
+//   - a public package without a comment that says its purpose.
 //
 // It is called with the folder of the repository: doccheck [FOLDER].
 package main
@@ -170,7 +170,7 @@ func (c *checker) aliases(folder string, f *ast.File) {
 	}
 }
 
-// alias returns what is wrong with an alias that has the comment doc.
+// alias returns an error if an alias, which has the comment doc, breaks the rules.
 func (c *checker) alias(folder string, f *ast.File, t *ast.TypeSpec, doc string) error {
 	var pkg, name string
 	switch target := t.Type.(type) {

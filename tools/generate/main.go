@@ -27,12 +27,12 @@ import (
 // product is a set of files that one command makes.
 type product struct {
 	name string
-	// dir is the folder in which the command runs.
+	// dir is the working folder of the command.
 	dir string
 	// command is the command and its arguments. An argument that begins with "OUT/" is a file or a folder of the
 	// repository that it writes to.
 	command string
-	// owns is a pattern of files of which the command makes all: others that match are stale.
+	// owns is a pattern of files: the command makes all of them, so others that match are stale.
 	owns string
 	// stamp is the file with the hash of the inputs, for a command that takes more than Go; inputs are the source files
 	// and folders.

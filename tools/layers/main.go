@@ -1,4 +1,4 @@
-// Command layers checks the imports of all packages against layers.txt, the table of which package may import which.
+// Command layers checks the imports of all packages against layers.txt, the table of allowed imports.
 package main
 
 import (

@@ -97,7 +97,7 @@ type step struct {
 	prepares bool
 }
 
-// action is a part of a step. It writes what it does to out, which is shown if the step fails.
+// action is a part of a step. It writes its output to out, which is shown if the step fails.
 type action func(ctx context.Context, r *runner, out *output) error
 
 // names returns the names of the steps that can run alone.

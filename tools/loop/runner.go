@@ -200,7 +200,7 @@ func (r *runner) command(ctx context.Context, dir string, env []string, argv ...
 // variables is the key of variables of the environment in the context of actions.
 type variables struct{}
 
-// with runs an action with a variable of the environment, in which $ROOT stands for the folder of the repository.
+// with runs an action with a variable of the environment; $ROOT in it stands for the folder of the repository.
 func with(variable string, do action) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		own, _ := ctx.Value(variables{}).([]string)

@@ -120,7 +120,7 @@ func (p *goPackage) folder() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
-// choose returns the names of the packages for which keep is true, sorted.
+// choose returns the names of the packages that keep accepts, sorted.
 func (t *tree) choose(keep func(*goPackage) bool) (names []string) {
 	for name, p := range t.packages {
 		if keep(p) {

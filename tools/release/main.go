@@ -1,5 +1,5 @@
-// Command release makes what a release publishes, by the tools that are in Go modules: neither Docker nor the
-// packagers of distributions are needed. The same commit gives the same files.
+// Command release makes all files of a release, with tools that are Go modules: neither Docker nor the packagers of
+// distributions are needed. The same commit gives the same files.
 //
 //	release [-version VERSION] [-targets OS/ARCH,…] [-image NAME] [-out FOLDER]
 //	release image [-arch ARCH,…] FILE
@@ -127,7 +127,7 @@ func makeRelease(ctx context.Context, args []string, stdout io.Writer) error {
 	return r.make(ctx)
 }
 
-// makeImage makes an image for the development of what is around it, such as the compose file.
+// makeImage makes an image for the development of files that use it, such as the compose file.
 func makeImage(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	tree := flags.String("tree", ".", "root of the repository")
@@ -201,7 +201,7 @@ func lastTag(ctx context.Context, tree, revision string) string {
 	return tag
 }
 
-// git returns what a command of git prints, without the line's end.
+// git returns the output of a command of git, without the line's end.
 func git(ctx context.Context, tree string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", tree}, args...)...).Output()
 	if err != nil {

@@ -35,11 +35,11 @@ const downloads = "https://github.com/gyrohq/gyro/releases/download/v"
 // release makes the files of a release.
 type release struct {
 	tree, out string
-	// version without the leading v; commit and time are those of the source.
+	// version without the leading v; commit and time of the source.
 	version, commit string
 	time            time.Time
 	targets         []build.Target
-	// image is its name.
+	// image is the name of the image.
 	image    string
 	progress io.Writer
 	// programs are the binaries, by their target.
@@ -95,7 +95,7 @@ func (r *release) base(t build.Target) string {
 	return fmt.Sprintf("gyro_%s_%s_%s", r.version, t.OS, t.Arch)
 }
 
-// binaries makes the archives, and the documents about what is in the binaries.
+// binaries makes the archives, and the documents about the contents of the binaries.
 func (r *release) binaries(ctx context.Context, work string) error {
 	for _, t := range r.targets {
 		program, err := r.binary(ctx, work, t)
@@ -155,7 +155,8 @@ func (r *release) archive(t build.Target, program []byte) error {
 	return err
 }
 
-// printed has the binary for this machine write what it prints for packages: what shells need to complete commands, and the manual page.
+// printed runs the binary for this machine and writes its output for packages: the scripts for the
+// completion of commands in shells, and the manual page.
 func (r *release) printed(ctx context.Context, work string) error {
 	t := build.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}
 	program := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())

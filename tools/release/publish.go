@@ -22,8 +22,8 @@ import (
 // changelog is the file that has what users need to know of each version.
 const changelog = "CHANGELOG.md"
 
-// changes returns what the changelog of a tree says about a version; about one that it does not know yet, what will be in
-// the next.
+// changes returns the text of the changelog of a tree about a version; for a version that it does not know yet, the
+// text about the next one.
 func changes(tree, v string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(tree, changelog))
 	if err != nil {
@@ -35,15 +35,15 @@ func changes(tree, v string) (string, error) {
 	return notes.Section(string(text), "Unreleased"), nil
 }
 
-// tags returns the tags of a release. That of the library, which starts the workflow of the release, is the last.
+// tags returns the tags of a release. The tag of the library, which starts the workflow of the release, is the last.
 func tags(tree, v string) ([]string, error) {
 	list, err := version.Tags(tree, v)
 	own := "v" + v
 	return append(slices.DeleteFunc(list, func(tag string) bool { return tag == own }), own), err
 }
 
-// verify fails unless the commit can be released: all places have its version, the changelog says what is in it, and
-// the tags of all modules are there.
+// verify fails unless the commit can be released: all places have its version, the changelog has a section about it,
+// and the tags of all modules are there.
 func verify(ctx context.Context, tree, v string, stdout io.Writer) error {
 	errs := []error{version.Check(tree, v)}
 	text, err := os.ReadFile(filepath.Join(tree, changelog))
@@ -67,8 +67,8 @@ func verify(ctx context.Context, tree, v string, stdout io.Writer) error {
 	return nil
 }
 
-// publication brings a release to where users get it. What is there already is not an error, so that each part can be
-// done again.
+// publication uploads a release to the places where users get it. A file that is there already is not an error, so that
+// each part can be done again.
 type publication struct {
 	tree, dist, version string
 	// repository is the image without its tag.
@@ -155,7 +155,7 @@ func (p *publication) npm(ctx context.Context) error {
 // preliminary reports whether the version is one like 1.2.3-rc.1.
 func (p *publication) preliminary() bool { return semver.Prerelease("v"+p.version) != "" }
 
-// command runs a program in a folder, and shows what it prints.
+// command runs a program in a folder, and shows its output.
 func (p *publication) command(ctx context.Context, stdout io.Writer, folder, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, stdout, stdout

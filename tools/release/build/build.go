@@ -1,5 +1,5 @@
-// Package build makes the binaries of a release: static, without what depends on the machine or the folder that
-// they are built in. They have the dependencies that server/go.mod names, as those have whom go install serves.
+// Package build makes the binaries of a release: static, and independent of the machine and the folder of the build.
+// They have the dependencies that server/go.mod names, as binaries of go install have.
 package build
 
 import (
@@ -19,7 +19,7 @@ import (
 // Target is a system and an architecture, in the names of Go.
 type Target struct{ OS, Arch string }
 
-// Targets are what a release has.
+// Targets are the platforms of a release.
 func Targets() []Target {
 	return []Target{
 		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
@@ -74,7 +74,7 @@ func (b Builder) Build(ctx context.Context, t Target, file string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+b.Version+" -X main.commit="+b.Commit, "-o", file, "./cmd/gyro")
 	cmd.Dir = filepath.Join(b.Tree, "server")
 	cmd.Env = append(os.Environ(), "GOOS="+t.OS, "GOARCH="+t.Arch, "GOWORK="+workspace,
-		// What a user's settings could change.
+		// A user's settings could change these.
 		"CGO_ENABLED=0", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -126,7 +126,7 @@ func (b Builder) workspace(file string) error {
 	return err
 }
 
-// Next is the version of the release that the tree leads to: that in which the modules require each other.
+// Next is the version of the next release of the tree: the modules require each other in this version.
 func (b Builder) Next() (string, error) {
 	name := filepath.Join(b.Tree, "server", "go.mod")
 	text, err := os.ReadFile(name)

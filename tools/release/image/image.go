@@ -1,5 +1,5 @@
-// Package image makes the OCI image of a release: a static binary and what it needs of a system, for several
-// architectures, without a container engine. The same binaries give the same bytes.
+// Package image makes the OCI image of a release: a static binary and the few files of a system that it needs, for
+// several architectures, without a container engine. The same binaries give the same bytes.
 package image
 
 import (
@@ -27,7 +27,7 @@ import (
 type Release struct {
 	// Name and tag of the image, as in docker run NAME:TAG.
 	Name, Tag string
-	// Version without the leading v; Commit and Time are those of the source.
+	// Version without the leading v; Commit and Time of the source.
 	Version, Commit string
 	Time            time.Time
 	// Programs are the static Linux binaries by their architecture in the names of Go.
@@ -40,7 +40,7 @@ type Program struct {
 	Data []byte
 }
 
-// system is what the binary needs beside itself.
+// system are the files that the binary needs beside itself.
 func system() []pack.File {
 	folder := func(name string, mode fs.FileMode) pack.File { return pack.File{Name: name, Mode: mode | fs.ModeDir} }
 	file := func(name string, data []byte) pack.File { return pack.File{Name: name, Mode: 0o644, Data: data} }

@@ -17,7 +17,7 @@ import (
 )
 
 // Push uploads an archive that Write has made as REGISTRY/NAME:TAG, with the credentials of docker login, and returns
-// the digest by which it can be pulled.
+// the digest for docker pull.
 func Push(ctx context.Context, file, reference string) (string, error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package linux makes the deb and rpm packages, with nfpm. What is in them says deploy/packages/nfpm.yaml.
+// Package linux makes the deb and rpm packages, with nfpm. deploy/packages/nfpm.yaml lists their contents.
 package linux
 
 import (
@@ -19,17 +19,17 @@ const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 // signed. NFPM_PASSPHRASE has its passphrase, if there is one.
 const SigningKey = "GYRO_SIGNING_KEY"
 
-// Package is what a package is made of.
+// Package has the parts of a package.
 type Package struct {
 	// Tree is the root of the repository.
 	Tree string
-	// Version of the release without the leading v, Time that of its source.
+	// Version of the release without the leading v, Time of its source.
 	Version string
 	Time    time.Time
 	// Arch in the names of Go.
 	Arch string
-	// Files is a folder with what is built for the release: the program gyro, completion.bash, .zsh and .fish, and the
-	// manual page gyro.1.gz.
+	// Files is the folder with the files that were built for the release: the program gyro, completion.bash, .zsh and
+	// .fish, and the manual page gyro.1.gz.
 	Files string
 }
 

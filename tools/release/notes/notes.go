@@ -30,7 +30,7 @@ type group struct {
 	below []string
 }
 
-// groups by which the notes are ordered. A path belongs to the first that names it, and to the library if none does.
+// groups order the notes. A path belongs to the first group that names it, and to the library if none does.
 var groups = []group{
 	{"Server", []string{"server/", "admin/"}},
 	{"Library", nil},
@@ -49,7 +49,7 @@ const (
 	minor = 7
 )
 
-// place returns the index of the group of a commit: that of most of its files.
+// place returns the index of the group of a commit: the group of most of its files.
 func (c Commit) place() int {
 	counts := make([]int, len(groups))
 	for _, file := range c.Files {
@@ -116,9 +116,9 @@ func parse(log string) (commits []Commit, err error) {
 	return commits, nil
 }
 
-// Section returns what a changelog says about a version, without its heading: the lines below "## [1.2.3]", whatever follows
-// on that line, up to the next heading of a version or the list of links. It is empty if the changelog has none for the
-// version.
+// Section returns the text of a changelog about a version, without its heading: the lines below "## [1.2.3]", whatever
+// follows on that line, up to the next heading of a version or the list of links. It is empty if the changelog has none
+// for the version.
 func Section(changelog, version string) string {
 	var text strings.Builder
 	inside := false
@@ -143,7 +143,7 @@ func Write(w io.Writer, version, changes string, commits []Commit) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Gyro %s\n", version)
 	if changes != "" {
-		// What is below a version there is below the title here, and files of the repository are elsewhere.
+		// Headings below a version there are headings below the title here, and files of the repository are elsewhere.
 		changes = strings.ReplaceAll("\n"+changes, "\n### ", "\n## ")[1:]
 		changes = relative.ReplaceAllString(changes, "](https://github.com/gyrohq/gyro/blob/v"+version+"/$1)")
 		fmt.Fprintf(&text, "\n%s\n", changes)

@@ -1,4 +1,4 @@
-// Package sbom says what a binary is made of, as a CycloneDX document.
+// Package sbom describes the contents of a binary, as a CycloneDX document.
 package sbom
 
 import (
@@ -20,7 +20,7 @@ type Subject struct {
 	// File is its name in the release, Program its content.
 	File    string
 	Program []byte
-	// Version of the release without the leading v; Commit and Time are those of its source.
+	// Version of the release without the leading v; Commit and Time of its source.
 	Version, Commit string
 	Time            time.Time
 }

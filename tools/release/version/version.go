@@ -17,8 +17,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// kind is a way in which files have the version. The pattern's only group is the version, which has before in front of
-// it and after behind it.
+// kind is a form of the version in files. The pattern's only group is the version, with before in front of it and after
+// at its end.
 type kind struct {
 	pattern       *regexp.Regexp
 	before, after string
@@ -29,7 +29,7 @@ var (
 	npm     = kind{regexp.MustCompile(`"name": "@gyrohq/client",\n\s*"version": "([^"]+)"`), "", ""}
 	python  = kind{regexp.MustCompile(`(?m)^name = "gyro-api"\nversion = "([^"]+)"`), "", ""}
 	chart   = kind{regexp.MustCompile(`(?m)^version: (\S+)$`), "", ""}
-	// What is no release says so.
+	// Programs that are no release say so.
 	app    = kind{regexp.MustCompile(`(?m)^appVersion: (\S+)$`), "", "-dev"}
 	server = kind{regexp.MustCompile(`(?m)^\tversion = "([^"]+)"`), "", "-dev"}
 )
@@ -161,7 +161,7 @@ func Published(dir string) bool {
 	return dir != "./e2e" && dir != "./tools" && !strings.HasPrefix(dir, "./examples/")
 }
 
-// Tags returns the tags of a release: that of the release itself, and one for each other module that users require.
+// Tags returns the tags of a release: its own, and one for each other module that users require.
 func Tags(tree, version string) ([]string, error) {
 	modules, err := Modules(tree)
 	var tags []string
