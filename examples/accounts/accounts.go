@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// account is what the file has of a user. In your program it is a row of a database.
+// account is the entry of a user in the file. In your program it is a row of a database.
 type account struct {
 	Password string   // as hashPassword returns it
 	Rooms    []string // where the user may be
@@ -46,15 +46,15 @@ func readAccounts(file string) (accounts, error) {
 // mayEnter tells whether a user may be in a room.
 func (a accounts) mayEnter(user, room string) bool { return slices.Contains(a[user].Rooms, room) }
 
-// nobody is the password of unknown users. It is checked as well, so that the time does not tell
-// whether there is such a user.
-var nobody = strings.Repeat("A", 22) + "." + strings.Repeat("A", 43)
+// noPassword stands for the password of unknown users. It is checked as well, so that the time does not tell whether the
+// user exists.
+var noPassword = strings.Repeat("A", 22) + "." + strings.Repeat("A", 43)
 
 // check tells whether a password is right.
 func (a accounts) check(user, password string) bool {
 	of, known := a[user]
 	if !known {
-		of.Password = nobody
+		of.Password = noPassword
 	}
 	salt, want, err := parseHash(of.Password)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // chat has the rules of the rooms. The channel of a room is room:NAME.
 type chat struct{ users accounts }
 
-// config of a node. Rooms keep their last messages, for those who come and those who come back.
+// config of a node. Rooms keep their last messages, for new and for returning users.
 func (c chat) config() gyro.Config {
 	return gyro.Config{
 		Channel:  gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: 24 * time.Hour}),
@@ -38,7 +38,7 @@ var (
 	errLength  = gyro.Error{Code: 401, Message: "a text has 1 to 500 characters"}
 )
 
-// publish takes messages of those who are in the room.
+// publish takes messages of users in the room.
 func publish(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 	var message struct {
 		Text string `json:"text"`
@@ -64,7 +64,7 @@ func history(_ context.Context, _ *gyro.Client, e gyro.HistoryEvent) (gyro.Histo
 	return gyro.HistoryReply{}, inside(e.Subscribed)
 }
 
-// inside is an error for those who are not in the room.
+// inside returns an error unless the user is in the room.
 func inside(subscribed bool) error {
 	if !subscribed {
 		return gyro.ErrorPermissionDenied

@@ -52,7 +52,7 @@ func (a *app) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// me tells a page who is logged in, and which rooms there are.
+// me returns the name of the logged-in user, and the rooms.
 func (a *app) me(w http.ResponseWriter, r *http.Request) {
 	user, _, ok := a.sessions.of(r)
 	if !ok {

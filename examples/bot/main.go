@@ -64,7 +64,7 @@ func run(ctx context.Context, server, room string, getToken func(context.Context
 		case errors.As(err, &gap): // for example, Gyro has started anew and has no history
 			log.Printf("the bot has missed something: %v", gap)
 			continue
-		case errors.As(err, &other): // somebody publishes something else
+		case errors.As(err, &other): // the publication is no message of this chat
 			continue
 		case err != nil: // the server has refused the bot for good
 			return err
@@ -78,7 +78,7 @@ func run(ctx context.Context, server, room string, getToken func(context.Context
 	return context.Cause(ctx)
 }
 
-// who is the user who published a message; the application has no name.
+// who returns the user who published a message; a publication of the application has no name.
 func who(m client.Message[message]) string {
 	if m.Info == nil {
 		return "somebody"

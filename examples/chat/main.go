@@ -1,5 +1,5 @@
-// Chat: a room for everybody who opens http://localhost:8001/?user=NAME. Its page uses the SDK for
-// JavaScript, which has to be there: npm install centrifuge
+// Chat: a room for everybody who opens http://localhost:8001/?user=NAME. Its page uses the SDK for JavaScript, which
+// must be installed: npm install centrifuge
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 
 func newNode() (*gyro.Node, error) {
 	node, err := gyro.New(gyro.Config{
-		// The room keeps its last messages, for those who come and those who come back.
+		// The room keeps its last messages, for new and for returning users.
 		Channel:  gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 100, HistoryTTL: time.Hour}),
 		Handlers: gyro.Handlers{Subscribe: subscribe, Publish: publish, Presence: presence, History: history},
 	})
@@ -86,7 +86,7 @@ func history(_ context.Context, _ *gyro.Client, e gyro.HistoryEvent) (gyro.Histo
 	return gyro.HistoryReply{}, member(e.Subscribed)
 }
 
-// member returns an error for those who are not in the room.
+// member returns an error unless the user is in the room.
 func member(subscribed bool) error {
 	if !subscribed {
 		return gyro.ErrorPermissionDenied

@@ -49,7 +49,7 @@ func (b *Bus) Engine() Engine { return Engine{b.Broker()} }
 // controller.
 func (e Engine) Broker() broker.Broker { return e.broker }
 
-// events takes what the memory broker delivers, channel by channel in order.
+// events takes the events of the memory broker, channel by channel in order.
 type events Bus
 
 func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
@@ -96,9 +96,8 @@ type Broker struct {
 	control func(data []byte)
 }
 
-// Describe implements broker.Engine: it says what the broker can do. It does not return
-// the traits of the memory broker, whose Batch and Positions do not know of the bus. A node
-// does without the traits that are not set.
+// Describe implements broker.Engine: it lists the broker's features. It does not return the traits of the memory
+// broker, whose Batch and Positions do not know of the bus. A node does without the traits that are not set.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name:    "bus",

@@ -98,7 +98,7 @@ func (c *conn) refuse(err error) {
 	c.Close(d, frames)
 }
 
-// read hands the client's lines to the peer, until the connection ends. What comes after Close is dropped.
+// read hands the client's lines to the peer, until the connection ends. Lines after Close are dropped.
 func (c *conn) read() error {
 	in := bufio.NewScanner(c.nc)
 	in.Buffer(nil, maxLine)
@@ -125,7 +125,7 @@ func (c *conn) mayReceive() bool {
 	return !c.closing
 }
 
-// write sends what is queued, and ends the outgoing direction behind it when the connection closes. The client then
+// write sends the queued bytes, and ends the outgoing direction after them when the connection closes. The client then
 // closes too, or the deadline of Close ends the connection.
 func (c *conn) write() {
 	for {
@@ -150,7 +150,7 @@ func (c *conn) write() {
 	}
 }
 
-// next waits for what is to be written.
+// next waits for bytes to write.
 func (c *conn) next() (part []byte, closing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
