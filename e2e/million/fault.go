@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 )
 
-// besides is what is published during faults with up to lightly connections: to so many channels of each class, so many publications per
-// second.
+// besides are the publications during faults with up to lightly connections: to so many channels of each class, so many
+// publications per second.
 var besides = []struct {
 	class    plan.Class
 	channels int
@@ -28,18 +28,19 @@ const lightly = 100_000
 
 // Trial is a fault, or none, while messages are published.
 type Trial struct {
-	// Apart tells which channels are published to, and looked at, apart from the others. The fault concerns them.
+	// Apart are the channels that the fault concerns. Their publications and deliveries are counted apart from the
+	// others.
 	Apart []plan.Channel
 	// Fault returns when it is over.
 	Fault func(ctx context.Context) error
 }
 
-// Outcome is what a trial has shown.
+// Outcome is the result of a trial.
 type Outcome struct {
-	Sent, Apart Sent  // to the channels of the trial, and to others
+	Sent, Apart Sent  // to channels that the fault does not concern, and to Trial.Apart
 	Spent       Spent // while there was the fault
 	Book        books.Book
-	// What has come since the beginning.
+	// Counts since the beginning of the trial.
 	Cut, Ended, Returned, Recovered, Unrecovered uint64
 	*Total
 	Before *Total
@@ -48,7 +49,8 @@ type Outcome struct {
 // returnTime is the most that all clients may take to come back.
 const returnTime = 3 * time.Minute
 
-// Try publishes, does what the trial is about, waits until all clients are there and have all messages, and settles the books.
+// Try publishes, causes the fault of the trial, waits until all clients are there and have all messages, and settles
+// the books.
 func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart})
 	if err != nil {
@@ -113,7 +115,7 @@ func (s *Stand) balance(ctx context.Context, seen []int) {
 	}
 }
 
-// publish publishes until stop is closed. The returned function waits for the end, and enters what was sent.
+// publish publishes until stop is closed. The returned function waits for the end, and enters the publications into o.
 func (s *Stand) publish(ctx context.Context, apart []plan.Channel, stop <-chan struct{}, o *Outcome) func() error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -145,7 +147,7 @@ func (s *Stand) publish(ctx context.Context, apart []plan.Channel, stop <-chan s
 	}
 }
 
-// calmly returns what it is like without a fault, which is looked at once.
+// calmly returns the outcome without a fault. It makes this trial once.
 func (s *Stand) calmly(ctx context.Context) (*Outcome, error) {
 	if s.calm != nil {
 		return s.calm, nil
@@ -155,7 +157,7 @@ func (s *Stand) calmly(ctx context.Context) (*Outcome, error) {
 	return s.calm, err
 }
 
-// outcome adds what is of interest for each fault.
+// outcome adds the rows that each fault has.
 func (s *section) outcome(o *Outcome) {
 	s.add("subscriptions that ended and were made anew", float64(o.Ended), "")
 	s.add("publications", float64(o.Sent.Publications+o.Apart.Publications), "")

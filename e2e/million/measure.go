@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/proc"
 )
 
-// Usage is what the stand has used up to a moment.
+// Usage has the resources that the stand has used up to a moment.
 type Usage struct {
 	At                           time.Time
 	Servers, Redis, Load, Driver time.Duration // CPU; the driver is this program, which publishes
@@ -18,7 +18,7 @@ type Usage struct {
 	EachServer, EachRedis        []time.Duration
 }
 
-// Measure reads the CPU of everything, what Redis was asked, and what the machine uses.
+// Measure reads the CPU of everything, the traffic of Redis, and the usage of the machine.
 func (s *Stand) Measure() Usage {
 	u := Usage{At: time.Now(), Driver: proc.CPU(os.Getpid()), Machine: proc.ReadMachine()}
 	for _, n := range s.Nodes {
@@ -40,16 +40,16 @@ func (s *Stand) Measure() Usage {
 	return u
 }
 
-// Spent is what was used between two moments, in processors and per second.
+// Spent has the resources used between two moments, in processors and per second.
 type Spent struct {
 	Seconds                                    float64
-	Servers, Redis, Load, Driver, Busy, Kernel float64 // processors; Kernel is what no process of the stand was charged with
+	Servers, Redis, Load, Driver, Busy, Kernel float64 // processors; Kernel: charged to no process of the stand
 	Commands, In, Out, Network                 float64 // of Redis, and through the loopback device, per second
 	MostServer, MostRedis                      float64 // processors, of the busiest one
 	EachServer                                 []float64
 }
 
-// Since returns what was used since an earlier moment.
+// Since returns the resources used since an earlier moment.
 func (u Usage) Since(o Usage) Spent {
 	took := u.At.Sub(o.At)
 	part := func(a, b time.Duration) float64 { return float64(a-b) / float64(took) }
@@ -74,7 +74,7 @@ func (u Usage) Since(o Usage) Spent {
 	return s
 }
 
-// Memory is that of the stand by kinds of processes.
+// Memory is the memory of the stand by kinds of processes.
 type Memory struct {
 	Servers, Redis, Load, Driver proc.Memory
 	MostServer                   proc.Memory

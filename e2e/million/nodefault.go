@@ -19,8 +19,8 @@ const (
 	drained = 1
 )
 
-// nodeFault returns a phase in which something happens to nodes, unless there is one only. fault adds how long it took, and found what
-// came of it.
+// nodeFault returns a phase with a fault of nodes, unless there is one node only. fault adds how long it took, and
+// found the results.
 func nodeFault(name, title string, fault func(context.Context, *Stand, *section) error, found func(out *section, o, calm *Outcome)) Phase {
 	return Phase{Name: name, Title: title, Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 		out := &section{}
@@ -51,7 +51,7 @@ func nodeFault(name, title string, fault func(context.Context, *Stand, *section)
 	}}
 }
 
-// shun has the load balancer send nobody to a node, or to all of them again if it is negative.
+// shun makes the load balancer avoid a node, or none any more if node is negative.
 func (s *Stand) shun(ctx context.Context, node int) error {
 	o := load.Order{Open: true}
 	if node >= 0 {
@@ -121,8 +121,8 @@ var draining = nodeFault("drain", "A node is drained, and started again", func(c
 // restart is how long each part took, from the signal on.
 type restart struct{ ended, up, back time.Duration }
 
-// restart drains a node, starts it again, and waits until its clients are back but for so many that may be missing. The load balancer sends
-// it nobody until it is up.
+// restart drains a node, starts it again, and waits until its clients are back but for so many that may be missing. The
+// load balancer avoids the node until it is up.
 func (s *Stand) restart(ctx context.Context, node, missing int) (r restart, err error) {
 	if err := s.shun(ctx, node); err != nil {
 		return r, err
@@ -161,8 +161,9 @@ func (s *section) restart(of, back string, r restart) {
 	s.add(of+"until "+back, r.back.Seconds(), "s")
 }
 
-// rolling restarts all nodes, one after the other. The next one is restarted when seven of eight clients of the last are back: the last of
-// them wait for a second and more before they try, in which the machine would have nothing to do.
+// rolling restarts all nodes, one after the other. The next one is restarted when seven of eight clients of the last
+// are back: the other clients wait for a second and more before they try, and the machine would have nothing to do
+// meanwhile.
 var rolling = nodeFault("roll", "All nodes are restarted, one after the other", func(ctx context.Context, s *Stand, out *section) error {
 	var slowest restart
 	for i := range s.Nodes {

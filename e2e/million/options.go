@@ -26,18 +26,19 @@ type Options struct {
 	Step time.Duration
 	// Rates is how many rates are tried for each class of channels. Default: as many as it takes, up to 16.
 	Rates int
-	// Ping is the time between pings. Default: that of the server, 25 seconds.
+	// Ping is the time between pings. Default: the server's default, 25 seconds.
 	Ping time.Duration
 	// Drain is over what time a node that is stopped sends its clients away. Default: 3 seconds.
 	Drain time.Duration
-	// Phases are the names of those to run. Default: all.
+	// Phases are the names of the phases to run. Default: all.
 	Phases []string
 	// Out is the folder for results and logs.
 	Out   string
 	stand time.Duration // all connections stand for so long before the first node fails
-	// Gyro is the path of the server. Self is that of a program that calls Load if its first argument is LoadArgument.
+	// Gyro is the path of the server. Self is the path of a program that calls Load if its first argument is
+	// LoadArgument.
 	Gyro, Self string
-	// View is what the live view is written to, and Terminal tells whether it may overwrite its line.
+	// View gets the live view, and Terminal tells whether the view may overwrite its line.
 	View     io.Writer
 	Terminal bool
 }
@@ -85,7 +86,7 @@ func files() (uint64, error) {
 	return limit.Max, err
 }
 
-// check tells what the machine lacks for the run.
+// check returns an error if the machine lacks something for the run.
 func (o *Options) check() error {
 	var errs []error
 	if o.Conns < 100 || o.Nodes < 1 || o.Shards < 1 {

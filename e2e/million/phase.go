@@ -24,7 +24,7 @@ type Phase struct {
 	Run func(ctx context.Context, s *Stand) (*report.Section, error)
 }
 
-// phases in the order in which they run. The first ones, up to that which makes the connections, are never left out.
+// phases run in this order. The first ones, up to the phase that makes the connections, are never left out.
 var phases = []Phase{empty, connecting, idle, publishing, reading, losingShard, slowShard, killing, draining, rolling}
 
 // section collects rows.
@@ -42,7 +42,7 @@ func (s *section) since(name string, begin time.Time) {
 	s.add(name, time.Since(begin).Seconds(), "s")
 }
 
-// spent adds what was used.
+// spent adds the used resources.
 func (s *section) spent(u Spent) {
 	s.add("CPU of the nodes", u.Servers, "processors")
 	s.add("CPU of Redis", u.Redis, "processors")
@@ -91,7 +91,7 @@ const always = 2
 // empty shows what everything takes without a connection.
 var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
-	// The nodes have to get to know each other.
+	// The nodes need some time to find each other.
 	if err := Pause(ctx, min(s.options.Step/2, s.options.Idle/8)); err != nil {
 		return &out.Section, err
 	}
@@ -137,11 +137,12 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	return &out.Section, nil
 }}
 
-// onWay is how many connections may be on their way in all, while those of some load processes connect and while those of a drained node come
-// back: some for each of these processes whenever it runs. Those beyond would only take the caches of others.
+// onWay is how many connections may be on their way in all, while some load processes make their connections and while
+// the clients of a drained node come back: some for each of these processes whenever it runs. More of them would only
+// take the caches of others.
 const onWay = 512
 
-// connect has a load process make its connections, and returns when all are subscribed.
+// connect asks a load process to make its connections, and returns when all are subscribed.
 func (s *Stand) connect(ctx context.Context, l *Loader) error {
 	from, to := s.Plan.Range(l.Index)
 	order := &load.Order{Connect: to - from, Window: onWay / s.Plan.Near()}

@@ -23,7 +23,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// payload is the size of what is published, in bytes.
+// payload is the size of the data of a publication, in bytes.
 const payload = 128
 
 // Publisher publishes over the HTTP API of several nodes. The messages of a channel go over one of them after the other, so
@@ -64,13 +64,13 @@ type Publication struct {
 	// Sure publishes a message again, with the same idempotency key, until a node has accepted it, for at most half a minute. Without it
 	// the first failure ends Publish.
 	Sure bool
-	// Nodes are those to publish to; nil for all. Those that are known to be down are left out.
+	// Nodes are the nodes to publish to; nil for all. Nodes that are known to be down are left out.
 	Nodes []int
 	// Stop ends Publish before its time.
 	Stop <-chan struct{}
 }
 
-// Sent is what was published.
+// Sent counts publications.
 type Sent struct {
 	Publications uint64
 	Deliveries   uint64 // that these make
@@ -89,8 +89,8 @@ func (s *Sent) add(o Sent) {
 	s.Took = max(s.Took, o.Took)
 }
 
-// Publish publishes at a rate, whatever the answers take: what is late is published as soon as possible, and its stamp has the time at
-// which it was due.
+// Publish publishes at a rate, whatever time the answers take: late messages are published as soon as possible, and
+// their stamps have the time when they were due.
 func (p *Publisher) Publish(ctx context.Context, pub Publication) (Sent, error) {
 	nodes := pub.Nodes
 	if nodes == nil {
@@ -139,7 +139,7 @@ type worker struct {
 	data     []byte
 }
 
-// A request has what is due at a time, from some milliseconds, up to so many publications.
+// A request has the publications that are due within some milliseconds, up to so many.
 const (
 	gather    = 4 * time.Millisecond
 	mostBatch = 500
@@ -172,7 +172,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// send publishes what is due.
+// send publishes the due messages.
 func (w *worker) send(ctx context.Context) error {
 	w.body = append(w.body[:0], `{"commands":[`...)
 	now, count, deliveries := time.Now(), 0, 0

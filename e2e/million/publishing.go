@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// borne is the 99th percentile of delivery times up to which a rate counts as borne.
+// borne bounds the 99th percentile of delivery times: a rate counts as borne up to it.
 const borne = 200 * time.Millisecond
 
 // publishing publishes to each class of channels at rising rates.
@@ -42,7 +42,7 @@ func (s *Stand) Some(class plan.Class, most int) []plan.Channel {
 	return channels
 }
 
-// rise publishes to a class at rising rates, and adds what was found.
+// rise publishes to a class at rising rates, and adds the results.
 func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error {
 	channels := s.Some(class, mostChannels)
 	subscribers := s.Plan.Subscribers(channels[0])
@@ -89,8 +89,8 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	return nil
 }
 
-// try publishes at a rate, and once more if that was nearly borne: a moment in which the machine does something else makes one second of
-// the few late.
+// try publishes at a rate, and once more if the rate was nearly borne: if the machine does something else for a moment,
+// one second of the few is late.
 func (s *Stand) try(ctx context.Context, p Publication) (*Step, error) {
 	step, err := s.Step(ctx, p)
 	if most := float64(borne.Milliseconds()); err != nil || step.P99 <= most || step.P99 > 2*most {
@@ -103,7 +103,7 @@ func (s *Stand) try(ctx context.Context, p Publication) (*Step, error) {
 	return step, nil
 }
 
-// limit says what is full.
+// limit names the resource that is full.
 func (s Spent) limit(limited bool) string {
 	full := func(busy float64) bool { return busy > 0.9 }
 	parts := fmt.Sprintf("nodes %.2f, Redis %.2f, clients %.2f, publisher %.2f, rest of the machine %.2f processors", s.Servers, s.Redis, s.Load, s.Driver, s.Kernel)
@@ -120,7 +120,7 @@ func (s Spent) limit(limited bool) string {
 	return "bursts and waiting, with processors left: " + parts
 }
 
-// Step is what a rate came to.
+// Step has the results of publishing at a rate.
 type Step struct {
 	Sent      Sent
 	Delivered float64 // per second, from the first publication to the last delivery

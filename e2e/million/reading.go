@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// reads are the requests of the phase: what they ask for, and of which channels.
+// reads are the requests of the phase: methods, and classes of channels.
 var reads = []struct {
 	method, params string // %s is the channel
 	class          plan.Class

@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	<-watched
 	r.Samples = s.samples.all()
 	if failed == nil && (!r.Recoverable.OK() || r.Unrecovered > 0) {
-		failed = ErrFaults // no fault of a run makes the engine lose anything, so nobody may be told so
+		failed = ErrFaults // no fault of a run makes the engine lose anything, so no client may be told so
 	}
 	if failed != nil {
 		r.Failure = failed.Error()
@@ -89,8 +89,8 @@ func choose(names []string) ([]Phase, error) {
 	return chosen, nil
 }
 
-// phases runs phases, and enters what they found and the books. After one that fails the others run as well, as long as all clients and
-// processes are there.
+// phases runs phases, and enters their results and the books. After one that fails the others run as well, as long as
+// all clients and processes are there.
 func (s *Stand) phases(ctx context.Context, list []Phase, r *report.Report) error {
 	var failed error
 	for _, p := range list {

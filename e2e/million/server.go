@@ -85,7 +85,7 @@ func (s *Stand) configure() error {
 		"recovery_max_publication_limit": 1000,
 	}
 	if limit, err := files(); err == nil && limit > 2*kept {
-		// Who comes to a node without descriptors would wait, and not try another one.
+		// A client that comes to a node without descriptors would wait, and not try another one.
 		client["connection_limit"] = limit - kept
 	}
 	if s.options.Ping > 0 {

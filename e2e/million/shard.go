@@ -39,9 +39,9 @@ func (s *Shard) Start(ctx context.Context) error {
 	}
 	p, err := s.Begin(s.logs, "redis-"+port, exec.Command("redis-server", "--port", port, "--bind", loopback,
 		"--save", "", "--dir", s.logs, "--appendonly", kept, "--appenddirname", "data-"+port,
-		// What is written is written before the answer; nothing waits for the disk, as no fault here is one of the machine.
+		// Commands are written before the answer; nothing waits for the disk, as no fault here is one of the machine.
 		"--appendfsync", "no", "--io-threads", "1", "--tcp-backlog", "4096",
-		// What waits for a node that cannot keep up for a moment; the default ends its connection at 32 MB.
+		// This bounds the output for a node that cannot keep up for a moment; the default ends its connection at 32 MB.
 		"--client-output-buffer-limit", "pubsub 256mb 128mb 60"))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Shard) Start(ctx context.Context) error {
 	})
 }
 
-// Info is what the server tells about itself: the numbers of its INFO by their names. It is an error while the server loads its data.
+// Info returns the numbers of the server's INFO by their names. It is an error while the server loads its data.
 func (s *Shard) Info() (map[string]float64, error) {
 	answer, err := s.Do("INFO")
 	if err != nil {

@@ -113,7 +113,7 @@ var losingShard = Phase{Name: "shard", Title: "A Redis shard is killed, and star
 	return &out.Section, errors.Join(err, shard.keep(ctx, false))
 }}
 
-// apart adds what it was like for the channels that a fault concerned, and for others.
+// apart adds the results for the channels that a fault concerned, and for others.
 func (s *section) apart(o, calm *Outcome) {
 	s.add("without the fault: accepted p99", quantile(calm.Sent.Accepted, 99), "ms")
 	s.add("without the fault: delivered p99", quantile(calm.Deliveries, 99), "ms")
@@ -210,7 +210,7 @@ func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool,
 		body := fmt.Appendf(nil, reads[len(reads)-1].params, channels[n%len(channels)].String())
 		text, err := s.Publisher.post(ctx, s.Nodes[n%len(s.Nodes)].Addr, "history", body)
 		if ctx.Err() != nil {
-			return // whatever the answer was
+			return // the answer does not count
 		}
 		if err == nil {
 			err = s.checkRead("", channels[n%len(channels)], text) // it may have no history yet

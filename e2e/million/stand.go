@@ -39,7 +39,7 @@ type Stand struct {
 	last     atomic.Pointer[Total] // that load processes have reported
 }
 
-// start starts everything. Whatever has been started is there even if it fails.
+// start starts everything. If it fails, the processes that it has started are in the result.
 func start(ctx context.Context, o Options) (*Stand, error) {
 	s := &Stand{options: o, logs: filepath.Join(o.Out, "logs"), view: newView(o.View, o.Terminal)}
 	var err error

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// view is what a run shows while it runs: lines of what has happened and, every second, one of how it stands.
+// view shows a run while it runs: a line for each event and, every second, a line with its state.
 type view struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -111,7 +111,7 @@ func (s *Stand) watch(ctx context.Context) {
 	}
 }
 
-// light is Measure without what Redis would have to be asked.
+// light is Measure without questions to Redis.
 func (s *Stand) light() Usage {
 	u := Usage{At: time.Now(), Driver: proc.CPU(os.Getpid()), Machine: proc.ReadMachine()}
 	for _, n := range s.Nodes {

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Command million runs a cluster with up to a million connections on this machine, and prints what it found; see docs/million.md.
+// Command million runs a cluster with up to a million connections on this machine, and prints the results; see
+// docs/million.md.
 package main
 
 import (

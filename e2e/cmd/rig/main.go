@@ -66,7 +66,7 @@ func runGroup(cmd *exec.Cmd) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tell := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) } // nobody may be left
+	tell := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) } // no process may be left
 	defer tell(syscall.SIGKILL)
 	select {
 	case err := <-ended:

@@ -45,8 +45,8 @@ func (c *Counts) Add(other Counts) {
 	c.Silence = max(c.Silence, other.Silence)
 }
 
-// Book checks what a subscriber receives of a channel whose publications are numbered 1, 2, 3 … .
-// Any goroutine may call its methods.
+// Book checks the publications that a subscriber receives in a channel. They are numbered 1, 2, 3 … . Any goroutine may
+// call its methods.
 type Book struct {
 	Owner string
 	// Ledger of the publisher. Evidence is called with each number that is lost or comes twice.

@@ -46,13 +46,13 @@ type Counts struct {
 	Changes int
 	// Told is how often the server told a client to begin anew.
 	Told int
-	// Forgotten is how many maps were not what had been acknowledged.
+	// Forgotten is how many maps differed from the acknowledged changes.
 	Forgotten int
-	// Wrong are the clients that did not come to have the entries of their map.
+	// Wrong are the clients that did not get the right entries of their map in the end.
 	Wrong []string
 }
 
-// New makes an atlas in which nothing happens yet.
+// New makes an atlas without running clients and writers.
 func New(opts Options) *Atlas {
 	a := &Atlas{opts: opts, http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}, Timeout: opts.AnswerLimit}}
 	run := strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -114,8 +114,8 @@ func (a *Atlas) Live() bool {
 // Clients is how many there are.
 func (a *Atlas) Clients() int { return len(a.clients) }
 
-// Compare stops the writers for a moment, and waits until all clients have what the server has, but no longer than patience.
-// It compares that with what was acknowledged.
+// Compare stops the writers for a moment, and waits until all clients have the entries of the server, but no longer
+// than patience. It compares the entries of the server with the acknowledged changes.
 func (a *Atlas) Compare(patience time.Duration) (sum Counts, err error) {
 	a.still.Lock()
 	defer a.still.Unlock()

@@ -55,7 +55,7 @@ type client struct {
 	live    bool
 	entries map[string]string
 	at      cursor
-	told    int // how often the client had to begin anew
+	told    int // how often the server told the client to begin anew
 	changes int
 }
 
@@ -65,7 +65,7 @@ type cursor struct {
 	epoch, key string
 }
 
-// reply is what a client reads of a reply or push.
+// reply has the fields of a reply or push that a client reads.
 type reply struct {
 	ID    int `json:"id"`
 	Error *struct {
@@ -267,7 +267,7 @@ func (c *client) isLive() bool {
 	return c.live
 }
 
-// describe tells what is wrong with what the client has.
+// describe describes the state of the client, and the entries that it should have.
 func (c *client) describe(want map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// writer changes the entries of one map, and knows what they have to be. Each change is repeated, with the same
-// idempotency key, until it is acknowledged.
+// writer changes the entries of one map, and knows the right ones. Each change is repeated, with the same idempotency
+// key, until it is acknowledged.
 type writer struct {
 	channel string
 	// brief is a map whose entries expire; the writer sets each key once.
@@ -35,7 +35,7 @@ type writer struct {
 // keys is how many keys a writer uses.
 const keys = 17
 
-// raceKey is what the keys begin with that two nodes set at a time.
+// raceKey is the beginning of the keys that two nodes set at a time.
 const raceKey = "race"
 
 // result is the result of a change.

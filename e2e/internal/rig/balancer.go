@@ -111,7 +111,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// order returns the nodes in the order in which a request tries them.
+// order returns the nodes; a request tries them in this order.
 func (b *balancer) order(r *http.Request, body []byte) []backend {
 	first := b.turn(r) % len(b.nodes)
 	list := slices.Concat(b.nodes[first:], b.nodes[:first])
@@ -120,7 +120,7 @@ func (b *balancer) order(r *http.Request, body []byte) []backend {
 	case r.URL.Path != "/emulation" || r.Method != http.MethodPost:
 		return list
 	case r.Header.Get("Content-Type") == "application/octet-stream":
-		_ = req.UnmarshalProto(body) // the node refuses what is malformed
+		_ = req.UnmarshalProto(body) // the node refuses a malformed body
 	default:
 		_ = req.UnmarshalJSON(body)
 	}

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// certificate is that of all servers with TLS. No authority has signed it.
+// certificate is the certificate of all servers with TLS. No authority has signed it.
 type certificate struct {
 	tls.Certificate
-	spki            string // the hash of its public key, by which browsers are told to trust it
+	spki            string // the hash of its public key; with it, browsers are told to trust it
 	certPEM, keyPEM string // files
 }
 

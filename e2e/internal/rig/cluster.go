@@ -116,7 +116,7 @@ const (
 
 func on(broker string) bool { return os.Getenv("E2E_BROKER") == broker }
 
-// startEngine starts Redis if there are several nodes, and what they publish over.
+// startEngine starts Redis and the engine of the nodes, if there are several nodes.
 func (r *Rig) startEngine() (err error) {
 	if r.nodes, err = nodesOf(); err != nil || r.nodes == 1 {
 		return err
@@ -133,7 +133,7 @@ func (r *Rig) startEngine() (err error) {
 	return err
 }
 
-// configText returns the configuration of the suites, on NATS without what needs history.
+// configText returns the configuration of the suites, on NATS without the settings that need history.
 func configText() ([]byte, error) {
 	if !on(brokerNATS) {
 		return configFile, nil

@@ -31,8 +31,8 @@ func (p *pairs[P]) Down() {
 // Up takes connections again.
 func (p *pairs[P]) Up() { p.set(false) }
 
-// Mute discards what the present connections send in either direction from now on, without
-// closing them. New connections work.
+// Mute discards all bytes on the present connections, in either direction, from now on, without closing them. New
+// connections work.
 func (p *pairs[P]) Mute() { p.each(P.mute) }
 
 func (p *pairs[P]) set(down bool) {

@@ -63,7 +63,7 @@ func (p *process) Exited() <-chan struct{} { return p.exited }
 // PID of the process.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
-// Program is a process that tells by its output what it does.
+// Program is a process that reports its progress in its output.
 type Program struct{ *process }
 
 // StartProgram runs a program, and returns when it has printed ready.
@@ -102,11 +102,11 @@ func (p *Program) Await(ctx context.Context, text string, times int) error {
 	}
 }
 
-// output is what a process has written so far.
+// output is the output of a process so far.
 type output struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	more chan struct{} // closed by the next Write; nil if nobody waits for it
+	more chan struct{} // closed by the next Write; nil if no goroutine waits for it
 }
 
 // Write implements io.Writer.

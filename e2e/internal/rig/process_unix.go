@@ -4,7 +4,7 @@ package rig
 
 import "syscall"
 
-// Pause suspends the server (SIGSTOP): its connections stay, and nobody answers.
+// Pause suspends the server (SIGSTOP): its connections stay, and it does not answer.
 func (s *Server) Pause() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) } // it may have ended already
 
 // Reload asks the server to read its configuration again (SIGHUP).

@@ -29,7 +29,7 @@ type quicPair struct {
 	muted        atomic.Bool
 }
 
-// gone is the code with which the proxy closes connections: H3_NO_ERROR.
+// gone is the code that the proxy closes connections with: H3_NO_ERROR.
 const gone = quic.ApplicationErrorCode(http3.ErrCodeNoError)
 
 func quicConfig() *quic.Config {
@@ -80,8 +80,8 @@ func (p *quicProxy) next() (*Server, error) {
 	return nil, net.ErrClosed
 }
 
-// relay serves a client's connection. It ends when one of the two connections does, or when the
-// node exits, of which QUIC itself would learn late.
+// relay serves a client's connection. It ends when one of the two connections does, or when the node exits, because
+// QUIC itself would learn of that late.
 func (p *quicProxy) relay(client *quic.Conn) {
 	defer client.CloseWithError(gone, "") //nolint:errcheck // it may be closed already
 	node, err := p.next()
@@ -131,8 +131,8 @@ func (c *quicPair) close() {
 	}
 }
 
-// relayStreams relays the streams of both directions that one side opens. They get their numbers
-// in the order in which they are opened.
+// relayStreams relays the streams of both directions that one side opens. They get their numbers in the order of their
+// opening.
 func (c *quicPair) relayStreams(from, to *quic.Conn) {
 	for {
 		s, err := from.AcceptStream(from.Context())
@@ -200,7 +200,7 @@ func (c *quicPair) pump(dst sender, src receiver) {
 	}
 }
 
-// codeOf returns the code with which the other side has ended a stream.
+// codeOf returns the code of the other side for the end of a stream.
 func codeOf(err error) quic.StreamErrorCode {
 	if e, ok := errors.AsType[*quic.StreamError](err); ok {
 		return e.ErrorCode

@@ -169,7 +169,7 @@ func (r *Rig) Env() []string {
 	return []string{"E2E_RIG=" + string(text), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
 }
 
-// Logs returns what the servers have written, for a suite that failed.
+// Logs returns the logs of the servers, for a suite that failed.
 func (r *Rig) Logs() string {
 	var b strings.Builder
 	for _, s := range []*Server{r.Main, r.Brisk} {

@@ -1,5 +1,5 @@
-// Package rig sets up what the end-to-end suites of all languages run against: the built server,
-// a program that uses the library, and TCP proxies that can cut or silence connections.
+// Package rig sets up the servers for the end-to-end suites of all languages: the built server, a program that uses the
+// library, and TCP proxies that can cut or silence connections.
 package rig
 
 import (
@@ -64,14 +64,15 @@ func Clean() {
 
 // Server is a running process of the binary, or a cluster of them.
 type Server struct {
-	// Addr is host:port of its HTTP listener; of a cluster, that of the proxy in front of it.
+	// Addr is host:port of its HTTP listener; of a cluster, host:port of the proxy in front of it.
 	Addr string
 	Port int // of Addr; 0 for a cluster
-	// Public is host:port of its listener for clients: Addr, unless that has TLS. A cluster has none.
+	// Public is host:port of its listener for clients: Addr, unless Addr has TLS. A cluster has none.
 	Public string
-	// UniGRPC is host:port of its listener for one-way gRPC clients, if the rig has started it; of a cluster, that of its first node.
+	// UniGRPC is host:port of its listener for one-way gRPC clients, if the rig has started it; of a cluster, of its
+	// first node.
 	UniGRPC string
-	// GRPCAPI is the same of the listener of the gRPC API.
+	// GRPCAPI is host:port of the listener of the gRPC API, likewise.
 	GRPCAPI string
 
 	*process // nil for a cluster
@@ -178,7 +179,7 @@ func (s *Server) StopWithin(limit time.Duration) {
 
 func (s *Server) terminate() { _ = s.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended already
 
-// Log returns what the server has written so far.
+// Log returns the log of the server so far.
 func (s *Server) Log() string {
 	if s.process != nil {
 		return s.output.String()
@@ -190,8 +191,8 @@ func (s *Server) Log() string {
 	return b.String()
 }
 
-// Streams is host:port for HTTP streams and emulation requests; of a cluster, that of a load
-// balancer, which sends each emulation request to another node than the one with the stream.
+// Streams is host:port for HTTP streams and emulation requests; of a cluster, host:port of a load balancer, which sends
+// each emulation request to another node than the one with the stream.
 func (s *Server) Streams() string {
 	if s.balancer != nil {
 		return s.balancer.addr()

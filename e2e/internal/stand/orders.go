@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/internal/socket"
 )
 
-// orders keeps the commands that nodes were given for clients of other nodes. Each command is for
-// a user of its own, who has one connection.
+// orders keeps the commands that nodes were given for clients of other nodes. Each command is for another user, and
+// each user has one connection.
 type orders struct {
 	mu   sync.Mutex
 	open []*order // not both answered and carried out yet
@@ -57,7 +57,7 @@ const orderLimit = 12 * time.Second
 
 const (
 	codeUnsubscribed = 2000 // by the server
-	codeDismissed    = 4501 // what the commanders give as a disconnect
+	codeDismissed    = 4501 // of a disconnect by a commander
 )
 
 // verbs are the commands that commanders give: their parameters, and whether a push shows that
@@ -191,8 +191,8 @@ func (b *orders) close(o *order) {
 	}
 }
 
-// owed returns the acknowledged orders that are not carried out, except those of nodes that have
-// died since: life returns how often a node died.
+// owed returns the acknowledged orders that are not carried out, except orders of nodes that have died since: life
+// returns how often a node died.
 func (b *orders) owed(life func(node int) int) (texts []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

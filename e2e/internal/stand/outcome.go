@@ -16,21 +16,20 @@ import (
 // that expiration cannot make a list right.
 const endLimit = 20 * time.Second
 
-// Outcome says what is wrong with commands, presence and history once all faults have ended.
+// Outcome has the faults of commands, presence and history that remain once all faults of the cluster have ended.
 type Outcome struct {
 	Orders
 	// Back is how long it took until all subscribers received publications again.
 	Back time.Duration
-	// Stays is how many guests came, and Presence what is wrong with the lists of them.
+	// Stays is how many guests came, and Presence the faults in the lists of guests.
 	Stays    int
 	Presence []string
 	// Streams are publications that histories hold twice.
 	Streams []string
 }
 
-// End waits, once all faults have ended, until acknowledged commands are carried out and presence
-// lists are right, and returns what is still wrong. It can be called once: visitors neither come
-// nor go afterwards.
+// End waits, once all faults of the cluster have ended, until acknowledged commands are carried out and presence lists
+// are right, and returns the remaining faults. It can be called once: visitors neither come nor go afterwards.
 func (s *Stand) End() Outcome {
 	s.tb.Helper()
 	start := time.Now()

@@ -15,7 +15,7 @@ import (
 // rooms is how many channels guests come to.
 const rooms = 3
 
-// reception keeps which guests are in which room, a channel with presence.
+// reception keeps the guests of each room, a channel with presence.
 type reception struct {
 	mu     sync.Mutex
 	stays  map[string]*stay // by client ID
@@ -82,7 +82,7 @@ func (r *reception) wentBack() {
 	}
 }
 
-// compare returns what is wrong with a room's list of present clients.
+// compare returns the faults in a room's list of present clients.
 func (r *reception) compare(room string, present map[string]struct{}, clock func(time.Time) string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Stand) guest(addrs []string) {
 	s.reception.left(v.id, "connection closed")
 }
 
-// enter has a guest come. It returns nil if the guest could not connect or subscribe.
+// enter lets a guest come. It returns nil if the guest could not connect or subscribe.
 func (s *Stand) enter(addr, ch string, node int) *visitor {
 	s.still.RLock()
 	defer s.still.RUnlock()
@@ -163,8 +163,8 @@ func (s *Stand) enter(addr, ch string, node int) *visitor {
 	return v
 }
 
-// present waits, at most for the limit, until all nodes list exactly the guests that are in each
-// room, and returns what is still wrong. The caller has locked s.still.
+// present waits, at most for the limit, until all nodes list exactly the guests of each room, and returns the remaining
+// faults. The caller has locked s.still.
 func (s *Stand) present(limit time.Duration) (wrong []string) {
 	wait.Within(limit, func() bool { wrong = s.absentees(); return len(wrong) == 0 })
 	return wrong

@@ -1,6 +1,6 @@
-// Package stand runs a cluster for tests of faults, and records what its clients see: subscribers
-// check every publication of a numbered sequence, publishers repeat what was not acknowledged, and
-// watches ask the nodes for their health.
+// Package stand runs a cluster for tests of faults, and records the view of its clients: subscribers check every
+// publication of a numbered sequence, publishers repeat publications that were not acknowledged, and watches ask the
+// nodes for their health.
 package stand
 
 import (
@@ -95,7 +95,7 @@ type Stand struct {
 // patience bounds how long the cluster may take to recover after a fault has ended.
 const patience = time.Minute
 
-// Use makes failures those of tb from now on, which may be a subtest of the test that New got.
+// Use reports failures to tb from now on, which may be a subtest of the test that New got.
 func (s *Stand) Use(tb testing.TB) { s.tb = tb }
 
 // New starts everything. It returns when all clients are subscribed and receive publications. The
@@ -402,7 +402,7 @@ func (s *Stand) caughtUp(what string) {
 	})
 }
 
-// logs shows what the nodes have written, if the test has failed.
+// logs shows the logs of the nodes, if the test has failed.
 func (s *Stand) logs(tb testing.TB) {
 	if !tb.Failed() {
 		return

@@ -44,7 +44,7 @@ type Subscriber struct {
 	book  account.Book
 	check func(account.Payload) error // of each publication
 	fail  func(string)                // called with each event that must not happen
-	end   func(string)                // called with the reason for which a connection ended
+	end   func(string)                // called with the reason for the end of a connection
 	// The last position, if positioned is set.
 	offset     uint64
 	epoch      string
@@ -59,7 +59,7 @@ type Subscriber struct {
 	subscribed atomic.Bool
 }
 
-// reply is what a subscriber reads of a reply or push.
+// reply has the fields of a reply or push that a subscriber reads.
 type reply struct {
 	ID    int `json:"id"`
 	Error *struct {

@@ -23,7 +23,7 @@ type watch struct {
 	now   string
 }
 
-// Health is what a node said about its health in a span of time.
+// Health has the answers of a node about its health in a span of time.
 type Health struct {
 	// Unfit is set if it answered 503. Reason is the first such answer.
 	Unfit  bool

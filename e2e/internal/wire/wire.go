@@ -1,6 +1,6 @@
-// Package wire speaks the JSON messages of the client protocol over the WebSocket of package socket, for tests with thousands of
-// clients. It decides nothing, unlike package client, which leaves out what a server sends twice, so tests see everything that a
-// server sends.
+// Package wire speaks the JSON messages of the client protocol over the WebSocket of package socket, for tests with
+// thousands of clients. Tests see everything that a server sends: package wire decides nothing, while package client
+// leaves out repeated publications.
 package wire
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/socket"
 )
 
-// ErrProtocol is wrapped by errors of what a server must not send.
+// ErrProtocol is wrapped by errors about messages that a server must not send.
 var ErrProtocol = errors.New("broken protocol")
 
 // Timeout bounds connecting, and sending a message.

@@ -1,4 +1,5 @@
-// A program in a module of its own that uses the client: it publishes into a channel, and prints what comes back.
+// A program in a module of its own that uses the client: it publishes into a channel, and prints the publications that
+// come back.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Package books counts what subscribers got: each message once and in order, or what is wrong.
+// Package books counts the messages of subscribers: each message once and in order, or else the faults.
 package books
 
 import "slices"
 
-// Book counts what subscribers got. What is missing is counted as lost until it comes, which makes it late.
+// Book counts the messages of subscribers. A missing message is counted as lost until it comes, which makes it late.
 type Book struct {
 	Received uint64 `json:"received"` // each once
 	Lost     uint64 `json:"lost"`
@@ -54,7 +54,7 @@ func (b *Book) Enter(g Gaps, conn int, next *uint64, n uint64) {
 	}
 }
 
-// Settle enters as lost what is missing of a channel's first total messages.
+// Settle enters as lost the missing ones of a channel's first total messages.
 func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
 	if *next < total {
 		g.add(conn, span{*next, total})
@@ -98,7 +98,7 @@ func (g Gaps) take(conn int, n uint64) bool {
 // OK tells whether every message came once and in order.
 func (b *Book) OK() bool { return b.Faults() == 0 }
 
-// Since returns what was entered after an earlier state of the book.
+// Since returns the entries after an earlier state of the book.
 func (b *Book) Since(o Book) Book {
 	since, before := *b, o.figures()
 	for i, n := range since.figures() {

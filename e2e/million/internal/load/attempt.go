@@ -20,7 +20,7 @@ type attempt struct {
 	until int64
 }
 
-// attempts in the order in which they began.
+// attempts are sorted by their beginning.
 type attempts struct {
 	list  []attempt
 	first int
@@ -35,7 +35,7 @@ func (a *attempts) push(c *conn, now time.Time) {
 	a.list = append(a.list, attempt{c, c.attempt, now.Add(mostAttempt).UnixNano()})
 }
 
-// next is the time until an attempt may have to be given up.
+// next is the time until the oldest attempt is too old.
 func (a *attempts) next(now time.Time) time.Duration {
 	if a.first == len(a.list) {
 		return time.Hour

@@ -42,13 +42,13 @@ type conn struct {
 	tries     uint8 // since it was subscribed
 	returning bool  // it was subscribed before
 	apart     bool  // its deliveries are recorded apart
-	told      bool  // that messages are missing, of which none has come since
+	told      bool  // the server said that messages are missing, and no message has come since
 	attempt   uint32
 	next      uint64
 	offset    uint64
 	since     int64  // when the attempt began, or the connection was cut
 	epoch     string // empty if there is no position
-	rest      []byte // a frame that has not come as a whole
+	rest      []byte // the beginning of an incomplete frame
 	unsent    []byte
 }
 
@@ -112,7 +112,7 @@ func (c *conn) Ready(readable, writable bool) {
 // Ended implements transport.Watcher.
 func (c *conn) Ended() { hangUp(c.fd) }
 
-// flush sends what is left, and tells whether the connection is still there.
+// flush sends unsent, and tells whether the connection is still there.
 func (c *conn) flush() bool {
 	if len(c.unsent) == 0 {
 		return true
@@ -139,7 +139,7 @@ func (c *conn) flush() bool {
 	return true
 }
 
-// write sends a frame, and keeps what the socket does not take now.
+// write sends a frame, and keeps the bytes that the socket does not take now.
 func (c *conn) write(frame []byte) {
 	n := 0
 	if len(c.unsent) == 0 {
@@ -309,7 +309,7 @@ func (c *conn) publication(p *publication, now int64) {
 	record(l.delivery, now-p.stamp.Due)
 }
 
-// reply handles what is no publication.
+// reply handles a reply that is no publication.
 func (c *conn) reply(r *protocol.Reply) {
 	switch {
 	case r.Error != nil:
@@ -327,7 +327,7 @@ func (c *conn) reply(r *protocol.Reply) {
 	}
 }
 
-// subscribed notes the position, and enters what was missed.
+// subscribed notes the position, and enters the missed messages.
 func (c *conn) subscribed(r *protocol.SubscribeResult) {
 	l := c.loop
 	now := time.Now().UnixNano()

@@ -41,13 +41,13 @@ type Order struct {
 	// Mark forgets the latencies so far; Latencies asks for them.
 	Mark      bool `json:",omitempty"`
 	Latencies bool `json:",omitempty"`
-	// Apart are the channels whose deliveries are recorded apart from those of others, from Mark on.
+	// Apart are the channels whose deliveries are recorded apart from the others, from Mark on.
 	Apart []plan.Channel `json:",omitempty"`
 	// Where asks how many connections are on each node.
 	Where bool `json:",omitempty"`
 }
 
-// Report is what a load process has done since it began.
+// Report has the counts of a load process since it began.
 type Report struct {
 	Live    int // subscribed
 	Opening int // on their way
@@ -58,10 +58,10 @@ type Report struct {
 
 	Pings       uint64            // answered
 	Bytes       uint64            // received
-	Cuts        map[string]uint64 // ends of connections by what the server said
-	Refusals    map[string]uint64 // what failed on the way
-	Returned    uint64            // subscriptions of those that were cut, and are back
-	Recovered   uint64            // of them, with what they missed
+	Cuts        map[string]uint64 // ends of connections and subscriptions by the reason that the server gave
+	Refusals    map[string]uint64 // failures of attempts by their reasons
+	Returned    uint64            // subscriptions that were cut, and are back
+	Recovered   uint64            // of them, with the missed messages
 	Unrecovered uint64            // of them, told that something is missing
 
 	Delivery *hdrhistogram.Snapshot `json:",omitempty"` // microseconds from when a publication was due
@@ -71,13 +71,13 @@ type Report struct {
 	Where    []int                  `json:",omitempty"` // connections by node
 }
 
-// Unsubscribe is what the keys of Cuts begin with that are about subscriptions whose connection stays.
+// Unsubscribe is the beginning of the keys of Cuts for subscriptions whose connection stays.
 const Unsubscribe = "unsubscribe"
 
 // Slowest is the upper end of the histograms, in microseconds. Longer times count as that.
 const Slowest = 10 * 60 * 1_000_000
 
-// NewHistogram returns a histogram like those of reports: to two digits.
+// NewHistogram returns a histogram of the kind in reports: to two digits.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, Slowest, 2) }
 
 func record(h *hdrhistogram.Histogram, nanoseconds int64) {
@@ -129,8 +129,8 @@ func Run() error {
 	}
 }
 
-// waitable returns a pipe at which a goroutine waits without a thread. A thread that waits in a read has the scheduler's monitor look
-// after it every 20 us at first, in each load process after each order.
+// waitable returns a pipe at which a goroutine waits without a thread. If a thread waited in a read, the scheduler's
+// monitor would look after it every 20 us at first, in each load process after each order.
 func waitable(f *os.File) (*os.File, error) {
 	fd := f.Fd()
 	if err := syscall.SetNonblock(int(fd), true); err != nil {

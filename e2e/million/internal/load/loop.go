@@ -48,8 +48,8 @@ type loop struct {
 	want, started, window int
 	waiting               waiting
 	attempts              attempts
-	target                uint16 // the node that those go to who come back
-	going                 int    // how many more of them
+	target                uint16 // the node for the connections that come back now
+	going                 int    // how many more of them go there
 	report                Report
 	gaps                  books.Gaps
 
@@ -176,7 +176,7 @@ func (l *loop) obey(o *Order) *Report {
 	return &r
 }
 
-// settle enters what is missing of the messages that were issued so far.
+// settle enters the missing ones of the messages that were issued so far.
 func (l *loop) settle(issued [][2]uint64) {
 	totals := make(map[plan.Channel]uint64, len(issued))
 	for _, one := range issued {
@@ -229,13 +229,14 @@ func (l *loop) pause(now time.Time) time.Duration {
 	return min(next, max(0, time.Duration(l.waiting[0].at-now.UnixNano())))
 }
 
-// The time before another attempt, as clients' SDKs wait: the least, and a random part of what doubles with each failure, up to the most.
+// The time before another attempt, as clients' SDKs wait: the least, and a random part of a span that doubles with each
+// failure, up to the most.
 const (
 	leastPause = 500 * time.Millisecond
 	mostPause  = 20 * time.Second
 )
 
-// later has a connection come back after a pause, to another node.
+// later lets a connection come back after a pause, to another node.
 func (l *loop) later(c *conn) {
 	span := min(mostPause, leastPause<<c.tries)
 	c.tries = min(c.tries+1, 16)

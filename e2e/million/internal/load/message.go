@@ -18,7 +18,7 @@ type message struct {
 	pub   publication
 }
 
-// publication is what the books need of one.
+// publication has the fields of a publication that the books need.
 type publication struct {
 	channel plan.Channel
 	stamp   stamp.Stamp
@@ -26,7 +26,7 @@ type publication struct {
 	known   bool // published by this run
 }
 
-// decoder decodes frames. It remembers those with publications alone, as thousands of subscribers get the same bytes.
+// decoder decodes frames. It remembers frames with publications alone, as thousands of subscribers get the same bytes.
 type decoder struct {
 	seed     maphash.Seed
 	slots    []remembered
@@ -74,7 +74,7 @@ func (d *decoder) decode(c codec.ClientCodec, frame []byte) ([]message, error) {
 	return d.messages, nil
 }
 
-// read returns what the books need of a publication.
+// read returns the fields of a publication that the books need.
 func read(name string, p *protocol.Publication) publication {
 	channel, named := plan.Parse(name)
 	s, stamped := stamp.Parse(p.Data)

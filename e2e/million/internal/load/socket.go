@@ -46,7 +46,7 @@ func dial(source, to *address) (fd int, during string, errno syscall.Errno) {
 		return -1, "socket", errno
 	}
 	if source != nil {
-		const ipBindAddressNoPort = 24 // connect chooses the port, which has to be free for this node alone; otherwise there are fewer
+		const ipBindAddressNoPort = 24 // connect chooses a port that is free for this node; there are more of them
 		on := int32(1)
 		if _, _, errno = syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, s, syscall.IPPROTO_IP, ipBindAddressNoPort, uintptr(unsafe.Pointer(&on)), unsafe.Sizeof(on), 0); errno != 0 {
 			return int(s), "setsockopt", errno

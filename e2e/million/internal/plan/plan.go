@@ -1,5 +1,5 @@
-// Package plan says who is who in a run: which channel each connection subscribes to, over which encoding, from which load process
-// and to which node. It is computed from three numbers, so that all processes of a run agree without telling each other.
+// Package plan assigns a channel, an encoding, a load process and a node to each connection of a run. It is computed
+// from three numbers, so that all processes of a run agree without telling each other.
 package plan
 
 import (
@@ -26,7 +26,7 @@ var names = [Classes]string{"own", "one", "hundred", "room", "crowd"}
 
 func (c Class) String() string { return names[c] }
 
-// Recoverable tells whether channels of the class have a history, from which clients that come back get what they missed.
+// Recoverable tells whether channels of the class have a history, so that clients can recover missed messages.
 func (c Class) Recoverable() bool { return c != Own }
 
 // crowd is the number of subscribers of the largest channels, if there are enough connections.
@@ -68,7 +68,7 @@ func Parse(name string) (Channel, bool) {
 	return 0, false
 }
 
-// Plan is that of a run. Connections are numbered from 0.
+// Plan is the plan of a run. Connections are numbered from 0.
 type Plan struct {
 	Conns, Nodes, Loads int
 
@@ -146,7 +146,7 @@ func (p *Plan) Channel(conn int) Channel {
 // Binary tells whether a connection speaks Protobuf, as every second pair of them does.
 func (p *Plan) Binary(conn int) bool { return conn/2%2 == 1 }
 
-// Range returns the connections of a load process: those from from on, below to.
+// Range returns the connections of a load process: from from on, below to.
 func (p *Plan) Range(load int) (from, to int) {
 	return load * p.Conns / p.Loads, (load + 1) * p.Conns / p.Loads
 }

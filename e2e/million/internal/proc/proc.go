@@ -15,7 +15,8 @@ import (
 // tick is the unit of times in /proc (USER_HZ, which is 100 on all systems that Go supports).
 const tick = 10 * time.Millisecond
 
-// CPU is what a process has used so far, user and system, of all threads; to 10 ms. It is 0 for one that has ended.
+// CPU is the time that a process has used so far, user and system, of all threads; to 10 ms. It is 0 for a process that
+// has ended.
 func CPU(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -32,7 +33,7 @@ func CPU(pid int) time.Duration {
 // Memory of a process in bytes.
 type Memory struct {
 	RSS int64 `json:"rss"` // resident
-	PSS int64 `json:"pss"` // resident, with its part of what it shares
+	PSS int64 `json:"pss"` // resident, with its part of shared memory
 }
 
 // Add adds the memory of another process.
@@ -47,7 +48,7 @@ func MemoryOf(pid int) Memory {
 	return Memory{RSS: values["Rss"] << 10, PSS: values["Pss"] << 10}
 }
 
-// Machine is what the machine as a whole uses.
+// Machine is the usage of the machine as a whole.
 type Machine struct {
 	Busy      time.Duration `json:"busy"`      // of all processors since the start, in user and kernel
 	Available int64         `json:"available"` // bytes of memory that programs could have
@@ -57,7 +58,7 @@ type Machine struct {
 	Loopback  int64         `json:"loopback"`  // bytes that went through the loopback device since the start, headers included
 }
 
-// ReadMachine reads what the machine uses.
+// ReadMachine reads the usage of the machine.
 func ReadMachine() Machine {
 	memory := keyed("/proc/meminfo")
 	m := Machine{Available: memory["MemAvailable"] << 10, Slab: memory["Slab"] << 10, Loopback: keyed("/proc/net/dev")["lo"]}
@@ -115,6 +116,6 @@ func keyed(file string) map[string]int64 {
 }
 
 func number(text string) int64 {
-	v, _ := strconv.ParseInt(text, 10, 64) // what is no number counts as 0
+	v, _ := strconv.ParseInt(text, 10, 64) // other text counts as 0
 	return v
 }

@@ -27,7 +27,7 @@ func (r *Report) HTML() ([]byte, error) {
 // chart is a diagram of lines.
 type chart struct {
 	Title  string
-	X, Y   string // what the axes are
+	X, Y   string // titles of the axes
 	Lines  []line
 	Phases []mark // where phases begin, on the axis of time
 	Log    bool   // the vertical axis is logarithmic
@@ -180,7 +180,7 @@ func (c chart) SVG() template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // all texts are escaped above
 }
 
-// ticks are the values at which the vertical axis has lines.
+// ticks are the values of the lines on the vertical axis.
 func (c *chart) ticks() (list []float64) {
 	if c.Log {
 		for v := c.low; v <= c.top*1.01; v *= 10 {

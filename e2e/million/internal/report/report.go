@@ -1,4 +1,4 @@
-// Package report is what a run has found: as a table for people, as JSON for programs, and as a page with charts.
+// Package report has the results of a run: as a table for people, as JSON for programs, and as a page with charts.
 package report
 
 import (
@@ -43,7 +43,7 @@ type Report struct {
 	Failure     string            `json:"failure,omitempty"`
 }
 
-// Section is what a phase has found.
+// Section has the results of a phase.
 type Section struct {
 	Name    string  `json:"name"`
 	Title   string  `json:"title"`

@@ -1,5 +1,5 @@
-// Package sizing is a model of what a cluster takes while its clients wait: so much for each node, connection, shard and channel. It is
-// fitted on the report of a small run, and says what a larger one takes.
+// Package sizing is a model of the resources of a cluster while its clients wait: so much for each node, connection,
+// shard and channel. It is fitted on the report of a small run, and predicts the resources of a larger one.
 package sizing
 
 import (
@@ -40,22 +40,22 @@ const (
 	mark    = 4.0
 )
 
-// batched is what a command of a check costs Redis beside one of a renewal or a mark: the checks of a node are plain commands that come
-// together, and a script renews one client. Runs with 170,000 and a million connections, whose checks are an eighth and nearly half of the
-// commands, have shown it.
+// batched is the cost to Redis of a command of a check, relative to a command of a renewal or a mark: the checks of a
+// node are plain commands that come together, and a script renews one client. Runs with 170,000 and a million
+// connections, whose checks are an eighth and nearly half of the commands, have shown it.
 const batched = 0.45
 
-// alone is the CPU of a Redis server that nobody is connected to, in processors.
+// alone is the CPU of a Redis server without connections, in processors.
 const alone = 0.0018
 
 // link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 5 and 20 shards have shown it.
 const link = 0.5
 
-// Size is what a run is made of.
+// Size of a run.
 type Size struct{ Conns, Nodes, Shards int }
 
-// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, how many of those have
-// positions that are checked, and how many clients are in channels with presence.
+// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, how
+// many of these channels have positions that are checked, and how many clients are in channels with presence.
 func (s Size) channels() (subscribed, positioned, present float64, err error) {
 	p, err := plan.New(s.Conns, s.Nodes, 1)
 	if err != nil {
@@ -94,7 +94,7 @@ func Fit(r *report.Report) (*Model, error) {
 	}
 	conns, nodes, shards := float64(r.Conns), float64(r.Nodes), float64(r.Shards)
 	m := new(Model)
-	// Each node has what is shared in its RSS, and its part of it in its PSS.
+	// Each node has all shared memory in its RSS, and its part of it in its PSS.
 	m.SharedMemory = (get("empty", "memory of the nodes (RSS)") - get("empty", "memory of the nodes (PSS)")) / (nodes - 1)
 	m.NodeMemory = (get("empty", "memory of the nodes (PSS)")-m.SharedMemory)/nodes - shards*link
 	m.ConnMemory = (get("idle", "memory of the nodes (PSS)") - get("empty", "memory of the nodes (PSS)")) / conns
@@ -114,7 +114,7 @@ func Fit(r *report.Report) (*Model, error) {
 	return m, missing
 }
 
-// Row is a prediction of a row of phase idle, and what was measured if it was.
+// Row is a prediction of a row of phase idle, and the measured value if there is one.
 type Row struct {
 	Name      string
 	Predicted float64
@@ -130,7 +130,7 @@ func (r Row) Off() float64 {
 	return r.Predicted/r.Measured - 1
 }
 
-// Predict returns what a run of a size takes while its clients wait.
+// Predict returns the resources of a run of a size while its clients wait.
 func (m *Model) Predict(s Size) ([]Row, error) {
 	subscribed, positioned, present, err := s.channels()
 	if err != nil {
@@ -150,7 +150,7 @@ func (m *Model) Predict(s Size) ([]Row, error) {
 	}, nil
 }
 
-// Compare predicts a run, and puts what it has measured beside.
+// Compare predicts a run, and puts the measured values beside.
 func (m *Model) Compare(r *report.Report) ([]Row, error) {
 	rows, err := m.Predict(Size{r.Conns, r.Nodes, r.Shards})
 	for i := range rows {

@@ -1,5 +1,5 @@
-// Package stamp is what a publication of a run carries: its number in its channel, by which subscribers see what is lost, repeated or
-// out of order, and when it was due, by which they see how long it took.
+// Package stamp reads and writes the data of a publication of a run: its number in its channel, which shows subscribers
+// whether publications are lost, repeated or out of order, and the time when it was due, which shows how long it took.
 package stamp
 
 import (
@@ -48,7 +48,7 @@ func Parse(data []byte) (s Stamp, ok bool) {
 	return Stamp{n, t}, true
 }
 
-// field returns what is between a key, which data begins with, and the next one, which the rest begins with.
+// field returns the text between a key at the beginning of data and the next key, at the beginning of the rest.
 func field(data []byte, key, next string) (value, rest []byte, ok bool) {
 	if len(data) < len(key) || string(data[:len(key)]) != key {
 		return nil, nil, false
