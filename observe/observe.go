@@ -205,7 +205,7 @@ type Unsubscribe struct {
 	Count     int
 }
 
-// Load is the data that waits in a node at a moment, and how far its clock is off: gyro.Node.Load.
+// Load is the data that waits in a node at a moment, and how far its clock is off: gyro.Inspector.Load.
 type Load struct {
 	// QueuedClients have not taken all that was sent to them. QueuedBytes wait for them together, LargestQueue for one
 	// of them. OldestQueued is how long the oldest of these bytes has waited. Bytes in the kernel or in a TLS

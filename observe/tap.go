@@ -17,7 +17,7 @@ const (
 	TapChannel TapKind = "channel"
 )
 
-// Tap names the user or channel for gyro.Node.Tap. The user with the empty ID stands for all anonymous clients.
+// Tap names the user or channel for gyro.Inspector.Tap. The user with the empty ID stands for all anonymous clients.
 //
 // A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each tap
 // until they are fetched, drops events beyond that, and says how many. Events of several nodes are in the order of

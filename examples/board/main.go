@@ -1,6 +1,6 @@
-// Board: cards that everybody who opens http://localhost:8001/?user=NAME can add, write on, move and remove, with the
-// pointers and the names of all users present. Its page uses the SDK for JavaScript, which must be installed:
-// npm install centrifuge
+// Board: cards that everybody who opens http://localhost:8001/?user=NAME can add, write on, move and remove, with
+// the pointers and the names of those who are there. Its page uses the SDK for JavaScript, which has to be
+// there: npm install centrifuge
 package main
 
 import (
@@ -100,7 +100,7 @@ func change(_ context.Context, c *gyro.Client, e gyro.MapChangeEvent) (gyro.MapC
 	case e.Channel == cards:
 		return gyro.MapChangeReply{Options: cardOptions}, nil
 	case e.Channel == pointers:
-		return gyro.PublishReply{Map: pointerOptions, Key: c.ID()}, nil // a client moves only its own pointer
+		return gyro.MapChangeReply{Options: pointerOptions, Key: c.ID()}, nil // a client moves its own pointer alone
 	}
 	return gyro.MapChangeReply{}, gyro.ErrorPermissionDenied
 }
