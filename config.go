@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -192,7 +193,6 @@ func (c *Config) check() error {
 }
 
 func (c *Config) session() *settings.Session {
-	h := &c.Handlers
 	return &settings.Session{
 		Version: c.Version, SendTime: c.SendTime, PingInterval: c.PingInterval, PongTimeout: c.PongTimeout,
 		StaleDelay: c.StaleCloseDelay, ExpiredDelay: c.ExpiredCloseDelay, ExpiredSubDelay: c.ExpiredSubCloseDelay,
@@ -200,13 +200,15 @@ func (c *Config) session() *settings.Session {
 		ChannelLimit: c.ChannelLimit, ChannelMaxLength: c.ChannelMaxLength, QueueMaxSize: c.QueueMaxSize,
 		RecoveryLimit: c.RecoveryLimit, HistoryLimit: c.HistoryLimit, CommandLimit: c.CommandLimit, PendingMaxSize: pendingSize,
 		ConnectDisconnects: c.ConnectDisconnects, Rounds: new(hub.Rounds),
-		Handles: settings.Handles{
-			Subscribe: h.Subscribe != nil, Publish: h.Publish != nil, MapChange: h.MapChange != nil,
-			Presence: h.Presence != nil, PresenceStats: h.PresenceStats != nil,
-			History: h.History != nil, RPC: h.RPC != nil, Message: h.Message != nil,
-			Refresh: h.Refresh != nil, SubRefresh: h.SubRefresh != nil,
-			Connecting: h.Connecting != nil, Connected: h.Connected != nil,
-			Unsubscribed: h.Unsubscribed != nil, Disconnected: h.Disconnected != nil,
-		},
+		Handles: c.Handlers.present(),
 	}
+}
+
+// present tells which handlers are set. Each field of settings.Handles has the name of a field of Handlers.
+func (h *Handlers) present() (present settings.Handles) {
+	handlers, fields := reflect.ValueOf(h).Elem(), reflect.ValueOf(&present).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetBool(!handlers.FieldByName(fields.Type().Field(i).Name).IsNil())
+	}
+	return present
 }

@@ -1,27 +1,34 @@
 package observe
 
+import "github.com/gyrohq/gyro/protocol"
+
 // Message is the type of a message between a client and its node. Its text suits the labels
 // "method" and "frame_type".
 type Message uint8
 
-// Messages. A command and its reply are of the same type.
+// Messages. A command and its reply are of the same type, which is Message(protocol.Method) for every method, also for
+// methods that have no name here.
 const (
-	// MessageUnknown is what cannot be decoded, and commands without a method.
-	MessageUnknown Message = iota
-	MessageConnect
-	MessageSubscribe
-	MessageUnsubscribe
-	MessagePublish
-	MessagePresence
-	MessagePresenceStats
-	MessageHistory
-	MessageRPC
-	MessageSend
-	MessageRefresh
-	MessageSubRefresh
-	// MessageServerPing is a ping of the node, MessageClientPong the client's answer.
-	// Pings and pongs of the transport itself are not counted.
-	MessageServerPing
+	// MessageUnknown is a message that cannot be decoded, or a command without a method.
+	MessageUnknown       = Message(protocol.NoMethod)
+	MessageConnect       = Message(protocol.MethodConnect)
+	MessageSubscribe     = Message(protocol.MethodSubscribe)
+	MessageUnsubscribe   = Message(protocol.MethodUnsubscribe)
+	MessagePublish       = Message(protocol.MethodPublish)
+	MessagePresence      = Message(protocol.MethodPresence)
+	MessagePresenceStats = Message(protocol.MethodPresenceStats)
+	MessageHistory       = Message(protocol.MethodHistory)
+	MessageRPC           = Message(protocol.MethodRPC)
+	MessageSend          = Message(protocol.MethodSend)
+	MessageRefresh       = Message(protocol.MethodRefresh)
+	MessageSubRefresh    = Message(protocol.MethodSubRefresh)
+)
+
+// Messages without a method.
+const (
+	// MessageServerPing is a ping of the node, MessageClientPong the client's answer. Pings and pongs of the transport
+	// itself are not counted.
+	MessageServerPing = Message(protocol.NumMethods) + iota
 	MessageClientPong
 	// The pushes. MessagePushConnect is the reply to the connect request of a one-way client.
 	MessagePushConnect
@@ -37,13 +44,20 @@ const (
 	NumMessages
 )
 
-var messages = [NumMessages]string{
-	"unknown", "connect", "subscribe", "unsubscribe", "publish", "presence", "presence_stats", "history", "rpc", "send",
-	"refresh", "sub_refresh", "server_ping", "client_pong", "push_connect", "push_subscribe", "push_publication",
-	"push_join", "push_leave", "push_unsubscribe", "push_message", "push_refresh", "push_disconnect",
+var withoutMethod = [NumMessages - MessageServerPing]string{
+	"server_ping", "client_pong", "push_connect", "push_subscribe", "push_publication", "push_join", "push_leave",
+	"push_unsubscribe", "push_message", "push_refresh", "push_disconnect",
 }
 
-func (m Message) String() string { return messages[m] }
+func (m Message) String() string {
+	switch {
+	case m == MessageUnknown:
+		return "unknown"
+	case m < MessageServerPing:
+		return protocol.Method(m).String()
+	}
+	return withoutMethod[m-MessageServerPing]
+}
 
 // Agent says which software a client has named in its connect command: whether it gave a name and a version, and which
 // name of Observer.ClientNames it gave. Other names that clients send are not kept. It also says which labels the

@@ -89,16 +89,16 @@ func (m *Command) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = m.Ping.appendJSON(dst)
 		dst = append(dst, ',')
 	}
-	if m.Send != nil {
-		dst = append(dst, `"send":`...)
-		if dst, err = m.Send.appendJSON(dst); err != nil {
+	if m.RPC != nil {
+		dst = append(dst, `"rpc":`...)
+		if dst, err = m.RPC.appendJSON(dst); err != nil {
 			return nil, err
 		}
 		dst = append(dst, ',')
 	}
-	if m.RPC != nil {
-		dst = append(dst, `"rpc":`...)
-		if dst, err = m.RPC.appendJSON(dst); err != nil {
+	if m.Send != nil {
+		dst = append(dst, `"send":`...)
+		if dst, err = m.Send.appendJSON(dst); err != nil {
 			return nil, err
 		}
 		dst = append(dst, ',')
@@ -136,10 +136,10 @@ func commandField(key []byte) int {
 		return 10
 	case "ping":
 		return 11
-	case "send":
-		return 12
 	case "rpc":
 		return 13
+	case "send":
+		return 12
 	case "refresh":
 		return 14
 	case "sub_refresh":
@@ -197,15 +197,15 @@ func (m *Command) readJSON(r *jsonwire.Reader) {
 				m.Ping = new(PingRequest)
 				m.Ping.readJSON(r)
 			}
-		case 12: // send
-			if !r.Null() {
-				m.Send = new(SendRequest)
-				m.Send.readJSON(r)
-			}
 		case 13: // rpc
 			if !r.Null() {
 				m.RPC = new(RPCRequest)
 				m.RPC.readJSON(r)
+			}
+		case 12: // send
+			if !r.Null() {
+				m.Send = new(SendRequest)
+				m.Send.readJSON(r)
 			}
 		case 14: // refresh
 			if !r.Null() {

@@ -17,8 +17,8 @@ type Command struct {
 	PresenceStats *PresenceStatsRequest
 	History       *HistoryRequest
 	Ping          *PingRequest // Unused: only the server pings.
-	Send          *SendRequest // Has no reply.
 	RPC           *RPCRequest
+	Send          *SendRequest // Has no reply.
 	Refresh       *RefreshRequest
 	SubRefresh    *SubRefreshRequest
 }

@@ -71,11 +71,11 @@ func (m *Command) SizeProto() (n int) {
 	if m.Ping != nil {
 		n += 1 + pbwire.SizeBytes(m.Ping.SizeProto())
 	}
-	if m.Send != nil {
-		n += 1 + pbwire.SizeBytes(m.Send.SizeProto())
-	}
 	if m.RPC != nil {
 		n += 1 + pbwire.SizeBytes(m.RPC.SizeProto())
+	}
+	if m.Send != nil {
+		n += 1 + pbwire.SizeBytes(m.Send.SizeProto())
 	}
 	if m.Refresh != nil {
 		n += 1 + pbwire.SizeBytes(m.Refresh.SizeProto())
@@ -104,19 +104,19 @@ func (m *Command) putProto(buf []byte, i int) int {
 		i--
 		buf[i] = 0x72
 	}
-	if m.RPC != nil {
-		end := i
-		i = m.RPC.putProto(buf, i)
-		i = pbwire.PutVarint(buf, i, uint64(end-i))
-		i--
-		buf[i] = 0x6a
-	}
 	if m.Send != nil {
 		end := i
 		i = m.Send.putProto(buf, i)
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i--
 		buf[i] = 0x62
+	}
+	if m.RPC != nil {
+		end := i
+		i = m.RPC.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(end-i))
+		i--
+		buf[i] = 0x6a
 	}
 	if m.Ping != nil {
 		end := i
@@ -243,19 +243,19 @@ func (m *Command) readProto(r *pbwire.Reader) {
 			outer := r.Enter()
 			m.Ping.readProto(r)
 			r.Leave(outer)
-		case 0x62: // send = 12
-			if m.Send == nil { // else it is merged
-				m.Send = new(SendRequest)
-			}
-			outer := r.Enter()
-			m.Send.readProto(r)
-			r.Leave(outer)
 		case 0x6a: // rpc = 13
 			if m.RPC == nil { // else it is merged
 				m.RPC = new(RPCRequest)
 			}
 			outer := r.Enter()
 			m.RPC.readProto(r)
+			r.Leave(outer)
+		case 0x62: // send = 12
+			if m.Send == nil { // else it is merged
+				m.Send = new(SendRequest)
+			}
+			outer := r.Enter()
+			m.Send.readProto(r)
 			r.Leave(outer)
 		case 0x72: // refresh = 14
 			if m.Refresh == nil { // else it is merged

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/reason"
@@ -115,12 +116,18 @@ func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
 
 var errLimit = errors.New("limit reached")
 
-// kinds are the messages about what handlers refuse.
+// kinds are the messages about refusals of handlers whose names are not the words for their method.
 var kinds = map[string]string{
-	"Connecting": reason.ConnectRefused, "Subscribe": "subscribe refused", "Publish": "publish refused",
-	"Presence": "presence refused", "PresenceStats": "presence stats refused", "History": "history refused",
-	"RPC": "RPC refused", "Message": "message refused", "Refresh": "refresh refused", "SubRefresh": "subscription refresh refused",
-	"Track": "track refused",
+	"Connecting": reason.ConnectRefused, "PresenceStats": "presence stats refused", "RPC": "RPC refused",
+	"SubRefresh": "subscription refresh refused",
+}
+
+// kindOf returns the message about a refusal of a handler.
+func kindOf(handler string) string {
+	if kind, ok := kinds[handler]; ok {
+		return kind
+	}
+	return strings.ToLower(handler) + " refused"
 }
 
 // answerCode is the code of what the client is told of err; 0 if err is no answer.
@@ -140,7 +147,7 @@ func (c *Client) refused(what *observe.Effect, err error) {
 	if own := code >= 400 && code < 3000 || code >= 4000; own && !explained {
 		return
 	}
-	f := refusal.Refusal{Kind: kinds[what.Name], Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method}
+	f := refusal.Refusal{Kind: kindOf(what.Name), Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method}
 	if f.Kind == reason.ConnectRefused {
 		f.Addr = c.RemoteAddr()
 	}

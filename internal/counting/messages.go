@@ -50,38 +50,13 @@ func (c *Counter) received(of Client, m observe.Message, space string, text []by
 	grow(&c.transport(f, space).Received[m], 1, len(text))
 }
 
-// Method of a command, as the session sees it: the first one, if there are several. ch is its channel, if
-// it has one.
+// Method returns the type of a command, and its channel if it has one.
 func Method(cmd *protocol.Command) (m observe.Message, ch string) {
-	switch {
-	case cmd.Connect != nil:
-		return observe.MessageConnect, ""
-	case cmd.Ping != nil:
-		return observe.MessageUnknown, "" // the protocol does not use it
-	case cmd.Subscribe != nil:
-		return observe.MessageSubscribe, cmd.Subscribe.Channel
-	case cmd.Unsubscribe != nil:
-		return observe.MessageUnsubscribe, cmd.Unsubscribe.Channel
-	case cmd.Publish != nil:
-		return observe.MessagePublish, cmd.Publish.Channel
-	case cmd.Presence != nil:
-		return observe.MessagePresence, cmd.Presence.Channel
-	case cmd.PresenceStats != nil:
-		return observe.MessagePresenceStats, cmd.PresenceStats.Channel
-	case cmd.History != nil:
-		return observe.MessageHistory, cmd.History.Channel
-	case cmd.RPC != nil:
-		return observe.MessageRPC, ""
-	case cmd.Send != nil:
-		return observe.MessageSend, ""
-	case cmd.Refresh != nil:
-		return observe.MessageRefresh, ""
-	case cmd.SubRefresh != nil:
-		return observe.MessageSubRefresh, cmd.SubRefresh.Channel
-	case cmd.ID == 0:
-		return observe.MessageClientPong, ""
+	m = observe.Message(cmd.Method())
+	if m == observe.MessageUnknown && cmd.ID == 0 && cmd.Ping == nil { // the protocol does not use the ping of a client
+		m = observe.MessageClientPong
 	}
-	return observe.MessageUnknown, ""
+	return m, cmd.Channel()
 }
 
 // Replied counts a reply or push to one client, of size bytes, and what it says: that a command

@@ -75,7 +75,7 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 
 func newPlayer() *player {
 	all := settings.Handles{
-		Subscribe: true, Publish: true, Presence: true, PresenceStats: true,
+		Subscribe: true, Publish: true, MapChange: true, Presence: true, PresenceStats: true,
 		History: true, RPC: true, Message: true, Refresh: true, SubRefresh: true,
 	}
 	return &player{cfg: settings.Session{

@@ -5,6 +5,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
@@ -155,33 +156,39 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 		s.pong()
 		return
 	}
+	method := cmd.Method()
 	switch {
-	case cmd.Connect != nil, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
+	case method == protocol.MethodConnect, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
 		// A second connect, or a command that needs a reply but has no id.
 		s.refuse(0, "", reason.NoID)
+		return
 	case cmd.Ping != nil && *cmd == (protocol.Command{ID: cmd.ID, Ping: cmd.Ping}):
 		s.refuse(0, "", reason.UnknownCommand)
+		return
 	case cmd.Ping != nil: // the protocol has it, but does not use it
 		s.refuse(cmd.ID, "", reason.Ping)
-	case cmd.Subscribe != nil:
+		return
+	}
+	switch method {
+	case protocol.MethodSubscribe:
 		s.subscribe(cmd.ID, cmd.Subscribe)
-	case cmd.Unsubscribe != nil:
+	case protocol.MethodUnsubscribe:
 		s.unsubscribe(cmd.ID, cmd.Unsubscribe)
-	case cmd.Publish != nil:
+	case protocol.MethodPublish:
 		s.publish(cmd.ID, cmd.Publish)
-	case cmd.Presence != nil:
+	case protocol.MethodPresence:
 		s.presence(cmd.ID, cmd.Presence)
-	case cmd.PresenceStats != nil:
+	case protocol.MethodPresenceStats:
 		s.presenceStats(cmd.ID, cmd.PresenceStats)
-	case cmd.History != nil:
+	case protocol.MethodHistory:
 		s.history(cmd.ID, cmd.History)
-	case cmd.RPC != nil:
+	case protocol.MethodRPC:
 		s.rpc(cmd.ID, cmd.RPC)
-	case cmd.Send != nil:
+	case protocol.MethodSend:
 		s.message(cmd.Send)
-	case cmd.Refresh != nil:
+	case protocol.MethodRefresh:
 		s.refresh(cmd.ID, cmd.Refresh)
-	case cmd.SubRefresh != nil:
+	case protocol.MethodSubRefresh:
 		s.subRefresh(cmd.ID, cmd.SubRefresh)
 	default:
 		s.refuse(0, "", reason.UnknownCommand)
@@ -250,6 +257,8 @@ func (s *Session) take(e effect.Effect) {
 		s.subRefreshed(e)
 	case *effect.Track:
 		s.tracked(e)
+	default:
+		panic(fmt.Sprintf("session: nothing takes the completion of %T", e))
 	}
 }
 

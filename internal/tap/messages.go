@@ -73,11 +73,8 @@ func (t *Table) Closed(id ID, c Client, d protocol.Disconnect) {
 	}
 }
 
-// hidden stands for what is not shown.
-const hidden = "***"
-
 func (t *taps) received(id ID, c Client, cmd *protocol.Command) {
-	ch := channelOf(cmd)
+	ch := cmd.Channel()
 	byUser, byChannel := t.ofClient(c), t.ofChannel(ch)
 	if byUser == nil && byChannel == nil {
 		return
@@ -85,7 +82,7 @@ func (t *taps) received(id ID, c Client, cmd *protocol.Command) {
 	e := t.event(observe.TapReceived, id, c)
 	m, _ := counting.Method(cmd)
 	e.Channel, e.Type = ch, m.String()
-	shown := withoutSecrets(cmd)
+	shown := cmd.Redacted()
 	e.Message, e.Protobuf, e.Size = encode(
 		func() ([]byte, error) { return codec.ForClient(protocol.JSON).AppendCommand(nil, shown) },
 		func() ([]byte, error) { return shown.AppendProto(nil), nil })
@@ -211,11 +208,7 @@ func (t *taps) push(e *observe.Tapped, p *protocol.Push) {
 }
 
 func (t *taps) reply(e *observe.Tapped, r *protocol.Reply) {
-	if r.Connect != nil && r.Connect.Session != "" {
-		shown, result := *r, *r.Connect
-		result.Session, shown.Connect = hidden, &result
-		r = &shown
-	}
+	r = r.Redacted()
 	e.Message, e.Protobuf, e.Size = encode(
 		func() ([]byte, error) { return codec.For(protocol.JSON).AppendReply(nil, r) },
 		func() ([]byte, error) { return r.AppendProto(nil), nil })
@@ -236,110 +229,17 @@ func encode(json, proto func() ([]byte, error)) (text, data []byte, size int) {
 	return nil, nil, len(data)
 }
 
-// withoutSecrets returns a copy of a command without tokens and the values of headers.
-func withoutSecrets(cmd *protocol.Command) *protocol.Command {
-	out := *cmd
-	hide := func(token *string) {
-		if *token != "" {
-			*token = hidden
-		}
-	}
-	subscribe := func(r *protocol.SubscribeRequest) *protocol.SubscribeRequest {
-		if r == nil {
-			return nil
-		}
-		shown := *r
-		hide(&shown.Token)
-		return &shown
-	}
-	switch {
-	case cmd.Connect != nil:
-		shown := *cmd.Connect
-		hide(&shown.Token)
-		if shown.Headers != nil {
-			shown.Headers = make(map[string]string, len(cmd.Connect.Headers))
-			for name := range cmd.Connect.Headers {
-				shown.Headers[name] = hidden
-			}
-		}
-		if shown.Subs != nil {
-			shown.Subs = make(map[string]*protocol.SubscribeRequest, len(cmd.Connect.Subs))
-			for ch, r := range cmd.Connect.Subs {
-				shown.Subs[ch] = subscribe(r)
-			}
-		}
-		out.Connect = &shown
-	case cmd.Subscribe != nil:
-		out.Subscribe = subscribe(cmd.Subscribe)
-	case cmd.Refresh != nil:
-		shown := *cmd.Refresh
-		hide(&shown.Token)
-		out.Refresh = &shown
-	case cmd.SubRefresh != nil:
-		shown := *cmd.SubRefresh
-		hide(&shown.Token)
-		shown.Track = make([]*protocol.TrackBatch, len(cmd.SubRefresh.Track))
-		for i, batch := range cmd.SubRefresh.Track {
-			b := *batch
-			hide(&b.Signature)
-			shown.Track[i] = &b
-		}
-		out.SubRefresh = &shown
-	}
-	return &out
-}
-
-// replyType is the type of a reply: that of its result.
+// replyType is the type of a reply: the method of its result.
 func replyType(r *protocol.Reply) string {
-	m := observe.MessageUnknown
-	switch {
+	switch m := observe.Message(r.Method()); {
 	case r.Push != nil:
-		m = counting.Push(r.Push)
-	case r.Connect != nil:
-		m = observe.MessageConnect
-	case r.Subscribe != nil:
-		m = observe.MessageSubscribe
-	case r.Unsubscribe != nil:
-		m = observe.MessageUnsubscribe
-	case r.Publish != nil:
-		m = observe.MessagePublish
-	case r.Presence != nil:
-		m = observe.MessagePresence
-	case r.PresenceStats != nil:
-		m = observe.MessagePresenceStats
-	case r.History != nil:
-		m = observe.MessageHistory
-	case r.RPC != nil:
-		m = observe.MessageRPC
-	case r.Refresh != nil:
-		m = observe.MessageRefresh
-	case r.SubRefresh != nil:
-		m = observe.MessageSubRefresh
+		return counting.Push(r.Push).String()
+	case m != observe.MessageUnknown:
+		return m.String()
 	case r.Error != nil:
 		return "error"
 	case r.ID == 0:
-		m = observe.MessageServerPing
+		return observe.MessageServerPing.String()
 	}
-	return m.String()
-}
-
-// channelOf is the channel of a command; empty if it has none.
-func channelOf(cmd *protocol.Command) string {
-	switch {
-	case cmd.Subscribe != nil:
-		return cmd.Subscribe.Channel
-	case cmd.Unsubscribe != nil:
-		return cmd.Unsubscribe.Channel
-	case cmd.Publish != nil:
-		return cmd.Publish.Channel
-	case cmd.Presence != nil:
-		return cmd.Presence.Channel
-	case cmd.PresenceStats != nil:
-		return cmd.PresenceStats.Channel
-	case cmd.History != nil:
-		return cmd.History.Channel
-	case cmd.SubRefresh != nil:
-		return cmd.SubRefresh.Channel
-	}
-	return ""
+	return observe.MessageUnknown.String()
 }

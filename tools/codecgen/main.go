@@ -19,6 +19,7 @@
 //	@encoded   the struct also has elements of the list that are encoded already: in Protobuf
 //	           with their tags, in JSON with commas between them (StateEncoded for State).
 //	           Only writers know it; they write these elements before the others of the list
+//	@secret    operators do not see it: Redacted replaces it
 //	@rare=T    most messages lack the field: it is in the struct T, which the message
 //	           points to (Options), and several messages can share. It makes no difference on
 //	           the wire.
@@ -27,6 +28,8 @@
 //
 //	@framed    frames consist of such messages
 //	@shared    it can be read without copies
+//	@methods   each of its members that is a message, and is not @unused, is the request or the result of a method.
+//	           The first message with this annotation defines the methods
 //	@union=I   only one of its members, which are messages, counts: the first in the order
 //	           of the schema. The interface I stands for it in Go.
 //	@nocode    it is for other readers of the schema
@@ -136,6 +139,9 @@ func Generate(ctx context.Context, schemaPath string, o Options) (map[string][]b
 	}
 	if o.JSON {
 		generators["json_gen.go"] = generateJSON
+	}
+	if s.methodsOf != "" {
+		generators["methods_gen.go"] = generateMethods
 	}
 	if s.service != "" {
 		generators["service_gen.go"] = generateService

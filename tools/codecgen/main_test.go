@@ -14,11 +14,11 @@ func TestFresh(t *testing.T) {
 		options     Options
 		files       int
 	}{
-		{"../../protocol", "client.proto", Options{Package: "protocol", JSON: true, Service: true}, 3},
+		{"../../protocol", "client.proto", Options{Package: "protocol", JSON: true, Service: true}, 4},
 		{"../../internal/cluster/control", "control.proto", Options{Package: "control", Service: true}, 2},
 		{"../../server/internal/api", "api.proto", Options{Package: "api", JSON: true, Service: true, Elements: 1 << 20}, 4},
 		{"../../server/internal/proxy/message", "proxy.proto", Options{Package: "message", JSON: true, Elements: 1 << 16}, 3},
-		{"../../server/internal/web/swagger", "../api/api.proto", Options{JSON: true, Service: true, OpenAPI: "../../server/internal/web/swagger/openapi.yaml"}, 1},
+		{"../../server/internal/web/swagger", "../../api/api.proto", Options{JSON: true, Service: true, OpenAPI: "../../server/internal/web/swagger/openapi.yaml"}, 1},
 		{"../../docs", "../protocol/client.proto", Options{JSON: true, Service: true, Reference: "../../protocol/client-protocol.md.tmpl"}, 1},
 		{"../../docs", "../server/internal/api/api.proto", Options{JSON: true, Service: true, Reference: "../../server/internal/api/api-reference.md.tmpl"}, 1},
 		{"../../server/internal/api/grpcapi", "../api.proto", Options{JSON: true, Service: true, Descriptor: "api.binpb"}, 1},
@@ -48,6 +48,7 @@ func TestRefusesWhatItCannotGenerate(t *testing.T) {
 		"message M { bytes b = 1; }":                                                     "gen.M.b: bytes are either @raw or @nojson",
 		"message M { string s = 1; // @raw\n }":                                          "gen.M.s: @raw is for bytes",
 		"message M { bytes b = 1; // @nojson @checked\n }":                               "gen.M.b: @checked is for @raw without @always",
+		"message M { bytes b = 1; // @nojson @secret\n }":                                "gen.M.b: @secret is for strings without @rare",
 		"message M { string s = 1; // @encoded\n }":                                      "gen.M.s: @encoded is for lists of messages",
 		"message M { string s = 1; // @rwa\n }":                                          "gen.M.s: unknown annotation @rwa",
 		"message M { string s = 1; // @most=2\n }":                                       "gen.M.s: @most is for lists",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -19,6 +20,8 @@ type schema struct {
 	service  string // full name; "" if there is none
 	rpcs     []rpc
 	elements int // bound of readers; 0 is none
+	// methodsOf is the first message with @methods, whose fields are the methods; "" if there is none.
+	methodsOf string
 }
 
 // rpc is a method of the service: a message in, a message out.
@@ -42,6 +45,7 @@ type message struct {
 	hasRaw bool
 	// bounded tells that there are fields with most.
 	bounded bool
+	methods bool // @methods: has the request or the result of a method
 	framed  bool // @framed: travels as a frame of its own
 	shared  bool // @shared: travels between nodes too, and can be read without copies
 }
@@ -68,6 +72,9 @@ type field struct {
 	slot int  // number of the field among the fields with most
 
 	rare string // @rare=T: in the struct T
+
+	unused bool // @unused: no method, in a message with @methods
+	secret bool // @secret: not shown to operators
 
 	raw     bool // @raw: embedded JSON value
 	checked bool // @checked: a bool says that the bytes are JSON without line breaks
@@ -96,6 +103,9 @@ func loadSchema(ctx context.Context, path string, o Options) (*schema, error) {
 		}
 		if m != nil {
 			s.messages = append(s.messages, m)
+			if m.methods {
+				s.methodsOf = cmp.Or(s.methodsOf, m.name)
+			}
 		}
 	}
 	if o.Service {
@@ -210,6 +220,8 @@ func loadMessage(file protoreflect.FileDescriptor, d protoreflect.MessageDescrip
 		switch name, value, _ := strings.Cut(line, "="); {
 		case name == "@framed":
 			m.framed = true
+		case name == "@methods":
+			m.methods = true
 		case name == "@shared":
 			m.shared = true
 		case name == "@union":
@@ -277,6 +289,10 @@ func (f *field) annotate(comment string) error {
 			if f.most, err = strconv.Atoi(value); err != nil || f.most < 1 {
 				return fmt.Errorf("%s: a number is expected", words[0])
 			}
+		case "@unused":
+			f.unused = true
+		case "@secret":
+			f.secret = true
 		case "@many":
 			f.many = true
 		case "@rare":
@@ -322,6 +338,8 @@ func (f *field) check(json bool) error {
 		return fmt.Errorf("@encoded is for lists of messages without @many, @always and @rare")
 	case f.rare != "" && (f.many || f.most > 0):
 		return fmt.Errorf("@rare does not go with @many or @most")
+	case f.secret && (f.kind != protoreflect.StringKind || f.rare != ""):
+		return fmt.Errorf("@secret is for strings without @rare")
 	case f.most > 0 && f.shape != repeated:
 		return fmt.Errorf("@most is for lists")
 	case f.always && (f.raw || f.noJSON || f.shape == singular && f.kind == protoreflect.MessageKind):

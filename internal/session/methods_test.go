@@ -1,0 +1,48 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
+)
+
+// TestEveryMethodIsHandled: a session does something about the command of each method of the schema.
+func TestEveryMethodIsHandled(t *testing.T) {
+	for m := protocol.NoMethod + 1; m < protocol.NumMethods; m++ {
+		var now int64
+		p := newPlayer()
+		conn := &fakeConn{room: -1}
+		env := &fakeEnv{id: "c", now: &now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool)}
+		env.do = func(e effect.Effect) bool {
+			if who, ok := e.(*effect.Connecting); ok {
+				who.Identity.Known = true
+				return true
+			}
+			return false
+		}
+		env.explained = func(_, _ string, why error) {
+			if errors.Is(why, reason.UnknownCommand) {
+				t.Errorf("a session does not know the method %s", m)
+			}
+		}
+		env.s.Init(env, &p.cfg, conn, via.New(&transport.Info{Framer: framers[protocol.JSON]}))
+		connect, err := codec.ForClient(protocol.JSON).AppendCommand(nil, &protocol.Command{ID: 1, Connect: &protocol.ConnectRequest{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.s.Receive(connect)
+		if m != protocol.MethodConnect {
+			env.s.Receive(fmt.Appendf(nil, "{\"id\":2,%q:{\"channel\":\"ch\",\"token\":\"t\",\"data\":1}}\n", m.String()))
+		}
+		p.close()
+	}
+}
