@@ -9,9 +9,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/client"
-	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/rules"
+	"github.com/gyrohq/gyro/internal/guard"
+	"github.com/gyrohq/gyro/internal/validate"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -107,7 +107,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	}
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
-		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: rules.FeedOf(e.Feed),
+		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: validate.FeedOf(e.Feed),
 	})
 	if err != nil || reply.Published {
 		return err
@@ -151,7 +151,7 @@ func (a *application) changeMap(ctx context.Context, c *client.Client, e *effect
 
 // ofClient returns the client's error for a payload that is not JSON, if the payload is the client's, and else err.
 func ofClient(err error, clients bool) error {
-	if bad, ok := errors.AsType[*rules.NotJSON](err); ok && bad.What == rules.Data && clients {
+	if bad, ok := errors.AsType[*validate.NotJSON](err); ok && bad.What == validate.Data && clients {
 		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
 	}
 	return err
@@ -193,7 +193,7 @@ func (a *application) History(ctx context.Context, c *client.Client, e *effect.H
 // fill calls the CacheEmpty handler.
 func (n *Node) fill(ctx context.Context, ch string, inline bool) (bool, error) {
 	reply, err := CacheEmptyReply{}, error(protocol.ErrorInternal)
-	contain.Do(func() {
+	guard.Do(func() {
 		reply, err = n.cfg.Handlers.CacheEmpty(ctx, CacheEmptyEvent{Channel: ch, Inline: inline})
 	}, n.clients.Panicked)
 	return reply.Populated, client.Sound(err)

@@ -16,22 +16,22 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/fill"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/inspector"
 	"github.com/gyrohq/gyro/internal/members"
 	"github.com/gyrohq/gyro/internal/metered"
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/position"
+	"github.com/gyrohq/gyro/internal/procstat"
 	"github.com/gyrohq/gyro/internal/pulse"
-	"github.com/gyrohq/gyro/internal/rules"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
-	"github.com/gyrohq/gyro/internal/skew"
-	"github.com/gyrohq/gyro/internal/usage"
+	"github.com/gyrohq/gyro/internal/validate"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -44,7 +44,7 @@ type Node struct {
 	uid       string
 	clients   *client.Registry
 	engines   *attach.Engines
-	rules     *rules.Rules
+	rules     *validate.Rules
 	maps      broker.Maps
 	health    []func() []Health // of the engines
 	positions *position.Checker
@@ -62,7 +62,7 @@ type Node struct {
 }
 
 // loops is embedded in Node so that transports of this module find the node's loops.
-type loops = onloop.Source
+type loops = nodeaccess.Source
 
 // New returns a node, which takes clients after Run. The error names the fields of cfg
 // that are wrong.
@@ -76,10 +76,10 @@ func New(cfg Config) (*Node, error) {
 	n.health = pulse.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, metered.New(&cfg.Observer), cfg.Logger)
 	settings := cfg.session()
-	settings.NodeID, settings.Clocks, settings.Beat = n.uid, skew.New(n.uid), due.BeatOf(n.uid)
-	n.rules = &rules.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
+	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), due.BeatOf(n.uid)
+	n.rules = &validate.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
 	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
-	recorder := flight.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
+	recorder := flightrecorder.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
 	n.clients = client.New(client.Config{
 		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger, Flight: recorder,
 		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
@@ -88,7 +88,7 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Handlers.CacheEmpty != nil {
 		n.engines.Fill = fill.New(n.fill, cfg.InlineHandlers)
 	}
-	n.loops = onloop.Lead(n.clients)
+	n.loops = nodeaccess.Lead(n.clients)
 	loops := n.clients.Loops()
 	n.polls = &sharedpoll.Polls{Broker: n.engines.Broker, Table: sharedpoll.New(sharedpoll.Config{
 		Loops: len(loops), Post: func(loop int, m *hub.Message) { loops[loop].PostMessage(m) }, Check: n.rules.Keyed,
@@ -102,7 +102,7 @@ func New(cfg Config) (*Node, error) {
 	})
 	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
 	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
-	process := usage.New()
+	process := procstat.New()
 	n.pulse = pulse.New(loops, recorder.Node().Watch(n.Health), process.Tick)
 	n.member = &members.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),

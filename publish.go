@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/batch"
-	"github.com/gyrohq/gyro/internal/rules"
+	"github.com/gyrohq/gyro/internal/validate"
 )
 
 // Publish sends data to all subscribers of a channel. When it returns without an error, the
@@ -30,7 +30,7 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool
 	p := new(opts.Publication(data))
 	p.Time = n.rules.Clocks.Stamp()
 	if p.Checked = checked; err == nil && json && !checked {
-		p.Checked, err = rules.Payload(ch, data)
+		p.Checked, err = validate.Payload(ch, data)
 	}
 	if err != nil {
 		return PublishResult{}, err

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/internal/wstest/frametest"
 )
 
@@ -78,7 +78,7 @@ func (r *runner) dial(ctx context.Context, line string, limit int) (Conn, error)
 		r.mu.Lock()
 		r.conn = n
 		r.mu.Unlock()
-		return socket.Over(n, false, limit), nil
+		return wsclient.Over(n, false, limit), nil
 	case <-ctx.Done():
 		r.leave("C close")
 		return nil, ctx.Err()

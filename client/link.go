@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/client/internal/dictionary"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -370,12 +370,12 @@ func (l *link) forget(err error) {
 
 // ended is called when the connection has ended, with the error of Read.
 func (l *link) ended(err error) {
-	var closed *socket.CloseError
+	var closed *wsclient.CloseError
 	end := ending{reason: TransportClosed, cause: err}
 	switch {
 	case errors.Is(err, errProtocol), l.books.Wrong(err):
 		end.reason, end.last = BadProtocol, true
-	case errors.Is(err, socket.ErrTooBig):
+	case errors.Is(err, wsclient.ErrTooBig):
 		end.reason, end.last = MessageSizeLimit, true
 	case !errors.As(err, &closed) || closed.Code < 3000 && closed.Code != 1009:
 	case closed.Code == 1009:

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/client/internal/feed"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -19,7 +19,7 @@ const (
 
 // compressible reports whether the application wants messages that are compressed, and the connection can have them.
 func (l *link) compressible() bool {
-	_, ok := l.conn.(*socket.Conn)
+	_, ok := l.conn.(*wsclient.Conn)
 	return ok && l.options.Dictionary
 }
 

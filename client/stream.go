@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/gyrohq/gyro/client/internal/feed"
-	"github.com/gyrohq/gyro/client/internal/fossil"
+	"github.com/gyrohq/gyro/internal/fossil"
 	"github.com/gyrohq/gyro/protocol"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/gyrohq/gyro/client/internal/endpoint"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -46,7 +46,7 @@ func WebSocket(url string) Transport {
 		if err != nil {
 			return Dialer{}, err
 		}
-		d := &socket.Dialer{
+		d := &wsclient.Dialer{
 			URL: u.String(), Header: o.Header, Limit: o.MessageLimit, Transport: endpoint.Transport(endpoint.WebSocket, o.TLS, o.DialContext),
 		}
 		if o.Encoding == protocol.Protobuf {

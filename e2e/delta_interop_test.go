@@ -9,20 +9,20 @@ import (
 
 	fdelta "github.com/shadowspore/fossil-delta"
 
-	"github.com/gyrohq/gyro/internal/delta"
-	"github.com/gyrohq/gyro/internal/delta/deltatest"
+	"github.com/gyrohq/gyro/internal/fossil"
+	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 )
 
 // deltaInterop has each implementation of Fossil deltas apply the deltas of the other. The other
 // is the one that the Go SDK uses.
 func deltaInterop(t *testing.T, base, target []byte) {
 	t.Helper()
-	ours := delta.Append(nil, base, target)
+	ours := fossil.Append(nil, base, target)
 	if got, err := fdelta.Apply(base, ours); err != nil || !bytes.Equal(got, target) {
 		t.Fatalf("base %q, target %q: our delta %q makes %q, %v", base, target, ours, got, err)
 	}
 	theirs := fdelta.Create(base, target)
-	if got, err := deltatest.Apply(base, theirs); err != nil || !bytes.Equal(got, target) {
+	if got, err := fossiltest.Apply(base, theirs); err != nil || !bytes.Equal(got, target) {
 		t.Fatalf("base %q, target %q: their delta %q makes %q, %v", base, target, theirs, got, err)
 	}
 }

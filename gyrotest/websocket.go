@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -51,9 +51,9 @@ func Handshake(tb testing.TB, address string, o *Options) (c *Client, status int
 	defer cancel()
 	handshake := handshake(options)
 	defer handshake.CloseIdleConnections()
-	d := &socket.Dialer{URL: u.String(), Header: options.Header, Binary: options.Encoding == protocol.Protobuf, Limit: maxMessage, Transport: handshake}
+	d := &wsclient.Dialer{URL: u.String(), Header: options.Header, Binary: options.Encoding == protocol.Protobuf, Limit: maxMessage, Transport: handshake}
 	s, err := d.Dial(ctx)
-	var refused *socket.StatusError
+	var refused *wsclient.StatusError
 	switch {
 	case errors.As(err, &refused):
 		return nil, refused.Status, refused.Body
@@ -78,22 +78,22 @@ func handshake(o Options) *http.Transport {
 func Over(tb testing.TB, conn io.ReadWriteCloser, o *Options) *Client {
 	tb.Helper()
 	options := orZero(o)
-	return over(tb, options, socket.Over(conn, options.Encoding == protocol.Protobuf, maxMessage))
+	return over(tb, options, wsclient.Over(conn, options.Encoding == protocol.Protobuf, maxMessage))
 }
 
-func over(tb testing.TB, o Options, s *socket.Conn) *Client {
+func over(tb testing.TB, o Options, s *wsclient.Conn) *Client {
 	c := newClient(tb, o, webSocket{s})
 	go func() {
 		err := s.Read(func(message []byte) error {
 			c.received(message)
 			return nil
 		})
-		var closed *socket.CloseError
+		var closed *wsclient.CloseError
 		switch {
-		case errors.As(err, &closed) && closed.Code != socket.StatusNone:
+		case errors.As(err, &closed) && closed.Code != wsclient.StatusNone:
 			c.finish(protocol.Disconnect{Code: closed.Code, Reason: closed.Reason})
 			return
-		case errors.Is(err, socket.ErrTooBig), errors.As(err, new(*socket.RuleError)):
+		case errors.Is(err, wsclient.ErrTooBig), errors.As(err, new(*wsclient.RuleError)):
 			c.fail(fmt.Errorf("gyrotest: %w", err))
 		}
 		c.finish(protocol.Disconnect{})
@@ -102,7 +102,7 @@ func over(tb testing.TB, o Options, s *socket.Conn) *Client {
 }
 
 // webSocket is the client's end of a WebSocket. If a message cannot be sent, reading fails as well.
-type webSocket struct{ *socket.Conn }
+type webSocket struct{ *wsclient.Conn }
 
 func (s webSocket) send(msg []byte) { _ = s.Write(msg) }
 func (s webSocket) drop()           { s.Cut() }

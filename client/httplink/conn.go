@@ -13,8 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
-	"github.com/gyrohq/gyro/internal/streamed"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -167,7 +166,7 @@ func (c *conn) send(body []byte) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return failed(r, socket.Refused(res))
+		return failed(r, wsclient.Refused(res))
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection is used again
 	return nil
@@ -191,7 +190,7 @@ func (c *conn) Read(handle func([]byte) error) error {
 	res, err := c.open(c.ctx, first)
 	if err == nil {
 		defer res.Body.Close()
-		err = c.frames(streamed.New(res.Body, c.limit), func(frame []byte) error {
+		err = c.frames(wsclient.NewStreamReader(res.Body, c.limit), func(frame []byte) error {
 			if err := c.begin(frame); err != nil {
 				return err
 			}
@@ -202,7 +201,7 @@ func (c *conn) Read(handle func([]byte) error) error {
 }
 
 // frames calls handle with all frames until one fails, or the answer ends.
-func (c *conn) frames(r *streamed.Reader, handle func([]byte) error) error {
+func (c *conn) frames(r *wsclient.StreamReader, handle func([]byte) error) error {
 	next := r.Line
 	switch {
 	case c.binary:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/client/internal/endpoint"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -134,7 +134,7 @@ func (d *dialer) open(ctx context.Context, first []byte) (*http.Response, error)
 	}
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
-		return nil, failed(r, socket.Refused(res))
+		return nil, failed(r, wsclient.Refused(res))
 	}
 	return res, nil
 }

@@ -17,8 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/client"
-	"github.com/gyrohq/gyro/internal/socket"
-	"github.com/gyrohq/gyro/internal/streamed"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // network has transports that work if their name is in well.
@@ -196,7 +195,7 @@ func TestFrames(t *testing.T) {
 			}
 			var got []string
 			c := &conn{dialer: &dialer{binary: one.binary, events: one.events}}
-			err := c.frames(streamed.New(in, 10_000), func(f []byte) error {
+			err := c.frames(wsclient.NewStreamReader(in, 10_000), func(f []byte) error {
 				got = append(got, string(f))
 				return nil
 			})
@@ -205,7 +204,7 @@ func TestFrames(t *testing.T) {
 			}
 		})
 		c := &conn{dialer: &dialer{binary: one.binary, events: one.events}}
-		if err := c.frames(streamed.New(strings.NewReader(one.text), 5), func([]byte) error { return nil }); !errors.Is(err, socket.ErrTooBig) {
+		if err := c.frames(wsclient.NewStreamReader(strings.NewReader(one.text), 5), func([]byte) error { return nil }); !errors.Is(err, wsclient.ErrTooBig) {
 			t.Errorf("%v", err)
 		}
 	}

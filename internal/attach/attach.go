@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/fill"
 	"github.com/gyrohq/gyro/internal/gate"
+	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/metered"
 	"github.com/gyrohq/gyro/internal/presence"
 	"github.com/gyrohq/gyro/internal/route"
@@ -144,9 +144,9 @@ func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachIte
 // errPanic is the error of a call that panicked.
 var errPanic = errors.New("panic, logged before")
 
-// guard turns a panic of f into an error, so that the caller goes on or undoes its steps.
-func guard(o Owner, f func() error) (err error) {
-	if !contain.Do(func() { err = f() }, o.Panicked) {
+// safely turns a panic of f into an error, so that the caller goes on or undoes its steps.
+func safely(o Owner, f func() error) (err error) {
+	if !guard.Do(func() { err = f() }, o.Panicked) {
 		return errPanic
 	}
 	return err
@@ -155,7 +155,7 @@ func guard(o Owner, f func() error) (err error) {
 // attach subscribes at the broker, then adds the presence, and reads the stream last: what is
 // published meanwhile is delivered.
 func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, inline bool) {
-	it.Err = guard(o, func() (err error) {
+	it.Err = safely(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
 		return err
 	})
@@ -163,7 +163,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 		o.Failed("broker subscribe", it.Channel, it.Err)
 		return
 	}
-	it.Err = guard(o, func() (err error) {
+	it.Err = safely(o, func() (err error) {
 		if it.Info != nil {
 			err = g.Presence.Add(ctx, it.Channel, it.Info)
 		}
@@ -272,13 +272,13 @@ func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
 	ctx := context.Background()
 	var absent, left, gone error
 	if it.Presence {
-		absent = guard(o, func() error { return g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User) })
+		absent = safely(o, func() error { return g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User) })
 	}
 	if it.Leave {
-		left = guard(o, func() error { return g.Broker.PublishLeave(ctx, it.Channel, it.Info) })
+		left = safely(o, func() error { return g.Broker.PublishLeave(ctx, it.Channel, it.Info) })
 	}
 	if len(it.Maps) > 0 {
-		gone = guard(o, func() error { return g.disappear(ctx, o.ID(), it.Maps) })
+		gone = safely(o, func() error { return g.disappear(ctx, o.ID(), it.Maps) })
 	}
-	return errors.Join(absent, left, gone, guard(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
+	return errors.Join(absent, left, gone, safely(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
 }

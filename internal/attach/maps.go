@@ -16,7 +16,7 @@ var errNoMaps = errors.New("the broker has no maps")
 
 // Page reads a page of a map for a client.
 func (g *Engines) Page(ctx context.Context, o Owner, e *effect.Page) {
-	e.Err = guard(o, func() (err error) {
+	e.Err = safely(o, func() (err error) {
 		switch {
 		case g.Maps == nil:
 			return errNoMaps

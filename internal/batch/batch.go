@@ -8,13 +8,13 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/rules"
+	"github.com/gyrohq/gyro/internal/validate"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 // Publish publishes the elements of a batch in their order, at most size of them at once, and
 // sets the Result and Err of each. publish is broker.Traits.Batch.
-func Publish(ctx context.Context, by *rules.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
+func Publish(ctx context.Context, by *validate.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := rounds.Get().(*round)
 	r.rules = by
 	for len(batch) > 0 {
@@ -28,7 +28,7 @@ func Publish(ctx context.Context, by *rules.Rules, publish func(context.Context,
 
 // round is a call of the engine.
 type round struct {
-	rules *rules.Rules
+	rules *validate.Rules
 	items []broker.BatchItem
 	of    []int // for each item the index of its element
 	pubs  slabs
@@ -124,7 +124,7 @@ func (r *round) check(item *broker.BatchItem, o *channel.PublishOptions, data []
 	if !json || same(f.data, data) {
 		return nil
 	}
-	plain, err := rules.Payload(item.Channel, data)
+	plain, err := validate.Payload(item.Channel, data)
 	if err == nil {
 		f.data, f.plain = data, plain
 	}

@@ -3,24 +3,24 @@
 package bookmarks
 
 import (
-	"github.com/gyrohq/gyro/internal/bychannel"
+	"github.com/gyrohq/gyro/internal/channelset"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/track"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
 // Subscription is a pointer to a subscription.
 type Subscription[T any] interface {
-	bychannel.Item[T]
+	channelset.Item[T]
 	// At is the position of the subscription. Its epoch is empty until it is known.
 	At() *track.Position
 }
 
 // Alone reports whether bookmarks name b only.
-func Alone[T Subscription[T]](subs *bychannel.Set[T], b T) bool {
+func Alone[T Subscription[T]](subs *channelset.Set[T], b T) bool {
 	if subs.Len() == 1 {
 		return true
 	}
@@ -35,7 +35,7 @@ func Alone[T Subscription[T]](subs *bychannel.Set[T], b T) bool {
 // Append appends a line break and the line with the bookmark to a message, if the reply changes what
 // the bookmark says. It appends nothing, and returns false, if the bookmark would exceed the limit of
 // the kind.
-func Append[T Subscription[T]](message []byte, r *protocol.Reply, subs *bychannel.Set[T], k *via.Kind) ([]byte, bool) {
+func Append[T Subscription[T]](message []byte, r *protocol.Reply, subs *channelset.Set[T], k *connkind.Kind) ([]byte, bool) {
 	ended := r.Push != nil && r.Push.Unsubscribe != nil
 	if !ended && r.Connect == nil && (r.Push == nil || r.Push.Pub == nil && r.Push.Subscribe == nil) {
 		return message, true
@@ -51,7 +51,7 @@ func Append[T Subscription[T]](message []byte, r *protocol.Reply, subs *bychanne
 	return line, true
 }
 
-func appendLine[T Subscription[T]](dst []byte, subs *bychannel.Set[T]) []byte {
+func appendLine[T Subscription[T]](dst []byte, subs *channelset.Set[T]) []byte {
 	dst = append(dst, bookmark.Prefix...)
 	for b := range subs.All() {
 		if at := b.At(); at.Form&hub.Marked != 0 && at.Epoch != "" {
@@ -66,7 +66,7 @@ const room = 256
 
 // Frame returns a frame in the arena with the bookmark that follows a message, and hub.Open, which is
 // the form of that message. It returns nothing if the bookmark would exceed the limit of the kind.
-func Frame[T Subscription[T]](a *outbox.Arena, subs *bychannel.Set[T], k *via.Kind) ([]byte, hub.Form) {
+func Frame[T Subscription[T]](a *sendqueue.Arena, subs *channelset.Set[T], k *connkind.Kind) ([]byte, hub.Form) {
 	buf := append(a.Tail(room), make([]byte, k.Framer.Headroom())...) // this make does not allocate
 	line := appendLine(buf, subs)
 	if len(line)-len(buf) > k.Bookmarks {

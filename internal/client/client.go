@@ -16,14 +16,14 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/scratch"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -165,21 +165,21 @@ type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
 
-func (e *env) ID() string                { return e.id.String() }
-func (e *env) Now() int64                { return e.loop.Now() }
-func (e *env) Phase(n int64) int64       { return e.loop.Phase(n) }
-func (e *env) Schedule(at int64)         { e.loop.Schedule(e, at) }
-func (e *env) Dirty()                    { e.loop.Dirty(&e.session) }
-func (e *env) Pool() *outbox.Pool        { return e.loop.Pool() }
-func (e *env) Scratch() *scratch.Scratch { return &e.loop.scratch }
-func (e *env) Timer() *loop.Timer        { return &e.timer }
-func (e *env) Do(f effect.Effect) bool   { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
-func (e *env) Unregister()               { e.loop.unregister(e.client()) }
-func (e *env) SessionID() string         { return e.loop.sessions.ids[e.client()].String() }
-func (e *env) Allowance() *int           { return e.loop.Allowance() }
-func (e *env) Counts() *counting.Counter { return e.loop.counts }
-func (e *env) Again()                    { e.loop.Again(&e.session) }
-func (e *env) Gone()                     { e.life.End() }
+func (e *env) ID() string                     { return e.id.String() }
+func (e *env) Now() int64                     { return e.loop.Now() }
+func (e *env) Phase(n int64) int64            { return e.loop.Phase(n) }
+func (e *env) Schedule(at int64)              { e.loop.Schedule(e, at) }
+func (e *env) Dirty()                         { e.loop.Dirty(&e.session) }
+func (e *env) Pool() *sendqueue.Pool          { return e.loop.Pool() }
+func (e *env) Scratch() *scratch.Scratch      { return &e.loop.scratch }
+func (e *env) Timer() *loop.Timer             { return &e.timer }
+func (e *env) Do(f effect.Effect) bool        { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
+func (e *env) Unregister()                    { e.loop.unregister(e.client()) }
+func (e *env) SessionID() string              { return e.loop.sessions.ids[e.client()].String() }
+func (e *env) Allowance() *int                { return e.loop.Allowance() }
+func (e *env) Counts() *clientmetrics.Counter { return e.loop.counts }
+func (e *env) Again()                         { e.loop.Again(&e.session) }
+func (e *env) Gone()                          { e.life.End() }
 
 func (e *env) Register(req *protocol.ConnectRequest) bool {
 	if e.loop.register(e.client()) {

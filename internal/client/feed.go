@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
@@ -18,7 +18,7 @@ func (e *env) Feed(b *session.Subscription, f channel.Feed) {
 	go func() {
 		var why protocol.Unsubscribe
 		run := func() { why = f.Run(func(p *channel.Publication) error { return c.fed(b, p) }) }
-		if !contain.Do(run, c.panicked) {
+		if !guard.Do(run, c.panicked) {
 			c.Post(c.crash)
 			return
 		}

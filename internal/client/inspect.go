@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/refusal"
@@ -27,7 +27,7 @@ func (e *env) Pong(at int64) {
 // Note implements session.Env.
 func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
 	if e.loop.tape != nil {
-		e.loop.tape.Add(e.loop.Now(), &flight.Record{
+		e.loop.tape.Add(e.loop.Now(), &flightrecorder.Record{
 			Kind: k, Client: e.id, User: e.session.User(), Addr: e.remoteAddr, Channel: ch, Code: code, Count: count, Text: text,
 		})
 	}
@@ -35,14 +35,14 @@ func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text strin
 
 // recorder records refusals in a ring before they are written, under the names that the observer
 // gives their keys.
-func (r *Registry) recorder(tape *flight.Ring) refusal.Reporter {
+func (r *Registry) recorder(tape *flightrecorder.Ring) refusal.Reporter {
 	observed := r.Observer.Refused
 	return refusal.Reporter{Log: r.Log, Observe: func(f *refusal.Refusal) {
 		if observed != nil {
 			observed(f)
 		}
 		id, _ := uuid.Parse(f.Client) // zero if there is none
-		tape.Add(time.Now().UnixNano(), &flight.Record{
+		tape.Add(time.Now().UnixNano(), &flightrecorder.Record{
 			Kind: inspect.Refused, Client: id, User: f.User, Addr: f.Addr, Channel: f.Channel, Code: f.Code,
 			What: f.Kind, Text: f.Reason, Key: f.Key,
 		})

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/gyrohq/gyro/internal/contain"
-	"github.com/gyrohq/gyro/internal/counting"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
+	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
@@ -33,8 +33,8 @@ type Loop struct {
 	sessions sessions
 	scratch  scratch.Scratch
 	agents   agents
-	counts   *counting.Counter // nil without an observer of turns
-	tape     *flight.Ring      // nil without a flight recorder
+	counts   *clientmetrics.Counter // nil without an observer of turns
+	tape     *flightrecorder.Ring   // nil without a flight recorder
 	refusals refusal.Reporter
 	// first of the list of all connections, their number, and the walks that are under way in the list.
 	first       *Client
@@ -44,7 +44,7 @@ type Loop struct {
 	entered *Client
 }
 
-// Cluster implements counting.Clock.
+// Cluster implements clientmetrics.Clock.
 func (l *Loop) Cluster() int64 { return l.clients.Session.Clocks.Now() }
 
 // register makes a client addressable by its user.
@@ -214,21 +214,21 @@ func (l *Loop) panicked(subject, reason any, stack []byte) {
 	report := func(reason any, stack []byte) { l.clients.panicked("", reason, stack) }
 	report(reason, stack)
 	if w, ok := subject.(transport.Watcher); ok {
-		contain.Do(w.Ended, report)
+		guard.Do(w.Ended, report)
 	}
 }
 
 // crash ends a client after a panic.
 func (c *Client) crash() {
 	d := protocol.DisconnectServerError
-	if !contain.Do(func() { c.session.Disconnect(d) }, c.panicked) {
-		c.session.Abandon(d, func(step func()) { contain.Do(step, c.panicked) })
+	if !guard.Do(func() { c.session.Disconnect(d) }, c.panicked) {
+		c.session.Abandon(d, func(step func()) { guard.Do(step, c.panicked) })
 	}
 }
 
 // contained calls f, which concerns this client alone. If f panics, the client ends.
 func (c *Client) contained(f func()) {
-	if !contain.Do(f, c.panicked) {
+	if !guard.Do(f, c.panicked) {
 		c.crash()
 	}
 }

@@ -14,20 +14,20 @@ import (
 
 	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/clientid"
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/drain"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
+	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/once"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/internal/users"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -39,7 +39,7 @@ type Config struct {
 	Engines     *attach.Engines
 	Application Application
 	Observer    observe.Observer
-	Flight      *flight.Recorder // nil: nothing is recorded
+	Flight      *flightrecorder.Recorder // nil: nothing is recorded
 	Log         *slog.Logger
 	// Concurrency, InlineHandlers, GoroutineDriver and UserConnectionLimit are those of
 	// gyro.Config.
@@ -53,7 +53,7 @@ type Config struct {
 type Registry struct {
 	Config
 	// unreadable bounds the reports of payloads that are not JSON.
-	unreadable once.PerMinute
+	unreadable guard.PerMinute
 	loops      []*Loop
 	users      users.Counts
 	panics     atomic.Uint64
@@ -71,7 +71,7 @@ type Registry struct {
 	workers              lane.Tally
 
 	mu    sync.Mutex // serialises admit, Open and Refuse
-	kinds via.Kinds
+	kinds connkind.Kinds
 	// open is set by Open, refusing by Refuse.
 	open, refusing atomic.Bool
 }
@@ -88,7 +88,7 @@ func New(cfg Config) *Registry {
 		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if cfg.Observer.Turn != nil {
-			l.counts = counting.New(&r.Observer, l, r.Panicked)
+			l.counts = clientmetrics.New(&r.Observer, l, r.Panicked)
 			l.Hub().Counter = l.counts
 			l.OnTurn = func() { l.counts.End(l.Hub().Delivered(), l.Pool().Written()) }
 		}
@@ -188,7 +188,7 @@ func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transpor
 func (r *Registry) nextLoop() *Loop { return r.loops[int(r.accepted.Add(1))%len(r.loops)] }
 
 // admit makes the client of a new connection, unless the registry takes none.
-func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*Client, *via.Kind, error) {
+func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*Client, *connkind.Kind, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if open, refusing := r.State(); !open || refusing {
@@ -201,7 +201,7 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 
 // begin starts the session, on its loop. req is the connect request of a one-way client that
 // has sent it already, else nil.
-func (c *Client) begin(conn transport.Conn, kind *via.Kind, req *protocol.ConnectRequest) {
+func (c *Client) begin(conn transport.Conn, kind *connkind.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
 	c.loop.counts.Accepted(kind)
@@ -309,11 +309,11 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 
 // Load is that of gyro.Node.
 func (r *Registry) Load(ctx context.Context) (observe.Load, error) {
-	parts := make([]outbox.Waiting, len(r.loops))
+	parts := make([]sendqueue.Waiting, len(r.loops))
 	if err := r.OnLoops(ctx, func(l *Loop) { parts[l.Index] = l.Pool().Waiting() }); err != nil {
 		return observe.Load{}, err
 	}
-	var w outbox.Waiting
+	var w sendqueue.Waiting
 	for _, p := range parts {
 		w.Add(p)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/skew"
 )
 
 const (
@@ -67,7 +67,7 @@ type Config struct {
 	Controller broker.Controller
 	Handler    Handler
 	// Clocks measures what the clocks of the nodes differ; may be nil.
-	Clocks *skew.Clocks
+	Clocks *clocks.Clocks
 	Logger *slog.Logger
 }
 
@@ -345,9 +345,9 @@ func (c *Cluster) compare(uid string, n *control.Node) {
 	if c.cfg.Clocks == nil {
 		return
 	}
-	reports := make([]skew.Report, min(len(n.Delays), skew.MaxReports))
+	reports := make([]clocks.Report, min(len(n.Delays), clocks.MaxReports))
 	for i := range reports {
-		reports[i] = skew.Report{Node: n.Delays[i].Node, Took: n.Delays[i].Took}
+		reports[i] = clocks.Report{Node: n.Delays[i].Node, Took: n.Delays[i].Took}
 	}
 	c.cfg.Clocks.Receive(uid, n.Time, reports, time.Now())
 	n.Delays = nil // the registry keeps n

@@ -17,8 +17,8 @@ import (
 
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/skew"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +28,7 @@ type node struct {
 	*Cluster
 	engine *bustest.Engine
 	uid    string
-	clocks *skew.Clocks
+	clocks *clocks.Clocks
 	// answer is called for surveys, dispatch for commands of clients.
 	answer   func(ctx context.Context, from, op string, data []byte) Answer
 	channels map[string]int // nil: an error
@@ -86,7 +86,7 @@ func dispatched() <-chan struct{} {
 // join starts a node, which leaves when the test ends.
 func join(t *testing.T, bus *bustest.Bus, uid string) *node {
 	t.Helper()
-	n := &node{uid: uid, engine: bus.Engine(), clocks: skew.New(uid)}
+	n := &node{uid: uid, engine: bus.Engine(), clocks: clocks.New(uid)}
 	n.Cluster = New(Config{
 		UID: uid, Controller: n.engine, Handler: n, Clocks: n.clocks, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
@@ -141,7 +141,7 @@ func TestClocks(t *testing.T) {
 		b.Leave(t.Context())
 		time.Sleep(10 * time.Minute)
 		bus.Inject("a", (&control.Command{UID: "x", Node: &control.Node{
-			Time: time.Now().Add(2 * time.Second).UnixNano(), Delays: []*control.Delay{{Node: skew.ID("a"), Took: int64(2 * time.Second)}},
+			Time: time.Now().Add(2 * time.Second).UnixNano(), Delays: []*control.Delay{{Node: clocks.ID("a"), Took: int64(2 * time.Second)}},
 		}}).AppendProto(nil))
 		a.want(t, "x")
 		if ahead := a.clocks.Ahead(); ahead != -time.Second {
@@ -152,7 +152,7 @@ func TestClocks(t *testing.T) {
 
 // Signs of life fall on few moments, whenever a node has started, and stay about as far apart as they should.
 func TestBeat(t *testing.T) {
-	c := New(Config{UID: "a", Clocks: skew.New("a"), Logger: slog.New(slog.DiscardHandler)})
+	c := New(Config{UID: "a", Clocks: clocks.New("a"), Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close()
 	moments := make(map[time.Duration]bool)
 	for i := range 1000 {

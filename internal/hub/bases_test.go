@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta/deltatest"
+	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -62,7 +62,7 @@ func (s *chooser) Deliver(d *hub.Delivery) {
 	p := s.framer.open(s, frame, 0).Pub
 	got := string(p.Data)
 	if p.Delta {
-		data, err := deltatest.Apply([]byte(s.data), p.Data)
+		data, err := fossiltest.Apply([]byte(s.data), p.Data)
 		if err != nil {
 			s.fail("patch of %d on %q: %v", p.Offset, s.data, err)
 		}
@@ -82,7 +82,7 @@ func TestBasesAreWhatSubscribersHave(t *testing.T) {
 	var based int
 	check := func() {
 		rapid.Check(t, func(t *rapid.T) {
-			arena := new(outbox.Arena)
+			arena := new(sendqueue.Arena)
 			h := hub.New(arena)
 			tags := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 			var subs []*chooser
@@ -158,7 +158,7 @@ func TestBasesAreWhatSubscribersHave(t *testing.T) {
 // stage is a channel with subscribers of one tag each.
 type stage struct {
 	h      *hub.Hub
-	arena  *outbox.Arena
+	arena  *sendqueue.Arena
 	subs   []*chooser
 	framer *envelope
 	offset uint64
@@ -167,7 +167,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T, groups, each int) *stage {
-	s := &stage{arena: new(outbox.Arena), framer: &envelope{encoding: protocol.Protobuf}}
+	s := &stage{arena: new(sendqueue.Arena), framer: &envelope{encoding: protocol.Protobuf}}
 	s.h = hub.New(s.arena)
 	s.prev = &channel.Publication{}
 	for range each {

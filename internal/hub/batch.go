@@ -2,7 +2,7 @@ package hub
 
 import (
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -189,7 +189,7 @@ func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
 	}
 	arena := b.list[0].hub.arena
 	estimate := b.size()
-	if estimate > outbox.MaxGather {
+	if estimate > sendqueue.MaxGather {
 		return nil, 0
 	}
 	s := scratches.Get().(*scratch)

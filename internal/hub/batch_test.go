@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -66,7 +66,7 @@ func TestBatchFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := rapid.SampledFrom([]protocol.Encoding{protocol.JSON, protocol.Protobuf}).Draw(t, "encoding")
 		form := rapid.SampledFrom([]hub.Form{0, hub.Compact, hub.Bare}).Draw(t, "form")
-		h := hub.New(new(outbox.Arena))
+		h := hub.New(new(sendqueue.Arena))
 		one := &taker{framer: &envelope{encoding: e, dashes: 3}, form: form}
 		other := &taker{framer: &envelope{encoding: e, dashes: 1}, form: form}
 		h.Add("ch", one)
@@ -74,7 +74,7 @@ func TestBatchFrames(t *testing.T) {
 		h.Add("alone", new(nobody))
 
 		var want [][]byte
-		single := hub.New(new(outbox.Arena))
+		single := hub.New(new(sendqueue.Arena))
 		alone := &taker{framer: &envelope{encoding: e}, form: form}
 		single.Add("ch", alone)
 		for i := range uint64(rapid.IntRange(1, 150).Draw(t, "messages")) {
@@ -98,7 +98,7 @@ func TestBatchFrames(t *testing.T) {
 }
 
 func TestBatchInOneFrame(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	s := &taker{framer: &envelope{encoding: protocol.JSON, dashes: 2}}
 	h.Add("ch", s)
 	publish := func(offset uint64, data string) {
@@ -122,7 +122,7 @@ func TestBatchInOneFrame(t *testing.T) {
 	if s.frames != 3 || s.got[len(s.got)-1] != nil {
 		t.Errorf("what cannot be encoded: %d frames, then %q", s.frames, s.got)
 	}
-	large := `"` + strings.Repeat("x", outbox.MaxGather/2) + `"`
+	large := `"` + strings.Repeat("x", sendqueue.MaxGather/2) + `"`
 	publish(8, large)
 	publish(9, large)
 	h.Deliver(math.MaxInt)

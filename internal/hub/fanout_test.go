@@ -7,7 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/websocket"
@@ -48,7 +48,7 @@ func BenchmarkDictionary(b *testing.B) {
 	}
 	for name, framer := range map[string]transport.Framer{"without": &envelope{encoding: protocol.JSON, dashes: 4}, "with": d.Framer()} {
 		b.Run(name, func(b *testing.B) {
-			arena := new(outbox.Arena)
+			arena := new(sendqueue.Arena)
 			h := hub.New(arena)
 			subs := make([]sink, 1000)
 			for i := range subs {

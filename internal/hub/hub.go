@@ -4,8 +4,8 @@ package hub
 
 import (
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/bychannel"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/channelset"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -62,9 +62,9 @@ type Hub struct {
 	// Counter, if set, counts what the hub does.
 	Counter Counter
 
-	arena *outbox.Arena
+	arena *sendqueue.Arena
 	bases baseTable
-	rooms bychannel.Table[*room]
+	rooms channelset.Table[*room]
 	// keyed are the rooms of the keys of channels.
 	keyed map[address]*room
 	seats int
@@ -102,10 +102,10 @@ type room struct {
 	many    *[]Subscriber // all of them, once there were two; one is empty then
 }
 
-// Channel implements bychannel.Item.
+// Channel implements channelset.Item.
 func (r *room) Channel() string { return r.channel }
 
-// Next implements bychannel.Item.
+// Next implements channelset.Item.
 func (r *room) Next() **room { return &r.next }
 
 // subs are the subscribers, valid until one comes or goes.
@@ -131,7 +131,7 @@ const (
 )
 
 // New returns an empty hub, which makes frames in arena.
-func New(arena *outbox.Arena) *Hub { return &Hub{arena: arena} }
+func New(arena *sendqueue.Arena) *Hub { return &Hub{arena: arena} }
 
 // Add seats s, which must not sit anywhere.
 func (h *Hub) Add(ch string, s Subscriber) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 )
 
 // member is a subscriber that checks the order of what it gets: the messages of a
@@ -55,7 +55,7 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{hub: hub.New(new(outbox.Arena)), sets: make(map[string]map[*member]bool), top: make(map[string]int64)}
+	return &model{hub: hub.New(new(sendqueue.Arena)), sets: make(map[string]map[*member]bool), top: make(map[string]int64)}
 }
 
 func (m *model) publish(ch string) {
@@ -202,7 +202,7 @@ func (m *model) count(t *rapid.T) {
 // A slice ends soon after its budget, and a channel with many subscribers does not
 // keep the others waiting.
 func TestSlices(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	served := 0
 	for range 10_000 {
 		h.Add("big", &member{t: t, then: func() { served++ }})
@@ -230,7 +230,7 @@ func TestSlices(t *testing.T) {
 // meanwhile arrive together.
 func TestRound(t *testing.T) {
 	const subscribers, slice, slices = 10_000, 500, 20
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	members := make([]*member, subscribers)
 	for i := range members {
 		members[i] = &member{t: t}
@@ -257,7 +257,7 @@ func TestFinishAmidRounds(t *testing.T) {
 	const subscribers = 50
 	for steps := int64(1); steps < 10; steps++ {
 		for leaving := range subscribers {
-			h := hub.New(new(outbox.Arena))
+			h := hub.New(new(sendqueue.Arena))
 			members := make([]*member, subscribers)
 			for i := range members {
 				members[i] = &member{t: t}
@@ -285,7 +285,7 @@ func TestFinishAmidRounds(t *testing.T) {
 
 // Nobody gets more than 64 messages at once, whenever they came.
 func TestMostAtOnce(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	got := 0
 	for range 10 {
 		h.Add("ch", &member{t: t, then: func() { got++ }})
@@ -309,7 +309,7 @@ func TestMostAtOnce(t *testing.T) {
 
 // Delivery itself needs no memory.
 func TestPublishAllocBudget(t *testing.T) {
-	h, m := hub.New(new(outbox.Arena)), &hub.Message{Channel: "ch"}
+	h, m := hub.New(new(sendqueue.Arena)), &hub.Message{Channel: "ch"}
 	for range 1000 {
 		h.Add("ch", &nobody{})
 	}

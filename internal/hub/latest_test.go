@@ -8,7 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 )
 
 // latecomer takes the newest publications of a batch, of those that pass; all if it needs all.
@@ -41,7 +41,7 @@ func (s *latecomer) DeliverAll(b *hub.Batch) bool {
 // joins, in their order.
 func TestNewest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := hub.New(new(outbox.Arena))
+		h := hub.New(new(sendqueue.Arena))
 		subs := []*latecomer{{}, {only: "x"}, {all: true}, {}}
 		for _, s := range subs {
 			h.Add("ch", s)
@@ -99,7 +99,7 @@ func TestNewest(t *testing.T) {
 }
 
 func TestNewestAllocBudget(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	subs := []*latecomer{{}, {only: "x"}}
 	for _, s := range subs {
 		s.got = make([]*hub.Message, 0, 10000)

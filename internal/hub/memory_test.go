@@ -8,7 +8,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 )
 
 // place is the memory of a publication, which is overwritten when it is freed.
@@ -57,7 +57,7 @@ func TestMemory(t *testing.T) {
 	var running sync.WaitGroup
 	for i := range loops {
 		inboxes[i] = make(chan *hub.Message, 100)
-		h := hub.New(new(outbox.Arena))
+		h := hub.New(new(sendqueue.Arena))
 		for j := range i { // the first loop has lost its subscribers
 			k := &keeper{t: t, places: places, some: []int{0, 0, 1000}[j]}
 			keepers[i] = append(keepers[i], k)
@@ -116,7 +116,7 @@ func TestMemory(t *testing.T) {
 
 // What nobody waits for any more is freed as well.
 func TestMemoryOfNobody(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	k := &keeper{t: t}
 	h.Add("ch", k)
 	h.SetWindow(k, hub.Window{Delay: 1e9})

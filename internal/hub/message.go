@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/fossil"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -268,7 +268,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // encode makes a frame: in a, or in memory of its own if a is nil. base is what a patch builds on.
 // size is that of the message without envelope.
-func (m *Message) encode(a *outbox.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
+func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form, base)
 		if err != nil {
@@ -355,7 +355,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	}
 	for i := range list {
 		if i > 0 {
-			buf = outbox.Separate(buf, e)
+			buf = sendqueue.Separate(buf, e)
 		}
 		if err = s.publication(list[i].Message, e, form, nil); err != nil {
 			return nil, 0, err
@@ -419,7 +419,7 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 		prev = nil // the client did not get it
 	}
 	if prev != nil && !prev.Removed && !p.Removed {
-		*patch = delta.Append((*patch)[:0], prev.Data, p.Data)
+		*patch = fossil.Append((*patch)[:0], prev.Data, p.Data)
 		// The patch of a text is a text, so a JSON string can hold it.
 		if len(*patch) < len(p.Data) {
 			out, isPatch = *patch, true

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta/deltatest"
+	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -271,7 +271,7 @@ func unpack(t *rapid.T, m *hub.Message, form hub.Form, e protocol.Encoding, p *p
 	if form&hub.Patched == 0 || m.Prev == nil || m.Prev.Removed || p.Removed || len(p.Data) >= len(m.Pub.Data) {
 		t.Fatalf("form %d: a patch of %d bytes for %d", form, len(p.Data), len(m.Pub.Data))
 	}
-	full, err := deltatest.Apply(m.Prev.Data, p.Data)
+	full, err := fossiltest.Apply(m.Prev.Data, p.Data)
 	if err != nil {
 		t.Fatalf("form %d: %v", form, err)
 	}

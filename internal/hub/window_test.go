@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 )
 
 // held is what a channel with a window should do.
@@ -142,7 +142,7 @@ func TestWindows(t *testing.T) {
 
 // What is held while a batch goes round waits its own time.
 func TestWindowBehindBatch(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	subs := make([]*member, 100)
 	for i := range subs {
 		subs[i] = &member{t: t}
@@ -186,7 +186,7 @@ func TestWindowBehindBatch(t *testing.T) {
 // A check follows the messages before it, and no window opens or fills up because of
 // it: alone it goes at once.
 func TestWindowsAndChecks(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	s := &recorder{}
 	h.Add("ch", s)
 	h.SetWindow(s, hub.Window{Delay: 10, Size: 3})
@@ -237,7 +237,7 @@ func TestWindowsAndChecks(t *testing.T) {
 
 // What goes round does not count for the window of what follows.
 func TestWindowBehindCheck(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	subs := make([]*recorder, 100)
 	for i := range subs {
 		subs[i] = &recorder{}
@@ -277,7 +277,7 @@ func (s *recorder) Deliver(d *hub.Delivery) {
 // published meanwhile is held back for those who stay, or for nobody.
 func TestWindowBehindBatchOfNobody(t *testing.T) {
 	for _, all := range []bool{false, true} {
-		h := hub.New(new(outbox.Arena))
+		h := hub.New(new(sendqueue.Arena))
 		var subs []*member
 		for range 100 {
 			s := &member{t: t}
@@ -309,7 +309,7 @@ func TestWindowBehindBatchOfNobody(t *testing.T) {
 
 // A channel whose messages are enough does not wait for those that are due before.
 func TestWindowFullFirst(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	subs := make(map[string]*member)
 	for i, ch := range []string{"a", "b", "c"} {
 		subs[ch] = &member{t: t}
@@ -330,7 +330,7 @@ func TestWindowFullFirst(t *testing.T) {
 // early then.
 func TestHeldMemory(t *testing.T) {
 	const channels, payload, bound = 1000, 64 << 10, 16 << 20
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	got := 0
 	var subs []*member
 	for i := range channels {
@@ -382,7 +382,7 @@ func TestHeldMemory(t *testing.T) {
 
 // What went out is held no more, however often a channel holds back.
 func TestHeldMemoryOfOne(t *testing.T) {
-	h := hub.New(new(outbox.Arena))
+	h := hub.New(new(sendqueue.Arena))
 	s := &member{t: t}
 	h.Add("ch", s)
 	h.SetWindow(s, hub.Window{Delay: 10})
@@ -399,7 +399,7 @@ func TestHeldMemoryOfOne(t *testing.T) {
 
 // Windows need no memory of their own per message.
 func TestWindowAllocBudget(t *testing.T) {
-	h, m := hub.New(new(outbox.Arena)), &hub.Message{Channel: "ch"}
+	h, m := hub.New(new(sendqueue.Arena)), &hub.Message{Channel: "ch"}
 	s := &nobody{}
 	h.Add("ch", s)
 	h.SetWindow(s, hub.Window{Delay: 10, Size: 5})

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -35,7 +35,7 @@ type Inspector struct {
 	Node string
 	// Clients and Recorder are those of this node. Recorder may be nil.
 	Clients  *client.Registry
-	Recorder *flight.Recorder
+	Recorder *flightrecorder.Recorder
 	// Survey is that of the cluster.
 	Survey func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
 	// Nodes are those of the cluster.
@@ -148,7 +148,7 @@ func (i *Inspector) Flight(ctx context.Context, q inspect.Query) (all inspect.Lo
 		for _, e := range res.Events {
 			part.Events = append(part.Events, event(uid, e))
 		}
-		all = flight.Merge(all, part, q.Limit)
+		all = flightrecorder.Merge(all, part, q.Limit)
 		return nil
 	})
 	return all, err

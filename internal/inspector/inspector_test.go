@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -29,7 +29,7 @@ func asking(answers map[string]cluster.Answer, err error) (i *Inspector, asked *
 }
 
 // inquiring returns an inspector that asks the recorders of others.
-func inquiring(recorders map[string]*flight.Recorder) *Inspector {
+func inquiring(recorders map[string]*flightrecorder.Recorder) *Inspector {
 	return &Inspector{Survey: func(ctx context.Context, op string, data []byte, _ string) (map[string]cluster.Answer, error) {
 		answers := make(map[string]cluster.Answer)
 		for uid, r := range recorders {
@@ -43,15 +43,15 @@ func inquiring(recorders map[string]*flight.Recorder) *Inspector {
 // that has it, and with the time from when on none has forgotten anything.
 func TestFlight(t *testing.T) {
 	id := uuid.New()
-	a, b := flight.New(1, 1), flight.New(1, 1)
-	a.Loop(0).Add(1_000, &flight.Record{
+	a, b := flightrecorder.New(1, 1), flightrecorder.New(1, 1)
+	a.Loop(0).Add(1_000, &flightrecorder.Record{
 		Kind: inspect.Refused, Client: id, User: "ann", Addr: "10.0.0.1:2", Channel: "news", What: "subscribe refused", Text: "it is off", Key: "k", Code: 103, Count: 7,
 	})
-	b.Loop(0).Add(2_000, &flight.Record{Kind: inspect.Connected, User: "ann", Text: "sse"})
-	a.Loop(0).Add(3_000, &flight.Record{Kind: inspect.Disconnected, User: "bob", Code: 3000})
+	b.Loop(0).Add(2_000, &flightrecorder.Record{Kind: inspect.Connected, User: "ann", Text: "sse"})
+	a.Loop(0).Add(3_000, &flightrecorder.Record{Kind: inspect.Disconnected, User: "bob", Code: 3000})
 	b.Node().Lost()
-	a.Epochs().Compare(flight.ByCheck, "news", "x", "y")
-	i := inquiring(map[string]*flight.Recorder{"a": a, "b": b, "off": nil})
+	a.Epochs().Compare(flightrecorder.ByCheck, "news", "x", "y")
+	i := inquiring(map[string]*flightrecorder.Recorder{"a": a, "b": b, "off": nil})
 	flown := func(q inspect.Query) []inspect.Event {
 		t.Helper()
 		log, err := i.Flight(t.Context(), q)
@@ -85,7 +85,7 @@ func TestFlight(t *testing.T) {
 		t.Errorf("%+v, %v", log, err)
 	}
 	for n := range int64(20_000) {
-		b.Loop(0).Add(10_000+n, &flight.Record{Kind: inspect.Slow})
+		b.Loop(0).Add(10_000+n, &flightrecorder.Record{Kind: inspect.Slow})
 	}
 	if log, err := i.Flight(t.Context(), inspect.Query{User: "ann"}); err != nil || log.From.UnixNano() < 10_000 || len(log.Events) != 1 {
 		t.Errorf("one node has forgotten much: %+v, %v", log, err)
@@ -185,9 +185,9 @@ func TestBounds(t *testing.T) {
 
 // TestInquire: a node does not trust what other nodes ask.
 func TestInquire(t *testing.T) {
-	r := flight.New(1, 1)
+	r := flightrecorder.New(1, 1)
 	for range inspect.MaxLimit + 10 {
-		r.Loop(0).Add(1, &flight.Record{Kind: inspect.Connected})
+		r.Loop(0).Add(1, &flightrecorder.Record{Kind: inspect.Connected})
 	}
 	i := &Inspector{Recorder: r}
 	for _, tt := range []struct {

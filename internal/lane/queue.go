@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gyrohq/gyro/internal/contain"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/guard"
 )
 
 // queue holds the effects of one client that wait, and counts those that run. Any goroutine
@@ -100,7 +100,7 @@ func (q *queue) work(g *Group, c Client) {
 				return
 			}
 			// After a panic the lane goes on: it has to undo what was established.
-			contain.Do(func() { e.Execute(c, false) }, c.Panicked)
+			guard.Do(func() { e.Execute(c, false) }, c.Panicked)
 			q.complete(g, c, e)
 		}
 	}()

@@ -7,14 +7,14 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/scratch"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/settings"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -31,7 +31,7 @@ type listener struct {
 	id      string
 	timer   Timer
 	loop    *Loop
-	pool    *outbox.Pool
+	pool    *sendqueue.Pool
 	todo    []effect.Effect
 	bytes   int
 	closed  protocol.Disconnect
@@ -42,10 +42,10 @@ func (c *listener) Now() int64                                     { return c.lo
 func (c *listener) Phase(n int64) int64                            { return n / 2 }
 func (c *listener) Refused(observe.Limit, string)                  {}
 func (c *listener) Explain(string, string, error)                  {}
-func (c *listener) Counts() *counting.Counter                      { return nil }
+func (c *listener) Counts() *clientmetrics.Counter                 { return nil }
 func (c *listener) Schedule(at int64)                              { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                                         { c.loop.Dirty(&c.session) }
-func (c *listener) Pool() *outbox.Pool                             { return c.pool }
+func (c *listener) Pool() *sendqueue.Pool                          { return c.pool }
 func (c *listener) Scratch() *scratch.Scratch                      { return new(scratch.Scratch) }
 func (c *listener) Do(e effect.Effect) bool                        { c.todo = append(c.todo, e); return false }
 func (c *listener) Join(b *session.Subscription)                   { c.loop.Hub().Add(b.Channel(), b) }
@@ -101,7 +101,7 @@ type fanout struct {
 func newFanout(tb testing.TB, n int, f transport.Framer, opts channel.SubscribeOptions) *fanout {
 	tb.Helper()
 	o := &fanout{loop: New(), data: []byte(`{"text":"a message of the usual size, which is about a hundred bytes","n":12345}`)}
-	pool, kind := new(outbox.Pool), via.New(&transport.Info{Framer: f})
+	pool, kind := new(sendqueue.Pool), connkind.New(&transport.Info{Framer: f})
 	for i := range n {
 		c := &listener{id: fmt.Sprint(i), loop: o.loop, pool: pool}
 		o.listeners = append(o.listeners, c)

@@ -1,6 +1,6 @@
 package loop
 
-import "github.com/gyrohq/gyro/internal/outbox"
+import "github.com/gyrohq/gyro/internal/sendqueue"
 
 // A turn bounds the commands that it dispatches: their number for each client, and their
 // time for all together. A client that sent more goes on in a later turn, behind the others.
@@ -9,7 +9,7 @@ const (
 	share = 64
 	// inputTime bounds each of the three parts of a turn that dispatch commands: tasks,
 	// sockets, and sessions that go on. In nanoseconds.
-	// A part ends early if the replies of the turn have outbox.MaxLarge bytes of large frames.
+	// A part ends early if the replies of the turn have sendqueue.MaxLarge bytes of large frames.
 	inputTime = int64(2e6)
 	// serveCost is the cost of serving a task, socket or session without its commands, in
 	// commands. The clock is read each time that lookAfter commands are spent.
@@ -52,7 +52,7 @@ func (l *Loop) serve() bool {
 		in.spent = 0
 		l.look()
 	}
-	if l.pool.Arena.Large() >= outbox.MaxLarge {
+	if l.pool.Arena.Large() >= sendqueue.MaxLarge {
 		in.over, in.left = true, 0
 	}
 	return !in.over

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -95,13 +95,13 @@ func TestLargeReplies(t *testing.T) {
 	reply := make([]byte, 100_000)
 	served := 0
 	for l.serve() {
-		var q outbox.Queue
+		var q sendqueue.Queue
 		p := l.Pool()
 		q.Add(p, append(q.Open(p, lines{}), reply...))
 		q.Take(p)
 		served++
 	}
-	if want := (outbox.MaxLarge + len(reply) - 1) / len(reply); served > want || *l.Allowance() != 0 {
+	if want := (sendqueue.MaxLarge + len(reply) - 1) / len(reply); served > want || *l.Allowance() != 0 {
 		t.Errorf("%d were served, want at most %d", served, want)
 	}
 	l.Pool().Arena.Reset()

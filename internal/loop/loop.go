@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/poll"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 )
 
 // Task is work for a loop.
@@ -64,7 +64,7 @@ type Loop struct {
 	OnTurn func()
 
 	hub     *hub.Hub
-	pool    outbox.Pool
+	pool    sendqueue.Pool
 	wheel   wheel
 	poller  *poll.Poller // nil until there is a socket
 	buffer  []byte       // for reading from sockets
@@ -152,7 +152,7 @@ func (l *Loop) signal() {
 func (l *Loop) Hub() *hub.Hub { return l.hub }
 
 // Pool is shared by the output queues of the loop's sessions.
-func (l *Loop) Pool() *outbox.Pool { return &l.pool }
+func (l *Loop) Pool() *sendqueue.Pool { return &l.pool }
 
 // Now is the time of this turn, in nanoseconds since the Unix epoch.
 func (l *Loop) Now() int64 { return l.now }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
@@ -43,7 +43,7 @@ func StreamServer(tb testing.TB, node *gyro.Node, k httpstream.Kind, cfg httpstr
 
 // OnLoops has a node accept connections on its loops, if they can be there.
 func OnLoops(node *gyro.Node) transport.Acceptor {
-	if onloop.Of(node).NextLoop() == nil {
+	if nodeaccess.Of(node).NextLoop() == nil {
 		return node
 	}
 	return viaLoop{node}
@@ -52,7 +52,7 @@ func OnLoops(node *gyro.Node) transport.Acceptor {
 type viaLoop struct{ *gyro.Node }
 
 func (o viaLoop) Accept(ctx context.Context, c transport.Conn, info transport.Info) (p transport.Peer, err error) {
-	loops := onloop.Of(o.Node)
+	loops := nodeaccess.Of(o.Node)
 	l, done := loops.NextLoop(), make(chan struct{})
 	l.Post(func() {
 		p, err = loops.AcceptOn(l, ctx, c, info)

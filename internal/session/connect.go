@@ -5,13 +5,13 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/lease"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/scratch"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -113,7 +113,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 // empty disconnect, with which the transport lets the client close first.
 func (s *Session) connectFailed(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
-		s.Disconnect(via.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
+		s.Disconnect(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
 		return
 	}
 	s.fail(id, err)

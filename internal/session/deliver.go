@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/internal/bookmarks"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/observe"
@@ -21,7 +21,7 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	case hub.KindPublication:
 	case hub.KindCheck:
 		if !b.terms.Keys.Current(m.Message) || b.terms.Keys == nil && !b.at.Check(m.Message) {
-			b.insufficientState(flight.ByCheck, m.Epoch)
+			b.insufficientState(flightrecorder.ByCheck, m.Epoch)
 		}
 		return
 	default:
@@ -101,7 +101,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	}
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
 	case step == track.Gap:
-		b.insufficientState(flight.ByPublication, m.Epoch)
+		b.insufficientState(flightrecorder.ByPublication, m.Epoch)
 	case step == track.Past:
 	case !b.terms.Filtered():
 		b.send(m, b.at.Encode(m))

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tracking"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -212,7 +212,7 @@ func (p *player) open(list, _ []string) error {
 	p.effects = nil
 	p.conn = &fakeConn{room: -1, events: func(e string) { p.say("%s", e) }}
 	p.env = &fakeEnv{
-		now: &p.now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), refuse: a.has("refuse"),
+		now: &p.now, hub: hub.New(new(sendqueue.Arena)), pool: new(sendqueue.Pool), refuse: a.has("refuse"),
 		events: func(e string) { p.say("%s", e) },
 		do: func(e effect.Effect) bool {
 			p.show()
@@ -240,7 +240,7 @@ func (p *player) open(list, _ []string) error {
 	}
 	p.conn.bare = info.Mode == transport.OneWay
 	p.env.id = "c1"
-	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, via.New(&info))
+	p.env.s.Init(p.env, &cfg, &closing{p.conn, p}, connkind.New(&info))
 	return a.leftover()
 }
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/scratch"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -176,7 +176,7 @@ type fakeEnv struct {
 	s        session.Session
 	now      *int64
 	hub      *hub.Hub
-	pool     *outbox.Pool
+	pool     *sendqueue.Pool
 	scratch  scratch.Scratch
 	random   *rand.Rand // nil: the first moment
 	at       int64
@@ -184,7 +184,7 @@ type fakeEnv struct {
 	refuse   bool // Register fails
 	register int  // how often registered
 	ended    *protocol.Disconnect
-	counts   *counting.Counter
+	counts   *clientmetrics.Counter
 	again    bool // Resume is due
 	share    int  // what may be dispatched at a time; 0 for all
 	left     int
@@ -206,7 +206,7 @@ func (e *fakeEnv) ID() string                { return e.id }
 func (e *fakeEnv) Now() int64                { return *e.now }
 func (e *fakeEnv) Schedule(at int64)         { e.at = at }
 func (e *fakeEnv) Dirty()                    { e.dirty = true }
-func (e *fakeEnv) Pool() *outbox.Pool        { return e.pool }
+func (e *fakeEnv) Pool() *sendqueue.Pool     { return e.pool }
 func (e *fakeEnv) Scratch() *scratch.Scratch { return &e.scratch }
 func (e *fakeEnv) Do(f effect.Effect) bool   { return e.do(f) }
 func (e *fakeEnv) Unregister()               { e.register-- }
@@ -221,7 +221,7 @@ func (e *fakeEnv) Explain(kind, ch string, why error) {
 		e.explained(kind, ch, why)
 	}
 }
-func (e *fakeEnv) Counts() *counting.Counter                      { return e.counts }
+func (e *fakeEnv) Counts() *clientmetrics.Counter                 { return e.counts }
 func (e *fakeEnv) Pong(at int64)                                  { e.counts.Pong(&e.s, at) }
 func (e *fakeEnv) Note(inspect.Kind, string, uint32, int, string) {}
 func (e *fakeEnv) Again()                                         { e.again = true }

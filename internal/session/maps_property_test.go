@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -84,7 +84,7 @@ type mapWorld struct {
 type mapNode struct {
 	index int
 	hub   *hub.Hub
-	pool  outbox.Pool
+	pool  sendqueue.Pool
 	cfg   settings.Session
 }
 
@@ -157,7 +157,7 @@ func (w *mapWorld) newConnection(c *mapClient) *mapConnection {
 	}
 	l.read = func() { w.read(l) }
 	w.open(&l.line)
-	l.env.s.Init(l.env, &l.node.cfg, l.conn, via.New(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
+	l.env.s.Init(l.env, &l.node.cfg, l.conn, connkind.New(&transport.Info{Name: "sim", Framer: framers[c.enc]}))
 	return l
 }
 

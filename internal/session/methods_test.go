@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/reason"
-	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -21,7 +21,7 @@ func TestEveryMethodIsHandled(t *testing.T) {
 		var now int64
 		p := newPlayer()
 		conn := &fakeConn{room: -1}
-		env := &fakeEnv{id: "c", now: &now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool)}
+		env := &fakeEnv{id: "c", now: &now, hub: hub.New(new(sendqueue.Arena)), pool: new(sendqueue.Pool)}
 		env.do = func(e effect.Effect) bool {
 			if who, ok := e.(*effect.Connecting); ok {
 				who.Identity.Known = true
@@ -34,7 +34,7 @@ func TestEveryMethodIsHandled(t *testing.T) {
 				t.Errorf("a session does not know the method %s", m)
 			}
 		}
-		env.s.Init(env, &p.cfg, conn, via.New(&transport.Info{Framer: framers[protocol.JSON]}))
+		env.s.Init(env, &p.cfg, conn, connkind.New(&transport.Info{Framer: framers[protocol.JSON]}))
 		connect, err := codec.ForClient(protocol.JSON).AppendCommand(nil, &protocol.Command{ID: 1, Connect: &protocol.ConnectRequest{}})
 		if err != nil {
 			t.Fatal(err)

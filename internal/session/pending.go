@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/gyrohq/gyro/internal/backlog"
-	"github.com/gyrohq/gyro/internal/via"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -174,7 +174,7 @@ func (s *Session) Lost(d protocol.Disconnect) {
 // deafen drops all that waits for the client, and all that is sent to it from now on.
 func (s *Session) deafen() {
 	s.out.Drop(s.env.Pool())
-	s.conn = via.Nowhere{}
+	s.conn = connkind.Nowhere{}
 }
 
 // leaving reports whether the client has gone and the session dispatches what it sent before.

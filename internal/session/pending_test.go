@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -25,7 +25,7 @@ func pipeline(t *testing.T, n, share int) uint64 {
 		todo   []effect.Effect
 		client = codec.ForClient(protocol.Protobuf)
 		conn   = &fakeConn{room: -1}
-		env    = &fakeEnv{id: "c", now: &now, hub: hub.New(new(outbox.Arena)), pool: new(outbox.Pool), share: share}
+		env    = &fakeEnv{id: "c", now: &now, hub: hub.New(new(sendqueue.Arena)), pool: new(sendqueue.Pool), share: share}
 	)
 	env.left = share
 	env.do = func(e effect.Effect) bool {
@@ -43,7 +43,7 @@ func pipeline(t *testing.T, n, share int) uint64 {
 		PresenceInterval: time.Second, Rounds: new(hub.Rounds), ChannelLimit: 1, QueueMaxSize: 1 << 30,
 		CommandLimit: 2, PendingMaxSize: 1 << 30, Handles: settings.Handles{RPC: true},
 	}
-	env.s.Init(env, cfg, conn, via.New(&transport.Info{Framer: framers[protocol.Protobuf]}))
+	env.s.Init(env, cfg, conn, connkind.New(&transport.Info{Framer: framers[protocol.Protobuf]}))
 	encode := func(frame []byte, cmd *protocol.Command) []byte {
 		frame, err := client.AppendCommand(frame, cmd)
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -59,7 +59,7 @@ func TestNothingLostNothingTwice(t *testing.T) {
 type world struct {
 	scene
 	hub     *hub.Hub
-	pool    outbox.Pool
+	pool    sendqueue.Pool
 	cfg     settings.Session
 	streams []*stream
 	clients []*simClient
@@ -132,7 +132,7 @@ func (w *world) newConnection(c *simClient) *connection {
 	if c.oneWay {
 		info.Mode, info.DisconnectPush, l.conn.bare = transport.OneWay, true, true
 	}
-	l.env.s.Init(l.env, &w.cfg, l.conn, via.New(&info))
+	l.env.s.Init(l.env, &w.cfg, l.conn, connkind.New(&info))
 	return l
 }
 

@@ -9,16 +9,16 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/bychannel"
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/channelset"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
+	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/lease"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/scratch"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/terms"
-	"github.com/gyrohq/gyro/internal/via"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -39,7 +39,7 @@ type Env interface {
 	// ID of the client.
 	ID() string
 	// Pool of the owner's queues.
-	Pool() *outbox.Pool
+	Pool() *sendqueue.Pool
 	// Scratch of the loop, which nobody else uses while a method of the session runs.
 	Scratch() *scratch.Scratch
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
@@ -60,7 +60,7 @@ type Env interface {
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
 	// Counts is told what the client does; nil if nobody wants to know.
-	Counts() *counting.Counter
+	Counts() *clientmetrics.Counter
 	// Pong says that the client has answered the ping that was sent at a time.
 	Pong(at int64)
 	// Note records what happened to the client, at ch if that is not empty.
@@ -95,14 +95,14 @@ const (
 type Session struct {
 	env  Env
 	cfg  *settings.Session
-	via  *via.Kind
+	via  *connkind.Kind
 	conn transport.Conn
 
 	user  string
 	lease lease.Holder
 
-	out     outbox.Queue
-	subs    bychannel.Set[*Subscription]
+	out     sendqueue.Queue
+	subs    channelset.Set[*Subscription]
 	pending *pending // nil unless something waits
 
 	deadlines deadlines
@@ -121,7 +121,7 @@ type Session struct {
 }
 
 // Init makes s ready for use; it starts the stale timer.
-func (s *Session) Init(env Env, cfg *settings.Session, conn transport.Conn, kind *via.Kind) {
+func (s *Session) Init(env Env, cfg *settings.Session, conn transport.Conn, kind *connkind.Kind) {
 	*s = Session{env: env, cfg: cfg, via: kind, conn: conn}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
@@ -130,7 +130,7 @@ func (s *Session) Init(env Env, cfg *settings.Session, conn transport.Conn, kind
 }
 
 // Via is the kind of the client's connection.
-func (s *Session) Via() *via.Kind { return s.via }
+func (s *Session) Via() *connkind.Kind { return s.via }
 
 // Agent tells what the client said of its software, and whether it has connected.
 func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.connected }
@@ -444,7 +444,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		s.part(b)
 		b.state = subEnded
 	}
-	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
+	s.subs, s.pending = channelset.Set[*Subscription]{}, nil
 	if len(end.Items) > 0 || s.connected {
 		s.env.Do(end)
 	}
@@ -476,7 +476,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 		try(func() { s.part(b) })
 		b.state = subEnded
 	}
-	s.subs, s.pending = bychannel.Set[*Subscription]{}, nil
+	s.subs, s.pending = channelset.Set[*Subscription]{}, nil
 	try(func() { s.env.Do(&effect.Close{Disconnect: d, Items: items, Connected: s.connected}) })
 	try(func() { s.env.Closed(d) })
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta/deltatest"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -385,7 +385,7 @@ func (b *simSub) payload(p *protocol.Publication) []byte {
 		data = []byte(s)
 	}
 	if p.Delta {
-		patched, err := deltatest.Apply(b.prev, data)
+		patched, err := fossiltest.Apply(b.prev, data)
 		if err != nil {
 			b.c.fail("%s: patch %q does not apply to %q: %v", b.ch.name, data, b.prev, err)
 		}

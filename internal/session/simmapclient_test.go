@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/delta"
-	"github.com/gyrohq/gyro/internal/delta/deltatest"
+	"github.com/gyrohq/gyro/internal/fossil"
+	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 	"github.com/gyrohq/gyro/internal/phases"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -411,7 +411,7 @@ func (b *mapSub) changed(p *protocol.Publication) {
 
 // compact judges a change that is sent in full: a patch of what the client has would not be smaller.
 func (b *mapSub) compact(p *protocol.Publication, want *channel.Publication) {
-	if b.patched() && !p.Delta && b.s.bases[want] && b.passesAll() && len(delta.Append(nil, b.has[p.Key], want.Data)) < len(want.Data) {
+	if b.patched() && !p.Delta && b.s.bases[want] && b.passesAll() && len(fossil.Append(nil, b.has[p.Key], want.Data)) < len(want.Data) {
 		b.fail("change %d is no patch", p.Offset)
 	}
 }
@@ -474,7 +474,7 @@ func (b *mapSub) payload(p *protocol.Publication, base []byte) []byte {
 	if !p.Delta {
 		return data
 	}
-	patched, err := deltatest.Apply(base, data)
+	patched, err := fossiltest.Apply(base, data)
 	if err != nil || !b.patched() {
 		b.fail("patch %q does not apply to %q: %v", data, base, err)
 	}

@@ -85,7 +85,7 @@ type setup struct {
 // Channel of the subscription.
 func (b *Subscription) Channel() string { return b.channel }
 
-// Next implements bychannel.Item.
+// Next implements channelset.Item.
 func (b *Subscription) Next() **Subscription { return &b.next }
 
 // Seat implements hub.Subscriber.

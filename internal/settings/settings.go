@@ -4,10 +4,10 @@ package settings
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/due"
-	"github.com/gyrohq/gyro/internal/flight"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/skew"
 	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -42,11 +42,11 @@ type Session struct {
 	// Beat of the node, on which pings and checks are due.
 	Beat due.Beat
 	// Clocks of the cluster's nodes.
-	Clocks *skew.Clocks
+	Clocks *clocks.Clocks
 	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.
 	Taps *tap.Table
 	// Epochs records that streams have begun anew. The registry of clients makes it; nil: they are not recorded.
-	Epochs *flight.Epochs
+	Epochs *flightrecorder.Epochs
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
 }

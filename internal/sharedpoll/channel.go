@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/contain"
+	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/observe"
 )
 
@@ -266,7 +266,7 @@ func (c *Channel) poll(opts *channel.SharedPoll, r *request, p *observe.Polled) 
 	p.Waited = time.Since(start)
 	ctx, cancel := context.WithTimeout(c.table.ctx, cmp.Or(opts.Timeout, channel.DefaultPollTimeout))
 	defer cancel()
-	if !contain.Do(func() { answer, err = opts.Poll(ctx, c.name, r.keys) }, c.table.panicked) {
+	if !guard.Do(func() { answer, err = opts.Poll(ctx, c.name, r.keys) }, c.table.panicked) {
 		return channel.PollAnswer{}, errPanic
 	}
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/counting"
+	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -80,7 +80,7 @@ func (t *taps) received(id ID, c Client, cmd *protocol.Command) {
 		return
 	}
 	e := t.event(observe.TapReceived, id, c)
-	m, _ := counting.Method(cmd)
+	m, _ := clientmetrics.Method(cmd)
 	e.Channel, e.Type = ch, m.String()
 	shown := cmd.Redacted()
 	e.Message, e.Protobuf, e.Size = encode(
@@ -233,7 +233,7 @@ func encode(json, proto func() ([]byte, error)) (text, data []byte, size int) {
 func replyType(r *protocol.Reply) string {
 	switch m := observe.Message(r.Method()); {
 	case r.Push != nil:
-		return counting.Push(r.Push).String()
+		return clientmetrics.Push(r.Push).String()
 	case m != observe.MessageUnknown:
 		return m.String()
 	case r.Error != nil:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -56,7 +56,7 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		return a, nil
 	}}
-	place := &Place{Hub: hub.New(new(outbox.Arena)), Table: table}
+	place := &Place{Hub: hub.New(new(sendqueue.Arena)), Table: table}
 	turn := func() {
 		mu.Lock()
 		list := inbox

@@ -16,8 +16,8 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
 	"github.com/gyrohq/gyro/internal/proptest"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -104,7 +104,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		},
 	})
 	for i := range 3 {
-		w.loops = append(w.loops, &simLoop{place: Place{Hub: hub.New(new(outbox.Arena)), Loop: i, Table: w.table}})
+		w.loops = append(w.loops, &simLoop{place: Place{Hub: hub.New(new(sendqueue.Arena)), Loop: i, Table: w.table}})
 	}
 	return w
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/outbox"
+	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -45,7 +45,7 @@ func probing(t *testing.T, opts channel.SharedPoll, f func(p *probe)) {
 			Post:  func(_ int, m *hub.Message) { p.inbox = append(p.inbox, m) },
 		})
 		defer table.Close()
-		p.place = Place{Hub: hub.New(new(outbox.Arena)), Table: table}
+		p.place = Place{Hub: hub.New(new(sendqueue.Arena)), Table: table}
 		p.place.Hub.Add(name, p)
 		p.keys = New(&p.place, p, name, &opts)
 		p.keys.Begin(hub.Escaped)

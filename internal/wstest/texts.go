@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // Texts is a WebSocket connection whose messages are texts, of whatever protocol.
 type Texts struct {
 	tb   testing.TB
-	conn *socket.Conn
+	conn *wsclient.Conn
 }
 
 // DialTexts opens a WebSocket connection to an http:// address, with header (or nil) in the request. It ends with the test.
 func DialTexts(tb testing.TB, address string, header http.Header) *Texts {
 	tb.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
-	conn, err := (&socket.Dialer{URL: address, Header: header, Limit: 1 << 20, Transport: transport}).Dial(tb.Context())
+	conn, err := (&wsclient.Dialer{URL: address, Header: header, Limit: 1 << 20, Transport: transport}).Dial(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (c *Texts) Send(text string) {
 func (c *Texts) Next() (text string, code uint32, reason string) {
 	c.tb.Helper()
 	message, err := c.conn.Next()
-	var closed *socket.CloseError
+	var closed *wsclient.CloseError
 	switch {
 	case errors.As(err, &closed):
 		return "", closed.Code, closed.Reason

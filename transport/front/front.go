@@ -20,7 +20,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -105,7 +105,7 @@ func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Ro
 // listen is Listen and, with a configuration, ListenTLS.
 func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acceptor, list []Route) *Listener {
 	var next func() transport.Loop
-	if loops := onloop.Of(a); loops != nil {
+	if loops := nodeaccess.Of(a); loops != nil {
 		next = loops.NextLoop
 	}
 	l := &Listener{

@@ -162,7 +162,7 @@ func (s *testServer) accept(ctx context.Context, c transport.Conn, info transpor
 	return p, nil
 }
 
-// NextLoop implements onloop.Acceptor.
+// NextLoop implements nodeaccess.Acceptor.
 func (s *testServer) NextLoop() transport.Loop {
 	if s.loop == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
@@ -63,7 +63,7 @@ func (h *Emulation) Route(path string) front.Route {
 			return h.emulate(ctx, q, &req), out
 		},
 	}
-	if emulate := onloop.EmulateOf(h.emulator); emulate != nil {
+	if emulate := nodeaccess.EmulateOf(h.emulator); emulate != nil {
 		r.Try = func(l transport.Loop, q *front.Request, body []byte) (status int, next transport.Loop) {
 			var req protocol.EmulationRequest
 			if decodeEmulation(q.Get("Content-Type"), body, &req) != nil {
@@ -157,7 +157,7 @@ func (h *Emulation) emulate(ctx context.Context, q *front.Request, req *protocol
 // report has the node log why a request is not served, and returns the status.
 func (h *Emulation) report(level slog.Level, q *front.Request, status int, why error) int {
 	if node, ok := h.emulator.(transport.Acceptor); ok {
-		onloop.Refused(node, refusal.Refusal{
+		nodeaccess.Refused(node, refusal.Refusal{
 			Kind: "emulation request refused", Level: level, Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
 		}, status, why)
 	}

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
@@ -109,7 +109,7 @@ func goOn(req *protocol.ConnectRequest, id string) (repeated func(channel string
 // report has the node log the rejection.
 func (h *Handler) report(q *front.Request, f *rejection) {
 	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
-	onloop.Refused(h.acceptor, refusal.Refusal{
+	nodeaccess.Refused(h.acceptor, refusal.Refusal{
 		Kind: "HTTP stream refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
 	}, f.status, why)
 }

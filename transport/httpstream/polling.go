@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -44,7 +44,7 @@ type loopPoll struct {
 
 // takePoll defers the answer to a UniPoll request.
 func (h *Handler) takePoll(a *front.Arrival) {
-	loops := onloop.Of(h.acceptor)
+	loops := nodeaccess.Of(h.acceptor)
 	if loops == nil {
 		return
 	}

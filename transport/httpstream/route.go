@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
@@ -33,7 +33,7 @@ func (h *Handler) Routes(path string) []front.Route {
 
 // take takes the connection of a request that opens a stream.
 func (h *Handler) take(a *front.Arrival) {
-	loops := onloop.Of(h.acceptor)
+	loops := nodeaccess.Of(h.acceptor)
 	if loops == nil || h.asks() {
 		return
 	}

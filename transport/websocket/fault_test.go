@@ -90,7 +90,7 @@ func (c *crowd) Accept(_ context.Context, conn transport.Conn, _ transport.Info)
 	return m, nil
 }
 
-// NextLoop implements onloop.Acceptor.
+// NextLoop implements nodeaccess.Acceptor.
 func (c *crowd) NextLoop() transport.Loop {
 	if c.loop == nil {
 		return nil
@@ -98,7 +98,7 @@ func (c *crowd) NextLoop() transport.Loop {
 	return c.loop.Sockets()
 }
 
-// AcceptOn implements onloop.Acceptor.
+// AcceptOn implements nodeaccess.Acceptor.
 func (c *crowd) AcceptOn(_ transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
 	return c.Accept(ctx, conn, info)
 }

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
@@ -127,7 +127,7 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
 		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
-		Totals:   onloop.Totals(acceptor),
+		Totals:   nodeaccess.Totals(acceptor),
 	}}
 	join := true
 	if one := cfg.OneWay; one != nil {

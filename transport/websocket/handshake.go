@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
@@ -46,7 +46,7 @@ type rejection struct {
 // report makes the node log the rejection.
 func (f *rejection) report(a transport.Acceptor, q *front.Request) {
 	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
-	onloop.Refused(a, refusal.Refusal{Kind: "WebSocket handshake refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path}, f.status, why)
+	nodeaccess.Refused(a, refusal.Refusal{Kind: "WebSocket handshake refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path}, f.status, why)
 }
 
 func (f *rejection) write(w http.ResponseWriter, r *http.Request) {

@@ -3,7 +3,7 @@ package websocket
 import (
 	"net/http"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -18,7 +18,7 @@ func (h *Handler) Route(path string) front.Route {
 
 // take takes the connection of a handshake that succeeds.
 func (h *Handler) take(a *front.Arrival) {
-	loops := onloop.Of(h.acceptor)
+	loops := nodeaccess.Of(h.acceptor)
 	hs, refused := h.agree(a.Request)
 	if loops == nil || refused != nil {
 		return // net/http gets the request, and h tells the client

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
@@ -91,7 +91,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no == nil {
 		return
 	}
-	onloop.Refused(h.acceptor, refusal.Refusal{Kind: "WebTransport session refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path},
+	nodeaccess.Refused(h.acceptor, refusal.Refusal{Kind: "WebTransport session refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path},
 		no.status, refusal.Because(errors.New(http.StatusText(no.status)), no.key, no.text))
 	if no.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodConnect)

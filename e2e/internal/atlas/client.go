@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/wire"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -43,7 +43,7 @@ type client struct {
 	fail    func(string)
 
 	// Of the goroutine that runs the client.
-	conn  *socket.Conn
+	conn  *wsclient.Conn
 	id    int
 	phase int    // that was asked for
 	from  cursor // that was sent
@@ -101,7 +101,7 @@ func (c *client) run(ctx context.Context) {
 		c.mu.Lock()
 		c.live = false
 		c.mu.Unlock()
-		var end *socket.CloseError
+		var end *wsclient.CloseError
 		if errors.Is(err, wire.ErrProtocol) || errors.As(err, &end) && (protocol.Disconnect{Code: end.Code}).Terminal() {
 			c.fail(c.channel + ": " + err.Error())
 		}

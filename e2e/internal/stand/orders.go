@@ -11,7 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // orders keeps the commands that nodes were given for clients of other nodes. Each command is for another user, and
@@ -115,7 +115,7 @@ func (s *Stand) order(addrs []string) {
 	o.visitor, o.by, o.life = v, by, s.reception.life(by)
 	go func() {
 		<-v.over
-		end := (*socket.CloseError)(nil)
+		end := (*wsclient.CloseError)(nil)
 		s.orders.happened(o, !errors.As(v.end, &end) || end.Code != codeDismissed)
 	}()
 	o.text = fmt.Sprintf("%s of %s at node %d, commanded at %s to node %d", verb.name, user, at, s.Clock(), by)

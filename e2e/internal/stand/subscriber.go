@@ -13,7 +13,7 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -137,7 +137,7 @@ func (s *Subscriber) session(ctx context.Context) bool {
 // ended notes why a connection ended.
 func (s *Subscriber) ended(err error) {
 	var code uint32
-	if end := (*socket.CloseError)(nil); errors.As(err, &end) {
+	if end := (*wsclient.CloseError)(nil); errors.As(err, &end) {
 		code = end.Code
 	}
 	s.end(account.Brief(err))
@@ -160,7 +160,7 @@ func (s *Subscriber) refused(why string) {
 type connection struct {
 	s    *Subscriber
 	ctx  context.Context
-	conn *socket.Conn
+	conn *wsclient.Conn
 	id   int
 	// due is when the reply to the last command must be there at the latest; zero if there is
 	// none to wait for.

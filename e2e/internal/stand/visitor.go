@@ -8,14 +8,14 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // visitor is a client that gives one command after the other.
 type visitor struct {
 	// id is the client ID.
 	id   string
-	conn *socket.Conn
+	conn *wsclient.Conn
 	// replies to commands.
 	replies chan reply
 	pushed  func(*reply)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // TestOrders holds the book of commands against what may become of one.
@@ -34,7 +34,7 @@ func TestOrders(t *testing.T) {
 		defer other.Close()
 		b := &orders{}
 		o, _ := b.add()
-		o.visitor = &visitor{conn: socket.Over(conn, false, 0)}
+		o.visitor = &visitor{conn: wsclient.Over(conn, false, 0)}
 		for _, event := range test.events {
 			switch event {
 			case answered:

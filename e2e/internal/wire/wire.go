@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // ErrProtocol is wrapped by errors about messages that a server must not send.
@@ -47,15 +47,15 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 }
 
 // Dial connects to path at addr, host:port. The connection has no goroutine: one goroutine reads, another may send.
-func Dial(ctx context.Context, addr, path string) (*socket.Conn, error) {
+func Dial(ctx context.Context, addr, path string) (*wsclient.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	return (&socket.Dialer{URL: "http://" + addr + path, Limit: maxMessage, Transport: transport}).Dial(ctx)
+	return (&wsclient.Dialer{URL: "http://" + addr + path, Limit: maxMessage, Transport: transport}).Dial(ctx)
 }
 
 // Messages reads one WebSocket message, answers the protocol's pings in it, decodes the other messages of the protocol, and
 // calls take with each. It waits for timeout at most.
-func Messages[T any](c *socket.Conn, timeout time.Duration, take func(*T) error) error {
+func Messages[T any](c *wsclient.Conn, timeout time.Duration, take func(*T) error) error {
 	frame, err := next(c, timeout)
 	if err != nil {
 		return err
@@ -79,19 +79,19 @@ func Messages[T any](c *socket.Conn, timeout time.Duration, take func(*T) error)
 }
 
 // Send sends a message of the protocol.
-func Send(c *socket.Conn, text []byte) error {
+func Send(c *wsclient.Conn, text []byte) error {
 	defer time.AfterFunc(Timeout, c.Cut).Stop()
 	return c.Write(text)
 }
 
 // next returns the next message, which is valid until the next call.
-func next(c *socket.Conn, timeout time.Duration) ([]byte, error) {
+func next(c *wsclient.Conn, timeout time.Duration) ([]byte, error) {
 	late := time.AfterFunc(timeout, c.Cut)
 	message, err := c.Next()
 	switch {
 	case !late.Stop() && err != nil:
 		return nil, fmt.Errorf("nothing came for %s: %w", timeout, err)
-	case errors.As(err, new(*socket.RuleError)), errors.Is(err, socket.ErrTooBig):
+	case errors.As(err, new(*wsclient.RuleError)), errors.Is(err, wsclient.ErrTooBig):
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return message, err

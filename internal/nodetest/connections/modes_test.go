@@ -18,8 +18,8 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -214,7 +214,7 @@ func TestEmulatedOnLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := pair(t, nodetest.Everything(gyro.SubscribeOptions{}, gyro.PublishOptions{}))
 		e := openEmulated(t, here)
-		loops, emulate := onloop.Of(here), onloop.EmulateOf(here)
+		loops, emulate := nodeaccess.Of(here), nodeaccess.EmulateOf(here)
 		ask := func(l transport.Loop, node, session, data string) transport.Loop {
 			answer := make(chan transport.Loop)
 			l.Post(func() { answer <- emulate(l, node, session, []byte(data)) })

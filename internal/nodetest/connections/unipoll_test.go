@@ -21,8 +21,8 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream"
@@ -334,7 +334,7 @@ type loopPolls struct {
 
 func newLoopPolls(t *testing.T, secure bool) *loopPolls {
 	s := &loopPolls{T: t, node: nodetest.Run(t, gyro.Config{InlineHandlers: true, Handlers: nodetest.Granted("a")}), secure: secure, left: make(noted, 1000)}
-	if onloop.Of(s.node).NextLoop() == nil {
+	if nodeaccess.Of(s.node).NextLoop() == nil {
 		t.Skip("loops watch no sockets here")
 	}
 	routes := httpstream.NewHandler(httpstream.UniPoll, s.node, httpstream.Config{PollTimeout: time.Hour}).Routes("/")

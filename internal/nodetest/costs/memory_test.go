@@ -10,8 +10,8 @@ import (
 	"unsafe"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -31,8 +31,8 @@ func inline(tb testing.TB) *gyro.Node {
 }
 
 // loopsOf returns the loops of a node, and the first of them.
-func loopsOf(tb testing.TB, node *gyro.Node) (onloop.Acceptor, transport.Loop) {
-	loops := onloop.Of(node)
+func loopsOf(tb testing.TB, node *gyro.Node) (nodeaccess.Acceptor, transport.Loop) {
+	loops := nodeaccess.Of(node)
 	l := loops.NextLoop()
 	if l == nil {
 		tb.Skip("connections are not on loops here")

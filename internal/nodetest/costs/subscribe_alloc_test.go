@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -18,7 +18,7 @@ const perClient = 100
 
 // crowd are clients on the loops of a node.
 type crowd struct {
-	loops onloop.Acceptor
+	loops nodeaccess.Acceptor
 	conn  *sink
 	peers []transport.Peer
 	on    []transport.Loop
@@ -28,7 +28,7 @@ type crowd struct {
 }
 
 // connected returns n clients.
-func connected(tb testing.TB, loops onloop.Acceptor, n int) *crowd {
+func connected(tb testing.TB, loops nodeaccess.Acceptor, n int) *crowd {
 	c := &crowd{loops: loops, conn: newSink()}
 	for range n {
 		l := loops.NextLoop()

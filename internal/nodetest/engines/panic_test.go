@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/onloop"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -63,7 +63,7 @@ func (p *onLoop) Closed(err error)   { p.loop.Post(func() { p.Peer.Closed(err) }
 
 func (b *brittle) open(t *testing.T, node *gyro.Node, goroutines bool) transport.Peer {
 	info := transport.Info{Name: "brittle", Framer: b}
-	loops := onloop.Of(node)
+	loops := nodeaccess.Of(node)
 	l := loops.NextLoop()
 	if goroutines || l == nil {
 		p, err := node.Accept(context.Background(), b, info)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -18,7 +18,7 @@ import (
 // methods are for one goroutine at a time.
 type cheapClient struct {
 	nc     net.Conn
-	socket *socket.Conn
+	socket *wsclient.Conn
 	last   uint32
 	rest   []byte               // messages of the last frame that are not looked at yet
 	pushes func(*protocol.Push) // nil: they are skipped
@@ -37,7 +37,7 @@ func (s *testServer) dialCheap() (*cheapClient, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &cheapClient{nc: nc, socket: socket.Over(struct {
+	return &cheapClient{nc: nc, socket: wsclient.Over(struct {
 		io.Reader
 		io.WriteCloser
 	}{in, nc}, false, 64<<20)}, nil
@@ -68,7 +68,7 @@ func (c *cheapClient) start(command string) uint32 {
 	return c.last
 }
 
-// await returns the reply to a command: nil, a *protocol.Error, a *socket.CloseError or an
+// await returns the reply to a command: nil, a *protocol.Error, a *wsclient.CloseError or an
 // error of the connection.
 func (c *cheapClient) await(id uint32) error {
 	for {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/wstest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/server/internal/config"
@@ -147,7 +147,7 @@ func TestDriversOfNode(t *testing.T) {
 		t.Skip("loops watch sockets on Linux alone")
 	}
 	onBothDrivers(t, func(*config.Config) {}, func(t *testing.T, s *testServer) {
-		if onLoops := onloop.Of(s.app.Node()).NextLoop() != nil; onLoops == s.cfg.WebSocket.GoroutineDriver {
+		if onLoops := nodeaccess.Of(s.app.Node()).NextLoop() != nil; onLoops == s.cfg.WebSocket.GoroutineDriver {
 			t.Errorf("loops: %v", onLoops)
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
@@ -36,14 +36,14 @@ func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopCo
 }
 
 // Post is Start for callers that are not on the loop.
-func (c *LoopConn[E, P]) Post(a onloop.Acceptor, n Candidate) {
+func (c *LoopConn[E, P]) Post(a nodeaccess.Acceptor, n Candidate) {
 	if !c.loop.Post(func() { c.Start(a, n) }) {
 		netio.CloseFD(uintptr(c.fd), true)
 	}
 }
 
 // Start hands the connection to a and begins to read.
-func (c *LoopConn[E, P]) Start(a onloop.Acceptor, n Candidate) {
+func (c *LoopConn[E, P]) Start(a nodeaccess.Acceptor, n Candidate) {
 	if n.Watched {
 		c.watch = watched
 	}

@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"github.com/gyrohq/gyro/internal/onloop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
@@ -10,7 +10,7 @@ import (
 // and the stream is a socket, or a TLS of package netio above one, the connection lives on a loop.
 // Otherwise it has goroutines.
 func Serve[E any, P pointer[E]](a transport.Acceptor, stream netio.Stream, e E, n Candidate) {
-	if loops := onloop.Of(a); loops != nil {
+	if loops := nodeaccess.Of(a); loops != nil {
 		if l := loops.NextLoop(); l != nil {
 			if fd, t, ok := netio.Detach(stream); ok {
 				n.TLS = t

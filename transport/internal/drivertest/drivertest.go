@@ -58,10 +58,10 @@ func (a acceptor) Accept(_ context.Context, c transport.Conn, _ transport.Info) 
 	return a.Peer, nil
 }
 
-// NextLoop implements onloop.Acceptor.
+// NextLoop implements nodeaccess.Acceptor.
 func (acceptor) NextLoop() transport.Loop { return nil }
 
-// AcceptOn implements onloop.Acceptor.
+// AcceptOn implements nodeaccess.Acceptor.
 func (a acceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return a.Accept(ctx, c, info)
 }

@@ -22,8 +22,7 @@ import (
 	wt "github.com/quic-go/webtransport-go"
 
 	"github.com/gyrohq/gyro/client"
-	"github.com/gyrohq/gyro/internal/socket"
-	"github.com/gyrohq/gyro/internal/streamed"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/webtransport/internal/udp"
 )
@@ -87,7 +86,7 @@ func (d *dialer) dial(ctx context.Context) (client.Conn, error) {
 	switch {
 	case err == nil:
 	case res != nil && (res.StatusCode < 200 || res.StatusCode > 299):
-		return nil, &socket.StatusError{Status: res.StatusCode}
+		return nil, &wsclient.StatusError{Status: res.StatusCode}
 	default:
 		return nil, err
 	}
@@ -136,7 +135,7 @@ var errEnd = errors.New("the server has ended the stream")
 // Read calls handle with the messages of the stream until the connection ends.
 func (c *conn) Read(handle func([]byte) error) error {
 	defer c.Cut()
-	r := streamed.New(c.stream, c.limit)
+	r := wsclient.NewStreamReader(c.stream, c.limit)
 	next := r.Line
 	if c.binary {
 		next = r.Delimited
@@ -160,7 +159,7 @@ func why(err error) error {
 	var session *wt.SessionError
 	switch {
 	case errors.As(err, &session) && session.Remote:
-		return &socket.CloseError{Code: uint32(session.ErrorCode), Reason: session.Message}
+		return &wsclient.CloseError{Code: uint32(session.ErrorCode), Reason: session.Message}
 	case errors.Is(err, io.EOF):
 		return errEnd
 	}

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/quiet"
 )
@@ -209,15 +209,15 @@ func (c *conn) receive(data []byte) (rest []byte, err error) {
 		}
 		data = data[size:]
 		switch op {
-		case socket.OpText, socket.OpBinary:
+		case wsclient.OpText, wsclient.OpBinary:
 			if err := c.message(payload); err != nil {
 				return nil, err
 			}
-		case socket.OpPing:
-			c.write(appendFrame(nil, socket.OpPong, payload))
-		case socket.OpClose:
+		case wsclient.OpPing:
+			c.write(appendFrame(nil, wsclient.OpPong, payload))
+		case wsclient.OpClose:
 			why := "close frame without code"
-			if end := socket.ParseClose(payload); end.Code != socket.StatusNone {
+			if end := wsclient.ParseClose(payload); end.Code != wsclient.StatusNone {
 				why = fmt.Sprintf("%d %s", end.Code, end.Reason)
 			}
 			c.fail(why)
@@ -255,7 +255,7 @@ func (c *conn) command(commands ...*protocol.Command) {
 		}
 		l.text = text
 	}
-	l.out = appendFrame(l.out[:0], socket.OpText+c.encoding, l.text)
+	l.out = appendFrame(l.out[:0], wsclient.OpText+c.encoding, l.text)
 	c.write(l.out)
 }
 

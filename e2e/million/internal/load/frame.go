@@ -5,7 +5,7 @@ package load
 import (
 	"errors"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 var errFrame = errors.New("the server has sent a message in parts, or of more than 16 MiB")
@@ -14,11 +14,11 @@ const largestFrame = 16 << 20
 
 // frame returns the first frame of data and its size, which is 0 if data has only a part of it.
 func frame(data []byte) (op byte, payload []byte, size int, err error) {
-	h, complete, err := socket.ParseHeader(data)
+	h, complete, err := wsclient.ParseHeader(data)
 	switch {
 	case err != nil || !complete:
 		return 0, nil, 0, err
-	case !h.Fin || h.Op == socket.OpContinuation || h.Size > largestFrame:
+	case !h.Fin || h.Op == wsclient.OpContinuation || h.Size > largestFrame:
 		return 0, nil, 0, errFrame
 	}
 	if size = h.Head + int(h.Size); len(data) < size {
@@ -29,7 +29,7 @@ func frame(data []byte) (op byte, payload []byte, size int, err error) {
 
 // appendFrame appends a frame whose mask is 0, so the payload is as it is.
 func appendFrame(dst []byte, op byte, payload []byte) []byte {
-	return socket.AppendFrame(dst, op, 0, payload)
+	return wsclient.AppendFrame(dst, op, 0, payload)
 }
 
 // key of all handshakes.
@@ -40,10 +40,10 @@ var subprotocols = [2]string{"", "centrifuge-protobuf"}
 
 // handshake returns the request that opens a WebSocket.
 func handshake(host string, encoding uint8) []byte {
-	return socket.AppendRequest(nil, host, "/connection/websocket", key, subprotocols[encoding], nil)
+	return wsclient.AppendRequest(nil, host, "/connection/websocket", key, subprotocols[encoding], nil)
 }
 
 // shaken returns the size of the answer to a handshake at the beginning of data; 0 if data has only a part of it.
 func shaken(data []byte, encoding uint8) (int, error) {
-	return socket.ParseAnswer(data, key, subprotocols[encoding])
+	return wsclient.ParseAnswer(data, key, subprotocols[encoding])
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
 // stream is the connection of a server that has sent some bytes and closed.
@@ -28,12 +28,12 @@ func FuzzFrame(f *testing.F) {
 		size := max(1, int(step))
 		for rest, end := data, min(size, len(data)); ; end = min(end+size, len(rest)) {
 			op, payload, n, err := frame(rest[:end])
-			if err != nil || n > 0 && op == socket.OpClose {
+			if err != nil || n > 0 && op == wsclient.OpClose {
 				failed = err
 				break
 			}
 			if n > 0 {
-				if op == socket.OpText || op == socket.OpBinary {
+				if op == wsclient.OpText || op == wsclient.OpBinary {
 					got = append(got, payload)
 				}
 				rest, end = rest[n:], end-n
@@ -43,7 +43,7 @@ func FuzzFrame(f *testing.F) {
 				break
 			}
 		}
-		c := socket.Over(stream{bytes.NewReader(data)}, false, largestFrame)
+		c := wsclient.Over(stream{bytes.NewReader(data)}, false, largestFrame)
 		for {
 			message, err := c.Next()
 			if err != nil {

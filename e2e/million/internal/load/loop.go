@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/books"
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 	"github.com/gyrohq/gyro/internal/poll"
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -66,7 +66,7 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 		plan: p, first: from, conns: make([]conn, to-from), nodes: make([]node, len(s.Nodes)), poller: poller, decoder: newDecoder(),
 		tokens: newTokens(s.Secret), in: make([]byte, 64<<10), window: 16, gaps: books.Gaps{},
 		codecs:   [2]codec.ClientCodec{codec.ForClient(protocol.JSON), codec.ForClient(protocol.Protobuf)},
-		pongs:    [2][]byte{appendFrame(nil, socket.OpText, []byte("{}")), appendFrame(nil, socket.OpBinary, []byte{0})},
+		pongs:    [2][]byte{appendFrame(nil, wsclient.OpText, []byte("{}")), appendFrame(nil, wsclient.OpBinary, []byte{0})},
 		delivery: NewHistogram(), apart: NewHistogram(), joining: NewHistogram(), back: NewHistogram(),
 	}
 	l.report.Cuts, l.report.Refusals = map[string]uint64{}, map[string]uint64{}

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -38,13 +38,13 @@ var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
 // CloseError is the close frame that ended a connection.
-type CloseError = socket.CloseError
+type CloseError = wsclient.CloseError
 
 // StatusNone is the code of a close frame without one.
-const StatusNone = socket.StatusNone
+const StatusNone = wsclient.StatusNone
 
 // ErrTooBig says that the server has sent a message beyond the limit of a client.Conn.
-var ErrTooBig = socket.ErrTooBig
+var ErrTooBig = wsclient.ErrTooBig
 
 // Dialer connects to a server. Several goroutines may use it at a time; its fields must not
 // change meanwhile.
@@ -138,16 +138,16 @@ func (t *Dialer) dialWebSocket(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	subprotocol, key := "", socket.NewKey()
+	subprotocol, key := "", wsclient.NewKey()
 	if t.Encoding == protocol.Protobuf {
 		subprotocol = "centrifuge-protobuf"
 	}
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
-	*buf = socket.AppendRequest((*buf)[:0], u.Host, u.RequestURI(), key, subprotocol, t.Header)
+	*buf = wsclient.AppendRequest((*buf)[:0], u.Host, u.RequestURI(), key, subprotocol, t.Header)
 	conn, early, err := t.exchange(ctx, u, *buf, func(data []byte) (int, error) {
-		size, err := socket.ParseAnswer(data, key, subprotocol)
-		if refused := (*socket.StatusError)(nil); errors.As(err, &refused) {
+		size, err := wsclient.ParseAnswer(data, key, subprotocol)
+		if refused := (*wsclient.StatusError)(nil); errors.As(err, &refused) {
 			err = fmt.Errorf("the server answers the WebSocket handshake with HTTP status %d", refused.Status)
 		}
 		return size, err
@@ -270,9 +270,9 @@ func (c *Conn) SendFrame(frame []byte) error {
 // op returns the opcode of data.
 func (c *Conn) op() byte {
 	if c.codec.Encoding() == protocol.Protobuf {
-		return socket.OpBinary
+		return wsclient.OpBinary
 	}
-	return socket.OpText
+	return wsclient.OpText
 }
 
 // appendCommands appends the commands of one frame.
@@ -290,7 +290,7 @@ func appendCommands(b []byte, c codec.ClientCodec, cmds []*protocol.Command) (_ 
 
 // write writes one frame.
 func (c *Conn) write(op byte, payload []byte) error {
-	return socket.WriteFrame(c.conn, &c.mu, op, payload)
+	return wsclient.WriteFrame(c.conn, &c.mu, op, payload)
 }
 
 // Serve hands messages to handle until the connection ends or handle fails, and returns the
@@ -377,7 +377,7 @@ func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 		return err
 	}
 	for {
-		h, complete, err := socket.ParseHeader(data)
+		h, complete, err := wsclient.ParseHeader(data)
 		switch {
 		case err != nil:
 			return err
@@ -403,9 +403,9 @@ func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 }
 
 // frame handles one frame.
-func (c *Conn) frame(h socket.Header, payload []byte, handle func([]byte) error) error {
+func (c *Conn) frame(h wsclient.Header, payload []byte, handle func([]byte) error) error {
 	switch h.Op {
-	case socket.OpText, socket.OpBinary:
+	case wsclient.OpText, wsclient.OpBinary:
 		if c.partial {
 			return errors.New("the server starts a message within another")
 		}
@@ -413,7 +413,7 @@ func (c *Conn) frame(h socket.Header, payload []byte, handle func([]byte) error)
 			return handle(payload)
 		}
 		c.message, c.partial = append(c.message[:0], payload...), true
-	case socket.OpContinuation:
+	case wsclient.OpContinuation:
 		if !c.partial || len(c.message)+len(payload) > maxFrame {
 			return errors.New("the server sends a fragment that does not fit")
 		}
@@ -423,10 +423,10 @@ func (c *Conn) frame(h socket.Header, payload []byte, handle func([]byte) error)
 			c.message, c.partial = nil, false
 			return handle(message)
 		}
-	case socket.OpPing:
-		return c.write(socket.OpPong, payload)
-	case socket.OpClose:
-		return socket.ParseClose(payload)
+	case wsclient.OpPing:
+		return c.write(wsclient.OpPong, payload)
+	case wsclient.OpClose:
+		return wsclient.ParseClose(payload)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gobwas/ws"
 
-	"github.com/gyrohq/gyro/internal/socket"
+	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
@@ -52,7 +52,7 @@ func TestSockJS(t *testing.T) {
 		}()
 		go func() { _, _ = io.Copy(io.Discard, server) }() // the client says why it ends the connection
 		var got []string
-		err := (&sockJS{socket.Over(client, false, messageLimit)}).Read(func(frame []byte) error {
+		err := (&sockJS{wsclient.Over(client, false, messageLimit)}).Read(func(frame []byte) error {
 			got = append(got, string(frame))
 			return nil
 		})

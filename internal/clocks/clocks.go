@@ -1,0 +1,177 @@
+// Package clocks measures how far the clocks of the nodes of a cluster differ.
+//
+// Each node says in its signs of life what its clock shows, and how long the messages of others took
+// at best, by both clocks. The time that a message takes and what the clocks differ cannot be told
+// apart by one node; but what they differ is positive for one of two nodes and negative for the other,
+// so half of the difference of both figures is what they differ, as far as messages are equally fast
+// in both directions. The best one of some minutes counts, as most of the time that a message takes
+// is waiting.
+package clocks
+
+import (
+	"hash/fnv"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// period is how long a measurement is one of the newest. The best one of this period and of
+	// the one before counts.
+	period = time.Minute
+	// forget is how long a node counts after its last sign of life, or its last report of this one.
+	forget = 5 * time.Minute
+	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one of
+	// rounds signs of life, or in one of more if there are more than rounds*MaxReports: what a sign of life tells each of n nodes
+	// is n*n reports.
+	MaxReports, minReports = 32, 4
+	rounds                 = 20
+	// jump is by how much the system's clock may have moved against the monotonic one between two
+	// signs of life. If it moved more, somebody has set it, and old measurements say nothing.
+	jump = 100 * time.Millisecond
+	// grain is the resolution of publications' times. What is less is not corrected.
+	grain = time.Millisecond
+)
+
+// Report tells a node how long its messages took at best, by its own clock and that of the reporter.
+type Report struct {
+	Node uint64 // ID of the node
+	Took int64  // nanoseconds; negative if the reporter's clock is behind
+}
+
+// ID of a node in reports.
+func ID(uid string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid))
+	return h.Sum64()
+}
+
+// Clocks knows the clocks of the other nodes. The methods of a nil Clocks tell of a node without others. Any
+// goroutine may use it.
+type Clocks struct {
+	self  uint64
+	ahead atomic.Int64
+
+	mu    sync.Mutex
+	read  time.Time // when a sign of life was sent last
+	nodes map[uint64]*peer
+	turn  uint64 // the ID that was reported last
+}
+
+// peer is what is known of another node.
+type peer struct {
+	seen     time.Time
+	since    time.Time // when the period began
+	now, old int64     // the best of this period, and of the one before; nanoseconds
+	back     int64     // what it reports of this node
+	reported time.Time // when; zero: never
+}
+
+// best is how long its messages took at best.
+func (p *peer) best() int64 { return min(p.now, p.old) }
+
+// New returns the clocks of the node with a UID.
+func New(uid string) *Clocks { return &Clocks{self: ID(uid), nodes: make(map[uint64]*peer)} }
+
+// Ahead is how far the clock of this node is ahead of the middle one of all nodes; negative if it is
+// behind.
+func (c *Clocks) Ahead() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return time.Duration(c.ahead.Load())
+}
+
+// Correction is what the time of this node is to be corrected by. It is 0 if that makes no difference.
+func (c *Clocks) Correction() time.Duration {
+	if ahead := c.Ahead(); ahead >= grain || ahead <= -grain {
+		return -ahead
+	}
+	return 0
+}
+
+// Now is the time by the clocks of the cluster, in nanoseconds since the Unix epoch.
+func (c *Clocks) Now() int64 { return time.Now().UnixNano() + int64(c.Correction()) }
+
+// Stamp returns the time for a publication that this node makes now, in milliseconds since the Unix epoch.
+// It is 0 if the engine may take that of this node.
+func (c *Clocks) Stamp() int64 {
+	correction := c.Correction()
+	if correction == 0 {
+		return 0
+	}
+	return time.Now().Add(correction).UnixMilli()
+}
+
+// Send returns what a sign of life that is sent at the time now has to say: what the clock shows, and
+// reports for others.
+func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wall, monotonic := now.Round(0).Sub(c.read.Round(0)), now.Sub(c.read)
+	if moved := wall - monotonic; !c.read.IsZero() && (moved > jump || moved < -jump) {
+		clear(c.nodes)
+	}
+	c.read = now
+	ids := make([]uint64, 0, len(c.nodes))
+	for id, p := range c.nodes {
+		if now.Sub(p.seen) > forget {
+			delete(c.nodes, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	from, _ := slices.BinarySearch(ids, c.turn+1)
+	for i := range min(len(ids), max(minReports, min(MaxReports, (len(ids)+rounds-1)/rounds))) {
+		id := ids[(from+i)%len(ids)]
+		reports = append(reports, Report{id, c.nodes[id].best()})
+		c.turn = id
+	}
+	c.settle(now)
+	return now.UnixNano(), reports
+}
+
+// Receive takes the sign of life of a node, which arrived at the time now.
+func (c *Clocks) Receive(uid string, clock int64, reports []Report, now time.Time) {
+	if clock == 0 {
+		return // it is of a version that does not say
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took, id := now.UnixNano()-clock, ID(uid)
+	p := c.nodes[id]
+	switch {
+	case p == nil && len(c.nodes) >= maxNodes:
+		return
+	case p == nil:
+		p = &peer{since: now, now: took, old: took}
+		c.nodes[id] = p
+	case now.Sub(p.since) >= period:
+		p.since, p.old, p.now = now, p.now, took
+	}
+	p.seen, p.now = now, min(p.now, took)
+	for _, r := range reports {
+		if r.Node == c.self {
+			p.back, p.reported = r.Took, now
+		}
+	}
+	c.settle(now)
+}
+
+// maxNodes bounds how many nodes are known.
+const maxNodes = 4096
+
+// settle computes ahead: the middle of what this node is ahead of each node, itself included.
+func (c *Clocks) settle(now time.Time) {
+	list := []int64{0}
+	for _, p := range c.nodes {
+		if now.Sub(p.seen) <= forget && !p.reported.IsZero() && now.Sub(p.reported) <= forget {
+			list = append(list, p.best()/2-p.back/2)
+		}
+	}
+	slices.Sort(list)
+	n := len(list)
+	c.ahead.Store(list[(n-1)/2]/2 + list[n/2]/2)
+}

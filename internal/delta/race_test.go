@@ -1,5 +1,0 @@
-//go:build race
-
-package delta
-
-func init() { raceEnabled = true }

@@ -1,0 +1,56 @@
+package flightrecorder
+
+import (
+	"time"
+
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/guard"
+)
+
+// What shows a node that a stream has another epoch.
+const (
+	ByPublication = "publication"
+	ByCheck       = "check" // of positions
+	ByRecovery    = "recovery"
+)
+
+// Epochs records that streams have begun anew. All subscribers of a channel notice that, one after the
+// other, so it is recorded once per minute. Any goroutine may use it. A nil Epochs records nothing.
+type Epochs struct {
+	ring *Ring
+	once guard.PerMinute
+}
+
+// Epochs returns what records new epochs in the ring of the node; nil if r is nil.
+func (r *Recorder) Epochs() *Epochs {
+	if r == nil {
+		return nil
+	}
+	return &Epochs{ring: r.Node()}
+}
+
+// maxEpoch is how much of an epoch is recorded, in bytes, so that two of them are one text.
+const maxEpoch = 100
+
+// Compare records that the stream of a channel had another epoch before, and reports whether it had. An
+// empty epoch is not known.
+func (e *Epochs) Compare(by, ch, before, now string) (anew bool) {
+	if before == now || before == "" || now == "" {
+		return false
+	}
+	if e != nil && e.once.Allow(ch, now) {
+		e.ring.Add(time.Now().UnixNano(), &Record{
+			Kind: inspect.NewEpoch, Channel: ch, What: by, Text: before[:min(len(before), maxEpoch)], Key: now[:min(len(now), maxEpoch)],
+		})
+	}
+	return true
+}
+
+// Recovered is Compare for a client that comes back. It returns the text for the event of its recovery.
+func (e *Epochs) Recovered(ch string, since, top channel.StreamPosition) (text string) {
+	if e.Compare(ByRecovery, ch, since.Epoch, top.Epoch) {
+		return inspect.Anew
+	}
+	return ""
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package fossil
+
+func init() { raceEnabled = true }

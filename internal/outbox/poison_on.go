@@ -1,7 +1,0 @@
-//go:build race
-
-package outbox
-
-// poison has an arena overwrite the frames that it forgets, so that tests notice if they are
-// still used.
-const poison = true

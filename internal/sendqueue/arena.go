@@ -1,0 +1,113 @@
+package sendqueue
+
+const (
+	// chunkSize is how much an arena allocates at a time; bytes.
+	chunkSize = 64 << 10
+	// keepChunks is how many chunks an arena keeps for turns that need several.
+	keepChunks = 16
+	// large is the size from which on a frame that was gathered stays in the buffer in which it was made; bytes.
+	large = chunkSize / 4
+	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more of
+	// them allocates none, and its frames are still in the processor's cache when they are written.
+	MaxLarge = 512 << 10
+)
+
+// Arena is the memory in which a loop makes frames. They lie side by side, so a queue holds
+// frames that follow each other as one run of bytes. Reset forgets all of them at once, so
+// a frame costs no allocation. The zero value is ready for use.
+type Arena struct {
+	chunk []byte
+	// full are the chunks used before chunk, free those for later; all have length 0.
+	full, free [][]byte
+	// lent are large buffers with frames of this turn, spare those for later.
+	lent, spare         [][]byte
+	lentSize, spareSize int
+}
+
+// Tail returns the free space of the arena, as a slice of length 0. Its capacity is at least
+// n, unless n is above 32 KiB. Commit makes a frame that was appended to it part of the arena.
+func (a *Arena) Tail(n int) []byte {
+	if cap(a.chunk) == 0 || cap(a.chunk)-len(a.chunk) < n && n <= chunkSize/2 {
+		a.nextChunk()
+	}
+	return a.chunk[len(a.chunk):]
+}
+
+func (a *Arena) nextChunk() {
+	if cap(a.chunk) > 0 {
+		a.full = append(a.full, a.chunk[:0])
+	}
+	if n := len(a.free); n > 0 {
+		a.chunk, a.free = a.free[n-1], a.free[:n-1]
+		return
+	}
+	a.chunk = make([]byte, 0, chunkSize)
+}
+
+// Commit copies a frame, which may lie within the tail or anywhere else, to the end of the
+// arena, and returns the copy. It returns a frame of more than 16 KiB as it is if the chunk
+// has no room for it.
+func (a *Arena) Commit(frame []byte) []byte {
+	if len(frame) > cap(a.chunk)-len(a.chunk) {
+		if len(frame) > chunkSize/4 {
+			return frame
+		}
+		a.nextChunk()
+	}
+	n := len(a.chunk)
+	a.chunk = append(a.chunk, frame...)
+	return a.chunk[n:]
+}
+
+// Large returns how many bytes of large frames this turn has gathered.
+func (a *Arena) Large() int { return a.lentSize }
+
+// swap takes a large buffer until Reset, and returns another one, or nil, for what is gathered next.
+func (a *Arena) swap(buf []byte) []byte {
+	a.lent = append(a.lent, buf)
+	a.lentSize += cap(buf)
+	n := len(a.spare)
+	if n == 0 {
+		return nil
+	}
+	buf, a.spare[n-1] = a.spare[n-1], nil
+	a.spare = a.spare[:n-1]
+	a.spareSize -= cap(buf)
+	return buf
+}
+
+// unlend keeps the large buffers of this turn for later ones.
+func (a *Arena) unlend() {
+	for _, buf := range a.lent {
+		if poison {
+			clear(buf[:cap(buf)])
+		}
+		if a.spareSize+cap(buf) <= MaxLarge {
+			a.spare = append(a.spare, buf[:0])
+			a.spareSize += cap(buf)
+		}
+	}
+	clear(a.lent)
+	a.lent, a.lentSize = a.lent[:0], 0
+}
+
+// Reset forgets all frames. Queues must have been flushed: they own what they hold then.
+func (a *Arena) Reset() {
+	for _, c := range a.full {
+		if poison {
+			clear(c[:cap(c)])
+		}
+		if len(a.free) < keepChunks {
+			a.free = append(a.free, c)
+		}
+	}
+	clear(a.full)
+	a.full = a.full[:0]
+	if poison {
+		clear(a.chunk)
+	}
+	a.chunk = a.chunk[:0]
+	if a.lentSize > 0 {
+		a.unlend()
+	}
+}

@@ -1,0 +1,84 @@
+package sendqueue
+
+import "time"
+
+// most is how many marks a backlog has. Further ones become part of the last one.
+const most = 16
+
+// backlog is what is noted of a queue that a Writer did not empty: when its bytes came.
+type backlog struct {
+	taken uint64 // bytes that were taken since the queue has a backlog
+	marks []mark // the first one has the oldest byte
+}
+
+// mark is for the bytes up to one: they came at a time, in nanoseconds since the Unix epoch.
+type mark struct {
+	until uint64
+	at    int64
+}
+
+// add notes the bytes of a queue that came since the last call.
+func (b *backlog) add(size int, now int64) {
+	until, last := b.taken+uint64(size), len(b.marks)-1
+	switch {
+	case last >= 0 && b.marks[last].until >= until:
+	case last >= 0 && (b.marks[last].at == now || len(b.marks) == most):
+		b.marks[last].until = until
+	default:
+		b.marks = append(b.marks, mark{until, now})
+	}
+}
+
+// take notes that n bytes were taken.
+func (b *backlog) take(n int) {
+	b.taken += uint64(n)
+	for len(b.marks) > 1 && b.marks[0].until <= b.taken {
+		b.marks = b.marks[:copy(b.marks, b.marks[1:])]
+	}
+}
+
+// note is called after a flush that has left something in q. n bytes were taken.
+func (p *Pool) note(q *Queue, n int) {
+	b := p.backlogs[q]
+	if b == nil {
+		if p.backlogs == nil {
+			p.backlogs = make(map[*Queue]*backlog)
+		}
+		b = new(backlog)
+		p.backlogs[q] = b
+		b.add(q.size, p.Now)
+		return
+	}
+	b.add(q.size+n, p.Now)
+	b.take(n)
+}
+
+// forget is called when q is empty.
+func (p *Pool) forget(q *Queue) {
+	if len(p.backlogs) > 0 {
+		delete(p.backlogs, q)
+	}
+}
+
+// Waiting is what waits in the queues of a Pool, because Writers did not take it.
+type Waiting struct {
+	// Queues with something, their bytes, and those of the largest.
+	Queues, Bytes, Largest int
+	// Oldest is how long the oldest of these bytes has waited at least, measured by turns.
+	Oldest time.Duration
+}
+
+// Add adds what waits in another Pool.
+func (w *Waiting) Add(o Waiting) {
+	w.Queues += o.Queues
+	w.Bytes += o.Bytes
+	w.Largest, w.Oldest = max(w.Largest, o.Largest), max(w.Oldest, o.Oldest)
+}
+
+// Waiting returns what waits. It costs time for queues that have something alone.
+func (p *Pool) Waiting() (w Waiting) {
+	for q, b := range p.backlogs {
+		w.Add(Waiting{1, q.size, q.size, time.Duration(p.Now - b.marks[0].at)})
+	}
+	return w
+}

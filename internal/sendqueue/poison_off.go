@@ -1,0 +1,5 @@
+//go:build !race
+
+package sendqueue
+
+const poison = false
