@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 	"github.com/gyrohq/gyro/internal/wsclient"
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
 )
 
 // FixtureStore is what package httplink wants of a store.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest"
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/websocket"
 )

@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro/client/httplink"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/front/fronttest"
 	"github.com/gyrohq/gyro/transport/httpstream"

@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/need"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/mod/zip"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/internal/channelset"
 	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
@@ -16,7 +16,7 @@ import (
 type Subscription[T any] interface {
 	channelset.Item[T]
 	// At is the position of the subscription. Its epoch is empty until it is known.
-	At() *track.Position
+	At() *position.Position
 }
 
 // Alone reports whether bookmarks name b only.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/proptest"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 )
 
 type item struct {

@@ -26,7 +26,6 @@ import (
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tap"
-	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -100,7 +99,7 @@ func New(cfg Config) *Registry {
 // SetPolls sets where the shared poll channels are. It is called once, before Open.
 func (r *Registry) SetPolls(t *sharedpoll.Table) {
 	for i, l := range r.loops {
-		l.scratch.Place = tracking.Place{Hub: l.Hub(), Loop: i, Table: t}
+		l.scratch.Place = sharedpoll.Place{Hub: l.Hub(), Loop: i, Table: t}
 	}
 }
 

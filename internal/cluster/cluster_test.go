@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/testkit/bustest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

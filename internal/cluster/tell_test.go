@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/proptest"
+	"github.com/gyrohq/gyro/internal/testkit/bustest"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 )
 
 // medium carries control messages badly: it loses, delays, doubles and reorders them,

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
-	"github.com/gyrohq/gyro/internal/bustest"
+	"github.com/gyrohq/gyro/internal/testkit/bustest"
 )
 
 // Trio is a cluster of three nodes on a bus.

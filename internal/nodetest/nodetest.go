@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/protocol"
 )
 

@@ -1,4 +1,5 @@
-// Package position finds losses that no publication shows: it compares the positions
+// Package position follows the positions of subscriptions in their streams (Position), and finds losses
+// that no publication shows (Checker): it compares the positions
 // of a node's subscriptions with the tops of their streams, one read per channel.
 //
 // A check begins a round and reads the tops. When everything that was accepted before

@@ -1,6 +1,6 @@
 // Package recovery decides what a returning subscriber gets (docs/recovery.md): which
 // part of the stream is read, which of these publications go into the reply, and what
-// happens if the stream has lost some that the subscriber missed.
+// happens if the stream has lost some that the subscriber missed. Catchup does it for maps, in several pages.
 package recovery
 
 import (

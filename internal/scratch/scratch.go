@@ -3,8 +3,8 @@ package scratch
 
 import (
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/pages"
-	"github.com/gyrohq/gyro/internal/tracking"
+	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -15,12 +15,12 @@ type Scratch struct {
 	Reply      protocol.Reply
 	Connect    protocol.ConnectResult
 	Subscribed Subscribed
-	Tracked    tracking.Result
-	Pages      pages.Cache
+	Tracked    sharedpoll.Result
+	Pages      recovery.PageCache
 	// Setup is for package session: memory that a subscription needs until it is made, and the next one can have.
 	Setup any
 	// Place of the keys that the loop's clients track. The owner of the sessions sets it.
-	Place tracking.Place
+	Place sharedpoll.Place
 }
 
 // Subscribed is the result of a subscription.

@@ -3,14 +3,14 @@ package session
 import (
 	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/reason"
-	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
 // At implements bookmarks.Subscription.
-func (b *Subscription) At() *track.Position { return &b.at }
+func (b *Subscription) At() *position.Position { return &b.at }
 
 // markable has the bookmarks of the connection name a recoverable channel.
 func (b *Subscription) markable(req *protocol.SubscribeRequest) {

@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/track"
+	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -100,9 +100,9 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 		return
 	}
 	switch step := b.at.Take(m, b.s.cfg.Rounds); {
-	case step == track.Gap:
+	case step == position.Gap:
 		b.insufficientState(flightrecorder.ByPublication, m.Epoch)
-	case step == track.Past:
+	case step == position.Past:
 	case !b.terms.Filtered():
 		b.send(m, b.at.Encode(m))
 	case !b.terms.Passes(p.Tags):

@@ -18,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
-	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -572,7 +571,7 @@ func newPolls(e *fakeEnv) *sharedpoll.Table {
 			e.hub.Deliver(math.MaxInt)
 		},
 	})
-	e.scratch.Place = tracking.Place{Hub: e.hub, Table: t}
+	e.scratch.Place = sharedpoll.Place{Hub: e.hub, Table: t}
 	return t
 }
 

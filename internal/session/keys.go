@@ -6,24 +6,24 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
-	"github.com/gyrohq/gyro/internal/tracking"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// The client of a shared poll channel tracks keys, which are in the terms of its subscription (package tracking).
+// The client of a shared poll channel tracks keys, which are in the terms of its subscription (sharedpoll.Keys).
 // The subscription itself gets nothing but the news that versions begin anew.
 
 // holdKeys lets the client track keys once it is subscribed.
 func (b *Subscription) holdKeys(poll *channel.SharedPoll) {
 	t := *b.terms
-	t.Keys = tracking.New(&b.s.env.Scratch().Place, b, b.channel, poll)
+	t.Keys = sharedpoll.NewKeys(&b.s.env.Scratch().Place, b, b.channel, poll)
 	b.terms = t.Shared()
 }
 
-// Send implements tracking.Owner.
+// Send implements sharedpoll.Owner.
 func (b *Subscription) Send(d *hub.Delivery, form hub.Form) { b.send(d, form) }
 
-// Reset implements tracking.Owner.
+// Reset implements sharedpoll.Owner.
 func (b *Subscription) Reset() {
 	if b.state == subLive {
 		b.insufficientState("", "")

@@ -4,8 +4,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/pages"
-	"github.com/gyrohq/gyro/internal/phases"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/scratch"
@@ -14,19 +12,19 @@ import (
 )
 
 // A client subscribes to a map by several commands, each with a reply, until one of them makes the
-// subscription live (docs/maps.md, package phases). Until then there is a Subscription that is catching
+// subscription live (docs/maps.md, recovery.Catchup). Until then there is a Subscription that is catching
 // up: it counts for the limit of channels and keeps what the application decided. That of an ephemeral map,
 // whose changes cannot be read later, is established at once and buffers them; others are established by the
 // request that goes live.
 
 // catchup of a subscription.
 type catchup struct {
-	phases.Catchup
+	recovery.Catchup
 	reading  bool // a command is in progress
 	attached bool // the subscription of an ephemeral map is established
 	lost     bool // changes of an ephemeral map may be missing in the buffer
 	// page is the last one, for the reply that goes live.
-	page phases.Page
+	page recovery.Page
 }
 
 // catching reports whether the client catches up with a map. b may be nil.
@@ -44,7 +42,7 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 		}
 	}
 	b := s.subs.Get(req.Channel)
-	if !b.catching() || req.Cursor == "" && req.Phase == phases.State {
+	if !b.catching() || req.Cursor == "" && req.Phase == recovery.PhaseState {
 		return false
 	}
 	s.inflight++
@@ -85,7 +83,7 @@ func (s *Session) sweep(b *Subscription) {
 // catchUp begins when the application has decided.
 func (s *Session) catchUp(b *Subscription, id uint32) {
 	m := b.setup.opts.Map
-	c := &catchup{Catchup: *phases.New(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
+	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
 	b.setup.catchup, b.state = c, subCatching
 	if m.Ephemeral {
 		s.attachMap(b, id)
@@ -104,16 +102,16 @@ func (s *Session) attachMap(b *Subscription, id uint32) {
 // advance does what a request leads to.
 func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
 	c := b.setup.catchup
-	b.setup.subscribing.Request, c.reading, c.page = req, true, phases.Page{}
+	b.setup.subscribing.Request, c.reading, c.page = req, true, recovery.Page{}
 	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
 	switch step, err := c.Ask(req); {
 	case err != nil:
 		s.giveUp(b, id, err)
 		return
-	case step == phases.GoLive:
+	case step == recovery.GoLive:
 		s.mapLive(b, id)
 		return
-	case step == phases.ReadState:
+	case step == recovery.ReadState:
 		page.StateFilter = c.StateFilter()
 	default:
 		page.Changes = new(c.HistoryFilter())
@@ -135,7 +133,7 @@ func (s *Session) mapLive(b *Subscription, id uint32) {
 func (s *Session) paged(e *effect.Page) {
 	b := e.Ref.(*Subscription)
 	c := b.setup.catchup
-	var page phases.Page
+	var page recovery.Page
 	var live bool
 	var err error
 	switch {
@@ -157,7 +155,7 @@ func (s *Session) paged(e *effect.Page) {
 	}
 }
 
-func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
+func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 	room := &s.env.Scratch().Subscribed
 	defer room.Reset()
 	r := &room.Result
@@ -166,7 +164,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
 	}
 	var err error
-	if r.Phase == phases.State {
+	if r.Phase == recovery.PhaseState {
 		err = b.putEntries(room, page)
 	} else {
 		r.Publications = room.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
@@ -191,16 +189,16 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *phases.Page) {
 func (b *Subscription) caughtUp(of *scratch.Subscribed) error {
 	was, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
-	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != phases.State
+	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != recovery.PhaseState
 	r.Recovered = r.WasRecovering
 	return b.putEntries(of, &was.catchup.page)
 }
 
 // putEntries puts the entries of a page into a result. All subscribers of the loop share its encoding, unless
 // they filter.
-func (b *Subscription) putEntries(of *scratch.Subscribed, page *phases.Page) error {
+func (b *Subscription) putEntries(of *scratch.Subscribed, page *recovery.Page) error {
 	share := !b.terms.Filtered() && !b.setup.opts.Map.Ephemeral
-	key := pages.Key{
+	key := recovery.PageKey{
 		Channel: b.channel, Cursor: page.From, Limit: page.Limit, Top: page.Top, Since: page.Position.Offset,
 		Form: b.at.Form & hub.Escaped, Encoding: b.s.via.Framer.Encoding(),
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/fossil"
 	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
-	"github.com/gyrohq/gyro/internal/phases"
+	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -115,11 +115,11 @@ func (c *mapClient) connect(pipelined bool) {
 func (b *mapSub) begin() *protocol.Command {
 	b.try++
 	b.state, b.draft = simSubscribing, make(map[string][]byte)
-	req := &protocol.SubscribeRequest{Phase: phases.State}
+	req := &protocol.SubscribeRequest{Phase: recovery.PhaseState}
 	if b.known {
 		maps.Copy(b.draft, b.has)
-		if req.Phase = phases.Stream; b.direct {
-			req.Phase = phases.Live
+		if req.Phase = recovery.PhaseStream; b.direct {
+			req.Phase = recovery.PhaseLive
 		}
 		req.Recover, req.Offset, req.Epoch = true, b.at.Offset, b.at.Epoch
 	}
@@ -216,12 +216,12 @@ func (b *mapSub) answered(res *protocol.SubscribeResult) {
 	}
 	b.trace("gets phase %d, cursor %q, %d %s, %d entries, %d changes", res.Phase, res.Cursor, res.Offset, res.Epoch, len(res.State), len(res.Publications))
 	switch res.Phase {
-	case phases.Live:
+	case recovery.PhaseLive:
 		b.live(res)
 		return
-	case phases.State:
+	case recovery.PhaseState:
 		b.entriesCame(res)
-	case phases.Stream:
+	case recovery.PhaseStream:
 		b.changesCame(res)
 	}
 	if b.c.connection.of(b.s).near && res.Cursor == "" {
@@ -235,24 +235,24 @@ func (b *mapSub) answered(res *protocol.SubscribeResult) {
 // entriesCame takes a page of entries and prepares the next request.
 func (b *mapSub) entriesCame(res *protocol.SubscribeResult) {
 	frozen := b.c.connection.of(b.s).frozen
-	if b.sent.Phase != phases.State || res.Offset != frozen.Offset || res.Epoch != frozen.Epoch {
+	if b.sent.Phase != recovery.PhaseState || res.Offset != frozen.Offset || res.Epoch != frozen.Epoch {
 		b.fail("a page of entries at %d %s to phase %d, want %v", res.Offset, res.Epoch, b.sent.Phase, frozen)
 	}
 	b.takeEntries(res.State, frozen)
-	b.next = &protocol.SubscribeRequest{Phase: phases.State, Cursor: res.Cursor, Offset: res.Offset, Epoch: res.Epoch}
+	b.next = &protocol.SubscribeRequest{Phase: recovery.PhaseState, Cursor: res.Cursor, Offset: res.Offset, Epoch: res.Epoch}
 	if res.Cursor == "" {
-		b.next.Phase = phases.Stream
+		b.next.Phase = recovery.PhaseStream
 	}
 }
 
 // changesCame takes a page of changes likewise.
 func (b *mapSub) changesCame(res *protocol.SubscribeResult) {
 	from, to := channel.StreamPosition{Offset: b.sent.Offset, Epoch: b.sent.Epoch}, channel.StreamPosition{Offset: res.Offset, Epoch: res.Epoch}
-	if b.sent.Phase != phases.Stream || to.Offset <= from.Offset {
+	if b.sent.Phase != recovery.PhaseStream || to.Offset <= from.Offset {
 		b.fail("a page of changes from %v to %v", from, to)
 	}
 	b.takeChanges(b.draft, res.Publications, from, to, false)
-	b.next = &protocol.SubscribeRequest{Phase: phases.Stream, Offset: to.Offset, Epoch: to.Epoch, Recover: b.sent.Recover}
+	b.next = &protocol.SubscribeRequest{Phase: recovery.PhaseStream, Offset: to.Offset, Epoch: to.Epoch, Recover: b.sent.Recover}
 	if b.eager {
 		b.known, b.at, b.has = true, to, maps.Clone(b.draft)
 	}
@@ -321,7 +321,7 @@ func (b *mapSub) live(res *protocol.SubscribeResult) {
 		b.fail("live as %+v, want %v, recovering %v, delta %v", res, l.of(s).top, recovering, b.patched())
 	}
 	from := channel.StreamPosition{Offset: b.sent.Offset, Epoch: b.sent.Epoch}
-	if b.sent.Phase == phases.State {
+	if b.sent.Phase == recovery.PhaseState {
 		if from = l.of(s).frozen; !l.of(s).near {
 			b.fail("live behind a page of entries, but too much has changed since %v", from)
 		}

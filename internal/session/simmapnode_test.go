@@ -8,7 +8,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/phases"
 	"github.com/gyrohq/gyro/internal/recovery"
 )
 
@@ -198,7 +197,7 @@ func (w *mapWorld) handOver(s *simMap, n *mapNode) {
 // attachable tells whether a subscription can go live from an offset.
 func (w *mapWorld) attachable(l *mapConnection, b *mapSub, since uint64) bool {
 	s, epoch := b.s, b.sent.Epoch
-	if b.sent.Phase == phases.State {
+	if b.sent.Phase == recovery.PhaseState {
 		epoch = l.of(s).frozen.Epoch
 	}
 	limit := s.opts.LiveLimit

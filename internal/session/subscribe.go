@@ -8,11 +8,11 @@ import (
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/terms"
-	"github.com/gyrohq/gyro/internal/track"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -47,7 +47,7 @@ type Subscription struct {
 	next    *Subscription // in the session's list
 	seat    hub.Seat
 	channel string
-	at      track.Position
+	at      position.Position
 
 	terms *terms.Terms // never nil
 	setup *setup       // nil once the subscription is live
@@ -67,7 +67,7 @@ type setup struct {
 	opts    *channel.SubscribeOptions // that the application granted
 	catchup *catchup                  // nil unless the channel is a map
 	// buffer holds the messages of the channel until the reply is out.
-	buffer track.Buffer
+	buffer position.Buffer
 	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
 	// it is established.
 	ended *protocol.Unsubscribe

@@ -48,8 +48,8 @@ func (c *Channel) Epoch() (epoch string, generation uint32) {
 	return c.state.epoch, c.state.generation
 }
 
-// Want is a key that a client begins to track, or tracks with another version.
-type Want struct {
+// want is a key that a client begins to track, or tracks with another version.
+type want struct {
 	Key     string
 	Version uint64
 	// New: it is the first client of its loop that tracks the key.
@@ -60,7 +60,7 @@ type Want struct {
 
 // Track takes the keys that a client of a loop begins to track. It has the keys asked for of which the client
 // needs a value.
-func (c *Channel) Track(loop int, wants []Want) {
+func (c *Channel) Track(loop int, wants []want) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range wants {

@@ -131,9 +131,9 @@ func (w *world) want(what string, list *[]string, want string) {
 
 // track begins to track keys on a loop, and returns the values that are there at once.
 func track(c *Channel, loop int, version uint64, keys ...string) string {
-	var wants []Want
+	var wants []want
 	for _, key := range keys {
-		wants = append(wants, Want{Key: key, Version: version, New: true})
+		wants = append(wants, want{Key: key, Version: version, New: true})
 	}
 	c.Track(loop, wants)
 	var got []string

@@ -1,5 +1,6 @@
 // Package sharedpoll knows which keys of shared poll channels the clients of a node track, and the newest
 // version of each. It asks the application for the keys (Table), and tells the loops what has changed.
+// Keys are the part of one client: the keys that it tracks, of which it gets the newest values.
 package sharedpoll
 
 import (

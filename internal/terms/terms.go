@@ -4,8 +4,8 @@ package terms
 
 import (
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tagsfilter"
-	"github.com/gyrohq/gyro/internal/tracking"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -24,7 +24,7 @@ type Terms struct {
 	ExpireAt int64 // Unix seconds, 0 for never
 	Feed     channel.Feed
 	// Keys that the client tracks; nil unless the channel is a shared poll.
-	Keys *tracking.Keys
+	Keys *sharedpoll.Keys
 	// PresenceMaps are those of the options.
 	PresenceMaps []channel.PresenceMap
 	// Token of the subscription; nil if it is not known.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 )
 
 // TestAppendFrame: a server reads the payload by the mask, also one of 0, which leaves it as it is.

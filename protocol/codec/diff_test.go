@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/gyrohq/gyro/internal/proptest"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 	"github.com/gyrohq/gyro/protocol"
 )
 

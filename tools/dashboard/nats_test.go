@@ -15,7 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/programtest"
+	"github.com/gyrohq/gyro/internal/testkit/programtest"
 )
 
 // natsServers: a node gets more from a NATS cluster than it can deliver, and then a server of the cluster is killed.

@@ -25,7 +25,7 @@ import (
 
 	sdk "github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/programtest"
+	"github.com/gyrohq/gyro/internal/testkit/programtest"
 	"github.com/gyrohq/gyro/protocol"
 )
 

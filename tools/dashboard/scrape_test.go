@@ -27,7 +27,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/programtest"
+	"github.com/gyrohq/gyro/internal/testkit/programtest"
 )
 
 // elsewhere are the beginnings of the names of what the server of the test does not have, and why. The labels of these are those

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front/internal/slots"
 	"github.com/gyrohq/gyro/transport/internal/netio"

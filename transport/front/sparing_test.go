@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 	"github.com/gyrohq/gyro/transport"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/transporttest"

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 )
 
 // TestDescriptorsExhausted: the listener waits, clients that are connected notice nothing, and

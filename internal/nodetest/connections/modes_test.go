@@ -17,9 +17,9 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker/memory"
-	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/nodetest"
+	"github.com/gyrohq/gyro/internal/testkit/bustest"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/bustest"
 	"github.com/gyrohq/gyro/internal/nodetest"
+	"github.com/gyrohq/gyro/internal/testkit/bustest"
 )
 
 // backend is an engine over a network, with a presence manager that all of its nodes share.

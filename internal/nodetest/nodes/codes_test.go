@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/internal/logtest"
 	"github.com/gyrohq/gyro/internal/nodetest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 	"github.com/gyrohq/gyro/protocol"
 )
 

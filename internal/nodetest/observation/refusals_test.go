@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport/websocket"

@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 )
 
 // TestSlowSearch: a node looks at the time after each connection that it evaluates an expression for, and evaluates

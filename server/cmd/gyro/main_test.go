@@ -19,7 +19,7 @@ import (
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/programtest"
+	"github.com/gyrohq/gyro/internal/testkit/programtest"
 )
 
 // binary is the command, built once.

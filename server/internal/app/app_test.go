@@ -15,8 +15,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/logtest"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/natstest"

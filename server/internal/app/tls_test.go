@@ -22,7 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/crypto/acme"
 
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/wstest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
-	"github.com/gyrohq/gyro/internal/programtest"
+	"github.com/gyrohq/gyro/internal/testkit/programtest"
 )
 
 // TestWrite describes a program of this module: one that has dependencies.

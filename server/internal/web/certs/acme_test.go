@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/acme"
 
-	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/config"
 )

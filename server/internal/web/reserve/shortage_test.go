@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/logtest"
+	"github.com/gyrohq/gyro/internal/testkit/logtest"
 )
 
 // dry is a listener without descriptors while err is set.

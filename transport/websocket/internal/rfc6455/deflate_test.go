@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 )
 
 func TestInflate(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/proptest"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 )
 
 // inflateWith is the other implementation of DEFLATE.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 )
 
 func testText(n int) string { return strings.Repeat("a chat message, ", n/16+1)[:n] }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gyrohq/gyro/internal/wstest/frametest"
+	"github.com/gyrohq/gyro/internal/testkit/wstest/frametest"
 )
 
 const fuzzLimit = 300

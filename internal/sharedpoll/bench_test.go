@@ -1,4 +1,4 @@
-package tracking
+package sharedpoll
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -35,7 +34,7 @@ func BenchmarkCycle(b *testing.B) {
 	var mu sync.Mutex
 	var inbox []*hub.Message
 	var calls, round int
-	table := sharedpoll.New(sharedpoll.Config{
+	table := New(Config{
 		Loops: 1, Concurrency: 8, Log: slog.New(slog.DiscardHandler), Check: func(string, []byte) (bool, error) { return true, nil },
 		Post: func(_ int, m *hub.Message) {
 			mu.Lock()
@@ -72,7 +71,7 @@ func BenchmarkCycle(b *testing.B) {
 	owners := make([]listener, clients)
 	var names []string
 	for i := range owners {
-		all = append(all, New(place, &owners[i], name, opts))
+		all = append(all, NewKeys(place, &owners[i], name, opts))
 		for k := range each {
 			names = append(names, fmt.Sprintf("article-%d-%d", i, k))
 		}

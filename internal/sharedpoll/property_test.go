@@ -1,4 +1,4 @@
-package tracking
+package sharedpoll
 
 import (
 	"context"
@@ -16,9 +16,8 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/sharedpoll"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -50,7 +49,7 @@ type sim struct {
 	random  *rand.Rand
 	seed    uint64
 	opts    *channel.SharedPoll
-	table   *sharedpoll.Table
+	table   *Table
 	loops   []*simLoop
 	clients []*simClient
 	keys    []string
@@ -93,7 +92,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 	if r.IntN(2) == 0 {
 		w.opts.NotifyDelay, w.opts.NotifyBatch = time.Duration(1+r.IntN(800))*time.Millisecond, r.IntN(8)
 	}
-	w.table = sharedpoll.New(sharedpoll.Config{
+	w.table = New(Config{
 		Loops: 1 + r.IntN(3), Concurrency: 1 + r.IntN(3), Log: slog.New(slog.DiscardHandler),
 		Check: func(string, []byte) (bool, error) { return true, nil },
 		Post: func(loop int, m *hub.Message) {
@@ -293,7 +292,7 @@ func (c *simClient) resubscribe() {
 		return
 	}
 	c.loop.place.Hub.Add(name, c)
-	c.keys = New(&c.loop.place, c, name, c.w.opts)
+	c.keys = NewKeys(&c.loop.place, c, name, c.w.opts)
 	epoch := c.keys.Begin(hub.Escaped)
 	if c.epoch != "" && c.epoch != epoch {
 		for key := range c.tracked {

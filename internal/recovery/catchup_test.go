@@ -1,4 +1,4 @@
-package phases_test
+package recovery_test
 
 import (
 	"errors"
@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/phases"
-	"github.com/gyrohq/gyro/internal/proptest"
 	"github.com/gyrohq/gyro/internal/recovery"
+	"github.com/gyrohq/gyro/internal/testkit/proptest"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -105,10 +104,10 @@ func TestCatchup(t *testing.T) {
 				b.change(random)
 			}
 		}
-		c := phases.New(opts, 0, 100+random.IntN(5000))
-		req := &protocol.SubscribeRequest{Phase: phases.State, Limit: int32(random.IntN(30))}
+		c := recovery.NewCatchup(opts, 0, 100+random.IntN(5000))
+		req := &protocol.SubscribeRequest{Phase: recovery.PhaseState, Limit: int32(random.IntN(30))}
 		if r.position.Epoch != "" && random.IntN(2) == 0 {
-			req = &protocol.SubscribeRequest{Phase: phases.Stream, Recover: true, Offset: r.position.Offset, Epoch: r.position.Epoch, Limit: req.Limit}
+			req = &protocol.SubscribeRequest{Phase: recovery.PhaseStream, Recover: true, Offset: r.position.Offset, Epoch: r.position.Epoch, Limit: req.Limit}
 		} else {
 			r.has = map[string]string{}
 		}
@@ -148,15 +147,15 @@ func TestCatchup(t *testing.T) {
 }
 
 // serve does one request of a client, and makes the next one.
-func serve(b *board, c *phases.Catchup, r *reader, req *protocol.SubscribeRequest) (live bool, err error) {
+func serve(b *board, c *recovery.Catchup, r *reader, req *protocol.SubscribeRequest) (live bool, err error) {
 	step, err := c.Ask(req)
-	var page phases.Page
+	var page recovery.Page
 	switch {
 	case err != nil:
 		return false, err
-	case step == phases.ReadState:
+	case step == recovery.ReadState:
 		page, live, err = c.Entries(b.state(c.StateFilter()), all)
-	case step == phases.ReadChanges:
+	case step == recovery.ReadChanges:
 		page, live, err = c.Changes(b.history(c.HistoryFilter()), all)
 	default:
 		live = true
@@ -173,13 +172,13 @@ func serve(b *board, c *phases.Catchup, r *reader, req *protocol.SubscribeReques
 	case page.Cursor != "":
 		req.Cursor, req.Offset, req.Epoch = page.Cursor, page.Position.Offset, page.Position.Epoch
 	default:
-		*req = protocol.SubscribeRequest{Phase: phases.Stream, Offset: page.Position.Offset, Epoch: page.Position.Epoch, Limit: req.Limit, Recover: req.Recover}
+		*req = protocol.SubscribeRequest{Phase: recovery.PhaseStream, Offset: page.Position.Offset, Epoch: page.Position.Epoch, Limit: req.Limit, Recover: req.Recover}
 	}
 	return false, nil
 }
 
 // goLive reads the last changes, as a session does.
-func goLive(b *board, c *phases.Catchup, r *reader) (channel.StreamPosition, error) {
+func goLive(b *board, c *recovery.Catchup, r *reader) (channel.StreamPosition, error) {
 	ask := recovery.Request{Since: c.Since(), Limit: c.LiveLimit()}
 	budget := 1 << 30
 	h := b.history(recovery.Map.Query(ask))
@@ -202,17 +201,17 @@ func TestForeignPosition(t *testing.T) {
 		name string
 		then protocol.SubscribeRequest // after the first page of the state
 	}{
-		{"a page of another epoch", protocol.SubscribeRequest{Phase: phases.State, Cursor: "key", Epoch: "other"}},
-		{"changes of another epoch", protocol.SubscribeRequest{Phase: phases.Stream, Offset: newest.Offset, Epoch: "other"}},
-		{"changes after the newest", protocol.SubscribeRequest{Phase: phases.Stream, Offset: newest.Offset + 1, Epoch: newest.Epoch}},
+		{"a page of another epoch", protocol.SubscribeRequest{Phase: recovery.PhaseState, Cursor: "key", Epoch: "other"}},
+		{"changes of another epoch", protocol.SubscribeRequest{Phase: recovery.PhaseStream, Offset: newest.Offset, Epoch: "other"}},
+		{"changes after the newest", protocol.SubscribeRequest{Phase: recovery.PhaseStream, Offset: newest.Offset + 1, Epoch: newest.Epoch}},
 	} {
-		c, r := phases.New(opts, 0, 1000), &reader{has: map[string]string{}}
-		first := &protocol.SubscribeRequest{Phase: phases.State, Limit: 1}
+		c, r := recovery.NewCatchup(opts, 0, 1000), &reader{has: map[string]string{}}
+		first := &protocol.SubscribeRequest{Phase: recovery.PhaseState, Limit: 1}
 		if live, err := serve(b, c, r, first); live || err != nil || first.Cursor == "" {
 			t.Fatalf("%s: after the first page: live %v, %v, %+v", test.name, live, err, first)
 		}
 		step, err := c.Ask(&test.then)
-		if err == nil && step == phases.ReadChanges {
+		if err == nil && step == recovery.ReadChanges {
 			_, _, err = c.Changes(b.history(c.HistoryFilter()), all)
 		}
 		if !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
@@ -237,8 +236,8 @@ func TestPageSize(t *testing.T) {
 		{channel.MapSubscription{PageSize: 7, MinPageSize: 2, MaxPageSize: 9}, 10, 9},
 		{channel.MapSubscription{MaxPageSize: 9}, 0, 9},
 	} {
-		c := phases.New(&test.opts, 0, 1<<20)
-		if _, err := c.Ask(&protocol.SubscribeRequest{Phase: phases.State, Limit: test.wish}); err != nil {
+		c := recovery.NewCatchup(&test.opts, 0, 1<<20)
+		if _, err := c.Ask(&protocol.SubscribeRequest{Phase: recovery.PhaseState, Limit: test.wish}); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.StateFilter().Limit; got != test.want {
@@ -258,7 +257,7 @@ func TestLate(t *testing.T) {
 		{time.Second, time.Second + 1, true},
 		{-1, 1000 * time.Hour, false},
 	} {
-		c := phases.New(&channel.MapSubscription{CatchUpTimeout: test.timeout}, 7, 1)
+		c := recovery.NewCatchup(&channel.MapSubscription{CatchUpTimeout: test.timeout}, 7, 1)
 		if got := c.Late(7 + int64(test.after)); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
@@ -267,7 +266,7 @@ func TestLate(t *testing.T) {
 
 // TestLargeEntries: a page has as many entries as fit, and at least one.
 func TestLargeEntries(t *testing.T) {
-	c := phases.New(&channel.MapSubscription{}, 0, 1000)
+	c := recovery.NewCatchup(&channel.MapSubscription{}, 0, 1000)
 	var entries []*channel.Publication
 	for i := range 4 {
 		entries = append(entries, &channel.Publication{Key: fmt.Sprint(i), Data: make([]byte, 300), Offset: uint64(i + 1)})

@@ -1,6 +1,4 @@
-// Package tracking has the keys of a shared poll channel that one client tracks, and sends it their newest
-// values.
-package tracking
+package sharedpoll
 
 import (
 	"cmp"
@@ -9,7 +7,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -18,7 +15,7 @@ import (
 type Place struct {
 	Hub   *hub.Hub
 	Loop  int
-	Table *sharedpoll.Table
+	Table *Table
 }
 
 // Owner is the subscription that the keys belong to.
@@ -30,13 +27,13 @@ type Owner interface {
 	Reset()
 }
 
-// Keys of one client in one channel. They are used on the client's loop only.
+// Keys are the keys of one shared poll channel that one client tracks. They send it the newest values. They are used on the client's loop only.
 type Keys struct {
 	place   *Place
 	owner   Owner
 	name    string
 	opts    *channel.SharedPoll
-	channel *sharedpoll.Channel
+	channel *Channel
 	keys    map[string]*tracker
 	// expires is when the first of the keys expires, in Unix seconds; 0: none does.
 	expires int64
@@ -54,8 +51,8 @@ type tracker struct {
 	full    bool   // the client has got a value on this connection
 }
 
-// New returns no keys yet, in a channel that they hold until End.
-func New(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Keys {
+// NewKeys returns no keys yet, in a channel that they hold until End.
+func NewKeys(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Keys {
 	k := &Keys{place: place, owner: owner, name: ch, opts: opts, channel: place.Table.Acquire(ch, opts)}
 	return k
 }
@@ -195,8 +192,8 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 
 // seat makes trackers of the keys of a request, but those that are gone. Of a key in several batches the last one
 // counts.
-func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []sharedpoll.Want {
-	var wants []sharedpoll.Want
+func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []want {
+	var wants []want
 	index := make(map[string]int)
 	for i, b := range req.Track {
 		for _, it := range b.Items {
@@ -208,7 +205,7 @@ func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expir
 			if !again {
 				at = len(wants)
 				index[it.Key] = at
-				wants = append(wants, sharedpoll.Want{Key: it.Key})
+				wants = append(wants, want{Key: it.Key})
 			}
 			if t == nil {
 				t = &tracker{keys: k}
@@ -232,7 +229,7 @@ func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expir
 }
 
 // items puts the values that the node keeps into the result. Those that do not fit are pushed.
-func (k *Keys) items(wants []sharedpoll.Want, budget int, e protocol.Encoding, r *Result) {
+func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 	var pubs []*channel.Publication
 	for i := range wants {
 		v := wants[i].Value

@@ -1,14 +1,12 @@
-// Package track follows the stream of a channel for one subscription. Until the subscribe
-// reply is out it keeps the messages of the channel, and then it compares each publication
-// with the position that the client has reached.
-package track
+package position
 
 import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 )
 
-// Position is the position that a client has reached, and how publications are encoded for it.
+// Position follows the stream of a channel for one subscription: it is the position that the client has reached, with which
+// each publication is compared, and says how publications are encoded for the client.
 type Position struct {
 	// Offset and Epoch are tracked if Positioned is set.
 	Offset uint64
@@ -121,7 +119,7 @@ func (p *Position) Check(m *hub.Message) bool {
 // maxKept is how many messages may wait for a subscribe reply.
 const maxKept = 4096
 
-// Buffer keeps the messages of a channel until the subscribe reply is out.
+// Buffer keeps the messages of a channel until the subscribe reply is out. Then they are compared with the Position.
 type Buffer []*hub.Message
 
 // Keep adds a message. It returns false if there are too many.

@@ -1,22 +1,18 @@
-// Package phases brings the subscriber of a map up to date (docs/maps.md): by pages of the map's entries,
-// then by pages of the changes since the first page, until so few changes are left that the subscription
-// can go live. It decides what to read next and what the client gets of it, and reads nothing itself.
-package phases
+package recovery
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
 
 // Phases of SubscribeRequest and SubscribeResult.
 const (
-	Live int32 = iota
-	Stream
-	State
+	PhaseLive int32 = iota
+	PhaseStream
+	PhaseState
 )
 
 // Step is what a request of the client leads to.
@@ -29,7 +25,9 @@ const (
 	GoLive                      // the subscription is established, with the changes since Catchup.Since
 )
 
-// Catchup is how far one subscriber has come. It is for one goroutine.
+// Catchup brings one subscriber of a map up to date (docs/maps.md): by pages of the map's entries, then by pages of the
+// changes since the first page, until so few changes are left that the subscription can go live. It decides what to read
+// next and what the client gets of it, and reads nothing itself. It is for one goroutine.
 type Catchup struct {
 	opts *channel.MapSubscription
 	// until is when the subscriber has to be live, in ns of the Unix epoch; 0: whenever it likes.
@@ -48,8 +46,8 @@ type Catchup struct {
 	since  channel.StreamPosition
 }
 
-// New begins at the time now. budget is how many bytes of publications fit into a reply.
-func New(opts *channel.MapSubscription, now int64, budget int) *Catchup {
+// NewCatchup begins at the time now. budget is how many bytes of publications fit into a reply.
+func NewCatchup(opts *channel.MapSubscription, now int64, budget int) *Catchup {
 	c := &Catchup{opts: opts, budget: budget}
 	if wait := cmp.Or(opts.CatchUpTimeout, channel.DefaultCatchUpTimeout); wait > 0 {
 		c.until = now + int64(wait)
@@ -66,7 +64,7 @@ func (c *Catchup) Ephemeral() bool { return c.opts.Ephemeral }
 
 // Resumes reports whether the subscriber, whose request is req, keeps the entries that it had before.
 func (c *Catchup) Resumes(req *protocol.SubscribeRequest) bool {
-	return req.Recover && req.Phase != State && !c.anew && !c.opts.Ephemeral
+	return req.Recover && req.Phase != PhaseState && !c.anew && !c.opts.Ephemeral
 }
 
 // Since is the position behind which changes are read to go live.
@@ -97,16 +95,16 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	}
 	c.since = channel.StreamPosition{Offset: req.Offset, Epoch: cmp.Or(req.Epoch, c.top.Epoch)}
 	switch {
-	case req.Phase == Stream && !c.begun && !req.Recover && !c.opts.Ephemeral:
+	case req.Phase == PhaseStream && !c.begun && !req.Recover && !c.opts.Ephemeral:
 		return 0, protocol.ErrorPermissionDenied // changes without the entries before them
-	case req.Phase != State && c.since.Epoch == "" && c.since.Offset > 0 && !c.opts.Ephemeral:
+	case req.Phase != PhaseState && c.since.Epoch == "" && c.since.Offset > 0 && !c.opts.Ephemeral:
 		return 0, protocol.ErrorUnrecoverablePosition // nothing shows of which stream the offset is
-	case req.Phase == State:
+	case req.Phase == PhaseState:
 		c.cursor = req.Cursor
 		return ReadState, nil
-	case req.Phase == Live:
+	case req.Phase == PhaseLive:
 		return GoLive, nil
-	case req.Phase != Stream, c.opts.Ephemeral:
+	case req.Phase != PhaseStream, c.opts.Ephemeral:
 		return 0, protocol.ErrorBadRequest
 	case c.target > 0 && c.near(c.target):
 		return GoLive, nil
@@ -167,7 +165,7 @@ func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, pass
 		if later && e.Offset > c.top.Offset || !passes(e) {
 			continue
 		}
-		if size += recovery.Size(e); size > c.budget && kept > 0 {
+		if size += Size(e); size > c.budget && kept > 0 {
 			p.Cursor, entries = entries[i-1].Key, entries[:i]
 			break
 		}
@@ -209,7 +207,7 @@ func (c *Catchup) Changes(h channel.History, passes func(*channel.Publication) b
 	}
 	size := 0
 	for i, e := range h.Publications {
-		if size += recovery.Size(e); size > c.budget && i > 0 {
+		if size += Size(e); size > c.budget && i > 0 {
 			break
 		}
 		c.since.Offset = e.Offset

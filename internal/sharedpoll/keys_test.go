@@ -1,4 +1,4 @@
-package tracking
+package sharedpoll
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -39,7 +38,7 @@ func probing(t *testing.T, opts channel.SharedPoll, f func(p *probe)) {
 			p.asked++
 			return channel.PollAnswer{}, nil
 		}
-		table := sharedpoll.New(sharedpoll.Config{
+		table := New(Config{
 			Loops: 1, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
 			Check: func(string, []byte) (bool, error) { return true, nil },
 			Post:  func(_ int, m *hub.Message) { p.inbox = append(p.inbox, m) },
@@ -47,7 +46,7 @@ func probing(t *testing.T, opts channel.SharedPoll, f func(p *probe)) {
 		defer table.Close()
 		p.place = Place{Hub: hub.New(new(sendqueue.Arena)), Table: table}
 		p.place.Hub.Add(name, p)
-		p.keys = New(&p.place, p, name, &opts)
+		p.keys = NewKeys(&p.place, p, name, &opts)
 		p.keys.Begin(hub.Escaped)
 		f(p)
 		p.keys.End()

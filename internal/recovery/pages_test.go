@@ -1,4 +1,4 @@
-package pages
+package recovery
 
 import (
 	"fmt"
@@ -42,11 +42,11 @@ func TestShared(t *testing.T) {
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		for _, form := range []hub.Form{0, hub.Escaped} {
 			for _, n := range []int{0, 1, 2, 50} {
-				var c Cache
+				var c PageCache
 				var all [3]string
 				for i := range all {
 					r := protocol.SubscribeResult{Cursor: "c", Epoch: "e", PublishDebounce: 5}
-					if err := c.Fill(&r, Key{Form: form, Encoding: e}, entries(n, 10), i > 0, new(hub.Results)); err != nil {
+					if err := c.Fill(&r, PageKey{Form: form, Encoding: e}, entries(n, 10), i > 0, new(hub.Results)); err != nil {
 						t.Fatal(err)
 					}
 					sent, read := wire(t, &r, e)
@@ -65,11 +65,11 @@ func TestShared(t *testing.T) {
 
 // JSON clients do not get the entries of a page that they cannot read.
 func TestNotJSON(t *testing.T) {
-	var c Cache
+	var c PageCache
 	some := []*channel.Publication{{Key: "k", Data: []byte("{")}, {Key: "l", Data: []byte("{}")}}
 	for range 2 {
 		var r protocol.SubscribeResult
-		if err := c.Fill(&r, Key{}, some, true, new(hub.Results)); err != nil {
+		if err := c.Fill(&r, PageKey{}, some, true, new(hub.Results)); err != nil {
 			t.Fatal(err)
 		}
 		if sent, read := wire(t, &r, protocol.JSON); len(read.State) != 1 || read.State[0].Key != "l" {
@@ -80,10 +80,10 @@ func TestNotJSON(t *testing.T) {
 
 // What the cache keeps is bounded, the newest page is there, and a page is that of its key.
 func TestCache(t *testing.T) {
-	var c Cache
+	var c PageCache
 	random := rand.New(rand.NewPCG(1, 1))
 	for i := range 2000 {
-		k := Key{Channel: "m", Cursor: fmt.Sprint(random.IntN(500)), Top: channel.StreamPosition{Offset: uint64(i / 100)}}
+		k := PageKey{Channel: "m", Cursor: fmt.Sprint(random.IntN(500)), Top: channel.StreamPosition{Offset: uint64(i / 100)}}
 		var r protocol.SubscribeResult
 		if err := c.Fill(&r, k, entries(1, 1+random.IntN(20_000)), true, new(hub.Results)); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	var r protocol.SubscribeResult
-	if err := c.Fill(&r, Key{}, entries(1, maxSize), true, new(hub.Results)); err != nil || len(r.StateEncoded) < maxSize || c.pages[Key{}] != nil {
+	if err := c.Fill(&r, PageKey{}, entries(1, maxSize), true, new(hub.Results)); err != nil || len(r.StateEncoded) < maxSize || c.pages[PageKey{}] != nil {
 		t.Errorf("a page of %d bytes is kept: %v", len(r.StateEncoded), err)
 	}
 }
