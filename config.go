@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -192,8 +192,8 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) session() *settings.Session {
-	return &settings.Session{
+func (c *Config) session() *session.Config {
+	return &session.Config{
 		Version: c.Version, SendTime: c.SendTime, PingInterval: c.PingInterval, PongTimeout: c.PongTimeout,
 		StaleDelay: c.StaleCloseDelay, ExpiredDelay: c.ExpiredCloseDelay, ExpiredSubDelay: c.ExpiredSubCloseDelay,
 		PresenceInterval: c.PresenceUpdateInterval, PositionMaxTimeLag: c.PositionMaxTimeLag,
@@ -204,8 +204,8 @@ func (c *Config) session() *settings.Session {
 	}
 }
 
-// present tells which handlers are set. Each field of settings.Handles has the name of a field of Handlers.
-func (h *Handlers) present() (present settings.Handles) {
+// present tells which handlers are set. Each field of session.Handles has the name of a field of Handlers.
+func (h *Handlers) present() (present session.Handles) {
 	handlers, fields := reflect.ValueOf(h).Elem(), reflect.ValueOf(&present).Elem()
 	for i := range fields.NumField() {
 		fields.Field(i).SetBool(!handlers.FieldByName(fields.Type().Field(i).Name).IsNil())

@@ -15,10 +15,10 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/internal/attach"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster"
-	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/fanout"
 	"github.com/gyrohq/gyro/internal/fill"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
@@ -76,7 +76,7 @@ func New(cfg Config) (*Node, error) {
 	n.health = pulse.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
 	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, metered.New(&cfg.Observer), cfg.Logger)
 	settings := cfg.session()
-	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), due.BeatOf(n.uid)
+	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), beat.BeatOf(n.uid)
 	n.rules = &validate.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
 	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
 	recorder := flightrecorder.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))

@@ -22,7 +22,6 @@ import (
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
@@ -171,7 +170,7 @@ func (e *env) Phase(n int64) int64            { return e.loop.Phase(n) }
 func (e *env) Schedule(at int64)              { e.loop.Schedule(e, at) }
 func (e *env) Dirty()                         { e.loop.Dirty(&e.session) }
 func (e *env) Pool() *sendqueue.Pool          { return e.loop.Pool() }
-func (e *env) Scratch() *scratch.Scratch      { return &e.loop.scratch }
+func (e *env) Scratch() *session.Scratch      { return &e.loop.scratch }
 func (e *env) Timer() *loop.Timer             { return &e.timer }
 func (e *env) Do(f effect.Effect) bool        { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
 func (e *env) Unregister()                    { e.loop.unregister(e.client()) }

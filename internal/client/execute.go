@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
-	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -21,7 +20,7 @@ import (
 // Application is the program that the node serves. Each method calls the handler of its
 // name and fills in the fields of the effect after "out", except Err, which the caller sets
 // to the returned error. Connecting is called for every client, any other method only if
-// settings.Session.Handles has the handler. A panic becomes protocol.ErrorInternal.
+// session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
 type Application interface {
 	// Connecting returns the values of the client's context and the client's meta; each may
 	// be nil. ctx is the context of the HTTP request.
@@ -50,7 +49,7 @@ type executor Client
 
 func (x *executor) client() *Client           { return (*Client)(x) }
 func (x *executor) node() *Config             { return &x.loop.clients.Config }
-func (x *executor) has() *settings.Handles    { return &x.loop.clients.Config.Session.Handles }
+func (x *executor) has() *session.Handles     { return &x.loop.clients.Config.Session.Handles }
 func (x *executor) Session() *session.Session { return &x.session }
 
 // Panicked implements lane.Client.

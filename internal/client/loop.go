@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
@@ -31,7 +30,7 @@ type Loop struct {
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
-	scratch  scratch.Scratch
+	scratch  session.Scratch
 	agents   agents
 	counts   *clientmetrics.Counter // nil without an observer of turns
 	tape     *flightrecorder.Ring   // nil without a flight recorder

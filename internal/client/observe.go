@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -76,7 +76,7 @@ func (e *env) Explain(kind, ch string, why error) {
 // that speak JSON, so it is reported once per channel and minute.
 func (c *Client) report(kind, ch string, err error) {
 	f, code := refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err)
-	if kind == reason.ConnectRefused {
+	if kind == session.ConnectRefused {
 		f.Addr = c.RemoteAddr()
 	}
 	if code == protocol.DisconnectInappropriateProtocol.Code {
@@ -118,7 +118,7 @@ var errLimit = errors.New("limit reached")
 
 // kinds are the messages about refusals of handlers whose names are not the words for their method.
 var kinds = map[string]string{
-	"Connecting": reason.ConnectRefused, "PresenceStats": "presence stats refused", "RPC": "RPC refused",
+	"Connecting": session.ConnectRefused, "PresenceStats": "presence stats refused", "RPC": "RPC refused",
 	"SubRefresh": "subscription refresh refused",
 }
 
@@ -148,7 +148,7 @@ func (c *Client) refused(what *observe.Effect, err error) {
 		return
 	}
 	f := refusal.Refusal{Kind: kindOf(what.Name), Client: c.ID(), User: c.UserID(), Channel: what.Channel, Method: what.Method}
-	if f.Kind == reason.ConnectRefused {
+	if f.Kind == session.ConnectRefused {
 		f.Addr = c.RemoteAddr()
 	}
 	c.loop.refusals.Report(f, code, because(err))

@@ -23,7 +23,7 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/internal/users"
@@ -34,7 +34,7 @@ import (
 
 // Config of a Registry.
 type Config struct {
-	Session     *settings.Session
+	Session     *session.Config
 	Engines     *attach.Engines
 	Application Application
 	Observer    observe.Observer

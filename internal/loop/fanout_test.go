@@ -11,10 +11,8 @@ import (
 	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
-	"github.com/gyrohq/gyro/internal/settings"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -46,7 +44,7 @@ func (c *listener) Counts() *clientmetrics.Counter                 { return nil 
 func (c *listener) Schedule(at int64)                              { c.loop.Schedule(c, at) }
 func (c *listener) Dirty()                                         { c.loop.Dirty(&c.session) }
 func (c *listener) Pool() *sendqueue.Pool                          { return c.pool }
-func (c *listener) Scratch() *scratch.Scratch                      { return new(scratch.Scratch) }
+func (c *listener) Scratch() *session.Scratch                      { return new(session.Scratch) }
 func (c *listener) Do(e effect.Effect) bool                        { c.todo = append(c.todo, e); return false }
 func (c *listener) Join(b *session.Subscription)                   { c.loop.Hub().Add(b.Channel(), b) }
 func (c *listener) Part(b *session.Subscription)                   { c.loop.Hub().Remove(b) }
@@ -83,11 +81,11 @@ func (f *bare) Headroom() int               { return 0 }
 func (f *bare) Costly() bool                { return false }
 func (f *bare) Frame(buf []byte) []byte     { return buf }
 
-var listenerConfig = &settings.Session{
+var listenerConfig = &session.Config{
 	PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second, StaleDelay: 15 * time.Second,
 	PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
 	ChannelLimit: 128, ChannelMaxLength: 255, QueueMaxSize: 1 << 20, CommandLimit: 64, PendingMaxSize: 1 << 20,
-	Handles: settings.Handles{Subscribe: true},
+	Handles: session.Handles{Subscribe: true},
 }
 
 // fanout is a loop with n listeners of one channel.

@@ -7,8 +7,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/lease"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -18,9 +16,9 @@ import (
 func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	switch {
 	case !handled:
-		s.refuse(id, ch, reason.NoHandler(protocol.ErrorNotAvailable, handler))
+		s.refuse(id, ch, noHandler(protocol.ErrorNotAvailable, handler))
 	case ch == "":
-		s.refuse(id, "", reason.NoChannel)
+		s.refuse(id, "", errNoChannel)
 	case !s.fits(ch):
 		s.replyError(id, protocol.ErrorBadRequest)
 	default:
@@ -62,7 +60,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	}
 	b := s.subs.Get(req.Channel)
 	if b.established() && b.terms.FilteredByServer() {
-		s.refuse(id, req.Channel, reason.HistoryFiltered)
+		s.refuse(id, req.Channel, errHistoryFiltered)
 		return
 	}
 	e := &effect.History{
@@ -72,7 +70,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 		},
 	}
 	if e.Since != nil && e.Since.Offset == 0 && e.Reverse {
-		s.refuse(id, req.Channel, reason.Since)
+		s.refuse(id, req.Channel, errSince)
 		return
 	}
 	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
@@ -100,7 +98,7 @@ func (s *Session) leftOut(ch string, n int) {
 
 func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 	if !s.cfg.Handles.RPC {
-		s.refuse(id, "", reason.NoHandler(protocol.ErrorNotAvailable, "RPC"))
+		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
 		return
 	}
 	s.do(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
@@ -108,7 +106,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 
 func (s *Session) message(req *protocol.SendRequest) {
 	if !s.cfg.Handles.Message {
-		s.refuse(0, "", reason.NoHandler(protocol.DisconnectNotAvailable, "Message"))
+		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
 		return
 	}
 	s.do(&effect.Message{Data: req.Data})
@@ -133,9 +131,9 @@ func (s *Session) Send(data []byte) {
 func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	switch {
 	case !s.cfg.Handles.Refresh:
-		s.refuse(id, "", reason.NoHandler(protocol.ErrorNotAvailable, "Refresh"))
+		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "Refresh"))
 	case req.Token == "" || !s.clientRefresh:
-		s.refuse(id, "", reason.NoRefresh)
+		s.refuse(id, "", errNoRefresh)
 	default:
 		s.do(&effect.Refresh{Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}})
 	}
@@ -155,7 +153,7 @@ func (s *Session) refreshed(e *effect.Refresh) {
 	case s.past(expireAt):
 		s.finish(e.ID, protocol.ErrorExpired, protocol.Reply{})
 	default:
-		s.prolong(lease.Lease{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
+		s.prolong(credentials{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
 		r := &protocol.RefreshResult{}
 		r.Expires, r.TTL = s.remaining(expireAt)
 		s.finish(e.ID, nil, protocol.Reply{Refresh: r})
@@ -175,13 +173,13 @@ func (s *Session) serverRefreshed(e *effect.Refresh) {
 	case e.Expired || s.past(expireAt):
 		s.Disconnect(protocol.DisconnectExpired)
 	default:
-		s.prolong(lease.Lease{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
+		s.prolong(credentials{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
 	}
 }
 
 // prolong sets a new expiration, and new info and another token unless they are nil.
-func (s *Session) prolong(l lease.Lease) {
-	s.lease.Prolong(l)
+func (s *Session) prolong(l credentials) {
+	s.credentials.Prolong(l)
 	s.setExpiry()
 }
 
@@ -199,28 +197,28 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 	if push.Expires, push.TTL = s.remaining(expireAt); !push.Expires {
 		info = nil
 	}
-	s.prolong(lease.Lease{Info: info, ExpireAt: expireAt})
+	s.prolong(credentials{Info: info, ExpireAt: expireAt})
 	s.reply(protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
 // subRefresh prolongs a subscription by a new token.
 func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	if req.Channel == "" {
-		s.refuse(id, "", reason.NoChannel)
+		s.refuse(id, "", errNoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
 	case !b.established() && !b.catchesUp():
-		s.refuse(id, req.Channel, reason.NotSubscribed)
+		s.refuse(id, req.Channel, errNotSubscribed)
 	case req.Type != 0 && b.terms.Keys != nil:
 		s.track(id, b, req)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
-		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "SubRefresh"))
+		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:
-		s.refuse(id, req.Channel, reason.NoRefresh)
+		s.refuse(id, req.Channel, errNoRefresh)
 	case req.Token == "":
-		s.refuse(id, req.Channel, reason.NoToken)
+		s.refuse(id, req.Channel, errNoToken)
 	default:
 		s.do(&effect.SubRefresh{Channel: req.Channel, Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}, Ref: b})
 	}

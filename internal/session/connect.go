@@ -5,13 +5,10 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/connkind"
-	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/lease"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -42,7 +39,7 @@ func (s *Session) receiveConnect(msg []byte) {
 	req, err := s.via.DecodeConnect(msg)
 	if err != nil {
 		s.env.Counts().Malformed(s, msg)
-		s.env.Explain(reason.ConnectRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
+		s.env.Explain(ConnectRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
 		s.close(protocol.DisconnectBadRequest)
 		return
@@ -64,26 +61,26 @@ func (s *Session) connecting(e *effect.Connecting) {
 		return
 	}
 	if !who.Known {
-		s.env.Explain(reason.ConnectRefused, "", reason.NoCredentials)
+		s.env.Explain(ConnectRefused, "", errNoCredentials)
 		s.Disconnect(protocol.DisconnectBadRequest)
 		return
 	}
 	s.user, s.clientRefresh = who.User, who.ClientRefresh
 	s.agent = s.env.Counts().Agent(e.Request, e.Labels)
 	expireAt := s.capExpiry(who.ExpireAt)
-	s.lease.Set(lease.Lease{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
+	s.credentials.Set(credentials{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
 	if !s.env.Register(e.Request) {
 		s.Disconnect(protocol.DisconnectConnectionLimit)
 		return
 	}
 	s.registered = true
 	if s.past(expireAt) {
-		s.env.Explain(reason.ConnectRefused, "", reason.CredentialsExpired)
+		s.env.Explain(ConnectRefused, "", errCredentialsExpired)
 		s.connectFailed(e.ID, protocol.ErrorExpired)
 		return
 	}
 	if len(who.Subs) == 0 {
-		result := &s.env.Scratch().Connect
+		result := &s.env.Scratch().connect
 		*result = s.via.Result(e.Request, s.user, who.Data)
 		s.connectDone(e.ID, result)
 		return
@@ -100,7 +97,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		}
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
-			s.env.Explain(reason.ConnectRefused, ch, err)
+			s.env.Explain(ConnectRefused, ch, err)
 			s.connectFailed(e.ID, err)
 			return
 		}
@@ -130,7 +127,7 @@ func (s *Session) connectAttached(e *effect.Attach) {
 		if err != nil {
 			err = effect.Answer(err)
 		} else {
-			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(scratch.Subscribed))
+			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(subscribeResult))
 		}
 		if err != nil {
 			s.connectFailed(e.ID, err)
@@ -149,7 +146,7 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
 	if s.clientRefresh {
-		r.Expires, r.TTL = s.remaining(s.lease.Get().ExpireAt)
+		r.Expires, r.TTL = s.remaining(s.credentials.Get().ExpireAt)
 	}
 	if s.pings() {
 		r.Ping = uint32(max(s.cfg.PingInterval/time.Second, 1)) // clients do not answer pings if it is 0
@@ -179,10 +176,10 @@ func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
 	s.env.Do(&effect.Connected{})
 }
 
-func (s *Session) ttl(expireAt int64) int64          { return due.TTL(s.env.Now(), expireAt) }
+func (s *Session) ttl(expireAt int64) int64          { return beat.TTL(s.env.Now(), expireAt) }
 func (s *Session) past(expireAt int64) bool          { return expireAt != 0 && s.ttl(expireAt) <= 0 }
-func (s *Session) capExpiry(expireAt int64) int64    { return due.CapExpiry(s.env.Now(), expireAt) }
-func (s *Session) remaining(at int64) (bool, uint32) { return due.Remaining(s.env.Now(), at) }
+func (s *Session) capExpiry(expireAt int64) int64    { return beat.CapExpiry(s.env.Now(), expireAt) }
+func (s *Session) remaining(at int64) (bool, uint32) { return beat.Remaining(s.env.Now(), at) }
 
 // clientInfo describes the client in a channel.
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {

@@ -3,7 +3,6 @@ package session
 import (
 	"time"
 
-	"github.com/gyrohq/gyro/internal/bookmarks"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/position"
@@ -50,7 +49,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 		batch.Newest(b.terms.Lets, b.Deliver)
 		return true
 	}
-	if b.state != subLive || !batch.Plain() || b.s.cfg.Taps.Watches(b.s) || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
+	if b.state != subLive || !batch.Plain() || b.s.cfg.Taps.Watches(b.s) || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !marksOnly(&b.s.subs, b) {
 		return false
 	}
 	offset := b.at.Offset
@@ -115,10 +114,10 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 // send queues the shared frame of a message.
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	var bookmark []byte
-	if form&hub.Marked != 0 && !bookmarks.Alone(&b.s.subs, b) {
+	if form&hub.Marked != 0 && !marksOnly(&b.s.subs, b) {
 		form &^= hub.Marked
 		var open hub.Form
-		bookmark, open = bookmarks.Frame(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)
+		bookmark, open = frameBookmark(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)
 		form |= open
 	}
 	frame, err := m.Frame(b.s.via.Framer, form)

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -29,7 +29,7 @@ const startSeconds = 1_000_000
 
 // player plays one file: a session, its hub, its clock and its peer.
 type player struct {
-	cfg     settings.Session
+	cfg     session.Config
 	env     *fakeEnv
 	conn    *fakeConn
 	enc     protocol.Encoding
@@ -73,11 +73,11 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 }
 
 func newPlayer() *player {
-	all := settings.Handles{
+	all := session.Handles{
 		Subscribe: true, Publish: true, MapChange: true, Presence: true, PresenceStats: true,
 		History: true, RPC: true, Message: true, Refresh: true, SubRefresh: true,
 	}
-	return &player{cfg: settings.Session{
+	return &player{cfg: session.Config{
 		Version: "1.0.0", NodeID: "n1", PingInterval: 25 * time.Second, PongTimeout: 10 * time.Second,
 		StaleDelay: 15 * time.Second, ExpiredDelay: 25 * time.Second, ExpiredSubDelay: 25 * time.Second,
 		PresenceInterval: 25 * time.Second, Rounds: new(hub.Rounds),
@@ -151,7 +151,7 @@ func (p *player) show() {
 	}
 }
 
-// config key=value…: durations and numbers of settings.Session, and
+// config key=value…: durations and numbers of session.Config, and
 // handles=a,b|all|none. It counts from the next open on.
 func (p *player) config(list, _ []string) error {
 	a, c := parseArgs(list), &p.cfg
@@ -176,7 +176,7 @@ func (p *player) config(list, _ []string) error {
 	return a.leftover()
 }
 
-func handles(h *settings.Handles, names string) error {
+func handles(h *session.Handles, names string) error {
 	all := map[string]*bool{
 		"subscribe": &h.Subscribe, "publish": &h.Publish, "presence": &h.Presence,
 		"presence_stats": &h.PresenceStats, "history": &h.History, "rpc": &h.RPC,

@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
@@ -177,7 +176,7 @@ type fakeEnv struct {
 	now      *int64
 	hub      *hub.Hub
 	pool     *sendqueue.Pool
-	scratch  scratch.Scratch
+	scratch  session.Scratch
 	random   *rand.Rand // nil: the first moment
 	at       int64
 	dirty    bool
@@ -207,7 +206,7 @@ func (e *fakeEnv) Now() int64                { return *e.now }
 func (e *fakeEnv) Schedule(at int64)         { e.at = at }
 func (e *fakeEnv) Dirty()                    { e.dirty = true }
 func (e *fakeEnv) Pool() *sendqueue.Pool     { return e.pool }
-func (e *fakeEnv) Scratch() *scratch.Scratch { return &e.scratch }
+func (e *fakeEnv) Scratch() *session.Scratch { return &e.scratch }
 func (e *fakeEnv) Do(f effect.Effect) bool   { return e.do(f) }
 func (e *fakeEnv) Unregister()               { e.register-- }
 func (e *fakeEnv) SessionID() string         { return "secret of " + e.id }

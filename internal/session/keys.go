@@ -4,7 +4,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/protocol"
@@ -41,16 +40,16 @@ func (s *Session) track(id uint32, b *Subscription, req *protocol.SubRefreshRequ
 
 // tracked goes on when the application has decided.
 func (s *Session) tracked(e *effect.Track) {
-	b, r := e.Ref.(*Subscription), &s.env.Scratch().Tracked
+	b, r := e.Ref.(*Subscription), &s.env.Scratch().tracked
 	defer r.Reset()
 	err := e.Err
 	if err == nil {
-		if err = reason.NotSubscribed; b.state == subLive {
+		if err = errNotSubscribed; b.state == subLive {
 			budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
 			err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
 			s.leftOut(b.channel, r.LeftOut())
 		}
-		s.env.Explain(reason.CommandRefused, b.channel, err)
+		s.env.Explain(commandRefused, b.channel, err)
 	}
 	s.finish(e.ID, err, protocol.Reply{SubRefresh: &r.SubRefreshResult})
 }

@@ -4,10 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
-	"github.com/gyrohq/gyro/internal/scratch"
-	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -48,18 +45,18 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 	s.inflight++
 	switch c := b.setup.catchup; {
 	case c.Late(s.env.Now()):
-		s.env.Explain(reason.CommandRefused, b.channel, reason.Late)
-		s.giveUp(b, id, reason.Late)
+		s.env.Explain(commandRefused, b.channel, ErrLate)
+		s.giveUp(b, id, ErrLate)
 	case b.overdue(s.env.Now()) && !s.renews(b):
-		s.env.Explain(reason.CommandRefused, b.channel, reason.SubExpired)
-		s.giveUp(b, id, reason.SubExpired)
+		s.env.Explain(commandRefused, b.channel, errSubExpired)
+		s.giveUp(b, id, errSubExpired)
 	case c.reading:
-		s.env.Explain(reason.CommandRefused, b.channel, reason.Paging)
-		s.finish(id, reason.Paging, protocol.Reply{})
+		s.env.Explain(commandRefused, b.channel, errPaging)
+		s.finish(id, errPaging, protocol.Reply{})
 	default:
 		var err error
 		if b.terms, err = b.terms.Refiltered(b.setup.opts, req.Tf); err != nil {
-			s.env.Explain(reason.CommandRefused, b.channel, err)
+			s.env.Explain(commandRefused, b.channel, err)
 			s.finish(id, err, protocol.Reply{})
 			return true
 		}
@@ -156,7 +153,7 @@ func (s *Session) paged(e *effect.Page) {
 }
 
 func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
-	room := &s.env.Scratch().Subscribed
+	room := &s.env.Scratch().subscribed
 	defer room.Reset()
 	r := &room.Result
 	*r = protocol.SubscribeResult{
@@ -186,7 +183,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 }
 
 // caughtUp completes the result that makes the subscription live.
-func (b *Subscription) caughtUp(of *scratch.Subscribed) error {
+func (b *Subscription) caughtUp(of *subscribeResult) error {
 	was, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
 	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != recovery.PhaseState
@@ -196,14 +193,14 @@ func (b *Subscription) caughtUp(of *scratch.Subscribed) error {
 
 // putEntries puts the entries of a page into a result. All subscribers of the loop share its encoding, unless
 // they filter.
-func (b *Subscription) putEntries(of *scratch.Subscribed, page *recovery.Page) error {
+func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) error {
 	share := !b.terms.Filtered() && !b.setup.opts.Map.Ephemeral
 	key := recovery.PageKey{
 		Channel: b.channel, Cursor: page.From, Limit: page.Limit, Top: page.Top, Since: page.Position.Offset,
 		Form: b.at.Form & hub.Escaped, Encoding: b.s.via.Framer.Encoding(),
 	}
 	of.Entries.LeftOut = 0 // also if the page is shared
-	err := b.s.env.Scratch().Pages.Fill(&of.Result, key, page.Publications, share, &of.Entries)
+	err := b.s.env.Scratch().pages.Fill(&of.Result, key, page.Publications, share, &of.Entries)
 	b.s.leftOut(b.channel, of.Entries.LeftOut)
 	return err
 }
@@ -222,7 +219,7 @@ func (s *Session) quit(b *Subscription, u protocol.Unsubscribe, id uint32) {
 		s.drop(b, u, id)
 		return
 	}
-	terms.CloseFeed(b.terms.Feed)
+	closeFeed(b.terms.Feed)
 	if s.forget(b); id != 0 {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}

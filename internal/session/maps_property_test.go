@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -85,7 +84,7 @@ type mapNode struct {
 	index int
 	hub   *hub.Hub
 	pool  sendqueue.Pool
-	cfg   settings.Session
+	cfg   session.Config
 }
 
 // mapConnection is that of a client.
@@ -145,7 +144,7 @@ func (w *mapWorld) newConnection(c *mapClient) *mapConnection {
 	}
 	l.env = &fakeEnv{id: l.id, now: &w.now, hub: l.node.hub, pool: &l.node.pool, random: w.random}
 	l.env.explained = func(_, ch string, why error) {
-		if errors.Is(why, reason.Late) {
+		if errors.Is(why, session.ErrLate) {
 			w.late++
 			l.late(l.sub(ch).s)
 		}

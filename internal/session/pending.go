@@ -3,7 +3,6 @@ package session
 import (
 	"math"
 
-	"github.com/gyrohq/gyro/internal/backlog"
 	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -14,7 +13,7 @@ import (
 // pending holds received commands that have to wait: for a connect, for commands in
 // progress, or for other clients.
 type pending struct {
-	backlog.Frames
+	backlog
 	// asked is set if Resume was asked for, by Env.Again.
 	asked bool
 	// lost is how the connection ended meanwhile; nil if it did not.

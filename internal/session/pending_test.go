@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -39,9 +39,9 @@ func pipeline(t *testing.T, n, share int) uint64 {
 		}
 		return true
 	}
-	cfg := &settings.Session{
+	cfg := &session.Config{
 		PresenceInterval: time.Second, Rounds: new(hub.Rounds), ChannelLimit: 1, QueueMaxSize: 1 << 30,
-		CommandLimit: 2, PendingMaxSize: 1 << 30, Handles: settings.Handles{RPC: true},
+		CommandLimit: 2, PendingMaxSize: 1 << 30, Handles: session.Handles{RPC: true},
 	}
 	env.s.Init(env, cfg, conn, connkind.New(&transport.Info{Framer: framers[protocol.Protobuf]}))
 	encode := func(frame []byte, cmd *protocol.Command) []byte {

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
 )
@@ -60,7 +60,7 @@ type world struct {
 	scene
 	hub     *hub.Hub
 	pool    sendqueue.Pool
-	cfg     settings.Session
+	cfg     session.Config
 	streams []*stream
 	clients []*simClient
 

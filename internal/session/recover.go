@@ -4,9 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -15,8 +13,8 @@ import (
 // after the reply, so nothing is merged. budget is how many bytes the publications may take;
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
-func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch.Subscribed) (r *protocol.SubscribeResult, err error) {
-	defer func() { b.s.env.Explain(reason.CommandRefused, b.channel, err) }()
+func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
+	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, &of.Result
 	b.result(r, it)
 	asked := was.subscribing.Request.Recover
@@ -57,7 +55,7 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *scratch
 }
 
 // recoveredAlone is recovered for a reply with a single subscription.
-func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *scratch.Subscribed) (*protocol.SubscribeResult, error) {
+func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *subscribeResult) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recovered(it, &budget, of)
 }

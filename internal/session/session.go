@@ -13,12 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/connkind"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/lease"
-	"github.com/gyrohq/gyro/internal/reason"
-	"github.com/gyrohq/gyro/internal/scratch"
 	"github.com/gyrohq/gyro/internal/sendqueue"
-	"github.com/gyrohq/gyro/internal/settings"
-	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -41,7 +36,7 @@ type Env interface {
 	// Pool of the owner's queues.
 	Pool() *sendqueue.Pool
 	// Scratch of the loop, which nobody else uses while a method of the session runs.
-	Scratch() *scratch.Scratch
+	Scratch() *Scratch
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
 	// the second case the owner calls Complete for it.
 	Do(e effect.Effect) (done bool)
@@ -94,12 +89,12 @@ const (
 // Session is one client. Its methods are called by its owner, one at a time.
 type Session struct {
 	env  Env
-	cfg  *settings.Session
+	cfg  *Config
 	via  *connkind.Kind
 	conn transport.Conn
 
-	user  string
-	lease lease.Holder
+	user        string
+	credentials credentialsHolder
 
 	out     sendqueue.Queue
 	subs    channelset.Set[*Subscription]
@@ -121,7 +116,7 @@ type Session struct {
 }
 
 // Init makes s ready for use; it starts the stale timer.
-func (s *Session) Init(env Env, cfg *settings.Session, conn transport.Conn, kind *connkind.Kind) {
+func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *connkind.Kind) {
 	*s = Session{env: env, cfg: cfg, via: kind, conn: conn}
 	if cfg.StaleDelay > 0 {
 		s.deadlines.stale = env.Now() + int64(cfg.StaleDelay)
@@ -139,14 +134,14 @@ func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.
 func (s *Session) User() string { return s.user }
 
 // Info of the client, as others see it, and its Token. Any goroutine may call both once the client has connected.
-func (s *Session) Info() []byte          { return s.lease.Get().Info }
-func (s *Session) Token() *channel.Token { return s.lease.Get().Token }
+func (s *Session) Info() []byte          { return s.credentials.Get().Info }
+func (s *Session) Token() *channel.Token { return s.credentials.Get().Token }
 
 // dispatch does a command, or closes the connection if it may not come now.
 func (s *Session) dispatch(cmd *protocol.Command) {
 	if s.state == stateConnecting {
 		if cmd.Connect == nil || cmd.ID == 0 {
-			s.refuse(0, "", reason.NotConnect)
+			s.refuse(0, "", errNotConnect)
 			return
 		}
 		s.connect(cmd.ID, cmd.Connect)
@@ -160,13 +155,13 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	switch {
 	case method == protocol.MethodConnect, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
 		// A second connect, or a command that needs a reply but has no id.
-		s.refuse(0, "", reason.NoID)
+		s.refuse(0, "", errNoID)
 		return
 	case cmd.Ping != nil && *cmd == (protocol.Command{ID: cmd.ID, Ping: cmd.Ping}):
-		s.refuse(0, "", reason.UnknownCommand)
+		s.refuse(0, "", errUnknownCommand)
 		return
 	case cmd.Ping != nil: // the protocol has it, but does not use it
-		s.refuse(cmd.ID, "", reason.Ping)
+		s.refuse(cmd.ID, "", errPing)
 		return
 	}
 	switch method {
@@ -191,7 +186,7 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	case protocol.MethodSubRefresh:
 		s.subRefresh(cmd.ID, cmd.SubRefresh)
 	default:
-		s.refuse(0, "", reason.UnknownCommand)
+		s.refuse(0, "", errUnknownCommand)
 	}
 }
 
@@ -216,7 +211,7 @@ func (s *Session) Complete(e effect.Effect) {
 		case *effect.Attach:
 			s.undo(e)
 		case *effect.Subscribing:
-			terms.CloseFeed(e.Feed)
+			closeFeed(e.Feed)
 		}
 		return
 	}
@@ -269,7 +264,7 @@ func (s *Session) undo(e *effect.Attach) {
 		if b := attaching(it); it.Err == nil {
 			items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 		} else {
-			terms.CloseFeed(b.terms.Feed)
+			closeFeed(b.terms.Feed)
 		}
 	}
 	if len(items) > 0 {
@@ -304,7 +299,7 @@ func (s *Session) fail(id uint32, err error) {
 
 // refuse answers a command, on ch if that is not empty, by the answer of why.
 func (s *Session) refuse(id uint32, ch string, why error) {
-	s.env.Explain(reason.CommandRefused, ch, why)
+	s.env.Explain(commandRefused, ch, why)
 	s.fail(id, why)
 }
 
@@ -315,7 +310,7 @@ func (s *Session) reply(reply protocol.Reply) {
 	if s.state == stateClosed {
 		return
 	}
-	r := &s.env.Scratch().Reply
+	r := &s.env.Scratch().reply
 	*r = reply
 	p := s.env.Pool()
 	open := s.out.Open(p, s.via.Framer)
@@ -323,7 +318,7 @@ func (s *Session) reply(reply protocol.Reply) {
 	size := len(buf) - len(open)
 	switch {
 	case err != nil:
-		s.env.Explain(reason.CommandRefused, "", protocol.DisconnectInappropriateProtocol)
+		s.env.Explain(commandRefused, "", protocol.DisconnectInappropriateProtocol)
 		s.Disconnect(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.env.Refused(observe.LimitReply, "")

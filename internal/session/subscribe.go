@@ -5,14 +5,11 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/position"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/internal/recovery"
-	"github.com/gyrohq/gyro/internal/scratch"
-	"github.com/gyrohq/gyro/internal/terms"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -49,8 +46,8 @@ type Subscription struct {
 	channel string
 	at      position.Position
 
-	terms *terms.Terms // never nil
-	setup *setup       // nil once the subscription is live
+	terms *terms // never nil
+	setup *setup // nil once the subscription is live
 
 	state         subState
 	source        uint8
@@ -100,21 +97,21 @@ func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.term
 func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
-		s.refuse(id, "", reason.NoChannel)
+		s.refuse(id, "", errNoChannel)
 	case req.Type < 0 || req.Type > channel.TypeSharedPoll || !s.cfg.Handles.Subscribe:
-		s.refuse(id, req.Channel, reason.NoHandler(protocol.ErrorNotAvailable, "Subscribe"))
-	case req.Type == 0 && req.Delta != "" && req.Delta != reason.DeltaFossil:
-		s.refuse(id, req.Channel, reason.Delta)
+		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "Subscribe"))
+	case req.Type == 0 && req.Delta != "" && req.Delta != deltaFossil:
+		s.refuse(id, req.Channel, errDelta)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
 	case req.Type != 0 && s.mapRequest(id, req):
 	case s.subs.Get(req.Channel) != nil:
-		s.refuse(id, req.Channel, reason.Subscribed)
+		s.refuse(id, req.Channel, errSubscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
 		s.env.Refused(observe.LimitChannels, req.Channel)
 		s.replyError(id, protocol.ErrorLimitExceeded)
 	case req.Type != 0 && req.Cursor != "":
-		s.refuse(id, req.Channel, reason.NoCursor)
+		s.refuse(id, req.Channel, errNoCursor)
 	default:
 		b := s.reserve(req.Channel, req)
 		e := &b.setup.subscribing
@@ -134,7 +131,7 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: terms.Plain(), setup: s.room()}
+	b := &Subscription{s: s, channel: ch, terms: &noTerms, setup: s.room()}
 	b.setup.subscribing.Request = req
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
@@ -145,11 +142,11 @@ func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscripti
 // of what a subscription keeps.
 func (s *Session) room() *setup {
 	shared := s.env.Scratch()
-	left, _ := shared.Setup.(*setup)
+	left := shared.setup
 	if left == nil {
 		return new(setup)
 	}
-	shared.Setup = nil
+	shared.setup = nil
 	return left
 }
 
@@ -159,7 +156,7 @@ func (s *Session) leaveRoom(b *Subscription) {
 	b.setup = nil
 	if b.state == subLive {
 		*left = setup{}
-		s.env.Scratch().Setup = left
+		s.env.Scratch().setup = left
 	}
 }
 
@@ -184,11 +181,11 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 	if err == nil {
 		b.clientRefresh = e.ClientRefresh
 		if err = b.accept(&e.Options, e.Feed, b.setup.subscribing.Request); err != nil {
-			s.env.Explain(reason.CommandRefused, b.channel, err)
+			s.env.Explain(commandRefused, b.channel, err)
 		}
 	}
 	if err != nil {
-		terms.CloseFeed(e.Feed)
+		closeFeed(e.Feed)
 		s.finish(e.ID, err, protocol.Reply{})
 		s.forget(b)
 		return
@@ -204,7 +201,7 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 
 // serverSubscription prepares a subscription that the server makes.
 func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
-	if req.Delta != "" && req.Delta != reason.DeltaFossil {
+	if req.Delta != "" && req.Delta != deltaFossil {
 		return nil, protocol.DisconnectBadRequest
 	}
 	b := s.reserve(ch, req)
@@ -225,14 +222,14 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 // accept makes the checks after the application's decision.
 func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, req *protocol.SubscribeRequest) error {
 	s := b.s
-	if err := reason.Type(o.Type(), req.Type, b.serverSide); err != nil {
+	if err := typeRefusal(o.Type(), req.Type, b.serverSide); err != nil {
 		return err
 	}
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms.Terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps, Token: o.Token}
+	t := terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps, Token: o.Token}
 	if s.past(t.ExpireAt) {
-		return reason.SubExpired
+		return errSubExpired
 	}
 	if err := t.SetFilters(o, req.Tf); err != nil {
 		return err
@@ -247,7 +244,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	if o.Recoverable && s.via.Bookmarks > 0 {
 		b.markable(req)
 	}
-	if req.Delta == reason.DeltaFossil && o.AllowDelta && (o.Map == nil || !o.Map.Ephemeral) {
+	if req.Delta == deltaFossil && o.AllowDelta && (o.Map == nil || !o.Map.Ephemeral) {
 		b.at.Form |= hub.Escaped
 	}
 	return nil
@@ -309,7 +306,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
-		terms.CloseFeed(b.terms.Feed)
+		closeFeed(b.terms.Feed)
 		s.part(b)
 		err := effect.Answer(it.Err)
 		if b.setup.catchup != nil && !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
@@ -331,7 +328,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 
 // replyLive answers a subscribe command, and makes the subscription live.
 func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
-	room := &s.env.Scratch().Subscribed
+	room := &s.env.Scratch().subscribed
 	defer room.Reset()
 	res, err := b.recoveredAlone(it, room)
 	if err != nil {
@@ -397,7 +394,7 @@ func (s *Session) serverAttached(it *effect.AttachItem) {
 		s.Disconnect(protocol.DisconnectServerError)
 		return
 	}
-	res, err := b.recoveredAlone(it, new(scratch.Subscribed))
+	res, err := b.recoveredAlone(it, new(subscribeResult))
 	if err != nil {
 		s.fail(0, err)
 		return
@@ -466,7 +463,7 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 		Data:            o.Data,
 		Delta:           b.at.Form&hub.Escaped != 0,
 		Type:            o.Type(),
-		PublishDebounce: due.Milliseconds(o.PublishDebounce),
+		PublishDebounce: beat.Milliseconds(o.PublishDebounce),
 	}
 	if b.terms.Keys != nil {
 		r.Epoch = b.terms.Keys.Begin(b.at.Form)

@@ -3,9 +3,8 @@ package session
 import (
 	"time"
 
-	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -17,7 +16,7 @@ type deadlines struct {
 
 func (s *Session) reschedule() {
 	d := &s.deadlines
-	s.env.Schedule(due.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe))
+	s.env.Schedule(beat.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe))
 }
 
 // pings reports whether the session sends pings.
@@ -48,7 +47,7 @@ func (s *Session) startTimers() {
 // asked.
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
-	if at := s.lease.Get().ExpireAt; at != 0 {
+	if at := s.credentials.Get().ExpireAt; at != 0 {
 		s.deadlines.expire = at * int64(time.Second)
 		if s.clientRefresh {
 			s.deadlines.expire += int64(s.cfg.ExpiredDelay)
@@ -63,24 +62,24 @@ func (s *Session) Tick() {
 		return
 	}
 	now, d := s.env.Now(), &s.deadlines
-	if due.Take(&d.stale, now) {
-		s.env.Explain(reason.ConnectRefused, "", reason.Stale)
+	if beat.Take(&d.stale, now) {
+		s.env.Explain(ConnectRefused, "", errStale)
 		s.Disconnect(protocol.DisconnectStale)
 		return
 	}
-	if due.Take(&d.pong, now) && !s.pongOverdue(now) {
+	if beat.Take(&d.pong, now) && !s.pongOverdue(now) {
 		return
 	}
-	if due.Take(&d.unsubscribe, now) {
+	if beat.Take(&d.unsubscribe, now) {
 		s.unsubscribeOverdue(now)
 	}
-	if due.Take(&d.expire, now) {
+	if beat.Take(&d.expire, now) {
 		s.expired()
 	}
-	if s.state == stateConnected && due.Take(&d.ping, now) {
+	if s.state == stateConnected && beat.Take(&d.ping, now) {
 		s.ping(now)
 	}
-	if s.state == stateConnected && due.Take(&d.periodic, now) {
+	if s.state == stateConnected && beat.Take(&d.periodic, now) {
 		d.periodic = s.cfg.Beat.Next(now, s.cfg.PresenceInterval)
 		s.periodic(now)
 	}
@@ -112,7 +111,7 @@ func (s *Session) ping(now int64) {
 // pong takes an empty command, of which each ping allows one.
 func (s *Session) pong() {
 	if s.pongsDue == 0 {
-		s.refuse(0, "", reason.Pong)
+		s.refuse(0, "", errPong)
 		return
 	}
 	if s.pongsDue--; s.pongsDue == 0 {
@@ -145,7 +144,7 @@ func (s *Session) unsubscribeOverdue(now int64) {
 			s.Disconnect(protocol.DisconnectServerError)
 			return
 		}
-		s.deadlines.unsubscribe = due.Earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
+		s.deadlines.unsubscribe = beat.Earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
 	}
 }
 

@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/inspect"
-	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/reason"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -17,7 +16,7 @@ const unsubscribeWait = 5 * time.Second
 // unsubscribe does the client's command.
 func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	if req.Channel == "" {
-		s.refuse(id, "", reason.NoChannel)
+		s.refuse(id, "", errNoChannel)
 		return
 	}
 	b := s.subs.Get(req.Channel)
@@ -39,7 +38,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		}
 		if w.unsubscribeBy == 0 {
 			w.unsubscribeBy = s.env.Now() + int64(unsubscribeWait)
-			s.deadlines.unsubscribe = due.Earliest(s.deadlines.unsubscribe, w.unsubscribeBy)
+			s.deadlines.unsubscribe = beat.Earliest(s.deadlines.unsubscribe, w.unsubscribeBy)
 			s.reschedule()
 		}
 	}

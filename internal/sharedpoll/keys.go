@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/due"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
@@ -176,7 +176,7 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 	wants := k.seat(req, gone, expireAt)
 	for i := range req.Track {
 		if at := expireAt[i]; at > 0 {
-			ttl := uint32(max(due.TTL(now, at), 1))
+			ttl := uint32(max(beat.TTL(now, at), 1))
 			if !r.Expires || ttl < r.TTL {
 				r.Expires, r.TTL = true, ttl
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/reason"
+	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -70,7 +70,7 @@ func (r *Rules) ephemeral(ch string, pub *channel.Publication, o *channel.MapOpt
 // ServerSubscribe checks the options of a subscription that the application makes for a client.
 func (r *Rules) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
 	if o.Type() != channel.TypeStream {
-		return reason.ServerMap
+		return session.ErrServerMap
 	}
 	return r.Subscribe(ch, o)
 }

@@ -1,4 +1,4 @@
-package due
+package beat
 
 import "time"
 

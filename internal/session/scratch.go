@@ -1,5 +1,4 @@
-// Package scratch has room for the answers to clients, and for what else the sessions of a loop share.
-package scratch
+package session
 
 import (
 	"github.com/gyrohq/gyro/internal/hub"
@@ -12,26 +11,26 @@ import (
 // loop share one: new memory for each reply would be a fifth of the garbage that a client makes
 // that connects and recovers.
 type Scratch struct {
-	Reply      protocol.Reply
-	Connect    protocol.ConnectResult
-	Subscribed Subscribed
-	Tracked    sharedpoll.Result
-	Pages      recovery.PageCache
-	// Setup is for package session: memory that a subscription needs until it is made, and the next one can have.
-	Setup any
+	reply      protocol.Reply
+	connect    protocol.ConnectResult
+	subscribed subscribeResult
+	tracked    sharedpoll.Result
+	pages      recovery.PageCache
+	// setup is the memory of the last subscription until it was made. The next one can have it.
+	setup *setup
 	// Place of the keys that the loop's clients track. The owner of the sessions sets it.
 	Place sharedpoll.Place
 }
 
-// Subscribed is the result of a subscription.
-type Subscribed struct {
+// subscribeResult is the result of a subscription, and the memory of its lists.
+type subscribeResult struct {
 	Result  protocol.SubscribeResult
 	Missed  hub.Results
 	Entries hub.Results
 }
 
 // Reset drops the result.
-func (r *Subscribed) Reset() {
+func (r *subscribeResult) Reset() {
 	r.Result = protocol.SubscribeResult{}
 	r.Missed.Reset()
 	r.Entries.Reset()

@@ -1,6 +1,6 @@
-// Package due is the arithmetic of deadlines, which are in nanoseconds since the Unix epoch; 0
-// is no deadline.
-package due
+// Package beat is the arithmetic of deadlines, and of the beat on which repeated actions of a node are due. Deadlines are in
+// nanoseconds since the Unix epoch; 0 is no deadline.
+package beat
 
 import (
 	"hash/fnv"

@@ -1,6 +1,4 @@
-// Package terms has what is agreed for a subscription and few subscriptions have: filters, an expiration,
-// info in the channel, a feed.
-package terms
+package session
 
 import (
 	"github.com/gyrohq/gyro/channel"
@@ -15,8 +13,9 @@ var (
 	errFilter    = refusal.Because(protocol.ErrorBadRequest, "", "the tags filter is malformed")
 )
 
-// Terms of a subscription. They are shared, and never modified once Shared returned them.
-type Terms struct {
+// terms are what was agreed for a subscription and what few subscriptions have: filters, an expiration, info in the channel, a
+// feed. Subscriptions share them. They are never modified once Shared has returned them.
+type terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
 	mixed                      bool // the client's filter was replaced by another one
 
@@ -31,30 +30,28 @@ type Terms struct {
 	Token *channel.Token
 }
 
-var plain Terms
-
-// Plain are the terms of most subscriptions.
-func Plain() *Terms { return &plain }
+// noTerms are the terms of most subscriptions.
+var noTerms terms
 
 // Shared returns terms to keep. Plain ones take no memory.
-func (t Terms) Shared() *Terms {
+func (t terms) Shared() *terms {
 	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil && t.Keys == nil &&
 		len(t.PresenceMaps) == 0 && t.Token == nil {
-		return &plain
+		return &noTerms
 	}
 	kept := t // only this takes memory
 	return &kept
 }
 
-// CloseFeed closes the feed of a subscription that was not established; f may be nil.
-func CloseFeed(f channel.Feed) {
+// closeFeed closes the feed of a subscription that was not established; f may be nil.
+func closeFeed(f channel.Feed) {
 	if f != nil {
 		f.Close()
 	}
 }
 
 // SetFilters sets the server's filter of o, and the client's tf, each unless it is nil.
-func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) error {
+func (t *terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode) error {
 	if tf != nil {
 		if !o.AllowTagsFilter {
 			return errFilterOff
@@ -70,7 +67,7 @@ func (t *Terms) SetFilters(o *channel.SubscribeOptions, tf *protocol.FilterNode)
 }
 
 // Refiltered returns terms whose client's filter is tf, unless that is nil or wrong.
-func (t *Terms) Refiltered(o *channel.SubscribeOptions, tf *protocol.FilterNode) (*Terms, error) {
+func (t *terms) Refiltered(o *channel.SubscribeOptions, tf *protocol.FilterNode) (*terms, error) {
 	if tf == nil {
 		return t, nil
 	}
@@ -82,10 +79,10 @@ func (t *Terms) Refiltered(o *channel.SubscribeOptions, tf *protocol.FilterNode)
 }
 
 // Lets tells whether the filters let a publication through.
-func (t *Terms) Lets(p *channel.Publication) bool { return !t.Filtered() || t.Passes(p.Tags) }
+func (t *terms) Lets(p *channel.Publication) bool { return !t.Filtered() || t.Passes(p.Tags) }
 
 // SetServerFilter sets the server's filter unless it is nil.
-func (t *Terms) SetServerFilter(tf *protocol.FilterNode) error {
+func (t *terms) SetServerFilter(tf *protocol.FilterNode) error {
 	if tf == nil {
 		return nil
 	}
@@ -97,21 +94,21 @@ func (t *Terms) SetServerFilter(tf *protocol.FilterNode) error {
 }
 
 // SameServerFilter tells whether both have the same server's filter.
-func (t *Terms) SameServerFilter(other *Terms) bool {
+func (t *terms) SameServerFilter(other *terms) bool {
 	return t.serverFilter.ID() == other.serverFilter.ID()
 }
 
 // FilteredByServer tells whether there is a filter of the server.
-func (t *Terms) FilteredByServer() bool { return t.serverFilter != nil }
+func (t *terms) FilteredByServer() bool { return t.serverFilter != nil }
 
 // Filtered tells whether there is a filter.
-func (t *Terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter != nil }
+func (t *terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter != nil }
 
 // Passes tells whether the filters let a publication with these tags through.
-func (t *Terms) Passes(tags map[string]string) bool {
+func (t *terms) Passes(tags map[string]string) bool {
 	return t.serverFilter.Match(tags) && t.clientFilter.Match(tags)
 }
 
 // Passed tells whether the filters have let a publication with these tags through, whenever it came. Of a
 // client that has changed its filter nothing is known.
-func (t *Terms) Passed(tags map[string]string) bool { return !t.mixed && t.Passes(tags) }
+func (t *terms) Passed(tags map[string]string) bool { return !t.mixed && t.Passes(tags) }

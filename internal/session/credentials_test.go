@@ -1,4 +1,4 @@
-package lease
+package session
 
 import (
 	"sync"
@@ -10,13 +10,13 @@ import (
 
 // TestBudget: a client that has info or expires pays nothing for the token that another one has.
 func TestBudget(t *testing.T) {
-	if n := unsafe.Sizeof(held{}); n > 32 {
+	if n := unsafe.Sizeof(packedCredentials{}); n > 32 {
 		t.Errorf("a lease takes %d bytes, want at most 32", n)
 	}
 }
 
 func TestHolder(t *testing.T) {
-	var h Holder
+	var h credentialsHolder
 	want := func(info string, expireAt int64, held bool) {
 		t.Helper()
 		if l := h.Get(); string(l.Info) != info || l.ExpireAt != expireAt || (h.held.Load() != nil) != held {
@@ -24,22 +24,22 @@ func TestHolder(t *testing.T) {
 		}
 	}
 	want("", 0, false)
-	h.Set(Lease{ExpireAt: 7})
+	h.Set(credentials{ExpireAt: 7})
 	want("", 7, true)
-	h.Set(Lease{Info: []byte("i")})
+	h.Set(credentials{Info: []byte("i")})
 	want("i", 0, true)
-	h.Set(Lease{})
+	h.Set(credentials{})
 	want("", 0, false)
-	if n := testing.AllocsPerRun(100, func() { h.Set(Lease{}); h.Get() }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { h.Set(credentials{}); h.Get() }); n > 0 {
 		t.Errorf("%v allocations for a client without info and expiration", n)
 	}
-	h.Set(Lease{Info: []byte("i"), ExpireAt: 7, Token: &channel.Token{ID: "a"}})
-	h.Prolong(Lease{ExpireAt: 8})
+	h.Set(credentials{Info: []byte("i"), ExpireAt: 7, Token: &channel.Token{ID: "a"}})
+	h.Prolong(credentials{ExpireAt: 8})
 	want("i", 8, true)
 	if l := h.Get(); l.Token == nil || l.Token.ID != "a" || cap(l.Info) != 1 {
 		t.Errorf("prolonging left %+v", l)
 	}
-	h.Prolong(Lease{Info: []byte{}, Token: &channel.Token{ID: "b"}})
+	h.Prolong(credentials{Info: []byte{}, Token: &channel.Token{ID: "b"}})
 	want("", 0, true)
 	if l := h.Get(); l.Token.ID != "b" || l.Info == nil {
 		t.Errorf("prolonging left %+v", l)
@@ -55,7 +55,7 @@ func TestHolder(t *testing.T) {
 		})
 	}
 	for i := range 1000 {
-		h.Set(Lease{Info: make([]byte, i%5), ExpireAt: int64(i % 5)})
+		h.Set(credentials{Info: make([]byte, i%5), ExpireAt: int64(i % 5)})
 	}
 	wg.Wait()
 }

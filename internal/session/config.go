@@ -1,20 +1,19 @@
-// Package settings has what an application sets for the sessions of a node.
-package settings
+package session
 
 import (
 	"time"
 
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/clocks"
-	"github.com/gyrohq/gyro/internal/due"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Session has the settings that all sessions of a node share. They are constant. Negative durations
+// Config has what an application sets for all sessions of a node. They are constant. Negative durations
 // switch a feature off.
-type Session struct {
+type Config struct {
 	// Version of the server, told to clients.
 	Version string
 	// NodeID and SendTime: contents of the connect result.
@@ -40,7 +39,7 @@ type Session struct {
 	ConnectDisconnects map[uint32]protocol.Disconnect
 
 	// Beat of the node, on which pings and checks are due.
-	Beat due.Beat
+	Beat beat.Beat
 	// Clocks of the cluster's nodes.
 	Clocks *clocks.Clocks
 	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.

@@ -1,0 +1,90 @@
+package session
+
+import (
+	"github.com/gyrohq/gyro/internal/channelset"
+	"github.com/gyrohq/gyro/internal/connkind"
+	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/internal/sendqueue"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/transport/bookmark"
+)
+
+// A client that recovers by bookmarks gets the positions of all its subscriptions whose form is hub.Marked behind each message
+// that moves one of them.
+
+// markable makes the bookmarks of the connection name a recoverable channel.
+func (b *Subscription) markable(req *protocol.SubscribeRequest) {
+	if bookmark.Size(b.channel) > b.s.via.Bookmarks {
+		b.s.env.Explain(commandRefused, b.channel, errBookmark)
+		return
+	}
+	b.at.Form |= hub.Marked
+	if req.Recover { // the position until the stream's own is read
+		b.at.Offset, b.at.Epoch = req.Offset, req.Epoch
+	}
+}
+
+// marked appends the bookmark to the message of a reply.
+func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
+	message, fits := appendBookmark(message, r, &s.subs, s.via)
+	if !fits {
+		s.env.Explain(commandRefused, "", errBookmark)
+	}
+	return message
+}
+
+// marksOnly reports whether bookmarks name b only.
+func marksOnly(subs *channelset.Set[*Subscription], b *Subscription) bool {
+	if subs.Len() == 1 {
+		return true
+	}
+	for other := range subs.All() {
+		if other != b && other.at.Form&hub.Marked != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// appendBookmark appends a line break and the line with the bookmark to a message, if the reply changes what
+// the bookmark says. It appends nothing, and returns false, if the bookmark would exceed the limit of
+// the kind.
+func appendBookmark(message []byte, r *protocol.Reply, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, bool) {
+	ended := r.Push != nil && r.Push.Unsubscribe != nil
+	if !ended && r.Connect == nil && (r.Push == nil || r.Push.Pub == nil && r.Push.Subscribe == nil) {
+		return message, true
+	}
+	before := append(message, '\n')
+	line := appendBookmarkLine(before, subs)
+	switch size := len(line) - len(before); {
+	case size > k.Bookmarks:
+		return message, false
+	case size == len(bookmark.Prefix) && !ended:
+		return message, true // there are no positions, so an empty bookmark would say nothing
+	}
+	return line, true
+}
+
+func appendBookmarkLine(dst []byte, subs *channelset.Set[*Subscription]) []byte {
+	dst = append(dst, bookmark.Prefix...)
+	for b := range subs.All() {
+		if at := &b.at; at.Form&hub.Marked != 0 && at.Epoch != "" {
+			dst = bookmark.Add(dst, b.channel, at.Offset, at.Epoch)
+		}
+	}
+	return dst
+}
+
+// bookmarkRoom is what a small bookmark takes at most, with its frame; bytes.
+const bookmarkRoom = 256
+
+// frameBookmark returns a frame in the arena with the bookmark that follows a message, and hub.Open, which is
+// the form of that message. It returns nothing if the bookmark would exceed the limit of the kind.
+func frameBookmark(a *sendqueue.Arena, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, hub.Form) {
+	buf := append(a.Tail(bookmarkRoom), make([]byte, k.Framer.Headroom())...) // this make does not allocate
+	line := appendBookmarkLine(buf, subs)
+	if len(line)-len(buf) > k.Bookmarks {
+		return nil, 0
+	}
+	return a.Commit(k.Framer.Frame(line)), hub.Open
+}
