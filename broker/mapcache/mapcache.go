@@ -21,7 +21,6 @@
 package mapcache
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"log/slog"
@@ -32,6 +31,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -83,23 +83,15 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.MaxChannels = positiveOr(c.MaxChannels, DefaultMaxChannels)
-	c.MaxBytes = positiveOr(c.MaxBytes, DefaultMaxBytes)
-	c.IdleTimeout = positiveOr(c.IdleTimeout, DefaultIdleTimeout)
-	c.StreamSize = positiveOr(c.StreamSize, DefaultStreamSize)
-	c.LoadTimeout = positiveOr(c.LoadTimeout, DefaultLoadTimeout)
-	c.SyncInterval = positiveOr(c.SyncInterval, DefaultSyncInterval)
-	c.SyncBatchSize = positiveOr(c.SyncBatchSize, DefaultSyncBatchSize)
-	c.SyncConcurrency = positiveOr(c.SyncConcurrency, DefaultSyncConcurrency)
+	c.MaxChannels = enginekit.PositiveOr(c.MaxChannels, DefaultMaxChannels)
+	c.MaxBytes = enginekit.PositiveOr(c.MaxBytes, DefaultMaxBytes)
+	c.IdleTimeout = enginekit.PositiveOr(c.IdleTimeout, DefaultIdleTimeout)
+	c.StreamSize = enginekit.PositiveOr(c.StreamSize, DefaultStreamSize)
+	c.LoadTimeout = enginekit.PositiveOr(c.LoadTimeout, DefaultLoadTimeout)
+	c.SyncInterval = enginekit.PositiveOr(c.SyncInterval, DefaultSyncInterval)
+	c.SyncBatchSize = enginekit.PositiveOr(c.SyncBatchSize, DefaultSyncBatchSize)
+	c.SyncConcurrency = enginekit.PositiveOr(c.SyncConcurrency, DefaultSyncConcurrency)
 	return c
-}
-
-func positiveOr[T cmp.Ordered](value, byDefault T) T {
-	var zero T
-	if value > zero {
-		return value
-	}
-	return byDefault
 }
 
 // New returns a broker that is inner with a cache in front of its maps. It owns inner from here on. It has

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // inFlight is how long a change may be on its way before a comparison takes it for lost.
@@ -24,7 +25,8 @@ type compared struct {
 // keepInSync compares positions until the cache is closed. The first time is at random, so that nodes that
 // started together do not ask together.
 func (c *cache) keepInSync() {
-	wait, failing := rand.N(c.cfg.SyncInterval), false
+	wait := rand.N(c.cfg.SyncInterval)
+	var outage logging.Outage
 	for {
 		select {
 		case <-c.lifetime.Done():
@@ -33,11 +35,12 @@ func (c *cache) keepInSync() {
 		}
 		wait = c.cfg.SyncInterval
 		err := c.compare()
-		if err != nil && !failing && c.lifetime.Err() == nil {
+		if err == nil {
+			outage.End()
+		} else if outage.Fail(err) && c.lifetime.Err() == nil {
 			c.cfg.Logger.Warn("positions of cached maps cannot be compared with the broker's; trying again",
 				"interval_ms", c.cfg.SyncInterval.Milliseconds(), "error", err)
 		}
-		failing = err != nil
 	}
 }
 

@@ -1,6 +1,10 @@
 package memory
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
+)
 
 // maxEnded is how many ended streams a stripe tells apart.
 const maxEnded = 1024
@@ -55,21 +59,13 @@ func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	return s.lives.of(maphash.String(b.seed, ch))
 }
 
-// epoch of a channel whose stream has no publications: 8 letters. It never equals "_",
-// which clients use as the epoch of a position they know to be invalid, and differs from
-// process to process.
+// epoch of a channel whose stream has no publications. It differs from process to process.
 func (b *Broker) epoch(s *stripe, ch string, c state) string {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	life := b.life(s, ch, c)
 	var h maphash.Hash
 	h.SetSeed(b.epochs)
 	h.WriteString(ch)
 	h.Write([]byte{byte(life), byte(life >> 8), byte(life >> 16), byte(life >> 24)})
-	var epoch [8]byte
-	random := h.Sum64()
-	for i := range epoch {
-		epoch[i] = letters[random%uint64(len(letters))]
-		random /= uint64(len(letters))
-	}
-	return string(epoch[:])
+	var epoch [enginekit.EpochSize]byte
+	return string(enginekit.AppendEpoch(epoch[:0], h.Sum64()))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -23,7 +24,7 @@ func (b *Broker) Change(ctx context.Context, ch string, pub *channel.Publication
 	turn, s := b.place(ch)
 	turn.Lock()
 	defer turn.Unlock()
-	if !b.running() {
+	if !b.lifecycle.IsRunning() {
 		return channel.MapResult{}, errNotRunning
 	}
 	event, result, deliver := b.change(s, ch, pub, &opts, time.Now())
@@ -64,7 +65,7 @@ func (b *Broker) change(s *stripe, ch string, pub *channel.Publication, opts *ch
 	if st == nil {
 		st = b.begin(s, ch, &c)
 	}
-	stamp(pub, wall)
+	enginekit.Stamp(pub, wall)
 	event = broker.PublicationEvent{Pub: pub}
 	if e != nil && opts.Delta && !opts.Ephemeral() {
 		event.Delta, event.Prev = true, e.pub
@@ -181,7 +182,7 @@ func (b *Broker) removeNext(s *stripe, st *stream, now int64) (event broker.Publ
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.channels.get(st.channel)
-	if at, some := st.entries.first(); !some || at > now || c.stream != st || !b.running() {
+	if at, some := st.entries.first(); !some || at > now || c.stream != st || !b.lifecycle.IsRunning() {
 		return event, false, false
 	}
 	b.stream(s, &c, now) // the changes may be over as well

@@ -13,10 +13,10 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -50,12 +50,6 @@ type Config struct {
 	PresenceTTL time.Duration
 }
 
-const (
-	stateNew = iota
-	stateRunning
-	stateClosed
-)
-
 // Broker keeps streams in memory and hands events to the one node of this
 // process, synchronously, in the goroutine that publishes.
 //
@@ -66,15 +60,15 @@ const (
 // PublishLeave, Positions or Close, which may wait for the turn that it holds; it may call
 // everything else. Waiting for a turn is not bounded by the context.
 type Broker struct {
-	metaTTL time.Duration
-	seed    maphash.Seed
-	epochs  maphash.Seed
-	start   time.Time
-	handler broker.EventHandler
-	state   atomic.Int32
-	agenda  agenda
-	turns   []sync.Mutex // held while a publication is accepted and handled
-	stripes []stripe
+	metaTTL   time.Duration
+	seed      maphash.Seed
+	epochs    maphash.Seed
+	start     time.Time
+	handler   broker.EventHandler
+	lifecycle enginekit.Lifecycle
+	agenda    agenda
+	turns     []sync.Mutex // held while a publication is accepted and handled
+	stripes   []stripe
 
 	presence *Presence
 }
@@ -99,14 +93,15 @@ type state struct {
 // Close if it never ran.
 func New(cfg Config) *Broker {
 	b := &Broker{
-		metaTTL: positiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
+		metaTTL: enginekit.PositiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
 		seed:    maphash.MakeSeed(),
 		epochs:  maphash.MakeSeed(),
 		start:   time.Now(),
 		turns:   make([]sync.Mutex, turnCount),
 		stripes: make([]stripe, stripeCount),
 
-		presence: NewPresence(cfg),
+		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotRunning, ErrClosed: errNotRunning},
+		presence:  NewPresence(cfg),
 	}
 	b.agenda.clock = b.now
 	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
@@ -128,12 +123,12 @@ func (b *Broker) Broker() broker.Broker { return b }
 
 // Run implements broker.Broker. It fails when called twice or after Close.
 func (b *Broker) Run(h broker.EventHandler) error {
-	if b.state.Load() != stateNew {
-		return errRunTwice
+	if err := b.lifecycle.Start(); err != nil {
+		return err
 	}
 	b.handler = h
-	if !b.state.CompareAndSwap(stateNew, stateRunning) {
-		return errRunTwice
+	if b.lifecycle.Running(nil) != nil {
+		return errRunTwice // closed meanwhile
 	}
 	return nil
 }
@@ -184,7 +179,7 @@ func (b *Broker) tell(ctx context.Context, ch string, handle func()) error {
 	turn, s := b.place(ch)
 	turn.Lock()
 	defer turn.Unlock()
-	if err := b.check(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
 	}
 	if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
@@ -198,7 +193,7 @@ func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 	s.mu.Lock()
 	subscribed := s.channels.get(ch).subscribed
 	s.mu.Unlock()
-	if !b.running() {
+	if !b.lifecycle.IsRunning() {
 		return false, errNotRunning
 	}
 	return subscribed, nil
@@ -208,37 +203,17 @@ func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 // before they do, Close returns the context's error, and the broker is freed when they
 // return. Closing twice is fine.
 func (b *Broker) Close(ctx context.Context) error {
-	b.state.Store(stateClosed)
+	b.lifecycle.Close()
 	b.agenda.close()
-	freed := make(chan struct{})
-	go func() {
-		defer close(freed)
-		b.clear()
-	}()
-	select {
-	case <-freed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return enginekit.Await(ctx, b.clear)
 }
-
-// check reports why an operation cannot be done now.
-func (b *Broker) check(ctx context.Context) error {
-	if !b.running() {
-		return errNotRunning
-	}
-	return ctx.Err()
-}
-
-func (b *Broker) running() bool { return b.state.Load() == stateRunning }
 
 // enter locks the channel's stripe. It looks at the state under the lock, so that nothing is
 // put into a stripe that Close has cleared.
 func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	_, s := b.place(ch)
 	s.mu.Lock()
-	if err := b.check(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		s.mu.Unlock()
 		return nil, err
 	}
@@ -277,13 +252,6 @@ func (s *stripe) put(ch string, c state) {
 		return
 	}
 	s.channels.set(ch, c)
-}
-
-func positiveOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }
 
 // after is t plus d, without overflow.

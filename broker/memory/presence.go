@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -55,7 +56,7 @@ type member struct {
 // NewPresence returns an empty presence manager. It uses PresenceTTL of cfg alone.
 func NewPresence(cfg Config) *Presence {
 	return &Presence{
-		ttl:     int64(positiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
+		ttl:     int64(enginekit.PositiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
 		seed:    maphash.MakeSeed(),
 		start:   time.Now(),
 		stripes: make([]presenceStripe, presenceStripeCount),

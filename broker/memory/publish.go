@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -54,7 +55,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 	}
 	turn.Lock()
 	defer turn.Unlock()
-	if !b.running() {
+	if !b.lifecycle.IsRunning() {
 		return broker.PublishResult{}, false, errNotRunning
 	}
 	event, result, deliver := b.accept(s, ch, pub, opts, now)
@@ -76,7 +77,7 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 		}
 	}
 
-	stamp(pub, wall)
+	enginekit.Stamp(pub, wall)
 	c := s.channels.get(ch)
 	event = broker.PublicationEvent{Pub: pub, Delta: opts.Delta}
 	if opts.Kept() {
@@ -92,7 +93,7 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 			st.append(pub, opts)
 			event.Epoch = st.epoch
 		}
-		st.renew(now, opts.HistoryTTL, positiveOr(opts.HistoryMetaTTL, b.metaTTL))
+		st.renew(now, opts.HistoryTTL, enginekit.PositiveOr(opts.HistoryMetaTTL, b.metaTTL))
 		b.schedule(st)
 		result.Position = st.position()
 		if !fresh {
@@ -104,17 +105,6 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 		b.cache(s, ch, opts.IdempotencyKey, opts.IdempotencyTTL, result.Position, now)
 	}
 	return event, result, c.subscribed
-}
-
-// stamp sets Offset to 0 and Time. It does not write values that are right already, because
-// subscribers may be reading a publication that several items of a batch share.
-func stamp(pub *channel.Publication, now time.Time) {
-	if pub.Offset != 0 {
-		pub.Offset = 0
-	}
-	if pub.Time == 0 {
-		pub.Time = now.UnixMilli()
-	}
 }
 
 // resultKey is the scope of an idempotency key.
@@ -147,7 +137,7 @@ func (b *Broker) cache(s *stripe, ch, idempotency string, ttl time.Duration, pos
 		s.results.set(key, r)
 	}
 	r.position = position
-	r.expireAt = after(now, positiveOr(ttl, defaultIdempotencyTTL))
+	r.expireAt = after(now, enginekit.PositiveOr(ttl, defaultIdempotencyTTL))
 	b.agenda.schedule(r, r.expireAt)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -216,7 +217,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 		return broker.History{Top: channel.StreamPosition{Epoch: b.epoch(s, ch, c)}}, nil
 	}
 	if st.entries == nil { // the changes of a map say how long it lives
-		st.renewMeta(now, positiveOr(filter.MetaTTL, b.metaTTL))
+		st.renewMeta(now, enginekit.PositiveOr(filter.MetaTTL, b.metaTTL))
 		b.schedule(st)
 	}
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil

@@ -45,11 +45,12 @@ type Broker struct {
 
 	conn atomic.Pointer[natsio.Conn]
 
-	mu      sync.Mutex // serialises Run, RunControl and end
-	running bool
-	closed  atomic.Bool
-	closing chan struct{} // closed with the first Close
-	ended   chan struct{} // closed when nothing is delivered any more
+	mu       sync.Mutex // serialises Run, RunControl and end
+	running  bool
+	lifetime context.Context // ends with the first Close
+	close    context.CancelFunc
+	closed   atomic.Bool
+	ended    chan struct{} // closed when nothing is delivered any more
 
 	seed    maphash.Seed
 	stripes [64]stripe
@@ -78,8 +79,9 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{
 		cfg: cfg, log: cfg.Logger, part: "nats (" + strings.Join(hosts, ", ") + ")",
 		names: newNames(&cfg), dialer: newDialer(cfg.DialTimeout), receiver: newReceiver(cfg.PendingBytes),
-		closing: make(chan struct{}), ended: make(chan struct{}), seed: maphash.MakeSeed(),
+		ended: make(chan struct{}), seed: maphash.MakeSeed(),
 	}
+	b.lifetime, b.close = context.WithCancel(context.Background())
 	if b.covers = cfg.Covers; b.covers == nil {
 		b.covers = func(string, string) bool { return true }
 	}
@@ -137,7 +139,7 @@ func (b *Broker) start(ctx context.Context) error {
 	if b.conn.Load() != nil {
 		return nil
 	}
-	conn, number, err := b.connectWithin(ctx, b.cfg.StartTimeout)
+	conn, number, err := b.connectAtStart(ctx)
 	if err != nil {
 		return fmt.Errorf("nats: cannot connect to %s: %w", strings.TrimPrefix(b.part, "nats "), err)
 	}
@@ -163,7 +165,7 @@ func (b *Broker) serve(conn *natsio.Conn, number uint64) error {
 // Close implements broker.Broker.
 func (b *Broker) Close(ctx context.Context) error {
 	if !b.closed.Swap(true) {
-		close(b.closing)
+		b.close()
 		go b.end()
 	}
 	select {

@@ -4,26 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	natsio "github.com/nats-io/nats.go"
-)
 
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = 2 * time.Second
+	"github.com/gyrohq/gyro/broker/enginekit"
 )
-
-// pause returns the time to wait before an attempt to connect. It grows with each attempt, and
-// half of it is random.
-func pause(attempt int) time.Duration {
-	d := maxPause
-	if attempt < 5 {
-		d = min(d, minPause<<max(attempt, 0))
-	}
-	return d/2 + rand.N(d/2)
-}
 
 // options of the NATS client. It reconnects for ever by itself, except after errors such as
 // those of the protocol; then the monitor connects anew.
@@ -38,7 +24,7 @@ func (b *Broker) options() (o natsio.Options, err error) {
 	o.SkipHostLookup = true // the dialer does it, with a timeout
 	o.MaxReconnect = -1
 	o.IgnoreAuthErrorAbort = true
-	o.CustomReconnectDelayCB = pause
+	o.CustomReconnectDelayCB = enginekit.ConnectPause
 	o.ReconnectBufSize = -1 // publishing fails without a connection
 	o.PingInterval = 10 * time.Second
 	if b.cfg.TLS != nil {
@@ -80,27 +66,22 @@ func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error
 	}
 }
 
-// connectWithin tries to connect for d, at least once, and no longer than until ctx ends.
-func (b *Broker) connectWithin(ctx context.Context, d time.Duration) (*natsio.Conn, uint64, error) {
-	deadline := time.Now().Add(d)
-	for attempt := 0; ; attempt++ {
-		conn, number, err := b.connect()
-		if err == nil {
-			return conn, number, nil
-		}
-		wait := min(pause(attempt), time.Until(deadline))
-		if wait <= 0 {
-			return nil, 0, err
-		}
+// connectAtStart tries to connect for Config.StartTimeout, at least once, and no longer than until ctx ends or the broker is closed.
+func (b *Broker) connectAtStart(ctx context.Context) (conn *natsio.Conn, number uint64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.lifetime, cancel)()
+	r := enginekit.Retry{Timeout: b.cfg.StartTimeout, Failed: func(err error) {
 		b.log.Warn("cannot connect, trying again", "engine", b.part, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-b.closing:
-			return nil, 0, errClosed
-		case <-ctx.Done():
-			return nil, 0, err
-		}
+	}}
+	err = r.Do(ctx, func(context.Context) (err error) {
+		conn, number, err = b.connect()
+		return err
+	})
+	if err != nil && b.lifetime.Err() != nil {
+		err = errClosed
 	}
+	return conn, number, err
 }
 
 // connect makes a connection and returns its number.

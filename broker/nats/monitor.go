@@ -11,6 +11,8 @@ import (
 	"time"
 
 	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
 // monitor watches the connection: every second it sends a canary, which has to come back the
@@ -175,7 +177,7 @@ func (m *monitor) mend() {
 		case conn.IsClosed():
 			if err := m.restart(); err != nil {
 				b.dialer.failed(err)
-				if !m.sleep(pause(attempt)) {
+				if !m.sleep(enginekit.ConnectPause(attempt)) {
 					return
 				}
 				continue

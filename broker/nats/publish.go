@@ -10,6 +10,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -24,7 +25,7 @@ import (
 // a NATS subject, or makes one that belongs to NATS or to Gyro itself, and with
 // protocol.ErrorPermissionDenied for a subject that the server does not permit.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	stamp(pub)
+	enginekit.Stamp(pub, time.Now())
 	return broker.PublishResult{}, b.send(ctx, ch, message{pub: pub, delta: opts.Delta})
 }
 
@@ -74,17 +75,6 @@ func (b *Broker) refused(err error) error {
 		b.log.Warn("channel refused", "engine", b.part, "error", err)
 	}
 	return err
-}
-
-// stamp sets Offset to 0 and Time. It does not write values that are right already, because a
-// publication may be shared.
-func stamp(pub *channel.Publication) {
-	if pub.Offset != 0 {
-		pub.Offset = 0
-	}
-	if pub.Time == 0 {
-		pub.Time = time.Now().UnixMilli()
-	}
 }
 
 // buffers hold encoded messages until the NATS client has copied them.
@@ -165,7 +155,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if subject, err := b.names.toPublish(item.Channel); err != nil {
 			item.Err = b.refused(err)
 		} else {
-			stamp(item.Pub)
+			enginekit.Stamp(item.Pub, time.Now())
 			item.Err = b.write(item.Channel, subject, message{pub: item.Pub, delta: item.Options.Delta})
 			sent = sent || item.Err == nil
 		}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // routeProbes prove that publications on the other servers of a NATS cluster arrive here. The canary of the monitor passes the
@@ -31,14 +34,14 @@ type routeProbes struct {
 // routeProbe watches one other server.
 type routeProbe struct {
 	*routeProbes
-	number      uint64
-	host        string
-	url         string
-	listed      atomic.Bool   // the server is configured or announced
-	sent        uint64        // the last canary that was published
-	seen        atomic.Uint64 // the last canary that arrived
-	broken      atomic.Bool   // the route is broken
-	unreachable atomic.Bool   // the server cannot be reached
+	number uint64
+	host   string
+	url    string
+	listed atomic.Bool    // the server is configured or announced
+	sent   uint64         // the last canary that was published
+	seen   atomic.Uint64  // the last canary that arrived
+	broken atomic.Bool    // the route is broken
+	outage logging.Outage // the server cannot be reached
 }
 
 const (
@@ -160,7 +163,7 @@ func (p *routeProbe) run() {
 		case time.Since(failed) > forgetProbe:
 			return
 		}
-		if !p.b.monitor.sleep(min(pause(0)<<min(attempt, maxDoublings), maxProbePause)) {
+		if !p.b.monitor.sleep(min(enginekit.ConnectPause(0)<<min(attempt, maxDoublings), maxProbePause)) {
 			return
 		}
 	}
@@ -169,14 +172,14 @@ func (p *routeProbe) run() {
 // reached notes whether the server could be connected to. One that cannot has ended, or is cut off with its nodes: that
 // looks the same from here.
 func (p *routeProbe) reached(err error) {
-	select {
-	case <-p.b.closing:
+	if p.b.lifetime.Err() != nil {
 		return
-	default:
 	}
-	if was := p.unreachable.Swap(err != nil); err != nil && !was {
-		p.b.log.Warn("a server of the NATS cluster cannot be reached", "engine", p.b.part, "server", p.host, "error", err)
-	} else if was && err == nil {
+	if err != nil {
+		if p.outage.Fail(err) {
+			p.b.log.Warn("a server of the NATS cluster cannot be reached", "engine", p.b.part, "server", p.host, "error", err)
+		}
+	} else if failures, _ := p.outage.End(); failures > 0 {
 		p.b.log.Info("the server of the NATS cluster can be reached again", "engine", p.b.part, "server", p.host)
 	}
 }
@@ -186,7 +189,7 @@ func (p *routeProbes) unreachableCount() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, probe := range p.list {
-		if probe.unreachable.Load() {
+		if probe.outage.Err() != nil {
 			n++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/expiry"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/changefeed"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
@@ -39,8 +38,7 @@ type Broker struct {
 	connecting sync.Mutex // guards connected and, until the broker runs, db
 	connected  bool
 
-	mu    sync.Mutex
-	state int
+	lifecycle enginekit.Lifecycle
 
 	lifetime   context.Context // of background
 	end        context.CancelFunc
@@ -50,7 +48,7 @@ type Broker struct {
 	handler broker.EventHandler
 	db      *pgxpool.Pool
 	feed    *changefeed.Feed
-	expiry  expiry.Meter                     // of maps
+	expiry  enginekit.ExpiryMeter            // of maps
 	streams []*groupcommit.Lane[*publishing] // by shard
 	changes []*groupcommit.Lane[*changing]
 	slots   chan struct{} // of transactions that write
@@ -67,13 +65,6 @@ type Broker struct {
 	trouble atomic.Pointer[string] // that upkeep has found
 	proof   proof
 }
-
-const (
-	stateNew = iota
-	stateStarting
-	stateRunning
-	stateClosed
-)
 
 var (
 	errRunTwice   = errors.New("postgres: the broker has been run before, or closed")
@@ -92,7 +83,10 @@ func New(cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg, sets: schema.NewSets(cfg.TablePrefix, cfg.BinaryData)}
+	b := &Broker{
+		cfg: cfg, sets: schema.NewSets(cfg.TablePrefix, cfg.BinaryData),
+		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotRunning, ErrClosed: groupcommit.ErrClosed},
+	}
 	b.subs = changefeed.NewSubscriptions(cfg.NumShards, b.unread, b.goes)
 	if b.conns, err = cfg.pool(); err != nil {
 		return nil, err
@@ -146,7 +140,7 @@ func (b *Broker) Connect(ctx context.Context) error {
 	if b.connected {
 		return nil
 	}
-	err := b.persist(ctx, b.connect)
+	err := b.retry(ctx, b.connect)
 	if b.lifetime.Err() != nil {
 		err = groupcommit.ErrClosed
 	}
@@ -156,57 +150,39 @@ func (b *Broker) Connect(ctx context.Context) error {
 
 // Run implements broker.Broker. It connects like Connect, if that was not called.
 func (b *Broker) Run(h broker.EventHandler) error {
-	b.mu.Lock()
-	if b.state != stateNew {
-		b.mu.Unlock()
-		return errRunTwice
+	if err := b.lifecycle.Start(); err != nil {
+		return err
 	}
-	b.state = stateStarting
-	b.mu.Unlock()
-
 	b.handler = h
 	err := b.Connect(context.Background())
 	if err == nil {
-		err = b.explain(b.persist(context.Background(), b.begin))
+		err = b.explain(b.retry(context.Background(), b.begin))
 	}
 	if err == nil {
 		err = b.explain(b.runFanout())
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err == nil && b.state == stateClosed {
-		err = b.explain(groupcommit.ErrClosed)
+	if err == nil {
+		err = b.explain(b.lifecycle.Running(b.start))
 	}
 	if err != nil {
-		b.state = stateClosed
+		b.lifecycle.Close()
 		b.end()
 		_ = b.closeFanout(context.Background())
 		b.disconnect()
-		return err
 	}
-	b.start()
-	b.state = stateRunning
-	return nil
+	return err
 }
 
-// persist calls try until it succeeds, fails for good, Config.StartTimeout is over, or ctx ends.
-func (b *Broker) persist(ctx context.Context, try func(context.Context) error) error {
+// retry calls try until it succeeds, fails for good, Config.StartTimeout is over, or ctx or the broker ends.
+func (b *Broker) retry(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.lifetime, cancel)()
-	end := time.Now().Add(b.cfg.StartTimeout)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := try(ctx)
-		if err == nil || !mayPass(err) || ctx.Err() != nil || !time.Now().Before(end) {
-			return err
-		}
+	hopeless := func(err error) bool { return !mayPass(err) }
+	r := enginekit.Retry{Timeout: b.cfg.StartTimeout, Hopeless: hopeless, Failed: func(err error) {
 		b.cfg.Logger.Warn("postgres cannot be reached, trying again", "engine", b.part, "error", err)
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not try together
-		case <-ctx.Done():
-			return err
-		}
-	}
+	}}
+	return r.Do(ctx, try)
 }
 
 // mayPass tells that trying again may help: there is no connection, or the server starts or stops.
@@ -387,20 +363,15 @@ func (b *Broker) start() {
 // Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the
 // context's error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
-	b.mu.Lock()
-	before := b.state
-	b.state = stateClosed
-	b.mu.Unlock()
+	before := b.lifecycle.Close()
 	b.end()
-	if before != stateRunning {
-		if before != stateClosed {
+	if before != enginekit.StateRunning {
+		if before != enginekit.StateClosed {
 			b.disconnect()
 		}
 		return b.closeFanout(ctx)
 	}
-	freed := make(chan struct{})
-	go func() {
-		defer close(freed)
+	return enginekit.Await(ctx, func() {
 		for shard := range b.streams {
 			b.streams[shard].Close()
 			b.changes[shard].Close()
@@ -410,33 +381,12 @@ func (b *Broker) Close(ctx context.Context) error {
 		_ = b.closeFanout(ctx)
 		b.background.Wait()
 		b.hangUp()
-	}()
-	select {
-	case <-freed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// running returns an error unless the broker runs and ctx has not ended.
-func (b *Broker) running(ctx context.Context) error {
-	b.mu.Lock()
-	state := b.state
-	b.mu.Unlock()
-	switch state {
-	case stateRunning:
-		return ctx.Err()
-	case stateClosed:
-		return groupcommit.ErrClosed
-	default:
-		return errNotRunning
-	}
+	})
 }
 
 // place returns the shard of a channel, and an error unless the broker can work on the channel.
 func (b *Broker) place(ctx context.Context, ch string) (int, error) {
-	if err := b.running(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		return 0, err
 	}
 	return schema.ShardOf(ch, b.cfg.NumShards), schema.CheckName(ch)
@@ -444,13 +394,7 @@ func (b *Broker) place(ctx context.Context, ch string) (int, error) {
 
 // goes runs a function in the background, unless the broker is closed.
 func (b *Broker) goes(run func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.state == stateClosed {
-		return false
-	}
-	b.background.Go(run)
-	return true
+	return b.lifecycle.UnlessClosed(func() { b.background.Go(run) })
 }
 
 // wake has a shard read that this node has written to.
@@ -472,7 +416,7 @@ func (b *Broker) explain(err error) error {
 
 // Subscribe implements broker.Broker. It asks the server for the newest rows, which are not delivered any more.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
-	if err := b.running(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
 	}
 	for _, ch := range channels {
@@ -502,7 +446,7 @@ func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 
 // Unsubscribe implements broker.Broker.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
-	if err := b.running(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
 	}
 	b.subs.Remove(channels)

@@ -39,22 +39,19 @@ func (m *message) CommitJob() *groupcommit.Job { return &m.Job }
 // RunControl implements broker.Controller. Messages come from Run of the broker on. It fails after Run, and when it is
 // called twice.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
-	b.mu.Lock()
-	state := b.state
-	b.mu.Unlock()
-	c := b.control
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case state != stateNew:
-		return errRunTwice
-	case c.handle != nil:
-		return errors.New("postgres: RunControl was called before")
-	case node == "" || schema.CheckName(node) != nil:
-		return errors.New("postgres: the ID of the node is empty, too long or no text")
-	}
-	c.node, c.handle = node, handle
-	return nil
+	return b.lifecycle.Prepare(func() error {
+		c := b.control
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case c.handle != nil:
+			return errors.New("postgres: RunControl was called before")
+		case node == "" || schema.CheckName(node) != nil:
+			return errors.New("postgres: the ID of the node is empty, too long or no text")
+		}
+		c.node, c.handle = node, handle
+		return nil
+	})
 }
 
 // connect makes the feed, if somebody wants the messages.
@@ -117,7 +114,7 @@ func (c *control) stop() { c.lane.Close() }
 
 // PublishControl implements broker.Controller. It returns when the message is committed.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
-	if err := b.running(ctx); err != nil {
+	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
 	}
 	if err := schema.CheckName(node); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -25,7 +26,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	ttl := micros(positiveOr(filter.MetaTTL, b.cfg.HistoryMetaTTL))
+	ttl := micros(enginekit.PositiveOr(filter.MetaTTL, b.cfg.HistoryMetaTTL))
 	if h, ok := b.historyOfReplica(ctx, shard, ch, &filter, ttl); ok {
 		return h, nil
 	}
@@ -130,7 +131,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	if len(ask) == 0 {
 		return results
 	}
-	tops, err := b.tops(ctx, ask, positiveOr(metaTTL, b.cfg.HistoryMetaTTL))
+	tops, err := b.tops(ctx, ask, enginekit.PositiveOr(metaTTL, b.cfg.HistoryMetaTTL))
 	for i, ch := range channels {
 		if results[i].Err != nil {
 			continue

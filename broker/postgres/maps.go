@@ -9,9 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -79,7 +81,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	if x := opts.Expected; x != nil && (x.Offset > math.MaxInt64 || schema.CheckName(x.Epoch) != nil) {
 		return channel.MapResult{}, protocol.ErrorBadRequest
 	}
-	stamp(pub, time.Now())
+	enginekit.Stamp(pub, time.Now())
 	c := &changing{ch: ch, pub: pub, opts: &opts}
 	group := groupcommit.NewGroup(1)
 	group.Join(&c.Job)
@@ -143,7 +145,7 @@ func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
 		}
 		c.expected, c.expectedEpochs = append(c.expected, expected), append(c.expectedEpochs, epoch)
 		c.idempotentKeys = append(c.idempotentKeys, keyOrNil(o.IdempotencyKey))
-		c.idempotentTTLs = append(c.idempotentTTLs, micros(positiveOr(o.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
+		c.idempotentTTLs = append(c.idempotentTTLs, micros(enginekit.PositiveOr(o.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
 		if err := c.arrays.Add(x.pub); err != nil {
 			return nil, err
 		}
@@ -296,7 +298,7 @@ func (m maps) Clear(ctx context.Context, ch string) error {
 func (b *Broker) expireMaps(ctx context.Context) {
 	ticker := time.NewTicker(b.cfg.MapExpiryInterval)
 	defer ticker.Stop()
-	failing := false
+	var outage logging.Outage
 	for {
 		select {
 		case <-ticker.C:
@@ -305,13 +307,15 @@ func (b *Broker) expireMaps(ctx context.Context) {
 		}
 		began := time.Now()
 		err := b.expireDue(ctx)
-		if ctx.Err() == nil {
-			b.expiry.Looked(began, err)
+		if ctx.Err() != nil {
+			return
 		}
-		if err != nil && !failing && ctx.Err() == nil {
+		b.expiry.Looked(began, err)
+		if err == nil {
+			outage.End()
+		} else if outage.Fail(err) {
 			b.cfg.Logger.Warn("postgres: entries of maps do not expire, trying again", "engine", b.part, "error", err)
 		}
-		failing = err != nil
 	}
 }
 

@@ -18,7 +18,7 @@ func (b *Broker) metrics() []broker.Metric {
 	if b.cfg.Fanout != nil {
 		f.fanout = new(fanoutFigures)
 	}
-	if b.running(context.Background()) != nil {
+	if b.lifecycle.Check(context.Background()) != nil {
 		return f.metrics()
 	}
 	s := b.db.Stat()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/groupcommit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
@@ -96,7 +97,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	if err != nil {
 		return broker.PublishResult{}, err
 	}
-	stamp(pub, time.Now())
+	enginekit.Stamp(pub, time.Now())
 	p := &publishing{ch: ch, pub: pub, opts: &opts}
 	if err := p.check(b.cfg.BinaryData); err != nil {
 		return broker.PublishResult{}, err
@@ -145,7 +146,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		if shard, item.Err = b.place(ctx, item.Channel); item.Err != nil {
 			continue
 		}
-		stamp(item.Pub, now)
+		enginekit.Stamp(item.Pub, now)
 		p := &list[i]
 		p.ch, p.pub, p.opts = item.Channel, item.Pub, &item.Options
 		if i > 0 && item.Pub == batch[i-1].Pub && batch[i-1].Err == nil && item.Options.IdempotencyKey == "" {
@@ -182,13 +183,6 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		default:
 			item.Err = failed
 		}
-	}
-}
-
-// stamp sets Time, unless it is set: items of a batch may share a publication.
-func stamp(pub *channel.Publication, now time.Time) {
-	if pub.Time == 0 {
-		pub.Time = now.UnixMilli()
 	}
 }
 
@@ -317,7 +311,7 @@ func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
 		c.kinds = append(c.kinds, p.kind)
 		c.sizes = append(c.sizes, size)
 		c.ttls = append(c.ttls, ttl)
-		c.metaTTLs = append(c.metaTTLs, micros(positiveOr(p.opts.HistoryMetaTTL, b.cfg.HistoryMetaTTL)))
+		c.metaTTLs = append(c.metaTTLs, micros(enginekit.PositiveOr(p.opts.HistoryMetaTTL, b.cfg.HistoryMetaTTL)))
 		c.deltas = append(c.deltas, p.opts.Delta)
 		if share && i > 0 {
 			continue
@@ -364,7 +358,7 @@ func (b *Broker) putEach(ctx context.Context, shard int, batch []*publishing) er
 	for _, p := range batch {
 		c.versions = append(c.versions, p.opts.VersionEpoch)
 		c.keys = append(c.keys, keyOrNil(p.opts.IdempotencyKey))
-		c.keyTTLs = append(c.keyTTLs, micros(positiveOr(p.opts.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
+		c.keyTTLs = append(c.keyTTLs, micros(enginekit.PositiveOr(p.opts.IdempotencyTTL, b.cfg.IdempotentResultTTL)))
 	}
 	args := []any{b.cfg.NumShards, c.channels, c.sizes, c.ttls, c.metaTTLs, c.deltas, c.versions, c.keys, c.keyTTLs}
 	args = c.arrays.Keyed(c.arrays.Args(args), true)
@@ -398,11 +392,4 @@ func micros(d time.Duration) int64 {
 		return 0
 	}
 	return max(1, d.Microseconds())
-}
-
-func positiveOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }

@@ -68,7 +68,7 @@ func (b *Broker) tidy(ctx context.Context) error {
 
 // Health is Traits.Health: one element. Its delay is how long the last look for new rows took.
 func (b *Broker) Health() []broker.Health {
-	h := broker.Health{Part: b.part, Err: b.running(context.Background())}
+	h := broker.Health{Part: b.part, Err: b.lifecycle.Check(context.Background())}
 	if h.Err != nil {
 		return []broker.Health{h}
 	}

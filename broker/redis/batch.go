@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
@@ -57,7 +58,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	for i := range batch {
 		item := &batch[i]
 		item.Result, item.Err = broker.PublishResult{}, nil
-		stamp(item.Pub, now) // not in run, because shares may have publications in common
+		enginekit.Stamp(item.Pub, now) // not in run, because shares may have publications in common
 		hash := format.Hash(item.Channel)
 		at := format.Jump(hash, len(shards))
 		if item.Err = shards[at].names.Check(item.Channel); item.Err != nil {

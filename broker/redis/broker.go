@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
@@ -34,10 +35,9 @@ type Broker struct {
 	kinds  historyKinds
 	maps   *mapEntries
 
-	mu      sync.Mutex
-	state   int
-	node    string // ID in the names of channels
-	control *inbox
+	lifecycle enginekit.Lifecycle
+	node      string // ID in the names of channels
+	control   *inbox
 
 	lifetime   context.Context // of background
 	end        context.CancelFunc
@@ -51,13 +51,6 @@ type Broker struct {
 	turn     sync.Mutex // of lastUsed
 	lastUsed int        // shard of the last control message
 }
-
-const (
-	stateNew = iota
-	stateStarting
-	stateRunning
-	stateClosed
-)
 
 var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 
@@ -76,7 +69,10 @@ func (k *historyKinds) publish(sharded bool) *commands.Script {
 }
 
 func newBroker(e *Engine) *Broker {
-	b := &Broker{engine: e, node: uuid.NewString()}
+	b := &Broker{
+		engine: e, node: uuid.NewString(),
+		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotConnected, ErrClosed: errClosed},
+	}
 	b.kinds = historyKinds{format.Stream, format.StreamMeta, &commands.Streams}
 	if e.cfg.HistoryUseLists {
 		b.kinds = historyKinds{format.List, format.ListMeta, &commands.Lists}
@@ -102,31 +98,24 @@ func (b *Broker) Describe() broker.Traits {
 // subscribes to control messages if RunControl was called. It fails if a shard cannot be
 // reached, refuses, or lacks what the configuration needs; the engine is closed then.
 func (b *Broker) Run(h broker.EventHandler) error {
-	b.mu.Lock()
-	if b.state != stateNew {
-		b.mu.Unlock()
-		return errRunTwice
+	if err := b.lifecycle.Start(); err != nil {
+		return err
 	}
-	b.state = stateStarting
-	b.mu.Unlock()
-
 	ctx := context.Background()
 	shards, err := b.engine.connect(ctx)
 	if err == nil {
 		b.handler, b.shards = h, shards
-		err = b.engine.persist(ctx, func() error { return b.start(ctx) })
+		err = b.engine.retry(ctx, b.start)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err == nil && b.state == stateClosed {
-		err = errClosed
-		b.stop()
+	if err == nil {
+		if err = b.lifecycle.Running(nil); err != nil {
+			b.stop()
+		}
 	}
 	if err != nil {
-		b.state = stateClosed
+		b.lifecycle.Close()
 		return errors.Join(err, b.engine.Close(ctx))
 	}
-	b.state = stateRunning
 	return nil
 }
 
@@ -186,40 +175,21 @@ func (b *Broker) stop() {
 // waits for the handler calls under way. If ctx ends before they do, Close returns the
 // context's error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
-	b.mu.Lock()
-	before := b.state
-	b.state = stateClosed
-	b.mu.Unlock()
-	if before != stateRunning {
+	if b.lifecycle.Close() != enginekit.StateRunning {
 		return b.engine.Close(ctx)
 	}
-	freed := make(chan struct{})
-	go func() {
-		defer close(freed)
+	return enginekit.Await(ctx, func() {
 		b.stop()
 		_ = b.engine.Close(ctx) // never fails
-	}()
-	select {
-	case <-freed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	})
 }
 
 // running returns the shards if the broker runs and ctx has not ended.
 func (b *Broker) running(ctx context.Context) ([]*shard, error) {
-	b.mu.Lock()
-	state := b.state
-	b.mu.Unlock()
-	switch state {
-	case stateRunning:
-		return b.shards, ctx.Err()
-	case stateClosed:
-		return nil, errClosed
-	default:
-		return nil, errNotConnected
+	if err := b.lifecycle.Check(ctx); err != nil {
+		return nil, err
 	}
+	return b.shards, nil
 }
 
 // place returns the shard of a channel and the channel's hash.

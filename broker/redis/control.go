@@ -13,20 +13,18 @@ import (
 // RunControl implements broker.Controller. Messages come from Run of the broker on. It fails
 // after Run, and when it is called twice.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.state != stateNew:
-		return errRunTwice
-	case b.control != nil:
-		return errors.New("redis: RunControl was called before")
-	case node == "":
-		return errors.New("redis: the ID of the node is empty")
-	}
-	prefix := b.engine.cfg.Prefix
-	b.node = node
-	b.control = newInbox(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
-	return nil
+	return b.lifecycle.Prepare(func() error {
+		switch {
+		case b.control != nil:
+			return errors.New("redis: RunControl was called before")
+		case node == "":
+			return errors.New("redis: the ID of the node is empty")
+		}
+		prefix := b.engine.cfg.Prefix
+		b.node = node
+		b.control = newInbox(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
+		return nil
+	})
 }
 
 // PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take turns. It

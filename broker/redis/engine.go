@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
@@ -121,7 +120,7 @@ func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
 		return e.shards, nil
 	}
 	var shards []*shard
-	err := e.persist(ctx, func() (err error) {
+	err := e.retry(ctx, func(ctx context.Context) (err error) {
 		shards, err = e.open(ctx)
 		return err
 	})
@@ -132,28 +131,12 @@ func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
 	return shards, nil
 }
 
-// Pauses between attempts to start.
-const (
-	minPause = 100 * time.Millisecond
-	maxPause = 2 * time.Second
-)
-
-// persist calls try until it succeeds, fails for good, or Config.StartTimeout is
-// over.
-func (e *Engine) persist(ctx context.Context, try func() error) error {
-	end := time.Now().Add(e.cfg.StartTimeout)
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := try()
-		if err == nil || hopeless(err) || ctx.Err() != nil || !time.Now().Before(end) {
-			return err
-		}
+// retry calls try until it succeeds, fails for good, or Config.StartTimeout is over.
+func (e *Engine) retry(ctx context.Context, try func(context.Context) error) error {
+	r := enginekit.Retry{Timeout: e.cfg.StartTimeout, Hopeless: hopeless, Failed: func(err error) {
 		e.cfg.Logger.Warn("redis cannot be reached, trying again", "error", err)
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)): // nodes that start together do not try together
-		case <-ctx.Done():
-			return err
-		}
-	}
+	}}
+	return r.Do(ctx, try)
 }
 
 // hopeless tells that trying again will not help.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
@@ -100,9 +101,7 @@ type changing struct {
 // changeCall prepares c, which must be zero, for a change. It returns the encoded publication.
 func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena, change changing, o *channel.MapOptions) string {
 	pub := change.pub
-	if pub.Time == 0 {
-		pub.Time = time.Now().UnixMilli()
-	}
+	enginekit.Stamp(pub, time.Now())
 	encoded, tags := text.Publication(pub, false), ""
 	if len(pub.Tags) > 0 {
 		tags = text.Publication(&channel.Publication{Tags: pub.Tags}, false)
@@ -127,7 +126,7 @@ func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena
 	resultTTL := ""
 	if o.IdempotencyKey != "" {
 		c.Key(text.Result(&s.names, change.ch, change.hash, o.IdempotencyKey))
-		resultTTL = text.Milliseconds(positiveOr(o.IdempotencyTTL, m.broker.engine.cfg.IdempotencyTTL))
+		resultTTL = text.Milliseconds(enginekit.PositiveOr(o.IdempotencyTTL, m.broker.engine.cfg.IdempotencyTTL))
 	}
 	c.Arg(resultTTL, flag(o.Delta), "0", o.VersionEpoch, string(known.Earlier))
 	offset, epoch := "", ""
@@ -166,7 +165,7 @@ func flag(set bool) string {
 	return "0"
 }
 
-func orForEver(ttl time.Duration) time.Duration { return positiveOr(ttl, forEver) }
+func orForEver(ttl time.Duration) time.Duration { return enginekit.PositiveOr(ttl, forEver) }
 
 // State implements broker.Maps.
 func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateFilter) (out channel.State, err error) {

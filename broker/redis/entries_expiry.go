@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/broker/expiry"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Entries of maps expire by a change like any other. Each shard has a list of the maps that have to be
@@ -39,8 +40,8 @@ type looks struct {
 	mu      sync.Mutex
 	running bool
 	maps    map[string]look // changed since the last round
-	failing bool            // the last round failed; only the goroutine uses it
-	meter   expiry.Meter
+	outage  logging.Outage
+	meter   enginekit.ExpiryMeter
 }
 
 // look is when the first of the keys expires that were set.
@@ -112,11 +113,14 @@ func (m *mapEntries) round(ctx context.Context) {
 	}
 	group.Wait()
 	err := errors.Join(failures...)
-	if err != nil && !m.looks.failing && ctx.Err() == nil {
-		m.broker.engine.cfg.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.interval().Milliseconds(), "error", err)
+	if ctx.Err() != nil {
+		return
 	}
-	if m.looks.failing = err != nil; ctx.Err() == nil {
-		m.looks.meter.Looked(began, err)
+	m.looks.meter.Looked(began, err)
+	if err == nil {
+		m.looks.outage.End()
+	} else if m.looks.outage.Fail(err) {
+		m.broker.engine.cfg.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.interval().Milliseconds(), "error", err)
 	}
 }
 

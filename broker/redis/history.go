@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
@@ -65,7 +66,7 @@ func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter
 
 // metaTTL is how long a position lives after a read.
 func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
-	return positiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)
+	return enginekit.PositiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)
 }
 
 // historyCall prepares a read. It returns false if the position alone is read.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
@@ -18,7 +19,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	if err != nil {
 		return broker.PublishResult{}, err
 	}
-	stamp(pub, time.Now())
+	enginekit.Stamp(pub, time.Now())
 	m := commands.NewArena(256 + 4*len(ch) + len(pub.Data))
 	var c commands.Call
 	encoded := m.Publication(pub, unkeptDelta(&opts))
@@ -65,12 +66,6 @@ func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result
 	return result, s.client.Explain(err)
 }
 
-func stamp(pub *channel.Publication, now time.Time) {
-	if pub.Time == 0 {
-		pub.Time = now.UnixMilli()
-	}
-}
-
 // unkeptDelta tells whether the payload has to say that deltas may be made. With history, its
 // envelope says that.
 func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
@@ -102,7 +97,7 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p pu
 		}
 		c.Script = commands.Once
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		c.Arg(p.payload, name, m.Milliseconds(positiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
+		c.Arg(p.payload, name, m.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
 	default:
 		c.Message(verb, name, p.payload)
 	}
@@ -115,14 +110,14 @@ func (b *Broker) keepCall(c *commands.Call, s *shard, m *commands.Arena, p publi
 	c.Script = b.kinds.publish(s.names.Partitions > 0)
 	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash), m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
 	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
-	c.Arg(m.Milliseconds(positiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
+	c.Arg(m.Milliseconds(enginekit.PositiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
 	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Earlier == "" {
 		return
 	}
 	resultTTL, delta := "", "0"
 	if opts.IdempotencyKey != "" {
 		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		resultTTL = m.Milliseconds(positiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL))
+		resultTTL = m.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL))
 	}
 	if opts.Delta {
 		delta = "1"
@@ -150,11 +145,4 @@ func (b *Broker) tell(ctx context.Context, ch, mark string, info *channel.Client
 	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(mark, info)}, &broker.PublishOptions{})
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
-}
-
-func positiveOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Fanout has one node read a shard, and others receive from it what it has read. Who receives checks that nothing is missing,
@@ -41,7 +44,7 @@ const (
 // traffic counts what the fan-out does.
 type traffic struct {
 	received, holes, unsent atomic.Uint64
-	failing                 atomic.Bool // to publish
+	outage                  logging.Outage // of publishing
 }
 
 // Receive takes a message that another node, or this one, has published.
@@ -86,18 +89,17 @@ func (w *worker) reads() bool { return w.feed.cfg.Fanout == nil || w.led.Load() 
 
 // lead has this node read shards for all as long as it has their locks, until ctx ends.
 func (f *Feed) lead(ctx context.Context) {
-	failing := false
+	var outage logging.Outage
 	for ctx.Err() == nil {
-		err := f.leadOnce(ctx, func() { failing = false })
+		err := f.leadOnce(ctx, func() { outage.End() })
 		f.each(func(w *worker) { w.led.Store(false) })
 		if ctx.Err() != nil {
 			return
 		}
-		if !failing {
+		if outage.Fail(err) {
 			f.cfg.Logger.Warn("postgres: the connection is lost whose locks tell who reads for all, trying again", "error", err)
 		}
-		failing = true
-		sleep(ctx, election)
+		enginekit.Sleep(ctx, election)
 	}
 }
 
@@ -116,7 +118,7 @@ func (f *Feed) leadOnce(ctx context.Context, connected func()) error {
 			return err
 		}
 		connected()
-		sleep(ctx, election)
+		enginekit.Sleep(ctx, election)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -297,11 +299,13 @@ func (w *worker) send(ctx context.Context) {
 			return
 		case err != nil:
 			f.traffic.unsent.Add(1)
-			if !f.traffic.failing.Swap(true) {
+			if f.traffic.outage.Fail(err) {
 				f.cfg.Logger.Warn("postgres: rows cannot be sent to other nodes, which read them from the database", "error", err)
 			}
-		case f.traffic.failing.Swap(false):
-			f.cfg.Logger.Info("postgres: rows are sent to other nodes again")
+		default:
+			if failures, _ := f.traffic.outage.End(); failures > 0 {
+				f.cfg.Logger.Info("postgres: rows are sent to other nodes again")
+			}
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Config of a Feed.
@@ -47,7 +50,7 @@ type Feed struct {
 	rows    atomic.Uint64
 	delay   atomic.Int64 // of the last look
 	outages atomic.Uint64
-	failure atomic.Pointer[string]
+	outage  logging.Outage
 }
 
 // New returns a feed of tables.
@@ -151,19 +154,20 @@ func (f *Feed) scout(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			text := err.Error()
-			if f.failure.Swap(&text) == nil {
-				f.cfg.Logger.Warn("postgres: looking for new rows fails, trying again", "error", text)
+			if f.outage.Fail(err) {
+				f.cfg.Logger.Warn("postgres: looking for new rows fails, trying again", "error", err)
 			}
-		case f.failure.Swap(nil) != nil:
-			f.outages.Add(1)
-			f.cfg.Logger.Info("postgres: looking for new rows again")
+		default:
+			if failures, _ := f.outage.End(); failures > 0 {
+				f.outages.Add(1)
+				f.cfg.Logger.Info("postgres: looking for new rows again")
+			}
 		}
 		looked := time.Now()
 		select {
 		case <-ticker.C:
 		case <-f.kick:
-			sleep(ctx, minLookPause-time.Since(looked))
+			enginekit.Sleep(ctx, minLookPause-time.Since(looked))
 		case <-ctx.Done():
 			return
 		}
@@ -246,23 +250,21 @@ func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i 
 	return err
 }
 
-// Pauses between attempts to listen.
-const (
-	minListenPause = time.Second
-	maxListenPause = 30 * time.Second
-)
+// failedListens are the pauses between attempts to listen.
+var failedListens = enginekit.Backoff{Min: time.Second, Max: 30 * time.Second}
 
 // listen looks at the tables when notifications come. Without them the interval is enough.
 func (f *Feed) listen(ctx context.Context) {
-	pause := minListenPause
+	failures := 0
 	for ctx.Err() == nil {
-		err := f.listenOnce(ctx, func() { pause = minListenPause })
+		err := f.listenOnce(ctx, func() { failures = 0 })
 		if ctx.Err() != nil {
 			return
 		}
+		pause := failedListens.Pause(failures)
 		f.cfg.Logger.Warn("postgres: no notifications, polling", "again in", pause, "error", err)
-		sleep(ctx, pause)
-		pause = min(2*pause, maxListenPause)
+		enginekit.Sleep(ctx, pause)
+		failures++
 	}
 }
 
@@ -293,17 +295,12 @@ func (f *Feed) listenOnce(ctx context.Context, listening func()) error {
 
 // Health tells how long the last look took, how often looks failed for a while, and what is wrong now.
 func (f *Feed) Health() (delay time.Duration, outages uint64, err error) {
-	failure := f.failure.Load()
-	for _, workers := range f.workers {
-		for _, w := range workers {
-			if failure == nil {
-				failure = w.failure.Load()
-			}
+	err = f.outage.Err()
+	f.each(func(w *worker) {
+		if err == nil {
+			err = w.outage.Err()
 		}
-	}
-	if failure != nil {
-		err = errors.New(*failure)
-	}
+	})
 	return time.Duration(f.delay.Load()), f.outages.Load(), err
 }
 

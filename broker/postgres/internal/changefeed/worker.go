@@ -15,6 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // Table is an outbox. The fields are constant.
@@ -61,7 +64,7 @@ type worker struct {
 	cursor  atomic.Int64 // id of the last row that was read
 	created time.Time    // of that row; zero if there was none
 	checked uint64       // connections when the server was known to have the row
-	failure atomic.Pointer[string]
+	outage  logging.Outage
 	lag     atomic.Int64 // how old the last row was when it was delivered
 
 	plain, filtered string // statements
@@ -133,24 +136,21 @@ func ordered(sql string, args ...any) *pgx.Batch {
 	return &batch
 }
 
-// Pauses after failures.
-const (
-	minPause = 20 * time.Millisecond
-	maxPause = time.Second
-)
+// failedReads are the pauses after reads that failed.
+var failedReads = enginekit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 
 // run reads until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	pause := minPause
+	failures := 0
 	for ctx.Err() == nil {
 		more, err := w.read(ctx)
 		if err != nil && ctx.Err() == nil {
 			w.fail(err)
-			sleep(ctx, pause)
-			pause = min(2*pause, maxPause)
+			enginekit.Sleep(ctx, failedReads.Pause(failures))
+			failures++
 			continue
 		}
-		pause = minPause
+		failures = 0
 		w.recovered()
 		if !more {
 			w.await(ctx)
@@ -175,14 +175,13 @@ func (w *worker) await(ctx context.Context) {
 }
 
 func (w *worker) fail(err error) {
-	text := err.Error()
-	if w.failure.Swap(&text) == nil {
-		w.feed.cfg.Logger.Warn("postgres: reading new rows fails, trying again", "table", w.table.Name, "shard", w.shard, "error", text)
+	if w.outage.Fail(err) {
+		w.feed.cfg.Logger.Warn("postgres: reading new rows fails, trying again", "table", w.table.Name, "shard", w.shard, "error", err)
 	}
 }
 
 func (w *worker) recovered() {
-	if w.failure.Swap(nil) != nil {
+	if failures, _ := w.outage.End(); failures > 0 {
 		w.feed.cfg.Logger.Info("postgres: reading new rows again", "table", w.table.Name, "shard", w.shard)
 	}
 }
@@ -311,15 +310,5 @@ func (w *worker) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default: // it will read anyway
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }

@@ -13,17 +13,18 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
 // Pauses in which a server is not asked: after failures, and when it was behind several times in a row.
-const (
-	minFailed = time.Second
-	maxFailed = 30 * time.Second
-	patience  = 4 // answers in a row that may be too old
-	minBehind = 50 * time.Millisecond
-	maxBehind = time.Second
+var (
+	failedPauses = enginekit.Backoff{Min: time.Second, Max: 30 * time.Second}
+	behindPauses = enginekit.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 )
+
+// patience is how many answers in a row may be too old.
+const patience = 4
 
 // Set are the servers of which each answers for some channels.
 type Set struct {
@@ -41,9 +42,9 @@ type Server struct {
 
 	until  atomic.Int64 // not asked before, ns of the Unix epoch
 	mu     sync.Mutex
-	failed time.Duration // the last pause; 0: it answers
-	behind int           // answers in a row that were too old
-	pause  time.Duration // the last pause because of them
+	failed int // questions in a row without an answer; 0: it answers
+	behind int // answers in a row that were too old
+	rests  int // pauses in a row because of them
 }
 
 // Config of a set.
@@ -126,7 +127,7 @@ func (r *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
 func (r *Server) recovered() {
 	r.mu.Lock()
 	failed := r.failed
-	r.failed, r.behind, r.pause = 0, 0, 0
+	r.failed, r.behind, r.rests = 0, 0, 0
 	r.mu.Unlock()
 	if failed > 0 {
 		r.cfg.Logger.Info("postgres: the replica answers again", "replica", r.name)
@@ -141,8 +142,8 @@ func (r *Server) late() {
 		return
 	}
 	r.behind = 0
-	r.pause = min(max(2*r.pause, minBehind), maxBehind)
-	r.rest(r.pause)
+	r.rest(behindPauses.Pause(r.rests))
+	r.rests++
 }
 
 // fail has the server not be asked for a while, and logs the first failure. Those of questions that were asked before do
@@ -156,8 +157,8 @@ func (r *Server) fail(err error) {
 	if r.failed == 0 {
 		r.cfg.Logger.Warn("postgres: the replica does not answer, the primary does in its place", "replica", r.name, "error", err)
 	}
-	r.failed = min(max(2*r.failed, minFailed), maxFailed)
-	r.rest(r.failed)
+	r.rest(failedPauses.Pause(r.failed))
+	r.failed++
 }
 
 func (r *Server) rest(d time.Duration) { r.until.Store(time.Now().Add(d).UnixNano()) }

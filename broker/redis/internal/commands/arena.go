@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -72,27 +73,19 @@ func (a *Arena) Number(n uint64) string {
 }
 
 // Epoch makes 8 random letters.
-func (a *Arena) Epoch() string { return a.keep(appendEpoch(a.room(8))) }
+func (a *Arena) Epoch() string {
+	return a.keep(enginekit.AppendEpoch(a.room(enginekit.EpochSize), rand.Uint64()))
+}
 
 // Life makes an epoch for a new life of a stream and appends what is known of the stream:
 // offset:epoch.
 func (a *Arena) Life(epoch string, offset uint64) string {
-	dst := appendEpoch(a.room(8 + 21 + len(epoch)))
+	dst := enginekit.AppendEpoch(a.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
 	if epoch != "" {
 		dst = append(strconv.AppendUint(dst, offset, 10), ':')
 		dst = append(dst, epoch...)
 	}
 	return a.keep(dst)
-}
-
-func appendEpoch(dst []byte) []byte {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	random := rand.Uint64()
-	for range 8 {
-		dst = append(dst, letters[random%uint64(len(letters))])
-		random /= uint64(len(letters))
-	}
-	return dst
 }
 
 // Publication makes the Protobuf of pub.

@@ -17,6 +17,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
@@ -94,25 +95,19 @@ const maxChannelName = 64 << 10
 // period is the time between two checks of a connection.
 func (c *Config) period() time.Duration { return c.CanaryInterval / 2 }
 
-func positive[T int | time.Duration](value *T, usual T) {
-	if *value <= 0 {
-		*value = usual
-	}
-}
-
 // complete sets the defaults.
 func (c *Config) complete() {
-	positive(&c.CanaryInterval, time.Second)
-	positive(&c.CanaryTimeout, 3*time.Second)
+	c.CanaryInterval = enginekit.PositiveOr(c.CanaryInterval, time.Second)
+	c.CanaryTimeout = enginekit.PositiveOr(c.CanaryTimeout, 3*time.Second)
 	c.CanaryTimeout = max(c.CanaryTimeout, 2*c.CanaryInterval)
-	positive(&c.Timeout, 4*time.Second)
-	positive(&c.MinBackoff, 100*time.Millisecond)
-	positive(&c.MaxBackoff, 250*time.Millisecond)
+	c.Timeout = enginekit.PositiveOr(c.Timeout, 4*time.Second)
+	c.MinBackoff = enginekit.PositiveOr(c.MinBackoff, 100*time.Millisecond)
+	c.MaxBackoff = enginekit.PositiveOr(c.MaxBackoff, 250*time.Millisecond)
 	c.MaxBackoff = max(c.MaxBackoff, c.MinBackoff)
-	positive(&c.MaxMessage, 64<<20)
-	positive(&c.MaxQueue, 4096)
-	positive(&c.MaxQueueBytes, 16<<20)
-	positive(&c.MaxStall, time.Second)
+	c.MaxMessage = enginekit.PositiveOr(c.MaxMessage, 64<<20)
+	c.MaxQueue = enginekit.PositiveOr(c.MaxQueue, 4096)
+	c.MaxQueueBytes = enginekit.PositiveOr(c.MaxQueueBytes, 16<<20)
+	c.MaxStall = enginekit.PositiveOr(c.MaxStall, time.Second)
 	c.Name = cmp.Or(c.Name, "redis")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Random == nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 	"github.com/gyrohq/gyro/quiet"
 )
@@ -181,7 +182,7 @@ func (c *Conn) Wake() { signal(c.wake) }
 
 // run connects again and again.
 func (c *Conn) run() {
-	backoff := c.cfg.MinBackoff
+	backoff, attempts := enginekit.Backoff{Min: c.cfg.MinBackoff, Max: c.cfg.MaxBackoff}, 0
 	var connected bool
 	c.lost = time.Now()
 	for {
@@ -198,11 +199,12 @@ func (c *Conn) run() {
 		}
 		c.failures.Add(1)
 		if proven {
-			backoff = c.cfg.MinBackoff
+			attempts = 0
 		}
 		c.logLoss(connected, err)
-		pause := backoff/2 + time.Duration(c.cfg.Random()*float64(backoff/2))
-		backoff = min(2*backoff, c.cfg.MaxBackoff)
+		pause := backoff.Pause(attempts)
+		pause = pause/2 + time.Duration(c.cfg.Random()*float64(pause/2))
+		attempts++
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(pause):

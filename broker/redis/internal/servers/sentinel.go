@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // primary asks the Sentinels, one after another, for the address of the primary.
@@ -97,7 +98,7 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
-	var silent time.Time // since when no Sentinel answers
+	var outage logging.Outage
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -109,15 +110,13 @@ func (c *Client) watchSentinel() {
 		address, err := c.primary(ctx)
 		cancel()
 		if err != nil {
-			if silent.IsZero() {
-				silent = time.Now()
+			if outage.Fail(err) {
 				c.opts.Logger.Warn("no Sentinel answers", "part", c.opts.Name, "error", err)
 			}
 			continue
 		}
-		if !silent.IsZero() {
-			c.opts.Logger.Info("a Sentinel answers again", "part", c.opts.Name, "failed_at", silent, "after_ms", time.Since(silent).Milliseconds())
-			silent = time.Time{}
+		if failures, since := outage.End(); failures > 0 {
+			c.opts.Logger.Info("a Sentinel answers again", "part", c.opts.Name, "failed_at", since, "after_ms", time.Since(since).Milliseconds())
 		}
 		if c.dropOthers(address) {
 			c.opts.Logger.Info("the primary was replaced", "part", c.opts.Name, "primary", address)

@@ -1,4 +1,4 @@
-package expiry
+package enginekit
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// TestMeter: the lag grows until a look has left nothing behind, and counts from its begin.
-func TestMeter(t *testing.T) {
+// TestExpiryMeter: the lag grows until a look has left nothing behind, and counts from its begin.
+func TestExpiryMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m Meter
+		var m ExpiryMeter
 		want := func(e broker.Expiry) {
 			t.Helper()
 			if got := m.Expiry(); got != e {

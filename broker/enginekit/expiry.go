@@ -1,5 +1,4 @@
-// Package expiry measures how engines remove entries of maps that have expired: broker.Traits.Expiry.
-package expiry
+package enginekit
 
 import (
 	"sync/atomic"
@@ -8,18 +7,18 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Meter measures the looks of one engine for entries that have expired. Any goroutine may use it.
-type Meter struct {
+// ExpiryMeter measures the looks of one engine for entries that have expired. Any goroutine may use it.
+type ExpiryMeter struct {
 	removed, failures atomic.Uint64
 	// since is when the last look began that left nothing behind, or the first look; nil: there was none.
 	since atomic.Pointer[time.Time]
 }
 
 // Removed adds entries that were removed.
-func (m *Meter) Removed(n int) { m.removed.Add(uint64(n)) }
+func (m *ExpiryMeter) Removed(n int) { m.removed.Add(uint64(n)) }
 
 // Looked adds a look, which has removed all that had expired when it began, unless there is an error.
-func (m *Meter) Looked(began time.Time, err error) {
+func (m *ExpiryMeter) Looked(began time.Time, err error) {
 	if err == nil {
 		m.since.Store(&began)
 		return
@@ -29,7 +28,7 @@ func (m *Meter) Looked(began time.Time, err error) {
 }
 
 // Expiry is broker.Traits.Expiry.
-func (m *Meter) Expiry() broker.Expiry {
+func (m *ExpiryMeter) Expiry() broker.Expiry {
 	e := broker.Expiry{Removed: m.removed.Load(), Failures: m.failures.Load()}
 	if since := m.since.Load(); since != nil {
 		e.Lag = time.Since(*since)
