@@ -350,7 +350,8 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	f.Helper()
 	for n := 1; ; n++ {
 		events := f.wait(ch, n)
-		if n = len(events); events[n-1].Pub.Offset == offset {
+		n = len(events)
+		if events[n-1].Pub.Offset == offset {
 			return events
 		}
 	}
@@ -392,7 +393,8 @@ func testPositions(f *fixture) {
 
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	if got = f.traits.Positions(ctx, names[:2], 0); got[0].Err == nil || got[1].Err == nil {
+	got = f.traits.Positions(ctx, names[:2], 0)
+	if got[0].Err == nil || got[1].Err == nil {
 		f.Error("no error with a cancelled context")
 	}
 }

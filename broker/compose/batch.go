@@ -10,15 +10,15 @@ import (
 
 // publishBatch is Traits.Batch. Each engine gets its items as one batch, in their order;
 // an engine that takes no batches gets them one by one.
-func (b *composition) publishBatch(ctx context.Context, batch []broker.BatchItem) {
-	b.split(len(batch), func(i int) string { return batch[i].Channel }, func(engine int, at []int) {
+func (c *composition) publishBatch(ctx context.Context, batch []broker.BatchItem) {
+	c.split(len(batch), func(i int) string { return batch[i].Channel }, func(engine int, at []int) {
 		if at == nil {
-			b.publishTo(ctx, engine, batch)
+			c.publishTo(ctx, engine, batch)
 			return
 		}
 		items := pick(batch, at)
 		ownPublications(items)
-		b.publishTo(ctx, engine, items)
+		c.publishTo(ctx, engine, items)
 		for k, i := range at {
 			batch[i].Result, batch[i].Err = items[k].Result, items[k].Err
 			batch[i].Unkept = true // the engine had a copy
@@ -42,22 +42,22 @@ func ownPublications(items []broker.BatchItem) {
 }
 
 // publishTo publishes items of one engine.
-func (b *composition) publishTo(ctx context.Context, engine int, batch []broker.BatchItem) {
-	if publish := b.traits[engine].Batch; publish != nil {
+func (c *composition) publishTo(ctx context.Context, engine int, batch []broker.BatchItem) {
+	if publish := c.traits[engine].Batch; publish != nil {
 		publish(ctx, batch)
 		return
 	}
 	for i := range batch {
 		item := &batch[i]
-		item.Result, item.Err = b.engines[engine].Publish(ctx, item.Channel, item.Pub, item.Options)
+		item.Result, item.Err = c.engines[engine].Publish(ctx, item.Channel, item.Pub, item.Options)
 	}
 }
 
 // positions is Traits.Positions.
-func (b *composition) positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
+func (c *composition) positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
-	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
-		results := b.positionsOf(ctx, engine, pick(channels, at), metaTTL)
+	c.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
+		results := c.positionsOf(ctx, engine, pick(channels, at), metaTTL)
 		if at == nil {
 			out = results
 			return
@@ -70,13 +70,13 @@ func (b *composition) positions(ctx context.Context, channels []string, metaTTL 
 }
 
 // positionsOf reads positions at one engine, by History if it has no Positions.
-func (b *composition) positionsOf(ctx context.Context, engine int, channels []string, metaTTL time.Duration) []broker.PositionResult {
-	if read := b.traits[engine].Positions; read != nil {
+func (c *composition) positionsOf(ctx context.Context, engine int, channels []string, metaTTL time.Duration) []broker.PositionResult {
+	if read := c.traits[engine].Positions; read != nil {
 		return read(ctx, channels, metaTTL)
 	}
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
-		h, err := b.engines[engine].History(ctx, ch, broker.HistoryFilter{MetaTTL: metaTTL})
+		h, err := c.engines[engine].History(ctx, ch, broker.HistoryFilter{MetaTTL: metaTTL})
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}
 	return out

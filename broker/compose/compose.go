@@ -81,7 +81,7 @@ func common(engines []broker.Traits) broker.Traits {
 	return t
 }
 
-func (b *composition) Describe() broker.Traits { return b.own }
+func (c *composition) Describe() broker.Traits { return c.own }
 
 // in returns the index of a channel's engine among n.
 func (r Route) in(n int, ch string) int {
@@ -91,15 +91,15 @@ func (r Route) in(n int, ch string) int {
 	return 0
 }
 
-func (b *composition) of(ch string) int               { return b.route.in(len(b.engines), ch) }
-func (b *composition) engine(ch string) broker.Broker { return b.engines[b.of(ch)] }
+func (c *composition) of(ch string) int               { return c.route.in(len(c.engines), ch) }
+func (c *composition) engine(ch string) broker.Broker { return c.engines[c.of(ch)] }
 
 // Run implements broker.Broker. If one engine fails, those before it are closed.
-func (b *composition) Run(h broker.EventHandler) error {
-	for i, e := range b.engines {
-		if err := e.Run(&handler{EventHandler: h, broker: b, index: i}); err != nil {
+func (c *composition) Run(h broker.EventHandler) error {
+	for i, e := range c.engines {
+		if err := e.Run(&handler{EventHandler: h, broker: c, index: i}); err != nil {
 			err = fmt.Errorf("engine %d: %w", i, err)
-			for _, running := range b.engines[:i] {
+			for _, running := range c.engines[:i] {
 				err = errors.Join(err, running.Close(context.Background()))
 			}
 			return err
@@ -122,40 +122,40 @@ func (h *handler) HandleLoss(match func(ch string) bool) {
 
 // Subscribe implements broker.Broker. If an engine fails, the channels of the other engines
 // may be subscribed.
-func (b *composition) Subscribe(ctx context.Context, channels ...string) error {
-	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
+func (c *composition) Subscribe(ctx context.Context, channels ...string) error {
+	return c.eachGroup(channels, func(e broker.Broker, channels []string) error {
 		return e.Subscribe(ctx, channels...)
 	})
 }
 
-func (b *composition) Unsubscribe(ctx context.Context, channels ...string) error {
-	return b.eachGroup(channels, func(e broker.Broker, channels []string) error {
+func (c *composition) Unsubscribe(ctx context.Context, channels ...string) error {
+	return c.eachGroup(channels, func(e broker.Broker, channels []string) error {
 		return e.Unsubscribe(ctx, channels...)
 	})
 }
 
 // eachGroup calls do with the channels of each engine, for all engines at once.
-func (b *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
+func (c *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
 	if len(channels) == 1 {
-		return do(b.engine(channels[0]), channels)
+		return do(c.engine(channels[0]), channels)
 	}
-	errs := make([]error, len(b.engines))
-	b.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
-		errs[engine] = do(b.engines[engine], pick(channels, at))
+	errs := make([]error, len(c.engines))
+	c.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
+		errs[engine] = do(c.engines[engine], pick(channels, at))
 	})
 	return errors.Join(errs...)
 }
 
 // split calls do for each engine that has some of n channels, for these engines at once. at
 // are the places of the engine's channels, or nil if it has all.
-func (b *composition) split(n int, ch func(i int) string, do func(engine int, at []int)) {
-	if only, ok := b.only(n, ch); ok {
+func (c *composition) split(n int, ch func(i int) string, do func(engine int, at []int)) {
+	if only, ok := c.only(n, ch); ok {
 		do(only, nil)
 		return
 	}
-	parts := make([][]int, len(b.engines))
+	parts := make([][]int, len(c.engines))
 	for i := range n {
-		engine := b.of(ch(i))
+		engine := c.of(ch(i))
 		parts[engine] = append(parts[engine], i)
 	}
 	var wg sync.WaitGroup
@@ -168,13 +168,13 @@ func (b *composition) split(n int, ch func(i int) string, do func(engine int, at
 }
 
 // only tells whether n channels belong to one engine, and to which.
-func (b *composition) only(n int, ch func(i int) string) (index int, ok bool) {
+func (c *composition) only(n int, ch func(i int) string) (index int, ok bool) {
 	if n == 0 {
 		return 0, true
 	}
-	index = b.of(ch(0))
+	index = c.of(ch(0))
 	for i := 1; i < n; i++ {
-		if b.of(ch(i)) != index {
+		if c.of(ch(i)) != index {
 			return 0, false
 		}
 	}
@@ -193,32 +193,32 @@ func pick[T any](list []T, at []int) []T {
 	return picked
 }
 
-func (b *composition) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	return b.engine(ch).Publish(ctx, ch, pub, opts)
+func (c *composition) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
+	return c.engine(ch).Publish(ctx, ch, pub, opts)
 }
 
-func (b *composition) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.engine(ch).PublishJoin(ctx, ch, info)
+func (c *composition) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return c.engine(ch).PublishJoin(ctx, ch, info)
 }
 
-func (b *composition) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.engine(ch).PublishLeave(ctx, ch, info)
+func (c *composition) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	return c.engine(ch).PublishLeave(ctx, ch, info)
 }
 
-func (b *composition) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	return b.engine(ch).History(ctx, ch, filter)
+func (c *composition) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
+	return c.engine(ch).History(ctx, ch, filter)
 }
 
-func (b *composition) RemoveHistory(ctx context.Context, ch string) error {
-	return b.engine(ch).RemoveHistory(ctx, ch)
+func (c *composition) RemoveHistory(ctx context.Context, ch string) error {
+	return c.engine(ch).RemoveHistory(ctx, ch)
 }
 
 // Close implements broker.Broker. It closes all engines at once, so that each has the whole
 // time of ctx.
-func (b *composition) Close(ctx context.Context) error {
-	errs := make([]error, len(b.engines))
+func (c *composition) Close(ctx context.Context) error {
+	errs := make([]error, len(c.engines))
 	var wg sync.WaitGroup
-	for i, e := range b.engines {
+	for i, e := range c.engines {
 		wg.Go(func() { errs[i] = e.Close(ctx) })
 	}
 	wg.Wait()

@@ -111,7 +111,8 @@ func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason
 		h.pending = append(h.pending, broker.PublicationEvent{Pub: pub, Epoch: e.Epoch})
 		h.bytes += size(pub)
 	case live:
-		if reason = h.apply(e.Pub, e.Epoch, most, own); reason == "" {
+		reason = h.apply(e.Pub, e.Epoch, most, own)
+		if reason == "" {
 			h.wake()
 		}
 	}
@@ -146,7 +147,8 @@ func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own f
 	h.changes.push(pub)
 	h.bytes += size(pub)
 	h.bytes -= h.changes.trim(most, h.bytes)
-	if h.top.Offset++; !h.isBehind() {
+	h.top.Offset++
+	if !h.isBehind() {
 		h.behind = time.Time{}
 	}
 	switch {

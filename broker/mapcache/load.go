@@ -108,7 +108,8 @@ func (m *image) add(s *channel.State, most int64) (why refusal) {
 		}
 		pub = own(pub)
 		m.entries.Set(pub.Key, pub)
-		if m.bytes += size(pub); m.bytes > most {
+		m.bytes += size(pub)
+		if m.bytes > most {
 			return refusal{dropLarge, longRefusal}
 		}
 	}

@@ -213,10 +213,8 @@ func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFil
 		return h, err
 	}
 	held := c.use(ch, c.knowsMaps)
-	if held != nil && c.enter(ctx, held) {
-		changes, ok := held.since(&filter)
-		if held.mu.RUnlock(); ok {
-			c.counters.hits.Add(1)
+	if held != nil {
+		if changes, ok := c.changesSince(ctx, held, &filter); ok {
 			return changes, nil
 		}
 	}
@@ -234,35 +232,33 @@ func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFil
 type cached struct{ *cache }
 
 // Change implements broker.Maps. The broker makes the change. The next read finds it.
-func (m cached) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
-	result, err := m.maps.Change(ctx, ch, pub, opts)
+func (c cached) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
+	result, err := c.maps.Change(ctx, ch, pub, opts)
 	if err == nil {
-		m.seen(ch, result.Position)
+		c.seen(ch, result.Position)
 	}
 	return result, err
 }
 
 // State implements broker.Maps.
-func (m cached) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
-	if h := m.use(ch, true); h != nil && m.enter(ctx, h) {
-		s, ok := h.page(&filter)
-		if h.mu.RUnlock(); ok {
-			m.counters.hits.Add(1)
+func (c cached) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
+	if h := c.use(ch, true); h != nil {
+		if s, ok := c.page(ctx, h, &filter); ok {
 			return s, nil
 		}
 	}
-	m.counters.misses.Add(1)
-	s, err := m.maps.State(ctx, ch, filter)
+	c.counters.misses.Add(1)
+	s, err := c.maps.State(ctx, ch, filter)
 	if err == nil {
-		m.seen(ch, s.Top)
+		c.seen(ch, s.Top)
 	}
 	return s, err
 }
 
 // Clear implements broker.Maps.
-func (m cached) Clear(ctx context.Context, ch string) error {
-	err := m.maps.Clear(ctx, ch)
-	m.drop(ch, dropCleared)
+func (c cached) Clear(ctx context.Context, ch string) error {
+	err := c.maps.Clear(ctx, ch)
+	c.drop(ch, dropCleared)
 	return err
 }
 

@@ -36,10 +36,10 @@ type counters struct {
 	drops               [len(dropReasons)]atomic.Uint64
 }
 
-func (n *counters) dropped(why dropReason) {
+func (c *counters) dropped(why dropReason) {
 	for i, reason := range dropReasons {
 		if reason == why {
-			n.drops[i].Add(1)
+			c.drops[i].Add(1)
 		}
 	}
 }

@@ -103,17 +103,17 @@ func (c *cache) livePositions() (list []compared) {
 
 // differs tells why the channel has to be forgotten; "" if it has not. dropBehind may also mean that changes
 // are on their way.
-func (p *compared) differs() dropReason {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
+func (c *compared) differs() dropReason {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	switch {
-	case p.at.Err != nil || p.phase != live:
+	case c.at.Err != nil || c.phase != live:
 		return ""
-	case p.at.Top.Epoch != p.top.Epoch:
+	case c.at.Top.Epoch != c.top.Epoch:
 		return dropEpoch
-	case p.at.Top.Offset < p.before.Offset:
+	case c.at.Top.Offset < c.before.Offset:
 		return dropBack
-	case p.at.Top.Offset > p.top.Offset:
+	case c.at.Top.Offset > c.top.Offset:
 		return dropBehind
 	}
 	return ""

@@ -58,12 +58,38 @@ func (c *cache) find(ch string) *held {
 	return c.table[ch]
 }
 
-// enter takes the lock of a channel for reading when the channel has all that was seen of it before. It
-// returns false, without the lock, if the broker has to be asked.
-func (c *cache) enter(ctx context.Context, h *held) bool {
+// changesSince is History of a channel. ok is false if the broker has to be asked.
+func (c *cache) changesSince(ctx context.Context, h *held, f *broker.HistoryFilter) (history broker.History, ok bool) {
+	unlock := c.enter(ctx, h)
+	if unlock == nil {
+		return history, false
+	}
+	defer unlock()
+	if history, ok = h.since(f); ok {
+		c.counters.hits.Add(1)
+	}
+	return history, ok
+}
+
+// page is State of a channel. ok is false if the broker has to be asked.
+func (c *cache) page(ctx context.Context, h *held, f *channel.StateFilter) (s channel.State, ok bool) {
+	unlock := c.enter(ctx, h)
+	if unlock == nil {
+		return s, false
+	}
+	defer unlock()
+	if s, ok = h.page(f); ok {
+		c.counters.hits.Add(1)
+	}
+	return s, ok
+}
+
+// enter takes the lock of a channel for reading when the channel has everything that readers have seen of it before. It returns the
+// function that releases the lock, or nil, without the lock, if the broker has to be asked.
+func (c *cache) enter(ctx context.Context, h *held) (unlock func()) {
 	h.mu.RLock()
 	if h.phase == live && !h.isBehind() && ctx.Err() == nil {
-		return true
+		return h.mu.RUnlock
 	}
 	h.mu.RUnlock()
 	caughtUp, late := h.await(ctx)
@@ -71,14 +97,14 @@ func (c *cache) enter(ctx context.Context, h *held) bool {
 		c.dropThis(h, dropBehind)
 	}
 	if !caughtUp {
-		return false
+		return nil
 	}
 	h.mu.RLock()
 	if h.phase == live {
-		return true
+		return h.mu.RUnlock
 	}
 	h.mu.RUnlock()
-	return false
+	return nil
 }
 
 // await waits until a channel is loaded and has all that was seen of it before this call. A load takes

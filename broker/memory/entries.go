@@ -38,76 +38,76 @@ func (e *entry) outdated(number uint64, epoch string) bool {
 	return number > 0 && e.last != nil && number <= e.last.number && (epoch == "" || epoch == e.last.epoch)
 }
 
-func (n *entries) count() int {
-	if n == nil {
+func (es *entries) count() int {
+	if es == nil {
 		return 0
 	}
-	return n.byKey.Len()
+	return es.byKey.Len()
 }
 
 // get returns nil if there is no such entry.
-func (n *entries) get(key string) *entry {
-	if n == nil {
+func (es *entries) get(key string) *entry {
+	if es == nil {
 		return nil
 	}
-	e, _ := n.byKey.Get(key)
+	e, _ := es.byKey.Get(key)
 	return e
 }
 
-func (n *entries) add(key string) *entry {
+func (es *entries) add(key string) *entry {
 	e := &entry{until: math.MaxInt64, index: -1}
-	n.byKey.Set(key, e)
+	es.byKey.Set(key, e)
 	return e
 }
 
-func (n *entries) remove(e *entry) {
-	n.byKey.Delete(e.pub.Key)
+func (es *entries) remove(e *entry) {
+	es.byKey.Delete(e.pub.Key)
 	if e.index >= 0 {
-		heap.Remove(&n.dues, e.index)
+		heap.Remove(&es.dues, e.index)
 	}
 }
 
 // prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than
 // before keeps its place in dues, so that setting it again costs nothing there.
-func (n *entries) prolong(e *entry, ttl time.Duration, now int64) {
+func (es *entries) prolong(e *entry, ttl time.Duration, now int64) {
 	e.until = forEverOr(now, ttl)
 	switch {
 	case e.index < 0 && e.until < math.MaxInt64:
 		e.noted = e.until
-		heap.Push(&n.dues, e)
+		heap.Push(&es.dues, e)
 	case e.index >= 0 && e.until < e.noted:
 		e.noted = e.until
-		heap.Fix(&n.dues, e.index)
+		heap.Fix(&es.dues, e.index)
 	}
 }
 
 // first returns when the next entry expires. some is false if there are no entries.
-func (n *entries) first() (at int64, some bool) {
-	if n.count() == 0 {
+func (es *entries) first() (at int64, some bool) {
+	if es.count() == 0 {
 		return math.MaxInt64, false
 	}
-	for len(n.dues) > 0 {
-		e := n.dues[0]
+	for len(es.dues) > 0 {
+		e := es.dues[0]
 		if e.noted == e.until {
 			return e.until, true
 		}
 		e.noted = e.until
-		heap.Fix(&n.dues, 0)
+		heap.Fix(&es.dues, 0)
 	}
 	return math.MaxInt64, true
 }
 
 // page returns up to limit entries after the key cursor (all if limit is negative), and the
 // cursor of the next page.
-func (n *entries) page(cursor string, limit int) (out []*channel.Publication, next string) {
-	if limit == 0 || n.count() == 0 {
+func (es *entries) page(cursor string, limit int) (out []*channel.Publication, next string) {
+	if limit == 0 || es.count() == 0 {
 		return nil, ""
 	}
-	if limit < 0 || limit > n.count() {
-		limit = n.count()
+	if limit < 0 || limit > es.count() {
+		limit = es.count()
 	}
 	out = make([]*channel.Publication, 0, limit)
-	n.byKey.Ascend(cursor, func(key string, e *entry) bool {
+	es.byKey.Ascend(cursor, func(key string, e *entry) bool {
 		switch {
 		case key == cursor:
 		case len(out) == limit:

@@ -29,7 +29,8 @@ func (r *ring) push(pub kept, size int) {
 func (r *ring) at(i int) *kept { return &r.buf[r.index(i)] }
 
 func (r *ring) index(i int) int {
-	if i += r.head; i >= len(r.buf) {
+	i += r.head
+	if i >= len(r.buf) {
 		i -= len(r.buf)
 	}
 	return i

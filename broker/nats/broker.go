@@ -82,7 +82,8 @@ func New(cfg Config) (*Broker, error) {
 		ended: make(chan struct{}), seed: maphash.MakeSeed(),
 	}
 	b.lifetime, b.close = context.WithCancel(context.Background())
-	if b.covers = cfg.Covers; b.covers == nil {
+	b.covers = cfg.Covers
+	if b.covers == nil {
 		b.covers = func(string, string) bool { return true }
 	}
 	for i := range b.stripes {
@@ -254,7 +255,8 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 		if err := b.subscribe(ctx, channels[:n], subjects[:n]); err != nil {
 			return err
 		}
-		if channels, subjects = channels[n:], subjects[n:]; len(channels) == 0 {
+		channels, subjects = channels[n:], subjects[n:]
+		if len(channels) == 0 {
 			return nil
 		}
 	}

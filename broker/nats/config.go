@@ -145,7 +145,8 @@ func (c *Config) check() error {
 // userInURL returns the user in the first URL, or nil.
 func (c *Config) userInURL() *url.Userinfo {
 	first, _, _ := strings.Cut(c.URL, ",")
-	if first = strings.TrimSpace(first); !strings.Contains(first, "://") {
+	first = strings.TrimSpace(first)
+	if !strings.Contains(first, "://") {
 		first = "nats://" + first
 	}
 	u, err := url.Parse(first)

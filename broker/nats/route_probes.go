@@ -151,7 +151,8 @@ func (p *routeProbe) run() {
 		p.reached(err)
 		if err == nil {
 			failed = time.Now()
-			if attempt = 0; p.watch(conn) {
+			attempt = 0
+			if p.watch(conn) {
 				attempt = maxDoublings // there is no hurry
 			}
 			conn.Close()
@@ -209,7 +210,8 @@ func (p *routeProbe) connect() (*natsio.Conn, error) {
 	o.AsyncErrorCB = func(*natsio.Conn, *natsio.Subscription, error) {} // by default, errors are printed
 	if main := b.conn.Load(); main.TLSRequired() {
 		// Like the NATS client with announced servers, use the name of the first server.
-		if o.Secure = true; o.TLSConfig == nil {
+		o.Secure = true
+		if o.TLSConfig == nil {
 			o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
 		if u, err := url.Parse(main.ConnectedUrl()); err == nil && o.TLSConfig.ServerName == "" {

@@ -335,7 +335,8 @@ func (b *Broker) expireDue(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if b.expiry.Removed(removed); removed > 0 {
+			b.expiry.Removed(removed)
+			if removed > 0 {
 				b.wake(mapTable, shard)
 			}
 		}

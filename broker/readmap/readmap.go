@@ -93,7 +93,8 @@ func (m *Map[V]) Delete(hash uint64, key string) {
 		return
 	}
 	slot.Store(&t.grave)
-	if m.size--; m.size == 0 {
+	m.size--
+	if m.size == 0 {
 		m.table.Store(nil)
 		m.used = 0
 	} else if len(t.slots) > minSlots && m.size < len(t.slots)/8 {

@@ -142,7 +142,8 @@ func (s *share) prepare(items []shareItem) int {
 		item := &s.batch[it.index]
 		s.encode(item)
 		items[i].sum = s.sum
-		if size += len(s.payload); size > maxChunk && i > 0 {
+		size += len(s.payload)
+		if size > maxChunk && i > 0 {
 			return i
 		}
 		c := &s.calls[i]

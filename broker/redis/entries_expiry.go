@@ -263,7 +263,8 @@ func (m *mapEntries) expire(ctx context.Context, s *shard, ch string, hash uint6
 		result, current, err := commands.ReadChange(answers[i])
 		if err == nil {
 			var done channel.MapResult
-			if done, err = m.changed(s, changes[i], result, current, "", o.Ephemeral()); done.Suppressed == "" {
+			done, err = m.changed(s, changes[i], result, current, "", o.Ephemeral())
+			if done.Suppressed == "" {
 				m.looks.meter.Removed(1)
 			}
 		}

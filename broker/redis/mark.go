@@ -59,7 +59,8 @@ func (r *refusals) note(err error) (news bool) {
 		r.row = 0
 		return r.err.Swap(nil) != nil
 	}
-	if r.row++; r.row <= maxRefusals {
+	r.row++
+	if r.row <= maxRefusals {
 		return false
 	}
 	return r.err.Swap(&err) == nil

@@ -239,14 +239,14 @@ func foreign(err error) bool { return err != nil && strings.Contains(err.Error()
 // holds tells whether a stream of the same epoch holds the publication. entry is what it has
 // at the offset. Without an entry, which may have been trimmed, the stream counts as holding
 // it, unless the data went back and later publications were not delivered here.
-func (p *candidate) holds(top uint64, entry string, wentBack bool) bool {
-	if top < p.top {
+func (c *candidate) holds(top uint64, entry string, wentBack bool) bool {
+	if top < c.top {
 		return false
 	}
-	if entry != "" && p.Sum != 0 {
-		return losses.TextSum(entry) == p.Sum
+	if entry != "" && c.Sum != 0 {
+		return losses.TextSum(entry) == c.Sum
 	}
-	return top == p.top || p.sub == nil || !wentBack
+	return top == c.top || c.sub == nil || !wentBack
 }
 
 // renew gives streams that still have the stale epoch of their candidates other epochs.

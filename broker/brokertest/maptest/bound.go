@@ -170,7 +170,8 @@ func raceForPlaces(writers []*fixture) {
 	f.must(err)
 	entries := map[string]bool{}
 	for _, e := range events[f.read:] {
-		if entries[e.Pub.Key] = true; e.Pub.Removed {
+		entries[e.Pub.Key] = true
+		if e.Pub.Removed {
 			delete(entries, e.Pub.Key)
 		}
 		if len(entries) > most {

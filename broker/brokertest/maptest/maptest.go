@@ -356,7 +356,8 @@ func testPages(f *fixture) {
 			for _, p := range s.Entries {
 				got = append(got, p.Key)
 			}
-			if cursor = s.Cursor; cursor == "" {
+			cursor = s.Cursor
+			if cursor == "" {
 				break
 			}
 		}

@@ -202,7 +202,8 @@ func (m *model) read(t *rapid.T) {
 		if m.epoch != "" && s.Top.Epoch != m.epoch || slices.Contains(m.old, s.Top.Epoch) {
 			t.Fatalf("epoch %q, want %q, before %q", s.Top.Epoch, m.epoch, m.old)
 		}
-		if cursor = s.Cursor; cursor == "" {
+		cursor = s.Cursor
+		if cursor == "" {
 			break
 		}
 	}

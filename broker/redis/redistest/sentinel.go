@@ -120,7 +120,8 @@ func (s *Sentinel) Failover() *Server {
 	leader := s.Sentinels[0]
 	var next *Server
 	leader.await("a failover", func() bool {
-		if next = s.successor(old); next == nil && s.rests(leader, old) {
+		next = s.successor(old)
+		if next == nil && s.rests(leader, old) {
 			_, _ = leader.try("SENTINEL", "FAILOVER", s.Master) // it may refuse, as when no replica is fit
 		}
 		return next != nil

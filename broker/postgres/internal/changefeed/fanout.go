@@ -334,7 +334,8 @@ func (w *worker) apply(data []byte) (ok bool) {
 	w.created = time.Time{}
 	for id := m.prev; id < m.last; {
 		next, row, err := m.next(id)
-		if id = next; err == nil && id > cursor {
+		id = next
+		if err == nil && id > cursor {
 			if err = w.table.Decode(w.shard, row); err == nil {
 				w.table.Deliver(w.shard, id)
 				w.cursor.Store(id)

@@ -213,7 +213,8 @@ func (r *Row) Scan(rows pgx.Rows, ahead ...any) error {
 	r.Pub.Offset, r.Pub.Version, r.Pub.Score = uint64(value(offset)), uint64(value(version)), value(score)
 	r.Pub.Key, r.Pub.Removed = value(key), value(removed)
 	r.Pub.Tags = ParseTags(tags)
-	if r.Pub.Time = value(ms); r.Pub.Time == 0 && at != nil {
+	r.Pub.Time = value(ms)
+	if r.Pub.Time == 0 && at != nil {
 		r.Pub.Time = at.UnixMilli()
 	}
 	r.Pub.Info = NewInfo(client, user, conn, info)

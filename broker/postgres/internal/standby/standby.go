@@ -99,66 +99,67 @@ func (s *Set) Answered() { s.answers.Add(1) }
 func (s *Set) Repeated() { s.repeats.Add(1) }
 
 // Ask asks the server about a channel of a shard, and tells whether the answer has all that f says.
-func (r *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
+func (s *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
 	floor, ok := f.Of(ch)
 	if !ok {
-		r.set.Repeated()
+		s.set.Repeated()
 		return false
 	}
-	within, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	within, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	newest, err := q.Ask(within, r.pool, &floor)
+	newest, err := q.Ask(within, s.pool, &floor)
 	switch {
 	case err == nil:
 		f.Raise(newest)
-		r.recovered()
+		s.recovered()
 		return true
 	case errors.Is(err, errBehind):
-		r.set.Repeated()
-		r.late()
+		s.set.Repeated()
+		s.late()
 	case ctx.Err() == nil:
-		r.set.failures.Add(1)
-		r.fail(err)
+		s.set.failures.Add(1)
+		s.fail(err)
 	}
 	return false
 }
 
 // recovered ends the time of failures.
-func (r *Server) recovered() {
-	r.mu.Lock()
-	failed := r.failed
-	r.failed, r.behind, r.rests = 0, 0, 0
-	r.mu.Unlock()
+func (s *Server) recovered() {
+	s.mu.Lock()
+	failed := s.failed
+	s.failed, s.behind, s.rests = 0, 0, 0
+	s.mu.Unlock()
 	if failed > 0 {
-		r.cfg.Logger.Info("postgres: the replica answers again", "replica", r.name)
+		s.cfg.Logger.Info("postgres: the replica answers again", "replica", s.name)
 	}
 }
 
 // late has the server not be asked for a moment when it is behind again and again.
-func (r *Server) late() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.behind++; r.behind < patience {
+func (s *Server) late() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.behind++
+	if s.behind < patience {
 		return
 	}
-	r.behind = 0
-	r.rest(behindPauses.Pause(r.rests))
-	r.rests++
+	s.behind = 0
+	s.rest(behindPauses.Pause(s.rests))
+	s.rests++
 }
 
 // fail has the server not be asked for a while, and logs the first failure. Those of questions that were asked before do
 // not count.
-func (r *Server) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Now().UnixNano() < r.until.Load() {
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().UnixNano() < s.until.Load() {
 		return
 	}
-	if r.failed == 0 {
-		r.cfg.Logger.Warn("postgres: the replica does not answer, the primary does in its place", "replica", r.name, "error", err)
+	if s.failed == 0 {
+		s.cfg.Logger.Warn("postgres: the replica does not answer, the primary does in its place", "replica", s.name, "error", err)
 	}
-	r.rest(failedPauses.Pause(r.failed))
-	r.failed++
+	s.rest(failedPauses.Pause(s.failed))
+	s.failed++
 }
 
-func (r *Server) rest(d time.Duration) { r.until.Store(time.Now().Add(d).UnixNano()) }
+func (s *Server) rest(d time.Duration) { s.until.Store(time.Now().Add(d).UnixNano()) }

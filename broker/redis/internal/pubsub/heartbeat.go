@@ -58,7 +58,7 @@ type silence struct {
 
 // extend adds the time since the last look at since. The process is known to have run for part
 // of that time.
-func (s *silence) extend(p *heartbeat, l *link, now, since int64, part time.Duration) {
+func (s *silence) extend(h *heartbeat, l *link, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
 			return min(part, time.Duration(max(0, now-arrived)))
@@ -66,8 +66,9 @@ func (s *silence) extend(p *heartbeat, l *link, now, since int64, part time.Dura
 		return before + part
 	}
 	s.all = quiet(s.all, l.any.Load())
-	s.messages = quiet(s.messages, p.sign.Load())
-	if s.canary += part; !p.owed {
+	s.messages = quiet(s.messages, h.sign.Load())
+	s.canary += part
+	if !h.owed {
 		s.canary = 0
 	}
 }
@@ -80,82 +81,82 @@ func newHeartbeat(cfg *Config) *heartbeat {
 }
 
 // clock is never 0.
-func (p *heartbeat) clock() int64 { return int64(time.Since(p.start)) + 1 }
+func (h *heartbeat) clock() int64 { return int64(time.Since(h.start)) + 1 }
 
 // open begins to judge a link.
-func (p *heartbeat) open(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.link, p.ready, p.since, p.proven, p.floor, p.owed, p.unsent = l, false, p.clock(), 0, p.number, false, nil
-	p.looked, p.silence = p.since, silence{}
+func (h *heartbeat) open(l *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.link, h.ready, h.since, h.proven, h.floor, h.owed, h.unsent = l, false, h.clock(), 0, h.number, false, nil
+	h.looked, h.silence = h.since, silence{}
 }
 
 // subscribed tells that everything is subscribed.
-func (p *heartbeat) subscribed(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link == l {
-		p.ready, p.since = true, p.clock()
+func (h *heartbeat) subscribed(l *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l {
+		h.ready, h.since = true, h.clock()
 	}
 }
 
-func (p *heartbeat) close(l *link, reason error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link == l {
-		p.link, p.ready, p.since, p.reason = nil, false, p.clock(), reason
+func (h *heartbeat) close(l *link, reason error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l {
+		h.link, h.ready, h.since, h.reason = nil, false, h.clock(), reason
 	}
 }
 
 // refused notes why there is no connection.
-func (p *heartbeat) refused(reason error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reason = reason
+func (h *heartbeat) refused(reason error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reason = reason
 }
 
 // beat publishes a canary, unless the publish before is still under way.
-func (p *heartbeat) beat(ctx context.Context, l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.inFlight || p.link != l {
+func (h *heartbeat) beat(ctx context.Context, l *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inFlight || h.link != l {
 		return
 	}
-	p.inFlight = true
-	p.number++
-	number, at := p.number, p.clock()
-	p.publisher.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, p.cfg.CanaryTimeout)
+	h.inFlight = true
+	h.number++
+	number, at := h.number, h.clock()
+	h.publisher.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, h.cfg.CanaryTimeout)
 		defer cancel()
-		data := fmt.Appendf(nil, "%s %d %d", p.token, number, at)
-		p.published(number, p.cfg.Publish(ctx, p.cfg.Service, data))
+		data := fmt.Appendf(nil, "%s %d %d", h.token, number, at)
+		h.published(number, h.cfg.Publish(ctx, h.cfg.Service, data))
 	})
 }
 
-func (p *heartbeat) published(number uint64, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.inFlight = false
-	if number <= p.floor {
+func (h *heartbeat) published(number uint64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inFlight = false
+	if number <= h.floor {
 		return // it was for an earlier link
 	}
-	p.unsent = err
+	h.unsent = err
 	if err != nil {
-		p.failures.Add(1)
+		h.failures.Add(1)
 	}
-	if err == nil && p.seen < number {
-		p.owed = true
+	if err == nil && h.seen < number {
+		h.owed = true
 	}
 }
 
 // parse reads a canary. ok is false for the messages of others.
-func (p *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
+func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	if len(data) > 64 {
 		return 0, 0, false
 	}
 	token, rest, _ := strings.Cut(string(data), " ")
 	first, second, found := strings.Cut(rest, " ")
-	if token != p.token || !found {
+	if token != h.token || !found {
 		return 0, 0, false
 	}
 	number, err := strconv.ParseUint(first, 10, 64)
@@ -167,87 +168,87 @@ func (p *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 }
 
 // arrived tells that the reader received a canary.
-func (p *heartbeat) arrived(l *link, number uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link == l && number > p.floor {
-		p.seen = max(p.seen, number)
-		p.owed = false
+func (h *heartbeat) arrived(l *link, number uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l && number > h.floor {
+		h.seen = max(h.seen, number)
+		h.owed = false
 	}
 }
 
 // delivered tells that a canary has arrived at the handler.
-func (p *heartbeat) delivered(l *link, number uint64, at int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link == l && number > p.floor {
-		p.proven = p.clock()
-		p.delay = time.Duration(p.proven - at)
+func (h *heartbeat) delivered(l *link, number uint64, at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l && number > h.floor {
+		h.proven = h.clock()
+		h.delay = time.Duration(h.proven - at)
 	}
 }
 
 // judge returns an error if the link must be given up. silent reports whether nothing has
 // arrived for an interval.
-func (p *heartbeat) judge(l *link) (silent bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.link != l {
+func (h *heartbeat) judge(l *link) (silent bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link != l {
 		return false, nil
 	}
-	now, since := p.clock(), p.looked
-	p.looked = now
-	p.silence.extend(p, l, now, since, min(time.Duration(now-since), p.cfg.period()))
-	s, timeout := p.silence, p.cfg.CanaryTimeout
+	now, since := h.clock(), h.looked
+	h.looked = now
+	h.silence.extend(h, l, now, since, min(time.Duration(now-since), h.cfg.period()))
+	s, timeout := h.silence, h.cfg.CanaryTimeout
 	if s.all >= timeout {
-		p.silences.Add(1)
-		return true, fmt.Errorf("nothing received for %s%s", shown(s.all), p.unsentNote())
+		h.silences.Add(1)
+		return true, fmt.Errorf("nothing received for %s%s", shown(s.all), h.unsentNote())
 	}
 	if s.canary >= timeout && s.messages >= timeout || s.canary >= patience*timeout {
-		p.silences.Add(1)
+		h.silences.Add(1)
 		return false, fmt.Errorf("no canary for %s", shown(s.canary))
 	}
-	return s.all >= p.cfg.CanaryInterval, nil
+	return s.all >= h.cfg.CanaryInterval, nil
 }
 
-func (p *heartbeat) isReady() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ready
+func (h *heartbeat) isReady() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ready
 }
 
 // proof reports whether this link has brought back a canary.
-func (p *heartbeat) proof() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.proven != 0
+func (h *heartbeat) proof() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.proven != 0
 }
 
-func (p *heartbeat) unsentNote() string {
-	if p.unsent == nil {
+func (h *heartbeat) unsentNote() string {
+	if h.unsent == nil {
 		return ""
 	}
-	return fmt.Sprintf(", and no canary published: %v", p.unsent)
+	return fmt.Sprintf(", and no canary published: %v", h.unsent)
 }
 
 // health is what Conn.Health returns.
-func (p *heartbeat) health() (time.Duration, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.clock()
-	age := shown(time.Duration(now - p.since))
-	switch away := time.Duration(now - p.proven); {
-	case p.link == nil:
-		return p.delay, fmt.Errorf("%w for %s: %w", ErrDisconnected, age, p.reason)
-	case !p.ready:
-		return p.delay, fmt.Errorf("subscribing for %s, after: %w", age, p.reason)
-	case p.unsent != nil:
-		return p.delay, fmt.Errorf("no canary published: %w", p.unsent)
-	case p.proven == 0:
-		return p.delay, fmt.Errorf("unproven: no canary yet, for %s", age)
-	case away >= p.cfg.CanaryTimeout:
-		return p.delay, fmt.Errorf("no canary for %s", shown(away))
+func (h *heartbeat) health() (time.Duration, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.clock()
+	age := shown(time.Duration(now - h.since))
+	switch away := time.Duration(now - h.proven); {
+	case h.link == nil:
+		return h.delay, fmt.Errorf("%w for %s: %w", ErrDisconnected, age, h.reason)
+	case !h.ready:
+		return h.delay, fmt.Errorf("subscribing for %s, after: %w", age, h.reason)
+	case h.unsent != nil:
+		return h.delay, fmt.Errorf("no canary published: %w", h.unsent)
+	case h.proven == 0:
+		return h.delay, fmt.Errorf("unproven: no canary yet, for %s", age)
+	case away >= h.cfg.CanaryTimeout:
+		return h.delay, fmt.Errorf("no canary for %s", shown(away))
 	}
-	return p.delay, nil
+	return h.delay, nil
 }
 
 func shown(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

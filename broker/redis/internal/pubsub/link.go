@@ -130,7 +130,8 @@ func (l *link) read(t *token) {
 		found, err := l.reader.Buffered(&f)
 		if found {
 			var m message
-			if m, err = l.frame(&f); m.channel != nil || m.note != nil {
+			m, err = l.frame(&f)
+			if m.channel != nil || m.note != nil {
 				batch = append(batch, m)
 			}
 		}

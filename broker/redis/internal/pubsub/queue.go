@@ -252,7 +252,8 @@ func (q *queue) drop(m *message) {
 func (q *queue) drain() {
 	var batch []message
 	for {
-		if batch = q.take(batch); batch == nil {
+		batch = q.take(batch)
+		if batch == nil {
 			return
 		}
 		for i := range batch {

@@ -242,7 +242,8 @@ func (t *table) confirm(l *link, k kind, channel []byte) error {
 		e.on = true
 		t.entries[ch] = e
 	}
-	if c.left--; c.left == 0 {
+	c.left--
+	if c.left == 0 {
 		t.complete(c)
 	}
 	return nil
@@ -294,7 +295,8 @@ func (t *table) reject(l *link, sharded bool, text []byte) error {
 		if s.call.err == nil {
 			s.call.err = fmt.Errorf("%s: %s %.200q: %w", t.name, t.verbs[subscribe], s.call.channels[s.lo], err)
 		}
-		if s.call.left -= s.hi - s.lo; s.call.left == 0 {
+		s.call.left -= s.hi - s.lo
+		if s.call.left == 0 {
 			t.complete(s.call)
 		}
 	}
@@ -354,7 +356,8 @@ func (t *table) command(buf []byte) []byte {
 		hi := min(len(c.channels), c.sent+maxPerCommand-n)
 		t.pending = append(t.pending, segment{call: c, lo: c.sent, hi: hi})
 		n += hi - c.sent
-		if c.sent = hi; hi == len(c.channels) {
+		c.sent = hi
+		if hi == len(c.channels) {
 			t.queue[0] = nil
 			t.queue = t.queue[1:]
 		}

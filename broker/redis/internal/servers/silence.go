@@ -34,7 +34,8 @@ func (s *silence) look(heard, waits bool) (rests, dead bool) {
 		s.unheard, s.waiting = 0, 0
 		return false, false
 	}
-	if s.unheard++; waits {
+	s.unheard++
+	if waits {
 		s.waiting++
 	} else {
 		s.waiting = 0
@@ -85,7 +86,8 @@ func (c *Client) rests(limit int) bool {
 		}
 		t.silence.limit = limit
 		rests, dead := t.silence.look(t.heard.Swap(false), t.waits.Load())
-		if found = found || rests; dead {
+		found = found || rests
+		if dead {
 			t.because(noAnswer{c.opts.IOTimeout})
 			_ = t.Conn.Close()
 			delete(c.commands, t)
