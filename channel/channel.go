@@ -14,9 +14,8 @@ type StreamPosition struct {
 	Epoch string
 }
 
-// ClientInfo tells who published, joined or is present: User and Client, their IDs, ConnInfo and
-// ChanInfo. Clients get this very message. See
-// "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
+// ClientInfo identifies the client that published, joined or is present: User and Client, their IDs, ConnInfo and
+// ChanInfo. Clients get this very message. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 type ClientInfo = protocol.ClientInfo
 
 // Publication is one message of a channel. It is immutable once handed to a
@@ -39,8 +38,8 @@ type Publication struct {
 	// Key, Removed and Score belong to map channels.
 	Key     string
 	Removed bool
-	// Checked is set by a node that knows that Data is JSON without line breaks, so that no
-	// connection has to check it again. It is not sent to other nodes.
+	// Checked is set by a node that knows that Data is JSON without line breaks, so that no connection must check it
+	// again. It is not sent to other nodes.
 	Checked bool
 	// Score: see Key.
 	Score int64

@@ -9,8 +9,8 @@ type HistoryFilter struct {
 	// The epoch does not select anything. A broker that has copies of the stream does not
 	// answer from one that is at another epoch, or not as far as Since.
 	Since *StreamPosition
-	// AtLeast is a position that whoever asks knows of. It selects nothing; it is for brokers with
-	// copies, as Since is. Zero: none.
+	// AtLeast is a position that the caller knows of. It selects nothing; it is for brokers with copies, as Since is.
+	// Zero: none.
 	AtLeast StreamPosition
 	// Limit: 0 for the position only, < 0 for no limit.
 	Limit int

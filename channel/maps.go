@@ -118,7 +118,7 @@ const (
 type MapSubscription struct {
 	// Kind must equal the kind in the client's request; else the subscription fails with code 107.
 	Kind MapKind
-	// Ephemeral says that the map has no stream of changes, as MapOptions.Ephemeral does for its changes: both have to
+	// Ephemeral says that the map has no stream of changes, as MapOptions.Ephemeral does for its changes: both must
 	// agree. A returning client gets the entries again, instead of the changes since its position.
 	Ephemeral bool
 	// PageSize is how many entries, or changes before the subscription is live, a page has if the client gives no size.

@@ -80,7 +80,7 @@ type TrackBatch struct {
 // PolledKey is a key that some client tracks.
 type PolledKey struct {
 	Key string
-	// Version of the value that the node knows; 0 if it has to know the value, and always unless the channel is
+	// Version of the value that the node knows; 0 if the node needs the value, and always unless the channel is
 	// Versioned. Poll may leave out a key whose version is still this one.
 	Version uint64
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Token identifies the token of a connection or a subscription. gyro.Inspector.Connections returns it. Clients do not see it.
+// Token identifies the token of a connection or a subscription. gyro.Inspector.Connections returns it. Clients do not
+// see it.
 type Token struct {
 	// ID is unique for its issuer (claim jti); empty if it has none.
 	ID string

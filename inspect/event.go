@@ -13,8 +13,8 @@ const (
 	// Disconnected: the connection of a client has ended, with Code and Text as the client
 	// got them.
 	Disconnected
-	// Refused: the node refused something. What says what, Text why, Key is the setting that
-	// would allow it, and Code the answer.
+	// Refused: the node refused something. Event.What names it, Text has the reason, Key is the setting that would
+	// allow it, and Code the answer.
 	Refused
 	// Subscribed: a subscription was established. Text is "server-side" if the server made it,
 	// Count the source that the application gave.

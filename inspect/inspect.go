@@ -13,7 +13,7 @@ import (
 
 // Limits of a Filter and a Query.
 const (
-	// DefaultLimit is the limit of those that have none, and MaxLimit the greatest.
+	// DefaultLimit stands for a limit of 0, and MaxLimit is the greatest.
 	DefaultLimit, MaxLimit = 100, 1000
 	// MaxChannels is how many subscriptions one node lists in an answer. If there are more, further
 	// connections are left out, and so are further subscriptions of a connection.
@@ -91,8 +91,8 @@ type Subscription struct {
 // ErrExpression says that Filter.Expression is wrong, or that the node evaluates none.
 var ErrExpression = errors.New("expression")
 
-// Condition is a compiled expression: it tells whether a connection is selected. An error counts as false, and is told
-// to whoever asks, with the connections that were selected. It is called by one goroutine at a time.
+// Condition is a compiled expression: it tells whether a connection is selected. An error counts as false; the caller
+// gets it together with the selected connections. It is called by one goroutine at a time.
 type Condition func(ctx context.Context, c *Connection) (bool, error)
 
 // Page is a part of a snapshot: connections of one node.

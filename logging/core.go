@@ -64,7 +64,7 @@ type history struct {
 	errors     []uint64  // hashes of the errors that were written
 }
 
-// outcome says what becomes of a line.
+// outcome says whether a line is written.
 type outcome int
 
 const (

@@ -68,8 +68,8 @@ func Dropped(l *slog.Logger) uint64 {
 	return h.core.lost
 }
 
-// Milliseconds returns an attribute that is a number: a duration in milliseconds, with microseconds behind the point. Its
-// name is the key and "_ms".
+// Milliseconds returns an attribute that is a number: a duration in milliseconds, with microseconds after the point.
+// Its name is the key and "_ms".
 func Milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key+"_ms", float64(d.Round(time.Microsecond))/float64(time.Millisecond))
 }

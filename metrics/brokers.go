@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Brokers exports brokers by their names, which are the label broker_name: the health of those that
-// report it, and the metrics of their own. "" is the name of a default broker. It is called once.
+// Brokers exports brokers by their names, which are the label broker_name: their health if they report it, and the
+// metrics of their own. "" is the name of a default broker. It is called once.
 func (m *Metrics) Brokers(list map[string]broker.Traits) {
 	m.brokers.list = maps.Clone(list)
 	m.add(m.brokers)

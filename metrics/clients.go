@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// clients counts what an observer is told.
+// clients counts the events that an observer gets.
 type clients struct {
 	clientDescs
 	since   func() time.Duration
@@ -132,7 +132,7 @@ func (c *clients) export(out values) {
 	}
 }
 
-// naming is how labels are made of what turns tell.
+// naming makes labels from the fields of turns.
 type naming struct {
 	names  []string // of software
 	labels *observe.ClientLabels

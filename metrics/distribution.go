@@ -133,7 +133,7 @@ func (d *distribution) parts(now time.Duration, f func(number int64, p *places))
 	}
 }
 
-// add adds what another distribution of the same shape has counted.
+// add adds the counts of another distribution of the same shape.
 func (d *distribution) add(o *distribution, now time.Duration) {
 	d.count += o.count
 	d.sum += o.sum

@@ -37,8 +37,8 @@ func (m *Metrics) Durations(subsystem, name, help string, buckets []float64, lab
 	return d
 }
 
-// With returns the duration for values of the labels, which is exported once it has measured something.
-// It is called once for each combination; who measures keeps it.
+// With returns the duration for values of the labels, which is exported once it has measured something. It is called
+// once for each combination; the caller keeps the result.
 func (d *Durations) With(labels ...string) *Duration {
 	one := &Duration{of: d, labels: labels, stripes: newStripes[distribution]()}
 	d.mu.Lock()

@@ -40,8 +40,8 @@ type Config struct {
 	ChannelNamespace func(channel string) string
 	// ClientNames are values of the label client_name, 63 at most, besides unnamed and unregistered.
 	ClientNames []string
-	// AcceptProtocol fills the label accept_protocol with the version of HTTP of the request that opened the connection:
-	// h1, h2 or h3, and an empty text for others. Default: the label is empty.
+	// AcceptProtocol fills the label accept_protocol with the version of HTTP of the request that opened the
+	// connection: h1, h2 or h3, and an empty text for others. Default: the label is empty.
 	AcceptProtocol bool
 	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), observe.MaxClientLabels
 	// at most. Each is a label app_KEY of the families client_connections_* and client_subscriptions_*: the value, empty
@@ -121,7 +121,7 @@ func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
 	})
 }
 
-// Gatherer has what Handler serves.
+// Gatherer has the metrics that Handler serves.
 func (m *Metrics) Gatherer(others ...prometheus.Collector) prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -137,7 +137,7 @@ func (l errorLog) Println(v ...any) {
 	l.log.Error("metrics cannot be collected", "reason", fmt.Sprint(v...))
 }
 
-// Describe implements prometheus.Collector. It leaves out what engines export under names of their own.
+// Describe implements prometheus.Collector. It leaves out the metrics that engines export under names of their own.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

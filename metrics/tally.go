@@ -62,7 +62,8 @@ func (a *traffic) add(b traffic) {
 	a.bytes += b.bytes
 }
 
-// find returns the element of the list that is accepts; if there is none, it adds the result of made. Most calls ask for the element of the call before, so the element goes to the front.
+// find returns the element of the list that is accepts; if there is none, it adds the result of made. Most calls ask
+// for the element of the call before, so the element goes to the front.
 func find[T any](list *[]*T, is func(*T) bool, made func() *T) *T {
 	for i, e := range *list {
 		if is(e) {
@@ -208,7 +209,7 @@ var disconnects = [...]protocol.Disconnect{
 	protocol.DisconnectNotAvailable, protocol.DisconnectTooManyErrors,
 }
 
-// export sends all that is not 0, and the zeros of what alerts watch for the first of.
+// export sends all counts that are not 0, and the zeros that alerts need to notice a first event.
 func (t *tally) export(out values, d *clientDescs, how *naming, now time.Duration) {
 	for _, e := range t.transports {
 		e.export(out, d, now)
@@ -278,7 +279,8 @@ func (s *space) export(out values, d *clientDescs, how *naming, now time.Duratio
 
 func (f flow) plus(o flow) flow { return flow{f.came + o.came, f.went + o.went} }
 
-// left is how many are there. A loop may tell of the end of what another one has not told the begin of.
+// left is how many are there. It may be negative: a loop may report the end of something before another loop has
+// reported its beginning.
 func (f flow) left() float64 { return float64(f.came) - float64(f.went) }
 
 func (t *transport) export(out values, d *clientDescs, now time.Duration) {
@@ -296,7 +298,7 @@ func (t *transport) export(out values, d *clientDescs, now time.Duration) {
 	t.pongs.export(out, d.pongs, now, t.name)
 }
 
-// flows adds what came and went to a map, which is made if there is none.
+// flows adds arrivals and departures to a map, which is made if there is none.
 func flows[K comparable](m *map[K]flow, key K, came, went int) {
 	if *m == nil {
 		*m = make(map[K]flow)

@@ -110,7 +110,7 @@ func (a Agent) Version() string {
 	return "unregistered"
 }
 
-// Event is what nodes send to each other by their engines. Its text suits the label "type".
+// Event is a kind of messages that nodes send to each other by their engines. Its text suits the label "type".
 type Event uint8
 
 // Events.

@@ -1,8 +1,8 @@
 // Package observe has the counts and events of a node's clients, for metrics and traces: gyro.Config.Observer takes an
 // Observer.
 //
-// Each loop of the node counts for itself what its clients do, and hands its counts over once per turn (Turn). Events
-// elsewhere, at the engines for example, are added to Totals, which can be read at any time.
+// Each loop of the node counts the events of its clients for itself, and hands its counts over once per turn (Turn).
+// Events elsewhere, at the engines for example, are added to Totals, which can be read at any time.
 package observe
 
 import (
@@ -49,10 +49,9 @@ type Observer struct {
 
 // Effect is a call of a handler or of an engine, on behalf of a client.
 type Effect struct {
-	// Name is the name of a field of gyro.Handlers, or says what an engine does: "attach"
-	// (subscribe, add presence, read the needed part of the stream), "detach" (undo that),
-	// "renew" (renew presence), "join" (publish a join). The effects Publish, Presence,
-	// PresenceStats and History comprise the calls of the handler and of the engine.
+	// Name is the name of a field of gyro.Handlers, or of an action of an engine: "attach" (subscribe, add presence,
+	// read the needed part of the stream), "detach" (undo that), "renew" (renew presence), "join" (publish a join). The
+	// effects Publish, Presence, PresenceStats and History comprise the calls of the handler and of the engine.
 	Name string
 	// Client is the client that caused the call. It is valid beyond the call.
 	Client Client
@@ -99,8 +98,8 @@ type Turn struct {
 	// Filtered counts the publications that subscriptions skipped because of a tags filter.
 	Filtered []Filtered
 	// Lags are the ages of publications, by the time that the broker gave them, when the loop takes them, in whole
-	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn that
-	// begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
+	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn
+	// that begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
 	// subscriber of the loop. Each loop with subscribers of the channel reports a publication once in both. Writes are
 	// the times from the publish, by the time of the publication, to the end of the same turn, up to a millisecond too
 	// long. They include the wait in batching windows, and not the wait for slow clients (Load). Times of other nodes

@@ -39,7 +39,7 @@ const (
 	TapDisconnected = "disconnected"
 	// TapDropped says that Dropped events are missing here, because they came faster than they were taken.
 	TapDropped = "dropped"
-	// TapSilent says that nodes do not answer, with Reason. What happens there is missing.
+	// TapSilent says that nodes do not answer, with Reason. Their events are missing.
 	TapSilent = "silent"
 )
 

@@ -111,14 +111,13 @@ func (t *Totals) sum(namespace string, of func(*part) *atomic.Uint64) (n uint64)
 	return n
 }
 
-// Sent is how many events the node's engines have accepted, in channels of a namespace. What an engine
-// ignored as a duplicate counts too.
+// Sent is how many events the node's engines have accepted, in channels of a namespace. Events that an engine ignored
+// as duplicates count too.
 func (t *Totals) Sent(e Event, namespace string) uint64 {
 	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.sent[e] })
 }
 
-// Received is how many events the node has received from its engines, those that it sent
-// itself included.
+// Received is how many events the node has received from its engines, including the events that it sent itself.
 func (t *Totals) Received(e Event, namespace string) uint64 {
 	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.received[e] })
 }
@@ -165,7 +164,7 @@ func (t *Totals) AddAction(a Action, namespace string, n int) {
 	}
 }
 
-// AddSuppressed adds what an engine did not do.
+// AddSuppressed counts a publication or a change that an engine suppressed.
 func (t *Totals) AddSuppressed(s Suppressed) {
 	if t != nil {
 		count(&t.mu, &t.suppressed, s)

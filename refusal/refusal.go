@@ -1,9 +1,8 @@
 // Package refusal carries the reason for a refusal from where it is decided to the log.
 //
-// Whoever refuses something returns Because: an error that answers the caller as before, and
-// holds the reason and the setting that would allow it. Whoever knows who asked gives that
-// error to a Reporter, which writes one line. The caller is told the answer alone, so the
-// reason may name settings, but no secret.
+// Code that refuses something returns Because: an error that answers the caller as before, and holds the reason and the
+// setting that would allow it. Code that knows the caller gives this error to a Reporter, which writes one line. The
+// caller gets the answer alone, so the reason may name settings, but no secret.
 package refusal
 
 import (
