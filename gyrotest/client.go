@@ -134,7 +134,7 @@ func (c *Client) Push() *protocol.Push {
 	return c.push("a push", func(*protocol.Push) bool { return true })
 }
 
-// push returns the first push that is wanted, and keeps those before it.
+// push returns the first wanted push, and keeps the pushes before it.
 func (c *Client) push(what string, wanted func(*protocol.Push) bool) (p *protocol.Push) {
 	c.tb.Helper()
 	c.wait(what, func() bool {

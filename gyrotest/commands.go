@@ -2,7 +2,7 @@ package gyrotest
 
 import "github.com/gyrohq/gyro/protocol"
 
-// Do sends a command, which has to succeed, and returns its reply.
+// Do sends a command, which must succeed, and returns its reply.
 func (c *Client) Do(cmd *protocol.Command) *protocol.Reply {
 	c.tb.Helper()
 	r, err := c.Try(cmd)
@@ -20,16 +20,16 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// Connect connects, which has to succeed: r has the token, data and so on; nil means none. It
-// is a client's first command.
+// Connect connects, which must succeed: r has the token, data and so on; nil means none. It is a client's first
+// command.
 func (c *Client) Connect(r *protocol.ConnectRequest) *protocol.ConnectResult {
 	c.tb.Helper()
 	request := orZero(r)
 	return c.Do(&protocol.Command{Connect: &request}).Connect
 }
 
-// Subscribe subscribes to a channel, which has to succeed. r has what else the client asks
-// for (a token, a position to recover from); nil means nothing.
+// Subscribe subscribes to a channel, which must succeed. r has the further wishes of the client (a token, a position to
+// recover from); nil means none.
 func (c *Client) Subscribe(ch string, r *protocol.SubscribeRequest) *protocol.SubscribeResult {
 	c.tb.Helper()
 	request := orZero(r)
@@ -37,20 +37,19 @@ func (c *Client) Subscribe(ch string, r *protocol.SubscribeRequest) *protocol.Su
 	return c.Do(&protocol.Command{Subscribe: &request}).Subscribe
 }
 
-// Unsubscribe ends a subscription of the client, which has to succeed.
+// Unsubscribe ends a subscription of the client, which must succeed.
 func (c *Client) Unsubscribe(ch string) {
 	c.tb.Helper()
 	c.Do(&protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: ch}})
 }
 
-// Publish publishes into a channel, which has to succeed. data is JSON on a JSON connection.
+// Publish publishes into a channel, which must succeed. data is JSON on a JSON connection.
 func (c *Client) Publish(ch, data string) {
 	c.tb.Helper()
 	c.Do(&protocol.Command{Publish: &protocol.PublishRequest{Channel: ch, Data: []byte(data)}})
 }
 
-// RPC calls a method, which has to succeed, and returns the answer. data is JSON on a JSON
-// connection; empty means none.
+// RPC calls a method, which must succeed, and returns the answer. data is JSON on a JSON connection; empty means none.
 func (c *Client) RPC(method, data string) []byte {
 	c.tb.Helper()
 	return c.Do(&protocol.Command{RPC: &protocol.RPCRequest{Method: method, Data: []byte(data)}}).RPC.Data
@@ -69,8 +68,7 @@ func (c *Client) Presence(ch string) map[string]*protocol.ClientInfo {
 	return c.Do(&protocol.Command{Presence: &protocol.PresenceRequest{Channel: ch}}).Presence.Presence
 }
 
-// History reads a channel's history, which has to succeed. r says which part; nil asks for the
-// position alone.
+// History reads a channel's history, which must succeed. r says which part; nil asks for the position alone.
 func (c *Client) History(ch string, r *protocol.HistoryRequest) *protocol.HistoryResult {
 	c.tb.Helper()
 	request := orZero(r)

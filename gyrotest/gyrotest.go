@@ -12,11 +12,11 @@
 //		t.Errorf("got %s", p.Data)
 //	}
 //
-// or in memory (Open), without a socket. Clients in memory work in the bubbles of
-// testing/synctest, where time is virtual: a test of what happens after an hour takes no time.
+// or in memory (Open), without a socket. Clients in memory work in the bubbles of testing/synctest, where time is
+// virtual: a test that waits for an hour takes no time.
 //
-// No method waits forever: the test fails when Options.Timeout has passed, or the connection has
-// ended, and the message has what came instead.
+// No method waits forever: the test fails when Options.Timeout has passed, or the connection has ended, and the failure
+// lists the messages that came instead.
 package gyrotest
 
 import (

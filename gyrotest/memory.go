@@ -43,8 +43,8 @@ func Open(tb testing.TB, a transport.Acceptor, o *Options) *Client {
 	return p.client
 }
 
-// Framer returns the framer of connections in memory, for a transport of a test's own. It adds
-// what separates messages, and no envelope.
+// Framer returns the framer of connections in memory, for a transport of a test's own. It adds separators between
+// messages, and no envelope.
 func Framer(e protocol.Encoding) transport.Framer { return framers[e] }
 
 type framer struct{ encoding protocol.Encoding }

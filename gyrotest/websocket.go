@@ -63,7 +63,7 @@ func Handshake(tb testing.TB, address string, o *Options) (c *Client, status int
 	return over(tb, options, s), http.StatusSwitchingProtocols, ""
 }
 
-// handshake returns what makes the request of a handshake.
+// handshake returns the transport for the request of a handshake.
 func handshake(o Options) *http.Transport {
 	t := &http.Transport{DialContext: o.DialContext, DialTLSContext: o.DialContext, DisableCompression: true}
 	if o.DialContext == nil {

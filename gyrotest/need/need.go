@@ -71,8 +71,8 @@ func Program(tb testing.TB, name string) string {
 	return path
 }
 
-// Have reports whether a program is there, for a test that leaves out a part without it. If the program is missing, Have
-// logs what to install, or fails the test if CI is true.
+// Have reports whether a program is there, for a test that leaves out a part without it. If the program is missing,
+// Have logs the package to install, or fails the test if CI is true.
 func Have(tb testing.TB, name string) bool {
 	tb.Helper()
 	_, ok := Find(name)
@@ -86,8 +86,8 @@ func Have(tb testing.TB, name string) bool {
 	return ok
 }
 
-// Path returns the path of a program for those who cannot skip a test. If the program is missing, the text of the error is
-// the Line of a test that is skipped.
+// Path returns the path of a program for callers that cannot skip a test. If the program is missing, the text of the
+// error is the Line of a test that is skipped.
 func Path(program string) (string, error) {
 	path, ok := Find(program)
 	if !ok {
@@ -127,7 +127,8 @@ func Find(program string) (string, bool) {
 	return "", false
 }
 
-// Skip skips a test for want of what, and says how to get it. With CI=true it fails the test.
+// Skip skips a test because something is missing, which the argument what names, and says how to get it. With CI=true
+// it fails the test.
 func Skip(tb testing.TB, what, install string) {
 	tb.Helper()
 	end := tb.Skip

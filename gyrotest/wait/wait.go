@@ -15,8 +15,8 @@ const Limit = time.Minute
 // longest is the longest pause between two calls.
 const longest = 20 * time.Millisecond
 
-// Until calls done until it returns true. If it does not within Limit, the test ends with a message that
-// has what.
+// Until calls done until it returns true. If it does not within Limit, the test ends with a message that quotes the
+// argument what.
 func Until(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	if !Within(Limit, done) {
@@ -24,8 +24,8 @@ func Until(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// Success calls do until it returns nil. If it does not within Limit, the test ends with a message that has
-// what and the last error.
+// Success calls do until it returns nil. If it does not within Limit, the test ends with a message that quotes the
+// argument what and the last error.
 func Success(tb testing.TB, what string, do func() error) {
 	tb.Helper()
 	err := errors.New("not called")
@@ -47,8 +47,8 @@ func Within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// Offer sends v to ch, or drops it if ch is full. Handlers of events use it for tests that read only the first
-// ones: a handler that waited for the test would hold up the end of what calls it.
+// Offer sends v to ch, or drops it if ch is full. Handlers of events use it for tests that read only the first ones: a
+// handler that waited for the test would hold up the end of its caller.
 func Offer[T any](ch chan<- T, v T) {
 	select {
 	case ch <- v:
@@ -56,8 +56,8 @@ func Offer[T any](ch chan<- T, v T) {
 	}
 }
 
-// Receive returns the next element of ch, or its zero value if ch is closed. If neither happens within Limit,
-// the test ends with a message that has what.
+// Receive returns the next element of ch, or its zero value if ch is closed. If neither happens within Limit, the test
+// ends with a message that quotes the argument what.
 func Receive[T any](tb testing.TB, what string, ch <-chan T) T {
 	tb.Helper()
 	select {
