@@ -189,8 +189,8 @@ func (c *Client) leave(r Reason) {
 	}
 }
 
-// Close ends the client, its subscriptions and its iterators, and waits for its goroutines. Those that call
-// functions of Options may still run until these return.
+// Close ends the client, its subscriptions and its iterators, and waits for its goroutines. Goroutines that call
+// functions of Options may still run until these functions return.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -205,10 +205,10 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// Events returns the events from this call on, in their order: events of the connection, of channels that the server has
-// subscribed the client to, and of the subscriptions in also. Range over it once. It ends when ctx
-// ends or when the client is closed; the caller must end ctx. When the client is disconnected, the iterator has a
-// DisconnectedEvent, and goes on with the next Connect. Events wait in the iterator, see Options.Buffer.
+// Events returns the events from this call on, in their order: events of the connection, of channels that the server
+// has subscribed the client to, and of the subscriptions in also. Range over it once. It ends when ctx ends or when the
+// client is closed; the caller must end ctx. When the client is disconnected, the iterator has a DisconnectedEvent, and
+// goes on with the next Connect. Events wait in the iterator, see Options.Buffer.
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Error answers a command, with a Code and a Message. Codes from 100 on are the server's, see docs/codes.md; those below are of this
-// package. If it is Temporary, the command may be tried again. See "go doc github.com/gyrohq/gyro/protocol.Error".
+// Error answers a command, with a Code and a Message. Codes from 100 on are the server's, see docs/codes.md; codes
+// below are of this package. If it is Temporary, the command may be tried again. See "go doc
+// github.com/gyrohq/gyro/protocol.Error".
 type Error = protocol.Error
 
 // Errors of this package.

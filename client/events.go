@@ -9,8 +9,8 @@ import (
 
 // Types of the protocol that programs meet.
 type (
-	// ClientInfo tells who published, joined or is present: the User, the ID of the Client, and the ConnInfo and ChanInfo
-	// that the application has given. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
+	// ClientInfo identifies the client that published, joined or is present: the User, the ID of the Client, and the
+	// ConnInfo and ChanInfo that the application has given. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 	ClientInfo = protocol.ClientInfo
 	// StreamPosition is a place in a channel's stream: the Offset, which counts within the Epoch. See "go doc github.com/gyrohq/gyro/protocol.StreamPosition".
 	StreamPosition = protocol.StreamPosition

@@ -207,8 +207,8 @@ func (t *timer) stop() bool {
 	return true
 }
 
-// ask queues a command of the client itself, and has then called with the reply under the lock; or late, if there is none in
-// time. If the connection ends, neither is called.
+// ask queues a command of the client itself. Its reply goes to then, under the lock; without a reply in time, ask calls
+// late. If the connection ends, it calls neither.
 func (l *link) ask(cmd *protocol.Command, late func(), then func(*protocol.Reply)) {
 	t := l.after(l.options.Timeout, late)
 	l.send(&call{cmd: cmd, done: func(r *protocol.Reply, err error) {
@@ -504,7 +504,7 @@ func (c *Client) refreshPause() time.Duration {
 	return 5*time.Second + time.Duration(c.random()*float64(5*time.Second))
 }
 
-// refreshAfter has the token replaced after a while.
+// refreshAfter replaces the token after a while.
 func (l *link) refreshAfter(d time.Duration) {
 	if l.options.GetToken == nil {
 		return // the server tells when it is over

@@ -16,7 +16,7 @@ import (
 type stream struct {
 	c           *Client
 	channel     string
-	feeds       *feed.Set[Event] // of what happens in the channel
+	feeds       *feed.Set[Event] // of the events in the channel
 	live        bool             // subscribed
 	recoverable bool
 	at          StreamPosition
@@ -154,7 +154,7 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	return data, nil
 }
 
-// event tells what happens in the channel beside publications.
+// event tells of events in the channel beside publications.
 func (s *stream) event(p *protocol.Push) {
 	switch {
 	case p.Join != nil && p.Join.Info != nil:

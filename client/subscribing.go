@@ -109,7 +109,7 @@ func (s *Subscription) start() {
 	s.send(l, s.so.Data)
 }
 
-// wantsState reports whether the application has to load its state.
+// wantsState reports whether the application must load its state.
 func (s *Subscription) wantsState() bool { return s.so.GetState != nil && !s.recoverable }
 
 // prepare asks the application for token, state and data, one after the other, and subscribes.

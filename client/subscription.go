@@ -18,8 +18,8 @@ type SubscribeOptions struct {
 	// Data for the application. GetData, if it is set, returns it anew before each attempt.
 	Data    []byte
 	GetData func(ctx context.Context, channel string) ([]byte, error)
-	// Since is the position after which publications are fetched when the client subscribes first; nil: only those
-	// that come later.
+	// Since is a position: when the client subscribes first, it fetches the publications after it; nil: it gets only
+	// publications that come later.
 	Since *StreamPosition
 	// GetState loads the application's state of the channel, and returns the position that the state has reached. It is
 	// called before the client subscribes first, and each time that the server has not kept all publications since. After
@@ -31,7 +31,7 @@ type SubscribeOptions struct {
 	// Delta asks for publications as differences to the one before. The client puts them together again. It cannot be
 	// combined with Filter.
 	Delta bool
-	// Filter asks for those publications alone whose tags match.
+	// Filter asks only for publications whose tags match.
 	Filter *FilterNode
 }
 
@@ -48,7 +48,7 @@ type Subscription struct {
 	failure error // of the last attempt since
 	sent    bool  // the server has the subscribe command, so pushes may come
 	token   string
-	try     int  // counts attempts, so that what belongs to an earlier one is ignored
+	try     int  // counts attempts, so that replies to an earlier one are ignored
 	failed  int  // attempts that count for the next wait
 	reload  bool // the state was loaded and found too old, and no subscription has come of it
 	plain   bool // without deltas from now on
@@ -198,9 +198,10 @@ func (s *Subscription) Close() {
 	s.c.subs.Remove(s.channel)
 }
 
-// Events returns the events of the subscription and of its channel from this call on. Range over it once. It ends when ctx ends, which
-// has to happen, with Close, or, behind a DisconnectedEvent, when the client is disconnected. If the client is disconnected when the
-// loop begins, it ends at once; before the first Connect it waits. Events wait in it, see Options.Buffer.
+// Events returns the events of the subscription and of its channel from this call on. Range over it once. It ends when
+// ctx ends, and the caller must end ctx; it also ends with Close, or, after a DisconnectedEvent, when the client is
+// disconnected. If the client is disconnected when the loop begins, it ends at once; before the first Connect it waits.
+// Events wait in it, see Options.Buffer.
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -244,10 +245,11 @@ func (e *GapError) Error() string {
 	return text
 }
 
-// Publications returns the publications from this call on. Range over it once. It ends when ctx ends, which has to happen. A
-// *GapError stands in the place of missing ones; those after it follow. The last element is an error if the subscription ends
-// otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it; ErrDisconnected with a Reason if the client is
-// disconnected, as with Events. Unsubscribe and Close end it without an error.
+// Publications returns the publications from this call on. Range over it once. It ends when ctx ends, and the caller
+// must end ctx. A *GapError stands in the place of missing publications; later ones follow. The last element is an
+// error if the subscription ends otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it;
+// ErrDisconnected with a Reason if the client is disconnected, as with Events. Unsubscribe and Close end it without an
+// error.
 func (s *Subscription) Publications(ctx context.Context) iter.Seq2[Publication, error] {
 	events := s.Events(ctx)
 	return func(yield func(Publication, error) bool) {

@@ -8,9 +8,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Transport is a way to connect: WebSocket, or one of the packages httplink and transport/webtransport/wtlink. It returns what opens the connections of one
-// client with these options, or names the fault in them; the error wraps errors.ErrUnsupported if it cannot carry
-// their Encoding.
+// Transport is a way to connect: WebSocket, or one of the packages httplink and transport/webtransport/wtlink. It
+// returns a Dialer for the connections of one client with these options, or names the fault in them; the error wraps
+// errors.ErrUnsupported if it cannot carry their Encoding.
 type Transport func(o *Options) (Dialer, error)
 
 // Dialer opens the connections of one client, one at a time.

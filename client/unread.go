@@ -2,7 +2,7 @@ package client
 
 import "slices"
 
-// maxLeftOut is how many events stand for those that an iterator does without, besides gaps whose channel is empty.
+// maxLeftOut is the most events that stand for left out events, besides gaps whose channel is empty.
 const maxLeftOut = 256
 
 // leftOut adds an event without room to the few that stand for such events: a gap for each channel, and the latest states. channel is

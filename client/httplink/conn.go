@@ -34,7 +34,7 @@ type conn struct {
 	*dialer
 	ctx   context.Context // ends with it; its cause is why
 	end   context.CancelCauseFunc
-	first chan []byte // what opens it
+	first chan []byte // the command that opens it
 
 	mu            sync.Mutex
 	begun         bool
@@ -44,7 +44,7 @@ type conn struct {
 	posting       bool
 }
 
-// Write has a frame posted. The first one opens the connection.
+// Write queues a frame for the next post. The first frame opens the connection.
 func (c *conn) Write(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// remembered is for how long a Store is believed.
+	// remembered is how long the content of a Store is valid.
 	remembered = time.Hour
-	// retried is after how long a better transport that has failed is tried again.
+	// retried is the time until a better transport that has failed is tried again.
 	retried = 10 * time.Minute
 	// patience is how often in a row a transport that has worked may fail before the others are tried.
 	patience = 2

@@ -42,7 +42,7 @@ func Stream(endpoint string, o *Options) client.Transport {
 // command is in the URL of the request.
 func SSE(endpoint string, o *Options) client.Transport { return transport("sse", endpoint, o, true) }
 
-// dialer has what all connections of a client share.
+// dialer has the common settings of all connections of a client.
 type dialer struct {
 	url, emulation *url.URL
 	events         bool // server-sent events
@@ -75,7 +75,7 @@ func transport(name, address string, to *Options, events bool) client.Transport 
 	}
 }
 
-// shared is what most clients use. Compressed streams would be held back until there is enough to compress.
+// shared is the transport of most clients. Compressed streams would be held back until there is enough to compress.
 var shared = &http.Transport{
 	Proxy:              http.ProxyFromEnvironment,
 	DialContext:        new(net.Dialer).DialContext,

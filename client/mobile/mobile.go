@@ -165,7 +165,7 @@ func (c *Client) Connect() {
 // Disconnect ends the connection. Subscriptions, their listeners and positions are kept for the next Connect.
 func (c *Client) Disconnect() { c.c.Disconnect() }
 
-// Close ends the client, and waits until its listeners have been told. They must not call it.
+// Close ends the client, and waits until its listeners have heard of it. They must not call it.
 func (c *Client) Close() {
 	c.c.Close()
 	c.running.Wait()

@@ -23,7 +23,8 @@ type Outbox struct {
 	file *outbox.File
 }
 
-// NewOutbox returns the outbox of a client. It begins with what an earlier run of the program has left in the file.
+// NewOutbox returns the outbox of a client. It begins with the entries that an earlier run of the program has left in
+// the file.
 func NewOutbox(c *Client, path string, l OutboxListener) (*Outbox, error) {
 	if l == nil {
 		return nil, errors.New("mobile: NewOutbox needs a listener")

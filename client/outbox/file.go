@@ -205,7 +205,7 @@ func (f *File) Delete(id uint64) error {
 // maxWaste is the largest file that is not written anew, in bytes.
 const maxWaste = 64 << 10
 
-// append writes a line behind the others. The lock is held, as in the functions that follow.
+// append writes a line after the others. The lock is held, as in the functions that follow.
 func (f *File) append(line []byte) error {
 	if f.broken != nil {
 		return f.broken

@@ -11,7 +11,7 @@
 //	_, err = sending.Wait(ctx) // how it ended
 //
 // An entry is sent at least once: if the connection ends before the reply, it is sent again, with the same idempotency
-// key. docs/sdk-spec.md says what happens when.
+// key. docs/sdk-spec.md has the details.
 package outbox
 
 import (
@@ -49,7 +49,7 @@ type Entry struct {
 	Expires time.Time `json:"expires"` // when it is given up
 }
 
-// size is what an entry counts of Options.MaxSize.
+// size is the part of Options.MaxSize that an entry takes.
 func (e *Entry) size() int { return len(e.To) + len(e.Data) + len(e.Key) }
 
 // lane is the name of the entries among which it keeps its place.
@@ -208,14 +208,14 @@ func (b *Outbox) connection() {
 	}
 }
 
-// Close sends no more, and waits for what Outcome does. Entries stay in the store, and their Wait returns client.ErrClosed. One
-// that is under way will be sent again.
+// Close sends no more, and waits until Outcome returns. Entries stay in the store, and their Wait returns
+// client.ErrClosed. An entry that is under way will be sent again.
 func (b *Outbox) Close() {
 	b.shut()
 	b.running.Wait()
 }
 
-// shut ends what runs. Nothing is taken any more.
+// shut ends all goroutines of the outbox. Nothing is taken any more.
 func (b *Outbox) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -82,7 +82,7 @@ const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~
 // maxDigits is how many digits a number has at most: 9 are 54 bits.
 const maxDigits = 9
 
-// number reads a number and the byte behind it.
+// number reads a number and the byte after it.
 func number(b []byte, end byte) (n int, rest []byte, err error) {
 	text, rest, found := bytes.Cut(b, []byte{end})
 	if !found || len(text) == 0 || len(text) > maxDigits {

@@ -13,7 +13,7 @@ import (
 	"weak"
 )
 
-// Error says that a server does not compress as it should. The client has to forget the dictionary.
+// Error says that a server does not compress as it should. The client must forget the dictionary then.
 type Error struct{ text string }
 
 func (e *Error) Error() string { return "the server compresses wrongly: " + e.text }
@@ -70,7 +70,7 @@ func (d *Dictionary) Open(message []byte, limit int, handle func(frame []byte) e
 	return &Error{fmt.Sprintf("a message begins with %#x", message[0])}
 }
 
-// state is what inflating takes.
+// state has the buffers and the reader for inflating.
 type state struct {
 	in  bytes.Reader
 	out bytes.Buffer

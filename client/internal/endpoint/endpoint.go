@@ -45,7 +45,7 @@ func Transport(t *http.Transport, c *tls.Config, dial func(ctx context.Context, 
 	return t
 }
 
-// WebSocket is what most clients use for WebSockets. Its small buffers stay with a connection.
+// WebSocket is the transport of most clients for WebSockets. Its small buffers stay with a connection.
 var WebSocket = &http.Transport{
 	Proxy:           http.ProxyFromEnvironment,
 	DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // the protocol has pings

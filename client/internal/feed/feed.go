@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Life tells what ends a Feed, besides its own End.
+// Life names the calls that end a Feed, besides its own End.
 type Life uint8
 
 // Lives of feeds.
@@ -32,7 +32,7 @@ type Feed[E any] struct {
 	more    sync.Cond     // signals that there are events, or will be none
 	room    chan struct{} // closed when events are taken; nil without a waiter
 	events  []E
-	left    []E  // stand for the events that were left out after those
+	left    []E  // stand for events that were left out after these events
 	skips   bool // further events are left out
 	skipped bool // that has happened before
 	ended   bool
@@ -91,8 +91,8 @@ func (f *Feed[E]) Room() <-chan struct{} {
 // Handed counts the events that the iterator has handed over.
 func (f *Feed[E]) Handed() uint64 { return f.handed.Load() }
 
-// Skip has further events left out until the iterator takes some, if it has more than it should. It reports whether that happens to
-// the feed for the first time.
+// Skip makes the feed leave out further events until the iterator takes some, if it has more than it should. It reports
+// whether the feed begins to leave out events for the first time.
 func (f *Feed[E]) Skip() (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (f *Feed[E]) Finish(e E) {
 	f.End()
 }
 
-// End ends the iterator behind the events that it has.
+// End ends the iterator after the events that it has.
 func (f *Feed[E]) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *Feed[E]) taken() {
 func (f *Feed[E]) take() []E {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.events) == 0 && !f.ended { // only behind events are others left out
+	for len(f.events) == 0 && !f.ended { // events are left out only while others wait
 		f.more.Wait()
 	}
 	events := append(f.events, f.left...)

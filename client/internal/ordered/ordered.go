@@ -8,7 +8,7 @@ const few = 8
 
 // Map is a map of values by keys. The zero value is empty. Its user calls one method at a time.
 type Map[K, V comparable] struct {
-	order []element[K, V] // with those that were removed since there is an index
+	order []element[K, V] // once there is an index, also removed elements
 	byKey map[K]V         // the index; nil: there are few
 }
 
