@@ -162,8 +162,7 @@ var (
 	DisconnectInappropriateProtocol = Disconnect{Code: 3506, Reason: "inappropriate protocol"}
 	// DisconnectPermissionDenied: the connection is not permitted, for example one of no user.
 	DisconnectPermissionDenied = Disconnect{Code: 3507, Reason: "permission denied"}
-	// DisconnectNotAvailable: the client sent a message that is no command, and nothing handles
-	// those.
+	// DisconnectNotAvailable: the client sent a message that is no command, and nothing handles such messages.
 	DisconnectNotAvailable = Disconnect{Code: 3508, Reason: "not available"}
 	// DisconnectTooManyErrors: for applications; Gyro itself does not send it.
 	DisconnectTooManyErrors = Disconnect{Code: 3509, Reason: "too many errors"}

@@ -1,5 +1,5 @@
-// Package protocol has the messages of the client protocol (docs/client-protocol.md), and its
-// codes (docs/codes.md): what clients and server say to each other, whatever carries it.
+// Package protocol has the messages of the client protocol (docs/client-protocol.md), and its codes (docs/codes.md):
+// the language of clients and server, over any transport.
 //
 // A connection sends Commands and gets Replies: each answers a command, or holds a Push. Errors
 // answer commands, a Disconnect ends a connection, an Unsubscribe a subscription; each has its

@@ -1,8 +1,8 @@
 // Package codec turns the frames of a connection into messages and back, in both
 // encodings of the client protocol.
 //
-// A JSON frame is a sequence of lines, one message each. A Protobuf frame is a
-// sequence of messages, each behind its length as an unsigned varint.
+// A JSON frame is a sequence of lines, one message each. A Protobuf frame is a sequence of messages, each after its
+// length as an unsigned varint.
 package codec
 
 import (

@@ -44,8 +44,8 @@ func (jsonCodec) AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error
 	return cmd.AppendJSON(dst)
 }
 
-// decodeLine decodes the first line of frame. The last line needs no line break, and a break
-// at the end of the frame has no empty line behind it.
+// decodeLine decodes the first line of frame. The last line needs no line break, and a break at the end of the frame
+// has no empty line after it.
 func decodeLine(frame []byte, m interface{ UnmarshalJSON([]byte) error }) (rest []byte, err error) {
 	if len(frame) == 0 {
 		return nil, errEmptyFrame
@@ -54,8 +54,7 @@ func decodeLine(frame []byte, m interface{ UnmarshalJSON([]byte) error }) (rest 
 	return rest, ignoreTrailing(m.UnmarshalJSON(line))
 }
 
-// ignoreTrailing drops the error for what follows the message on its line: clients rely on
-// it being ignored.
+// ignoreTrailing drops the error for text after the message on its line: clients rely on it being ignored.
 func ignoreTrailing(err error) error {
 	if errors.Is(err, jsonwire.ErrTrailing) {
 		return nil

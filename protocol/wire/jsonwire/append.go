@@ -198,10 +198,10 @@ var powers = [20]uint64{
 // pairs of digits from 00 to 99.
 const pairs = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
 
-// EndObject closes an object whose members were each appended with a comma behind.
+// EndObject closes an object whose members were each appended with a comma after them.
 func EndObject(dst []byte) []byte { return end(dst, '}') }
 
-// EndArray closes an array whose elements were each appended with a comma behind.
+// EndArray closes an array whose elements were each appended with a comma after them.
 func EndArray(dst []byte) []byte { return end(dst, ']') }
 
 func end(dst []byte, bracket byte) []byte {

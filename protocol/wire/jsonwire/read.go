@@ -463,8 +463,8 @@ func unescape(dst, s []byte) []byte {
 	}
 }
 
-// unescapeRune reads the digits behind \u and, for the first half of a surrogate pair, also
-// the second half. A half without the other one is U+FFFD.
+// unescapeRune reads the digits after \u and, for the first half of a surrogate pair, also the second half. A half
+// without the other one is U+FFFD.
 func unescapeRune(s []byte) (r rune, rest []byte) {
 	r, _ = hex4(s)
 	s = s[4:]

@@ -1,5 +1,5 @@
-// Package jsonwire reads and writes the JSON form of messages. It uses no reflection:
-// generated code says what to read and write.
+// Package jsonwire reads and writes the JSON form of messages. It uses no reflection: generated code calls it for each
+// field.
 package jsonwire
 
 import (
@@ -33,9 +33,9 @@ func Check(p []byte) (ok, lines bool) {
 	return t.bytes&highs == 0 || utf8.Valid(p), t.lines
 }
 
-// skipSimple returns the index behind an object that begins at p[i] and has the usual shape: one level
-// of strings, numbers and words, no blanks, escapes or characters beyond ASCII. It returns -1 for
-// all other values. It keeps no state, so it is twice as fast as skipValue.
+// skipSimple returns the index after an object that begins at p[i] and has the usual shape: one level of strings,
+// numbers and words, no blanks, escapes or characters beyond ASCII. It returns -1 for all other values. It keeps no
+// state, so it is twice as fast as skipValue.
 func skipSimple(p []byte, i int) int {
 	last := len(p) - 1
 	if last < 7 || p[i] != '{' || p[last]-'0' <= 9 {
@@ -93,7 +93,7 @@ func simpleString(p []byte, i int) int {
 			i += 32
 		}
 	}
-	// The remaining bytes, and zeroes behind them, which stop the scan.
+	// The remaining bytes, and zeroes after them, which stop the scan.
 	x := load(p, last) >> (8 * uint(i-last) & 63)
 	return min(i+bits.TrailingZeros64((special(x)|x)&highs)/8, len(p)-1)
 }
@@ -106,12 +106,12 @@ type traits struct {
 	bytes   uint64 // all bytes of strings ORed, perhaps with bytes that follow them
 }
 
-// The skip functions skip what begins at p[i] and return the index behind it. If it is
-// malformed, they return ^index of the wrong byte, which is negative. They do not check
-// UTF-8: their callers check the whole text at once, or not at all if it is plain ASCII.
+// The skip functions skip a text that begins at p[i] and return the index after it. If it is malformed, they return
+// ^index of the wrong byte, which is negative. They do not check UTF-8: their callers check the whole text at once, or
+// not at all if it is plain ASCII.
 
-// skipValue skips a value with at most depth open objects and arrays at a time. It does not
-// recurse, but keeps the kinds of those that are open as bits.
+// skipValue skips a value with at most depth open objects and arrays at a time. It does not recurse, but keeps the
+// kinds of the open ones as bits.
 func skipValue(p []byte, i, depth int, t *traits) int {
 	var (
 		open    int    // number of open containers
@@ -159,7 +159,7 @@ func skipValue(p []byte, i, depth int, t *traits) int {
 		if i < 0 {
 			return i
 		}
-		// Behind a value: close objects and arrays until one has another value.
+		// After a value: close objects and arrays until one has another value.
 		for {
 			if open == 0 {
 				return i
@@ -355,8 +355,7 @@ func skipPlain(p []byte, i int, t *traits) int {
 		i += 8
 	}
 	if len(p) >= 8 && i < len(p) {
-		// The last eight bytes without those before i, and zeroes behind them, which stop
-		// the scan.
+		// The last eight bytes without the bytes before i, and zeroes after them, which stop the scan.
 		x := load(p, len(p)-8) >> (64 - 8*(len(p)-i))
 		t.bytes = seen | x
 		return i + bits.TrailingZeros64(special(x)&^x&highs)/8
@@ -378,10 +377,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special sets the high bit of each byte of x that ends a run of plain characters: quote,
-// backslash and control characters; and of some bytes that are not ASCII. Only the lowest
-// high bit that is set counts: those above it may be wrong, because the subtractions borrow,
-// and the other bits mean nothing.
+// special sets the high bit of each byte of x that ends a run of plain characters: quote, backslash and control
+// characters; and of some bytes that are not ASCII. Only the lowest high bit that is set counts: higher ones may be
+// wrong, because the subtractions borrow, and the other bits mean nothing.
 func special(x uint64) uint64 {
 	// Flipping bit 1 moves the quote (0x22) to 0x20, next to the control characters, and the
 	// blank (0x20) away from there, so one comparison serves both.

@@ -30,14 +30,14 @@ func putLong(buf []byte, i int, v uint64) int {
 	return i
 }
 
-// PutString writes s behind its length.
+// PutString writes s after its length.
 func PutString(buf []byte, i int, s string) int {
 	i -= len(s)
 	copy(buf[i:], s)
 	return PutVarint(buf, i, uint64(len(s)))
 }
 
-// PutBytes writes p behind its length.
+// PutBytes writes p after its length.
 func PutBytes(buf []byte, i int, p []byte) int {
 	i -= len(p)
 	copy(buf[i:], p)

@@ -1,5 +1,5 @@
-// Package pbwire reads and writes the Protobuf form of messages. It uses no reflection:
-// generated code says what to read and write.
+// Package pbwire reads and writes the Protobuf form of messages. It uses no reflection: generated code calls it for
+// each field.
 package pbwire
 
 import (
