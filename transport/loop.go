@@ -13,7 +13,7 @@ type Loop interface {
 	// Watch calls w when fd, which is non-blocking, is readable or writable, as asked
 	// for. If fd is watched already, w replaces its watcher.
 	Watch(fd int, w Watcher, read, write bool) error
-	// Change sets what fd is watched for.
+	// Change sets the events that fd is watched for.
 	Change(fd int, read, write bool) error
 	// Unwatch forgets fd, which must still be open.
 	Unwatch(fd int)

@@ -90,7 +90,7 @@ type Peer interface {
 // Panic is the error for Peer.Closed if the connection ended because of a panic on its
 // goroutine.
 type Panic struct {
-	// Reason is what recover returned.
+	// Reason is the result of recover.
 	Reason any
 	Stack  []byte
 }

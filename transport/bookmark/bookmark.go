@@ -16,7 +16,7 @@ import (
 // Prefix begins the line with the bookmark, which follows a message.
 const Prefix = "id: "
 
-// envelope is what an entry has at most beside channel and epoch: = . & and the digits of the offset.
+// envelope is the most bytes of an entry beside channel and epoch: = . & and the digits of the offset.
 const envelope = 3 + 20
 
 // Size is the most bytes that the entry of a channel takes, for epochs of up to 64 plain

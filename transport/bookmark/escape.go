@@ -28,7 +28,7 @@ func escapedSize(s string) int {
 	return n
 }
 
-// unescape undoes escape. It reports false for what escape does not write.
+// unescape undoes escape. It reports false for a text that escape does not write.
 func unescape(s string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

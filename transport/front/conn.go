@@ -16,8 +16,7 @@ const (
 	// rearm is how much later than configured a deadline may pass: to set it for each
 	// request would cost more than to parse the request.
 	rearm = time.Second
-	// minRequest is how many bytes net/http has to see before it treats them as a further
-	// request.
+	// minRequest is how many bytes net/http must see before it treats them as a further request.
 	minRequest = 4
 	// maxKept bounds the buffers that an idle connection keeps; bytes.
 	maxKept = 4 << 10
@@ -34,7 +33,7 @@ const (
 type conn struct {
 	net.Conn
 	answerer
-	quiet  net.Conn // Conn for Read and Write, which are most of what small requests cost
+	quiet  net.Conn // Conn for Read and Write, the largest part of the cost of small requests
 	remote net.Addr
 	addr   string // the text of remote
 	state  atomic.Int32

@@ -65,8 +65,8 @@ type Route struct {
 	Check func(q *Request) bool
 	// ContentType of the answers of Try and Answer with status 200, and of Deferred.Answer.
 	ContentType string
-	// Fields appends further fields, each with its CR LF, to the head of what these
-	// answer: those that let pages of other origins read it, for example. Nil: none.
+	// Fields appends further fields, each with its CR LF, to the head of the answers of Try and Answer: fields that let
+	// pages of other origins read the answer, for example. Nil: none.
 	Fields func(q *Request, head []byte) []byte
 }
 

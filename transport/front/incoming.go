@@ -13,7 +13,7 @@ type incoming struct {
 	socket  *netio.Handover // nil: there is conn
 	remote  net.Addr        // known also if the peer has gone meanwhile
 	early   []byte          // bytes that were read already
-	broken  error           // the error of reads behind early; nil: they read from conn
+	broken  error           // the error of reads after early; nil: they read from conn
 	tls     *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
 	sealed  []byte          // bytes that were read beneath tls
 	greeted bool            // the front has done the handshake on a goroutine

@@ -321,7 +321,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	case err != nil && (len(data) == 0 || n.stuck() || n.last != nil && len(data) < minRequest):
 		in.drop(n)
 		return nil, nil, 0, partial
-	case err != nil: // net/http decides what to answer
+	case err != nil: // the answer is left to net/http
 		in.remove(n)
 		return data, nil, 0, foreign
 	}
@@ -340,7 +340,7 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 	return nil, nil, 0, partial
 }
 
-// hold counts what n holds, and keeps all of that below maxHeld.
+// hold counts the bytes that n holds, and keeps the sum over all newcomers below maxHeld.
 func (in *intake) hold(n *newcomer) {
 	in.count(n, n.size())
 	for in.held > maxHeld {
@@ -390,7 +390,7 @@ func (n *newcomer) receive(buf []byte) (size int, err error) {
 	return size, err
 }
 
-// write writes as netio.TryWrite does. What TLS could not send waits in tls.out.
+// write writes as netio.TryWrite does. Bytes that TLS could not send wait in tls.out.
 func (n *newcomer) write(frames [][]byte) (int, error) {
 	if t := n.layer(); t != nil {
 		return t.TryWrite(frames)
@@ -398,7 +398,7 @@ func (n *newcomer) write(frames [][]byte) (int, error) {
 	return netio.TryWrite(uintptr(n.fd), frames)
 }
 
-// stuck reports whether the client does not even take what TLS has to say.
+// stuck reports whether the client does not even take the bytes that TLS itself sends.
 func (n *newcomer) stuck() bool { return n.tls != nil && n.tls.out != nil }
 
 var errStuck = errors.New("the client does not read")

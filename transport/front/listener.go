@@ -49,7 +49,7 @@ type Listener struct {
 	intakes map[transport.Loop]*intake
 	arrived sync.Cond // waiting grew, err was set, or the listener is closed
 	waiting []*incoming
-	err     error // what Accept returns if waiting is empty
+	err     error // the result of Accept if waiting is empty
 	closed  bool
 	conns   map[*conn]struct{}
 	// greeting are the connections whose handshake greet does.
@@ -165,7 +165,7 @@ func (l *Listener) pass(in *incoming) {
 	l.arrived.Signal()
 }
 
-// fail has Accept return err.
+// fail makes Accept return err.
 func (l *Listener) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,8 +321,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// end closes idle connections and those that wait for Accept, and lets no more in. It reports
-// false if that was done before.
+// end closes idle connections and connections that wait for Accept, and lets no more in. It reports false if that was
+// done before.
 func (l *Listener) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,8 +345,8 @@ func (l *Listener) end() bool {
 	return true
 }
 
-// Wait waits, after Close, until all requests to routes with Answer, and those that were deferred, are
-// answered. If ctx ends earlier, it closes the connections of the former and returns the error of ctx.
+// Wait waits, after Close, until all requests to routes with Answer, and all deferred requests, are answered. If ctx
+// ends earlier, it closes the connections of routes with Answer and returns the error of ctx.
 func (l *Listener) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {

@@ -36,7 +36,7 @@ type Request struct {
 	length int         // of the body; -1: there is no Content-Length
 	digits span        // of the length in head
 	fields []field     // of head, without Host and Content-Length
-	values []string    // what Values returned last
+	values []string    // the last result of Values
 	header http.Header // of a request that net/http has read; fields is empty then
 }
 

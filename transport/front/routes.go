@@ -21,7 +21,7 @@ const (
 	maxBody = 64 << 10
 )
 
-// routes of a Listener, those for loops or those for goroutines.
+// routes of a Listener, either the routes for loops or the routes for goroutines.
 type routes []*route
 
 type route struct {

@@ -22,7 +22,7 @@ type Sparing struct {
 	Tried func(err error)
 }
 
-// errNoRoom is what accept returns if there are no descriptors.
+// errNoRoom is the error of accept if there are no descriptors.
 var errNoRoom = os.NewSyscallError("accept4", syscall.EMFILE)
 
 // Accept implements net.Listener.

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// last is what an intake knows of the last request of a connection that a route's Try has answered.
+// last keeps the last request of a connection that a route's Try has answered.
 type last struct {
 	request Request // the next one may have the same head
 	route   *route  // of request
@@ -65,7 +65,7 @@ func (in *intake) tried(q *Request, r *route, body []byte) (answer []byte, ends 
 	return answer, ends, next, true
 }
 
-// answered waits for the next request on a connection. rest has what came already.
+// answered waits for the next request on a connection. rest has the bytes of it that came already.
 func (in *intake) answered(n *newcomer, rest []byte) {
 	in.trim()
 	if len(n.last.request.head) > maxKept {

@@ -84,7 +84,7 @@ type tentative struct {
 	conn    transport.Conn // nil before the stream begins
 	decided bool
 	refused error  // why connecting failed; nil: the disconnect says it
-	close   func() // what Close asked for while conn was nil; nil: nothing
+	close   func() // the close that Close asked for while conn was nil; nil: nothing
 }
 
 // Write is called first with the connect push. It takes nothing before the stream begins.

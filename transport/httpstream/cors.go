@@ -44,7 +44,7 @@ func (c cors) append(q *front.Request, head []byte) []byte {
 // set adds the fields for the answer to q.
 func (c cors) set(q *front.Request, h http.Header) { c.each(q, h.Add) }
 
-// preflight answers a browser that asks what pages may send.
+// preflight answers a browser that asks which requests pages may send.
 func preflight(w http.ResponseWriter, methods string) {
 	h := w.Header()
 	h.Set(maxAge, "300")

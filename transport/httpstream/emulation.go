@@ -47,10 +47,9 @@ func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
 	return &Emulation{emulator: e, maxBody: c.MaxRequestBodySize, cors: c.AllowOrigin}
 }
 
-// Route returns the way of small requests that are written as usual, without net/http, which
-// would take most of the CPU that a request costs. All other requests for path go to net/http, so
-// h has to serve the path there as well. Middleware does not see the requests of the route; its
-// Gate does.
+// Route returns a route for small requests that are written as usual. It avoids net/http, which would take most of the
+// CPU that a request costs. All other requests for path go to net/http, so h must serve the path there as well.
+// Middleware does not see the requests of the route; its Gate does.
 func (h *Emulation) Route(path string) front.Route {
 	r := front.Route{
 		Method: http.MethodPost, Path: path, Fields: h.cors.append,

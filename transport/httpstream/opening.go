@@ -25,7 +25,7 @@ type opening struct {
 	repeated func(channel string) bool
 }
 
-// rejection is the answer to a request that opens no stream. key names what would change it.
+// rejection is the answer to a request that opens no stream. key names the setting that would allow it.
 type rejection struct {
 	status    int
 	text, key string

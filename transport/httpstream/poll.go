@@ -41,7 +41,7 @@ func (p *longPoll) take(frames [][]byte) (n int) {
 	return p.add(frames)
 }
 
-// close takes what transport.Conn.Close gets.
+// close takes the arguments of transport.Conn.Close.
 func (p *longPoll) close(d protocol.Disconnect, frames [][]byte) {
 	if p.closed == nil {
 		p.closed = &d
@@ -143,8 +143,8 @@ func (a *polled) add(p *protocol.Push) {
 	}
 }
 
-// take takes the messages behind the connect push. It returns the last bookmark. A message whose
-// bookmark is still to come is left for the next request.
+// take takes the messages after the connect push. It returns the last bookmark. A message whose bookmark is still to
+// come is left for the next request.
 func (a *polled) take(lines []byte) (last string) {
 	open := false
 	for line := range bytes.Lines(lines) {

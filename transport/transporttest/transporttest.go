@@ -33,8 +33,8 @@ type Client interface {
 // Serve starts a server of the transport, which ends with the test, and returns a function that connects a client. The
 // server gives its connections to a. A client that the server refuses may be an error of that function, or of Receive.
 //
-// For a transport whose mode is not transport.Bidirectional, the client sends with the connection whatever opens it, and
-// Send is not called.
+// For a transport whose mode is not transport.Bidirectional, the client opens the connection with all that it has to
+// say, and Send is not called.
 type Serve func(t *testing.T, a transport.Acceptor) (connect func() (Client, error))
 
 // Run runs the suite. Its parts have the names of the tested features. It takes some seconds, because a client that
@@ -76,7 +76,8 @@ type fixture struct {
 	while func(c transport.Conn, info transport.Info) error
 }
 
-// during has do called with each connection before it is accepted. Its error refuses the connection.
+// during sets a function for all further connections. It is called before they are accepted, and refuses them by its
+// error.
 func (f *fixture) during(do func(c transport.Conn, info transport.Info) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +88,7 @@ func (f *fixture) during(do func(c transport.Conn, info transport.Info) error) {
 func (f *fixture) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	p := peertest.New(f, ctx, c, c, info)
 	if info.Mode != transport.Bidirectional {
-		p.OnReceive = func([]byte) {} // what opened the connection
+		p.OnReceive = func([]byte) {} // the message that opened the connection
 	}
 	f.mu.Lock()
 	while := f.while
@@ -210,7 +211,7 @@ func testWrite(f *fixture) {
 	}
 }
 
-// write has frames written, and overwrites their memory.
+// write hands frames to the transport until it has taken all, and overwrites their memory.
 func (f *fixture) write(p *peertest.Peer, frames ...[]byte) {
 	f.Helper()
 	for len(frames) > 0 {
@@ -434,7 +435,7 @@ func testPause(f *fixture) {
 		}
 		sent <- nil
 	}()
-	// What another client sends now is received, however long the pause of the first one.
+	// A message that another client sends now is received, however long the pause of the first one.
 	other, marker := f.connect()
 	if err := other.Send([]byte(message(0, 10))); err != nil {
 		f.Fatal(err)

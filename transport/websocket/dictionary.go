@@ -68,7 +68,7 @@ type dictionaryFramer struct {
 	dictionary *rfc6455.Dictionary
 }
 
-// The first byte of a message tells what follows.
+// The first byte of a message tells whether the rest is compressed.
 const (
 	markPlain    = 0
 	markDeflated = 1

@@ -39,9 +39,9 @@ type Config struct {
 	// CompressionLevel is 1 (fastest) to 9 (smallest). A value outside becomes the
 	// nearest one. Default: 1.
 	CompressionLevel int
-	// Dictionaries that clients may use, if they offer to use one; of those that are for a client, it
-	// gets the first. The messages behind its connect result are compressed against it, instead of
-	// permessage-deflate. One-way connections use none.
+	// Dictionaries that clients may use, if they offer to use one; a client gets the first dictionary that is for it.
+	// The messages after its connect result are compressed against it, instead of permessage-deflate. One-way
+	// connections use none.
 	Dictionaries []*Dictionary
 	// CheckOrigin reports whether a request may open a connection. If not, the answer
 	// is 403. It is called on loops and any goroutines, concurrently, and must not block.
@@ -116,7 +116,7 @@ type Handler struct {
 	cfg      Config
 	endpoint endpoint.Config
 	framers  [2][2]*framer  // by encoding and compression
-	info     transport.Info // what all connections have in common
+	info     transport.Info // the common part of all connections
 }
 
 // NewHandler returns a handler whose connections go to acceptor. The context that

@@ -305,7 +305,7 @@ func (hs *handshake) begin(b []byte) []byte {
 // maxAnswer is the most that appendAnswer appends; bytes.
 const maxAnswer = 512
 
-// appendAnswer appends what answer returns if there is no middleware. answer sorts the fields.
+// appendAnswer appends the result of answer without middleware. answer sorts the fields.
 func (hs *handshake) appendAnswer(b []byte) []byte {
 	b = hs.begin(b)
 	if hs.extensions != "" {

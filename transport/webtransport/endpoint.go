@@ -18,11 +18,11 @@ type endpoint struct {
 	link    *link
 	partial *netio.Buffer // the beginning of a message; nil if there is none
 	message *netio.Buffer // the message that Next returned, if it came in parts
-	wrong   error         // what Next found instead of a message
+	wrong   error         // the violation that Next found instead of a message
 	ended   bool          // the end of the connection has begun
 }
 
-// settings are those that the connections of a handler share.
+// settings are common to the connections of a handler.
 type settings struct {
 	limit    int // of a message, bytes
 	timeouts driver.Timeouts
@@ -62,7 +62,7 @@ func (e *endpoint) Next(data []byte) (found driver.Found, message, rest []byte) 
 	return driver.Nothing, nil, nil
 }
 
-// Control ends the connection because of what Next has found.
+// Control ends the connection because of the violation that Next has found.
 func (e *endpoint) Control() driver.Step {
 	d, option := protocol.DisconnectBadRequest, ""
 	if errors.Is(e.wrong, errTooLarge) {

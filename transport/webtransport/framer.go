@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// framer makes the bytes of a stream of messages: in JSON each is a line, in Protobuf each is
-// behind its length. The connections of one encoding share one.
+// framer makes the bytes of a stream of messages: in JSON each is a line, in Protobuf each comes after its length. The
+// connections of one encoding share one.
 type framer struct{ encoding protocol.Encoding }
 
 var framers = [2]*framer{protocol.JSON: {protocol.JSON}, protocol.Protobuf: {protocol.Protobuf}}

@@ -50,8 +50,8 @@ type Config struct {
 // It is safe for concurrent use and fits any router. Requests that did not come to a Server are
 // refused.
 //
-// A connection is the first bidirectional stream that the client opens. In JSON every message
-// is a line, in Protobuf it is behind its length; the query cf_protocol=protobuf chooses
+// A connection is the first bidirectional stream that the client opens. In JSON every message is a line, in Protobuf it
+// comes after its length; the query cf_protocol=protobuf chooses
 // Protobuf. A client that is disconnected gets a disconnect push, then the end of the stream. If it
 // does not close the session, the server does, with the code and the reason of the disconnect.
 // Datagrams are ignored, and further streams refused.
@@ -99,7 +99,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "webtransport: "+no.text, no.status)
 }
 
-// rejection is the answer to a request that opens no session. key names what would change it.
+// rejection is the answer to a request that opens no session. key names the setting that would allow it.
 type rejection struct {
 	status    int
 	text, key string

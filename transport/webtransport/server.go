@@ -30,7 +30,7 @@ const (
 	// maxUniStreams is how many streams a client may have open that only it writes to. HTTP/3
 	// needs three, and browsers open one or two more.
 	maxUniStreams = 16
-	// Received bytes that the program has not read yet.
+	// These bound the received bytes that wait for the program.
 	streamWindow, maxStreamWindow = 128 << 10, 1 << 20
 	connWindow, maxConnWindow     = 192 << 10, 2 << 20
 	// maxIdle is how many connections may be without a request, of all clients. Each holds some 30 KB. If there are more,
@@ -101,7 +101,7 @@ func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 		H3: &http3.Server{
 			Handler: http.HandlerFunc(server.serve), MaxHeaderBytes: s.MaxHeaderBytes, EnableDatagrams: true,
 			ConnContext: server.welcome,
-			Logger:      slog.New(slog.DiscardHandler), // what matters goes to s.ErrorLog
+			Logger:      slog.New(slog.DiscardHandler), // important lines go to s.ErrorLog
 		},
 		CheckOrigin: func(*http.Request) bool { return true }, // the Handler has checked it
 	}
@@ -214,10 +214,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close closes all connections at once, and the UDP socket.
 func (s *Server) Close() error { return s.closed() }
 
-// Advertise returns a handler that tells the clients of next, which come over TCP, that there is
-// HTTP/3 on the same port (RFC 7838), for a day. It names the port of the request's Host field,
-// because that is the one that leads to the server from where the client is; so a firewall or a
-// load balancer has to pass UDP packets on as it does TCP connections.
+// Advertise returns a handler that tells the clients of next, which come over TCP, that there is HTTP/3 on the same
+// port (RFC 7838), for a day. It names the port of the request's Host field, because this port leads to the server from
+// where the client is; so a firewall or a load balancer must pass UDP packets on as it does TCP connections.
 func (s *Server) Advertise(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", altSvc(r.Host))

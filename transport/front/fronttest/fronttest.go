@@ -1,5 +1,5 @@
-// Package fronttest has what tests of routes share: a server with a front, connections in memory, and
-// the answers as a client understands them.
+// Package fronttest has helpers for tests of routes: a server with a front, connections in memory, and the answers as a
+// client understands them.
 package fronttest
 
 import (

@@ -8,9 +8,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// conn is what both drivers have in common: the bytes that wait to be written, and the phase
-// of the connection. Its methods are called one at a time. They get the driver that the conn is
-// part of, which does the I/O.
+// conn is the common state of both drivers: the bytes that wait to be written, and the phase of the connection. Its
+// methods are called one at a time. They get the driver that the conn is part of, which does the I/O.
 type conn[E any, P pointer[E]] struct {
 	endpoint E
 	out      *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
@@ -24,7 +23,7 @@ type conn[E any, P pointer[E]] struct {
 	fd    int32
 }
 
-// extra has what few connections need at a given time.
+// extra has fields that few connections need at a given time.
 type extra struct {
 	late   string // the newest bytes of the endpoint that wait for out to be written
 	cause  error  // for Peer.Closed
@@ -45,14 +44,14 @@ type driver interface {
 	tryWrite(frames [][]byte) (int, error)
 	// hold appends p to out, which is not nil.
 	hold(p []byte)
-	// congested is called when out is no longer nil, to have it written in the background.
+	// congested is called when out is no longer nil. The driver then writes it in the background.
 	congested()
 	// drained is called when the connection ends and everything is written.
 	drained()
 	// ended is called when the end begins or goes on. The peer may be the caller, so
 	// the driver must not call it.
 	ended()
-	// after has ticked called once t has passed.
+	// after starts a timer that calls ticked once t has passed.
 	after(t time.Duration) transport.Timer
 }
 

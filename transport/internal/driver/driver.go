@@ -53,10 +53,10 @@ type Endpoint interface {
 	Release()
 }
 
-// Found is what Endpoint.Next has found.
+// Found says whether Endpoint.Next has found a message, control data or nothing.
 type Found uint8
 
-// What Endpoint.Next finds.
+// Results of Endpoint.Next.
 const (
 	Nothing Found = iota // all data is used up
 	Message              // for the peer

@@ -90,7 +90,7 @@ func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	go s.run(nil, early)
 }
 
-// rewatch tells the loop what to watch the socket for, if that has changed.
+// rewatch tells the loop which events of the socket to watch, if they have changed.
 func (c *LoopConn[E, P]) rewatch() {
 	w := watched
 	if !c.pausing() {
@@ -120,7 +120,7 @@ func (c *LoopConn[E, P]) Ready(readable, writable bool) {
 	}
 }
 
-// read reads once, and takes what that brings.
+// read reads once, and takes the bytes.
 func (c *LoopConn[E, P]) read() (n int, err error) {
 	buf := c.loop.Buffer()
 	if t := c.tls(); t != nil {

@@ -195,7 +195,7 @@ func (c *StreamConn[E, P]) consume(data []byte) {
 	}
 }
 
-// await waits for the end of a pause. It returns the phase, and what listens returns.
+// await waits for the end of a pause. It returns the phase, and the result of listens.
 func (c *StreamConn[E, P]) await() (ph phase, listens bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func (c *StreamConn[E, P]) flush() {
 	}
 }
 
-// takeQueued returns what flush has to write next. If that is nil, the flush is over.
+// takeQueued returns the bytes that flush writes next. If there are none, it returns nil, and the flush is over.
 func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 	c.mu.Lock()
 	if b = c.out; len(b.B) > 0 {
@@ -311,7 +311,7 @@ func (c *StreamConn[E, P]) finish() {
 	c.linger()
 	c.locked(func() {
 		if c.phase == gone && c.out != nil {
-			c.stream.Abort() // has the flush fail
+			c.stream.Abort() // makes the flush fail
 		}
 	})
 	c.flushes.Wait()
@@ -331,8 +331,8 @@ func (c *StreamConn[E, P]) finish() {
 	c.tell()
 }
 
-// linger does what Linger asks for, if that is how the connection ends: it tells the peer, and
-// discards received bytes until the client ends the connection too.
+// linger ends a connection whose endpoint asked for Linger: it tells the peer, and discards received bytes until the
+// client ends the connection too.
 func (c *StreamConn[E, P]) linger() {
 	lingers := func() bool {
 		c.mu.Lock()

@@ -18,7 +18,7 @@ func (c *LoopConn[E, P]) secure(t *netio.TLS) {
 	}
 }
 
-// decrypt reads once, and takes what that completes.
+// decrypt reads once, and takes the plaintext that is complete then.
 func (c *LoopConn[E, P]) decrypt(t *netio.TLS, buf []byte) (total int, err error) {
 	congested := c.out != nil
 	t.Begin()

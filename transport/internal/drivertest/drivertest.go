@@ -66,8 +66,8 @@ func (a acceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Co
 	return a.Accept(ctx, c, info)
 }
 
-// Start makes what one run needs: an endpoint, its peer, and the message that the connection begins
-// with, nil if there is none.
+// Start makes the parts of one run: an endpoint, its peer, and the first message of the connection, nil if there is
+// none.
 type Start[E any] func() (e E, p Peer, message []byte)
 
 // pointer has the methods of an endpoint of type E.

@@ -34,7 +34,7 @@ type Protocol[E any] struct {
 	Shown func(got []byte) []string
 }
 
-// Fixtures runs the conversations of files with each kind of driver. The results and their times must be the same.
+// Fixtures runs the conversations of files in all Ways. The results and their times must be the same.
 // begin fails for a setting that is unknown.
 //
 // A conversation begins with "== name", or "== name: SETTING...". An event of the connection stands at the beginning of
@@ -50,7 +50,7 @@ type Protocol[E any] struct {
 //	stall, read         the client does not read any more, or again
 //	leave               the client closes its socket
 //
-// With the flag -update, the files get what endpoints alone do.
+// With the flag -update, the results of endpoints without a driver are written into the files.
 func Fixtures[E any, P pointer[E]](t *testing.T, pattern string, begin func(t *testing.T, settings []string, p *Witness) Protocol[E]) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -118,7 +118,7 @@ func (c *conversation[E]) run(t *testing.T, d Conn, p *Witness, lines []string) 
 	}
 }
 
-// do does what one line says.
+// do carries out one line.
 func (c *conversation[E]) do(d Conn, verb string, in *Input) {
 	switch verb {
 	case "recv":
@@ -256,7 +256,7 @@ func (s *transcript) since(got []byte, halfClosed, closed bool) (lines []string)
 type Witness struct {
 	// Inside is called with the connection when the Witness receives a message; nil: nothing happens.
 	Inside func(transport.Conn)
-	// Cause returns what to write down for the error of Closed; nil, or "": the usual.
+	// Cause returns the text for the error of Closed; nil, or "": the usual text.
 	Cause func(err error) string
 
 	conn  transport.Conn

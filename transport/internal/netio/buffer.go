@@ -12,7 +12,7 @@ const (
 	maxClass = 16 // 64 KB
 )
 
-// Buffer is a byte slice from a pool. It has one owner, who gives it back with Free.
+// Buffer is a byte slice from a pool. Its one owner gives it back with Free.
 type Buffer struct {
 	B     []byte
 	class int // -1: not pooled
@@ -42,9 +42,9 @@ func (b *Buffer) Free() {
 	pools[b.class-minClass].Put(b)
 }
 
-// Grow returns a buffer with b's content and room for n more bytes. If that is another buffer,
-// b was freed. A nil b counts as empty. What grows by small parts is copied a few times in all: another buffer
-// has half of the content as further room.
+// Grow returns a buffer with b's content and room for n more bytes. If the result is another buffer, b was freed. A nil
+// b counts as empty. Content that grows by small parts is copied a few times in all: another buffer has half of the
+// content as further room.
 func (b *Buffer) Grow(n int) *Buffer {
 	if b == nil {
 		return Get(n)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// keepIdle is after how much silence the kernel asks whether a client is still there. Pings, every 25 s, find clients
+// keepIdle is the silence after which the kernel asks whether a client is still there. Pings, every 25 s, find clients
 // that are gone. Keep-alive is for connections without them, such as idle connections of HTTP and clients that turned
 // pings off, and keeps their entries in NATs. With less than the time between pings, the kernel would ask every idle
 // client, too.

@@ -16,7 +16,7 @@ type replay struct {
 	net.Conn
 	remote net.Addr
 
-	mu     sync.Mutex // for what follows, which a write may change
+	mu     sync.Mutex // for the following fields, which a write may change
 	early  []byte
 	broken error            // of the reads after early; nil: Conn is read
 	guard  *smuggling.Guard // judges the bytes that are read; nil: they are not judged

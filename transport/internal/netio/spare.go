@@ -16,7 +16,7 @@ type Spare struct {
 	ended bool
 }
 
-// Conn returns what h.Conn does. If that fails for a shortage, it may be called again.
+// Conn returns the result of h.Conn. If h.Conn fails for want of descriptors, Conn may be called again.
 func (s *Spare) Conn(h *Handover) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	gatherSize = 16 << 10
 )
 
-// Duplex is what NewStream needs of a connection. net.Conn has it.
+// Duplex has the methods of a connection that NewStream uses. net.Conn has them.
 type Duplex interface {
 	Read(p []byte) (int, error)
 	Write(p []byte) (int, error)
@@ -70,8 +70,8 @@ func bare(d Duplex) Duplex {
 	}
 }
 
-// Early takes the bytes that were read of a connection that a handler has taken from net/http, besides those that
-// net/http returns.
+// Early takes the bytes that were read already from a connection that a handler has taken from net/http. net/http
+// itself returns further bytes that it has read.
 func Early(d Duplex) []byte {
 	for {
 		if r, ok := d.(interface{ Early() []byte }); ok {

@@ -58,9 +58,8 @@ func (t *TLS) Block(nc net.Conn) *tls.Conn {
 	return t.conn
 }
 
-// Attach lets t read and write the non-blocking socket fd. If the socket does not take
-// ciphertext, it is appended to *out; the caller has to write that, and to set *out to nil then.
-// Until then all ciphertext goes there.
+// Attach lets t read and write the non-blocking socket fd. If the socket does not take ciphertext, it is appended to
+// *out; the caller must write it, and set *out to nil then. Until then all ciphertext goes there.
 func (t *TLS) Attach(fd uintptr, out **Buffer) {
 	t.wire = wire{of: t, fd: int32(fd), out: out, used: true}
 	t.trim()
@@ -100,8 +99,8 @@ func (t *TLS) End() {
 	}
 }
 
-// ReadAll is Begin, Read and End: it returns what one read of the socket completes. p should
-// have at least 64 KB. Bytes may come along with an error.
+// ReadAll is Begin, Read and End: it returns the plaintext that one read of the socket completes. p should have at
+// least 64 KB. Bytes may come along with an error.
 func (t *TLS) ReadAll(p []byte) (total int, err error) {
 	t.Begin()
 	for n := 1; n > 0 && err == nil; {
@@ -166,7 +165,7 @@ func (again) Temporary() bool { return true }
 
 var errAgain net.Error = again{}
 
-// wire is what lies beneath a tls.Conn: a net.Conn or, if that is nil, a socket on a loop.
+// wire lies beneath a tls.Conn: it is a net.Conn or, if that is nil, a socket on a loop.
 type wire struct {
 	net.Conn
 	of      *TLS

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Peer notes what its transport tells. It fails its test if calls of it overlap, or come after Closed.
+// Peer notes the calls of its transport. It fails its test if calls of it overlap, or come after Closed.
 type Peer struct {
 	// Conn is for the goroutines of the test, Inside for calls from OnReceive. They differ for a connection
 	// on a loop.
@@ -36,7 +36,7 @@ func New(t testing.TB, ctx context.Context, inside, outside transport.Conn, info
 	}
 }
 
-// enter begins a call. It returns what ends the call.
+// enter begins a call. It returns the function that ends the call.
 func (p *Peer) enter() func() {
 	if p.called.Swap(true) {
 		p.t.Error("calls of the peer overlap")

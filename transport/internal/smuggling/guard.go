@@ -39,7 +39,7 @@ type Guard struct {
 	first   byte // the first of these
 }
 
-// head has what decides where a request ends.
+// head has the facts that decide where a request ends.
 type head struct{ length, chunked, upgrade, current bool }
 
 // Names of fields, in lower case.
@@ -92,8 +92,8 @@ func (g *Guard) Pass(data []byte) (n int, v Verdict) {
 	return n, Passed
 }
 
-// Peek reports that net/http has read the next byte of those that are held: to wait for the end of the
-// connection it reads one byte.
+// Peek reports that net/http has read the next one of the held bytes: to wait for the end of the connection it reads
+// one byte.
 func (g *Guard) Peek(c byte) {
 	if g.peeked++; g.peeked == 1 {
 		g.first = c

@@ -1,6 +1,6 @@
 package smuggling
 
-// state tells where in a request the next byte stands. Those up to inHead are in its head.
+// state tells where in a request the next byte stands. States up to inHead are in its head.
 type state uint8
 
 const (
@@ -10,19 +10,19 @@ const (
 	inName                     // in the name of a field
 	inValue                    // in its value
 	beforeLength               // before the digits of Content-Length
-	inLength                   // behind one of them
-	afterLength                // behind white space that follows them
-	inHead                     // behind the CR of the empty line
+	inLength                   // after one of the digits
+	afterLength                // after white space that follows the digits
+	inHead                     // after the CR of the empty line
 	inBody                     // in a body of known length
 	beforeSize                 // before the size of a chunk
-	inSize                     // behind a digit of it
-	inExtension                // behind the digits
+	inSize                     // after a digit of the size
+	inExtension                // after the digits
 	inChunk                    // in a chunk
-	afterChunk                 // behind it
-	beforeTrailer              // at the beginning of a line behind the last chunk
+	afterChunk                 // after a chunk
+	beforeTrailer              // at the beginning of a line after the last chunk
 	inTrailer                  // in such a line
-	inTrailers                 // behind the CR of the empty line
-	beforeLF                   // behind a CR
+	inTrailers                 // after the CR of the empty line
+	beforeLF                   // after a CR
 	switching                  // the client waits for another protocol
 	over                       // it has another protocol, or no request follows
 )
@@ -45,7 +45,7 @@ func (g *Guard) step(c byte) bool {
 	return g.stepBody(c)
 }
 
-// expect waits for the LF behind a CR.
+// expect waits for the LF after a CR.
 func (g *Guard) expect(next state) bool {
 	g.state, g.next = beforeLF, next
 	return true

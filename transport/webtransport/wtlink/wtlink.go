@@ -61,7 +61,7 @@ func WebTransport(endpoint string) client.Transport {
 	}
 }
 
-// dialer has what all connections of a client share.
+// dialer has the common settings of all connections of a client.
 type dialer struct {
 	url    string
 	binary bool // Protobuf

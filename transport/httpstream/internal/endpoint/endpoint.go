@@ -19,8 +19,7 @@ type Config struct {
 	Timeouts driver.Timeouts
 }
 
-// maxSurplus is how many bytes a client may send behind its request, where none are expected; they
-// are ignored.
+// maxSurplus is how many bytes a client may send after its request, where none are expected; they are ignored.
 const maxSurplus = 64 << 10
 
 var errSurplus = fmt.Errorf("httpstream: %w: the client sent more than %d bytes behind its request", protocol.DisconnectBadRequest, maxSurplus)
@@ -29,7 +28,7 @@ var errSurplus = fmt.Errorf("httpstream: %w: the client sent more than %d bytes 
 type Endpoint struct {
 	cfg     *Config
 	framer  *framing.Framer
-	surplus uint32 // bytes that came behind the request; used by Next
+	surplus uint32 // bytes that came after the request; used by Next
 	ended   bool   // the end of the body was written
 }
 

@@ -1,5 +1,5 @@
-// Package framing puts messages into the body of an HTTP stream: as lines, as events of SSE, or
-// behind their lengths, and all of them also as chunks of HTTP/1.1.
+// Package framing puts messages into the body of an HTTP stream: as lines, as events of SSE, or after their lengths,
+// and all of them also as chunks of HTTP/1.1.
 package framing
 
 import (
@@ -17,11 +17,11 @@ type Format uint8
 
 // The formats.
 const (
-	// Lines are JSON messages, each with a line break behind it.
+	// Lines are JSON messages, each with a line break after it.
 	Lines Format = iota
 	// Events are JSON messages, each the data of an event of SSE.
 	Events
-	// Delimited are Protobuf messages, each behind its length.
+	// Delimited are Protobuf messages, each after its length.
 	Delimited
 	formats
 )
@@ -113,9 +113,8 @@ func (f *Framer) Frame(buf []byte) []byte {
 // isBookmark reports whether a line is the bookmark of the message before. No message begins so.
 func isBookmark(line []byte) bool { return bytes.HasPrefix(line, []byte(bookmark.Prefix)) }
 
-// split makes an event of each message in buf[from:] and the bookmark behind it, except for the
-// beginning of the first event and the end of the last one. If the last line is empty, split leaves it
-// as it is.
+// split makes an event of each message in buf[from:] and the bookmark after it, except for the beginning of the first
+// event and the end of the last one. If the last line is empty, split leaves it as it is.
 func split(buf []byte, from int) []byte {
 	const more = len(eventEnd) + len(event) - 1 // bytes that replace the line break before a message, less one
 	end, grow := len(buf), 0
@@ -195,8 +194,7 @@ func chunkSize(b []byte) (size int) {
 	return 0
 }
 
-// End is what follows the last frame of a body; empty if the body ends with its connection or
-// stream.
+// End is the text after the last frame of a body; empty if the body ends with its connection or stream.
 func (f *Framer) End() string {
 	if f.chunked {
 		return "0\r\n\r\n"

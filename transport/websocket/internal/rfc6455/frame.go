@@ -113,7 +113,7 @@ func FrameSize(b []byte) int {
 	return int(min(size, uint64(len(b))))
 }
 
-// headerSize is the length of what appendHeader appends.
+// headerSize is the number of bytes that appendHeader appends.
 func headerSize(length int) int {
 	switch {
 	case length <= maxControl:

@@ -1,4 +1,4 @@
-// Package udp tells quic-go what server and client of WebTransport want to be said of the buffers of UDP sockets.
+// Package udp silences quic-go's warning about small buffers of UDP sockets, for server and client of WebTransport.
 package udp
 
 import "os"
