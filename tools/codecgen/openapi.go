@@ -16,7 +16,7 @@ import (
 // object is a JSON object whose members have an order.
 type object = yaml.MapSlice
 
-// frame is what an OpenAPI document says beside the schema.
+// frame is the part of an OpenAPI document that the schema does not have.
 type frame struct {
 	// Prefix of the paths of the methods.
 	Prefix string
@@ -43,7 +43,7 @@ type httpStatus struct {
 type commandError struct {
 	Code    int
 	Message string
-	// Status of the answer of those callers who want errors to have their own.
+	// Status of the answer for callers that want errors to have a status of their own.
 	Status int
 }
 
@@ -375,7 +375,7 @@ func set(o *object, key string, value any) {
 	*o = append(*o, item(key, value))
 }
 
-// add puts members before those that the value of a key, an object, has already.
+// add puts members before the members that the value of a key, an object, has already.
 func add(o *object, key string, members object) {
 	present, _ := member(*o, key).(object)
 	set(o, key, append(members, present...))

@@ -74,7 +74,7 @@ func (f *field) describeType() string {
 	return one
 }
 
-// describe is the comment, and what annotations say that matters to readers.
+// describe is the comment, and the annotations that matter to readers.
 func (f *field) describe() string {
 	var words []string
 	if f.required {

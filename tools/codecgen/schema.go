@@ -80,7 +80,7 @@ type field struct {
 	checked bool // @checked: a bool says that the bytes are JSON without line breaks
 	encoded bool // @encoded: writers also take elements that are encoded already
 	always  bool // @always: JSON key written for zero values too
-	// required tells that requests have to have it (@required).
+	// required tells that requests must have it (@required).
 	required bool
 	noJSON   bool // @nojson: not part of the JSON form
 }

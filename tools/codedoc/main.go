@@ -3,8 +3,8 @@
 //
 //	codedoc -template FILE -out FILE SOURCE...
 //
-// The template finds all variables of the sources by the type of their value and what their
-// name begins with: {{range codes "Error" "Disconnect"}}.
+// The template finds all variables of the sources by the type of their value and the beginning of their name: {{range
+// codes "Error" "Disconnect"}}.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/tools/internal/alertrules"
 )
 
-// alert is what alerts.yaml has.
+// alert is an entry of alerts.yaml.
 type alert struct {
 	Name     string `json:"name"`
 	Expr     string `json:"expr"`
@@ -29,7 +29,7 @@ type naming struct {
 	cluster string // the labels, with commas, that tell clusters apart
 }
 
-// shipped is what deploy and docs/alerts.md have.
+// shipped is the naming in deploy and docs/alerts.md.
 var shipped = naming{prefix: "gyro", cluster: "cluster, job"}
 
 // expr returns an expression of alerts.yaml in full.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// row and panel are what panels.yaml has.
+// row and panel are entries of panels.yaml.
 type row struct {
 	Row    string  `json:"row"`
 	Panels []panel `json:"panels"`

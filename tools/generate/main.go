@@ -84,7 +84,7 @@ func main() {
 	}
 }
 
-// write makes the products in the repository, but not those whose stamp is right unless all is true.
+// write makes the products in the repository; products whose stamp is right are made only if all is true.
 func write(root string, list []product, all bool) error {
 	absolute, err := filepath.Abs(root)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// checkStamp returns an error if the files of a product are not those that were made of its inputs.
+// checkStamp returns an error if the files of a product were not made of its present inputs.
 func checkStamp(root string, p product) error {
 	want, err := stamp(root, p)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// changedFiles returns the files that differ from the last commit, also those that git does not know; if there are none,
-// those that the last commit changed. Without git, it returns an error.
+// changedFiles returns the files that differ from the last commit, also files that git does not know; if there are
+// none, the files that the last commit changed. Without git, it returns an error.
 func changedFiles(ctx context.Context, r *runner) ([]string, error) {
 	git := func(args ...string) ([]string, error) {
 		printed, err := r.command(ctx, ".", nil, append([]string{"git", "-c", "core.quotepath=off"}, args...)...).Output()
@@ -32,8 +32,8 @@ func changedFiles(ctx context.Context, r *runner) ([]string, error) {
 	return git("diff", "--name-only", "HEAD^", "HEAD")
 }
 
-// affected returns the packages that files belong to, or whose tests read them, and those that import one of these
-// directly. A file above all packages of a module, such as go.mod, belongs to all of the module.
+// affected returns the packages that files belong to, or whose tests read them, and the packages that import one of
+// these directly. A file above all packages of a module, such as go.mod, belongs to all of the module.
 func (t *tree) affected(files []string) []string {
 	touched := make(map[string]bool)
 	for _, file := range files {

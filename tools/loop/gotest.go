@@ -65,7 +65,7 @@ func testReaders(flags ...string) action {
 	}
 }
 
-// hashFiles returns a hash of files, and of the files in folders without those that are made or installed there.
+// hashFiles returns a hash of files, and of the files in folders except files that are made or installed there.
 func hashFiles(root string, names []string) (string, error) {
 	hash := sha256.New()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -141,7 +141,7 @@ type progress struct {
 	begin time.Time
 	told  time.Time
 	ended int
-	// failing has what packages and builds have printed so far, by name. Of a package it is dropped when it passes.
+	// failing has the output of packages and builds so far, by name. The output of a package is dropped when it passes.
 	failing map[string]*strings.Builder
 }
 

@@ -1,4 +1,4 @@
-// Command loop runs the checks that a change has to pass, the cheap ones first:
+// Command loop runs the checks that a change must pass, the cheap ones first:
 //
 //	loop [-fresh] [-part NAMES] check|test|ci
 //
@@ -86,7 +86,7 @@ type loop struct {
 	thorough bool
 }
 
-// step is one thing that a change has to pass.
+// step is a check that a change must pass.
 type step struct {
 	name  string
 	about string // for CONTRIBUTING.md
@@ -110,7 +110,7 @@ func (l *loop) names() (names []string) {
 	return names
 }
 
-// only returns a loop of these steps, and of those that prepare something for them.
+// only returns a loop of these steps, and of the steps that prepare something for them.
 func (l *loop) only(names []string) (*loop, error) {
 	for _, name := range names {
 		if !slices.Contains(l.names(), name) {

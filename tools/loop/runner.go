@@ -58,7 +58,7 @@ func newRunner(ctx context.Context, out io.Writer, gyro string, fresh bool) (*ru
 	return r, nil
 }
 
-// found returns those programs that tests need and that are there.
+// found returns the programs that tests need and that are installed.
 func found() []string {
 	return slices.DeleteFunc(need.Programs(), func(program string) bool {
 		_, there := need.Find(program)

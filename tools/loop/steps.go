@@ -177,8 +177,8 @@ func installLinter(ctx context.Context, r *runner, out *output) error {
 	return nil
 }
 
-// testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed those
-// of the documentation that need no server.
+// testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed
+// the tests of the documentation that need no server.
 func testChanged(ctx context.Context, r *runner, _ *output) error {
 	t, err := r.tree()
 	if err != nil {

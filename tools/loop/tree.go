@@ -25,7 +25,7 @@ type tree struct {
 	packages map[string]*goPackage
 }
 
-// goPackage is a package as go list prints it, and what its tests say of themselves.
+// goPackage is a package as go list prints it, and the facts that its tests state about themselves.
 type goPackage struct {
 	ImportPath, Dir                       string
 	Imports, TestImports, XTestImports    []string

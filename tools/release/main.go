@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return makeRelease(ctx, args, stdout)
 }
 
-// withTag runs what takes the tag of a release.
+// withTag runs the commands that take the tag of a release.
 func withTag(ctx context.Context, args []string, stdout io.Writer) error {
 	want := 2
 	if args[0] == "publish" {

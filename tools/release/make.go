@@ -129,7 +129,7 @@ func (r *release) binary(ctx context.Context, work string, t build.Target) ([]by
 	return program, err
 }
 
-// archive makes the archive with a binary: for those who install it by hand, and for Homebrew.
+// archive makes the archive with a binary: for users who install it by hand, and for Homebrew.
 func (r *release) archive(t build.Target, program []byte) error {
 	files := []pack.File{{Name: t.Program(), Mode: 0o755, Data: program}}
 	texts := []string{"LICENSE", "README.md"}
@@ -230,7 +230,7 @@ func (r *release) oci(name, tag string) error {
 	})
 }
 
-// chart makes what helm package makes: the chart with the version of the release.
+// chart makes the same as helm package: the chart with the version of the release.
 func (r *release) chart(context.Context) error {
 	root := filepath.Join(r.tree, "deploy", "helm", "gyro")
 	var files []pack.File

@@ -19,7 +19,7 @@ import (
 	"github.com/gyrohq/gyro/tools/release/version"
 )
 
-// changelog is the file that has what users need to know of each version.
+// changelog is the file with the changes of each version that matter to users.
 const changelog = "CHANGELOG.md"
 
 // changes returns the text of the changelog of a tree about a version; for a version that it does not know yet, the

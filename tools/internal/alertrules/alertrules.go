@@ -42,7 +42,7 @@ func Read(data []byte) (all []Rule, err error) {
 	return all, nil
 }
 
-// Hold is how long the expression has to have a series until the rule fires.
+// Hold is how long the expression must have a series until the rule fires.
 func (r *Rule) Hold() (time.Duration, error) {
 	if r.For == "" {
 		return 0, nil

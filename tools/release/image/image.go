@@ -23,7 +23,7 @@ import (
 	"github.com/gyrohq/gyro/tools/release/pack"
 )
 
-// Release is what an image is made of.
+// Release has the parts of an image.
 type Release struct {
 	// Name and tag of the image, as in docker run NAME:TAG.
 	Name, Tag string
@@ -56,8 +56,7 @@ func system() []pack.File {
 	}
 }
 
-// authorities are the certificates that Mozilla trusts, those aside that it trusts with a condition: a file of
-// certificates cannot state one.
+// authorities are the certificates that Mozilla trusts without a condition: a file of certificates cannot state one.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {

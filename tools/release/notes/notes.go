@@ -1,5 +1,5 @@
-// Package notes writes the notes of a release: what CHANGELOG.md says about it, what breaks, and the title of each commit
-// since the release before it, by the part of the project that it changes.
+// Package notes writes the notes of a release: the text of CHANGELOG.md about it, the breaking changes, and the title
+// of each commit since the release before it, by the part of the project that it changes.
 package notes
 
 import (
@@ -17,7 +17,7 @@ import (
 // Commit is one commit of a release.
 type Commit struct {
 	Hash, Title string
-	// Breaking says what users have to change: the lines of the message that begin with Breaking:.
+	// Breaking has the changes that users must make: the lines of the message that begin with Breaking:.
 	Breaking []string
 	// Files are the paths that it changes.
 	Files []string

@@ -1,5 +1,5 @@
-// Package pack writes archives that depend on their files alone: the same files give the same bytes, whoever packs
-// them, where and when.
+// Package pack writes archives that depend on their files alone: the same files give the same bytes, at any time and on
+// any machine.
 package pack
 
 import (

@@ -76,7 +76,7 @@ func Modules(tree string) ([]string, error) {
 	return dirs, nil
 }
 
-// Parse returns a version without the v that a tag begins with. From v2 on, the paths of the modules would have to name it.
+// Parse returns a version without the v of its tag. From v2 on, the paths of the modules would have to name it.
 func Parse(tag string) (string, error) {
 	if !semver.IsValid(tag) || semver.Canonical(tag) != tag {
 		return "", fmt.Errorf("%q is no version like v1.2.3 or v1.2.3-rc.1", tag)
@@ -143,7 +143,7 @@ func Set(tree, version string) error {
 	return nil
 }
 
-// set returns the text with the version in place of those that it has.
+// set returns the text with the version in place of the versions in it.
 func (k kind) set(text []byte, version string) []byte {
 	var out []byte
 	last := 0
