@@ -46,8 +46,8 @@ func readAccounts(file string) (accounts, error) {
 // mayEnter tells whether a user may be in a room.
 func (a accounts) mayEnter(user, room string) bool { return slices.Contains(a[user].Rooms, room) }
 
-// noPassword stands for the password of unknown users. It is checked as well, so that the time does not tell whether the
-// user exists.
+// noPassword stands for the password of unknown users. It is checked as well, so that the time does not tell whether
+// the user exists.
 var noPassword = strings.Repeat("A", 22) + "." + strings.Repeat("A", 43)
 
 // check tells whether a password is right.
@@ -91,7 +91,7 @@ const (
 	lifetime = 12 * time.Hour
 )
 
-// sessions signs cookies with a key that all nodes have, so that no node has to remember them.
+// sessions signs cookies with a key that all nodes have, so that no node keeps a list of them.
 type sessions struct{ key []byte }
 
 func newSessions(key string) (*sessions, error) {
@@ -127,7 +127,7 @@ func (s *sessions) of(r *http.Request) (user string, expires time.Time, ok bool)
 	if dot < 0 || !hmac.Equal([]byte(s.sign(c.Value[:dot])), []byte(c.Value[dot+1:])) {
 		return "", time.Time{}, false
 	}
-	// The rest is what start has written.
+	// The rest was written by start.
 	name, seconds, _ := strings.Cut(c.Value[:dot], ".")
 	decoded, err1 := base64.RawURLEncoding.DecodeString(name)
 	unix, err2 := strconv.ParseInt(seconds, 10, 64)

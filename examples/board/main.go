@@ -1,6 +1,6 @@
-// Board: cards that everybody who opens http://localhost:8001/?user=NAME can add, write on, move and remove, with
-// the pointers and the names of those who are there. Its page uses the SDK for JavaScript, which has to be
-// there: npm install centrifuge
+// Board: cards that everybody who opens http://localhost:8001/?user=NAME can add, write on, move and remove, with the
+// pointers and the names of all users present. Its page uses the SDK for JavaScript, which must be installed:
+// npm install centrifuge
 package main
 
 import (

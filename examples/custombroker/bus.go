@@ -67,7 +67,7 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 // HandleLoss is never called: the memory broker loses nothing.
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-// deliver calls the nodes that subscribed, and waits for those that are behind.
+// deliver calls the nodes that subscribed, and waits for nodes that are late.
 func (e *events) deliver(ch string, event func(broker.EventHandler)) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

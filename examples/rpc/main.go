@@ -116,7 +116,7 @@ func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// message sends back what clients send.
+// message sends a client's message back.
 func message(_ context.Context, c *gyro.Client, data []byte) error {
 	return c.Send(data)
 }
