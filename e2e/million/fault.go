@@ -23,7 +23,8 @@ var besides = []struct {
 	rate     float64
 }{{plan.One, 500, 200}, {plan.Hundred, 200, 20}, {plan.Crowd, 25, 1}}
 
-// lightly is up to how many connections leave most of a small machine to publications. With twice as many, phases publish half as much.
+// lightly is the most connections that leave most of a small machine to publications. With twice as many, phases
+// publish half as much.
 const lightly = 100_000
 
 // Trial is a fault, or none, while messages are published.
@@ -171,8 +172,8 @@ func (s *section) outcome(o *Outcome) {
 	s.add("publications tried again", float64(o.Sent.Retries+o.Apart.Retries), "requests")
 }
 
-// returns adds how the clients came back that had to leave, and what that cost beyond what there is without it.
-// The node without is not counted; -1 counts all.
+// returns adds how the clients that had to leave came back, and the cost of it beyond the cost of a calm time. The node
+// without is not counted; -1 counts all.
 func (s *section) returns(o, calm *Outcome, without int) {
 	s.add("clients that had to leave", float64(o.Cut), "")
 	s.add("came back", float64(o.Returned), "")

@@ -36,7 +36,7 @@ func Load() error { return load.Run() }
 
 func (s *Stand) startLoader(i int) (*Loader, error) {
 	cmd := exec.Command(s.options.Self, LoadArgument)
-	// Garbage is small beside what lives; the processor is for the servers.
+	// There is little garbage beside the live memory; the processor is for the servers.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=200")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *Loader) Do(o *load.Order) (*load.Report, error) {
 	return r, nil
 }
 
-// Total is what all load processes report.
+// Total is the sum of the reports of all load processes.
 type Total struct {
 	load.Report
 	// Latencies that were asked for.

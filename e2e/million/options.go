@@ -28,7 +28,7 @@ type Options struct {
 	Rates int
 	// Ping is the time between pings. Default: the server's default, 25 seconds.
 	Ping time.Duration
-	// Drain is over what time a node that is stopped sends its clients away. Default: 3 seconds.
+	// Drain is how long a stopped node takes to send its clients away. Default: 3 seconds.
 	Drain time.Duration
 	// Phases are the names of the phases to run. Default: all.
 	Phases []string

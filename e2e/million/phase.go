@@ -20,7 +20,7 @@ import (
 type Phase struct {
 	Name  string // for Options.Phases
 	Title string // for the table
-	// Run returns the rows of the table, and also those so far if it fails.
+	// Run returns the rows of the table, and also the rows so far if it fails.
 	Run func(ctx context.Context, s *Stand) (*report.Section, error)
 }
 
@@ -70,7 +70,7 @@ func (s *section) latency(name string, h *hdrhistogram.Histogram) {
 	}
 }
 
-// memory adds what everything has.
+// memory adds the memory of all processes.
 func (s *section) memory(m, before Memory) {
 	const mb = 1 << 20
 	s.add("memory of the nodes (PSS)", float64(m.Servers.PSS)/mb, "MB")
@@ -88,7 +88,7 @@ func (s *section) memory(m, before Memory) {
 // always is how many phases are never left out.
 const always = 2
 
-// empty shows what everything takes without a connection.
+// empty shows the resources of everything without a connection.
 var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	// The nodes need some time to find each other.

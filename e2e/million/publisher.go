@@ -45,7 +45,7 @@ func newPublisher(s *Stand) *Publisher {
 	}}
 }
 
-// Issued returns how many messages each channel had that was published to, as an order takes it.
+// Issued returns the number of messages of each channel with messages, in the form of an order.
 func (p *Publisher) Issued() [][2]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *Publisher) Issued() [][2]uint64 {
 	return list
 }
 
-// Publication is what Publish is to publish.
+// Publication is a task for Publish.
 type Publication struct {
 	Channels []plan.Channel // in turn
 	Rate     float64        // publications per second, of all channels together

@@ -89,7 +89,7 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 	}
 }
 
-// unlessOver is err, or nil if the phase is over and with it what failed.
+// unlessOver is err, or nil if the phase is over, because requests fail then.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

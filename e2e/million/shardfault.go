@@ -52,7 +52,7 @@ func (s *Stand) channelsOf(shard *Shard) ([]plan.Channel, error) {
 	return list, nil
 }
 
-// keep has a shard write its data to a file from now on, so that they are there after a restart, or no longer.
+// keep makes a shard write its data to a file from now on, so that they are there after a restart, or no longer.
 func (s *Shard) keep(ctx context.Context, keep bool) error {
 	s.kept = keep
 	if !keep {
@@ -187,13 +187,14 @@ var slowShard = Phase{Name: "slow", Title: "A Redis shard is slow: it stands sti
 // historyRate is how often histories are asked for while a shard is slow, per second.
 const historyRate = 20
 
-// asked is what came of requests.
+// asked has the results of requests.
 type asked struct {
 	times  *hdrhistogram.Histogram
 	failed int
 }
 
-// histories asks for histories of channels until ctx ends, each time another node: of those that are apart, or of others.
+// histories asks for histories of channels until ctx ends, each time another node: channels in apart if named is true,
+// else other ones.
 func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool, result *asked) {
 	concerned := map[plan.Channel]bool{}
 	for _, ch := range apart {

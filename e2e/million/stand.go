@@ -33,7 +33,7 @@ type Stand struct {
 	samples samples
 	empty   Memory // before the first connection
 	calm    *Outcome
-	// complete is what there was when all connections were made, at that time; nil after the first fault of a node.
+	// complete has the counts at the time when all connections were made; nil after the first fault of a node.
 	complete *Total
 	since    time.Time
 	last     atomic.Pointer[Total] // that load processes have reported

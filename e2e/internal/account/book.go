@@ -1,5 +1,6 @@
-// Package account checks the publications that clients receive of channels: publishers number them, and repeat a number until it is
-// acknowledged. Each subscriber keeps a book of the numbers that it received, and finds those that are lost or came twice.
+// Package account checks the publications that clients receive from channels: publishers number them, and repeat a
+// number until it is acknowledged. Each subscriber keeps a book of the numbers that it received, and finds numbers that
+// are lost or came twice.
 package account
 
 import (
@@ -8,7 +9,7 @@ import (
 	"time"
 )
 
-// Counts of what subscribers received in a span of time.
+// Counts of the publications that subscribers received in a span of time.
 type Counts struct {
 	// Received is the number of publications, recovered ones included.
 	Received int

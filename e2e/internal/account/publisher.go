@@ -57,7 +57,7 @@ func Text(base string, n int64) string {
 	return fmt.Sprintf("%s, for the %d. time", base, n)
 }
 
-// Recorder counts what publishers were told, over a span of time.
+// Recorder counts the answers that publishers got, over a span of time.
 type Recorder struct {
 	mu sync.Mutex
 	Answers

@@ -40,7 +40,7 @@ type Atlas struct {
 	clients []*client
 }
 
-// Counts is what happened since the Compare before.
+// Counts of the events since the Compare before.
 type Counts struct {
 	// Changes is how many live changes the clients got.
 	Changes int

@@ -71,7 +71,7 @@ func (w *writer) work(ctx context.Context) {
 	}
 }
 
-// insist has nodes, one after the other, make a change until one acknowledges it.
+// insist asks nodes for a change, one after the other, until one acknowledges it.
 func (w *writer) insist(ctx context.Context, method string, params map[string]any, n int) bool {
 	params["idempotency_key"] = fmt.Sprintf("%s-%d", w.run, n)
 	for ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (w *writer) insist(ctx context.Context, method string, params map[string]an
 	return false
 }
 
-// race has two nodes set a new key at a time: one of them wins. An error leaves open who.
+// race makes two nodes set a new key at a time: one of them wins. After an error either may have won.
 func (w *writer) race(ctx context.Context, n int) {
 	key := fmt.Sprint(raceKey, n)
 	var results [2]result

@@ -44,7 +44,7 @@ func (f *Front) Log() string { return f.output.String() }
 // Nginx returns the arguments that run nginx with a file in a folder.
 func Nginx(dir, file string) []string { return []string{"-p", dir, "-c", file, "-g", "daemon off;"} }
 
-// WholeNginx is a configuration of nginx with what belongs into its parts events and http.
+// WholeNginx is a configuration of nginx with the text of its parts events and http.
 func WholeNginx(events, http string) string {
 	return "error_log /dev/stderr warn;\npid nginx.pid;\nevents {" + events + "}\nhttp {\naccess_log off;\n" + http + "\n}\n"
 }

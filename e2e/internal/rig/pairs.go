@@ -2,7 +2,7 @@ package rig
 
 import "sync"
 
-// pairs has the connections that a proxy relays at present, and does to them what networks do. Its methods
+// pairs has the connections that a proxy relays at present, and imitates the faults of networks on them. Its methods
 // may be called from any goroutine. The zero value has none.
 type pairs[P relayed] struct {
 	mu   sync.Mutex
@@ -15,7 +15,7 @@ type relayed interface {
 	comparable
 	// cut breaks both connections. Bytes under way are lost.
 	cut()
-	// mute discards what either side sends from now on, without closing the connections.
+	// mute discards all bytes of either side from now on, without closing the connections.
 	mute()
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Proxy relays TCP connections to a server and can do to them what networks do.
-// Its methods may be called from any goroutine.
+// Proxy relays TCP connections to a server and can imitate the faults of networks. Its methods may be called from any
+// goroutine.
 type Proxy struct {
 	listener net.Listener
 	targets  []string

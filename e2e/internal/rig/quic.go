@@ -12,10 +12,9 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// quicProxy does for QUIC what Proxy does for TCP: it relays the connections of clients to the
-// nodes of a server in turn, stream by stream, and fails as networks do. HTTP/3 and WebTransport
-// pass through it unchanged, because streams keep their numbers; it drops datagrams, which Gyro
-// does not use. Its methods may be called from any goroutine.
+// quicProxy is a Proxy for QUIC: it relays the connections of clients to the nodes of a server in turn, stream by
+// stream, and fails as networks do. HTTP/3 and WebTransport pass through it unchanged, because streams keep their
+// numbers; it drops datagrams, which Gyro does not use. Its methods may be called from any goroutine.
 type quicProxy struct {
 	listener *quic.Listener
 	nodes    []*Server

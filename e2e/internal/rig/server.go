@@ -100,7 +100,7 @@ func StartServer(port int, args, env []string) (*Server, error) {
 	return s, nil
 }
 
-// Launch does what StartServer does, but does not wait for an answer.
+// Launch is StartServer without the wait for an answer.
 func Launch(port int, args, env []string) (*Server, error) {
 	bin, err := Binary()
 	if err != nil {
@@ -109,7 +109,7 @@ func Launch(port int, args, env []string) (*Server, error) {
 	return LaunchProgram(bin, port, args, env)
 }
 
-// LaunchProgram does what Launch does, with another build of the server.
+// LaunchProgram is Launch with another build of the server.
 func LaunchProgram(bin string, port int, args, env []string) (*Server, error) {
 	cmd := exec.Command(bin, args...)
 	// A binary that was built with the race detector ends at the first race, so that the
@@ -163,7 +163,7 @@ func FreePort() (int, error) { return porttest.Free() }
 // Stop shuts the server down, and kills it if that takes longer than 10 seconds.
 func (s *Server) Stop() { s.StopWithin(10 * time.Second) }
 
-// StopWithin does what Stop does, with another limit.
+// StopWithin is Stop with another limit.
 func (s *Server) StopWithin(limit time.Duration) {
 	if s.process == nil {
 		s.stopCluster()

@@ -29,7 +29,7 @@ type orders struct {
 type Orders struct {
 	// Acknowledged and Failed count the answers.
 	Acknowledged, Failed int
-	// Done counts the commands that were carried out, Void those whose client was lost before.
+	// Done counts the commands that were carried out, Void the commands whose client was lost before.
 	Done, Void int
 	// Wrong has the acknowledged commands that were not carried out, and commands that were
 	// carried out after the end.

@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/atlas"
 )
 
-// Span is what happened between Begin and End.
+// Span has the counts and faults between Begin and End.
 type Span struct {
 	account.Counts
 	Answers account.Answers

@@ -68,10 +68,11 @@ func (l *loop) next(from uint16) uint16 {
 	return l.target
 }
 
-// other returns a node for a connection that comes back: a random one, by the square of the room that the nodes have up to an equal part of
-// all connections and a little more. So a load balancer does that goes by least connections and does not send everybody to the emptiest
-// node. By the room itself, half of the clients of a drained node went to all those that had a little room, instead of the one that was
-// started before. It is not the node that the connection comes from, as long as there is another.
+// other returns a node for a connection that comes back: a random one, by the square of the room that the nodes have up
+// to an equal part of all connections and a little more. A load balancer does the same if it goes by least connections
+// and does not send everybody to the emptiest node. By the room itself, half of the clients of a drained node went to
+// all nodes with a little room, instead of the one that was started before. It is not the node that the connection
+// comes from, as long as there is another.
 func (l *loop) other(from uint16) uint16 {
 	open := 0
 	for i := range l.nodes {

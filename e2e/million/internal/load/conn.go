@@ -159,7 +159,7 @@ func (c *conn) write(frame []byte) {
 	}
 }
 
-// read reads what there is, once: epoll tells if there is more.
+// read reads once: epoll tells if there is more.
 func (c *conn) read() {
 	l := c.loop
 	n, errno := quiet.Read(uintptr(c.fd), l.in)
@@ -191,7 +191,7 @@ func (c *conn) read() {
 	}
 }
 
-// receive takes what data has whole, and returns the rest.
+// receive takes the complete frames of data, and returns the rest.
 func (c *conn) receive(data []byte) (rest []byte, err error) {
 	if c.state == shaking {
 		size, err := shaken(data, c.encoding)

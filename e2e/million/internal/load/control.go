@@ -24,19 +24,21 @@ type Setup struct {
 	Secret              string   // of the tokens
 }
 
-// Order tells a load process what to do. Each order is a line, and so is the Report that answers it.
+// Order is a command to a load process. Each order is a line, and so is the Report that answers it.
 type Order struct {
 	// Connect is how many of its connections shall be there, from the first one on. They stay until the process ends, and come back if
 	// they are cut.
 	Connect int `json:",omitempty"`
-	// Window is how many may be on their way to be subscribed at a time: others wait, also those whose pause is over. 0 leaves it as it is.
+	// Window is how many may be on their way to be subscribed at a time: others wait, even if their pause is over. 0
+	// leaves it as it is.
 	Window int `json:",omitempty"`
 	// Avoid are the nodes that a load balancer would not send connections to now; Open clears the list.
 	Avoid []int `json:",omitempty"`
 	Open  bool  `json:",omitempty"`
 	// Seen are the connections of all load processes by node, as a load balancer knows them.
 	Seen []int `json:",omitempty"`
-	// Issued are channels and how many messages each had so far. What subscribers do not have is entered as lost.
+	// Issued are channels and how many messages each had so far. Messages that subscribers do not have are entered as
+	// lost.
 	Issued [][2]uint64 `json:",omitempty"`
 	// Mark forgets the latencies so far; Latencies asks for them.
 	Mark      bool `json:",omitempty"`
@@ -129,8 +131,8 @@ func Run() error {
 	}
 }
 
-// waitable returns a pipe at which a goroutine waits without a thread. If a thread waited in a read, the scheduler's
-// monitor would look after it every 20 us at first, in each load process after each order.
+// waitable returns a pipe at which a goroutine waits without a thread. A blocking read would hold a thread, and the
+// scheduler's monitor would look after this thread every 20 us at first, in each load process after each order.
 func waitable(f *os.File) (*os.File, error) {
 	fd := f.Fd()
 	if err := syscall.SetNonblock(int(fd), true); err != nil {

@@ -134,7 +134,7 @@ func (l *loop) run(orders <-chan *Order, reports chan<- *Report) {
 	}
 }
 
-// obey does what an order says.
+// obey carries out an order.
 func (l *loop) obey(o *Order) *Report {
 	l.want = max(l.want, min(o.Connect, len(l.conns)))
 	if o.Window > 0 {
@@ -201,7 +201,7 @@ func (l *loop) book(c *conn) *books.Book {
 	return &l.report.Plain
 }
 
-// start opens connections as far as the window allows: those that are new, and those whose time has come.
+// start opens connections as far as the window allows: new ones, and ones whose pause is over.
 func (l *loop) start() {
 	for l.report.Opening < l.window && l.started < l.want {
 		l.started++

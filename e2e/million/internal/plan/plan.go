@@ -100,8 +100,9 @@ func New(conns, nodes, loads int) (*Plan, error) {
 	return p, nil
 }
 
-// mix returns the place of each of n things in an order without rule, so that the subscribers of a channel are on as many nodes as chance
-// has it. Cubes modulo such a prime are all numbers below it, each once; those that are too large are cubed again.
+// mix returns the place of each of n things in an order without rule, so that the subscribers of a channel are on as
+// many nodes as chance has it. Cubes modulo such a prime are all numbers below it, each once; cubes that are too large
+// are cubed again.
 func (p *Plan) mix(i, n int) int {
 	x := uint64(i)
 	for {

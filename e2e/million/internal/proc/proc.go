@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package proc reads what processes and the machine use from /proc.
+// Package proc reads the usage of processes and of the machine from /proc.
 package proc
 
 import (
@@ -97,7 +97,7 @@ func Places() int64 {
 	return max(n, -n) // it is negative for the table of the machine in a network that has none of its own
 }
 
-// text returns a file; what cannot be read is empty, as with a process that has ended.
+// text returns a file, or no text if it cannot be read, as with a process that has ended.
 func text(file string) string {
 	data, _ := os.ReadFile(file)
 	return string(data)

@@ -12,7 +12,7 @@ import (
 type Life struct {
 	mu   sync.Mutex
 	now  *Process
-	past time.Duration // CPU of those before
+	past time.Duration // CPU of the processes before
 }
 
 // Begin starts the program. The process before, if there was one, has ended.

@@ -151,7 +151,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// All returns the sections, and one of the books of the whole run behind them.
+// All returns the sections, and after them one with the books of the whole run.
 func (r *Report) All() []Section {
 	last := Section{Name: "books", Title: "Books of every message"}
 	for _, kind := range []struct {

@@ -31,9 +31,9 @@ type Model struct {
 	ConnBytes    float64 `json:"conn_bytes"`    // bytes through the network, per second and idle connection, with what its node asks Redis for
 }
 
-// What nodes ask Redis for while clients wait, in commands per second, those within scripts counted, as INFO commandstats shows: the
-// position of a channel is checked every 40 seconds, a client in a channel with presence is renewed every 25 seconds, and each link marks
-// its shard every second, once its node keeps a history there.
+// Commands of nodes to Redis while clients wait, per second, commands within scripts counted, as INFO commandstats
+// shows: the position of a channel is checked every 40 seconds, a client in a channel with presence is renewed every 25
+// seconds, and each link marks its shard every second, once its node keeps a history there.
 const (
 	check   = 1.0 / 40
 	renewal = 6.0 / 25
