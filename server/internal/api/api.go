@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // Node is what the API needs of a *gyro.Node. Its methods may be called from
@@ -55,7 +55,7 @@ type Config struct {
 	// Node and Channels are required. Channels returns the options that are in force;
 	// it is called once for each request, be it a broadcast or a batch.
 	Node     Node
-	Channels func() *namespace.Resolver
+	Channels func() *channels.Resolver
 	// Insecure tells whether client.insecure is in force, for explanations; nil: it is not.
 	Insecure func() bool
 	// BatchSize is how many publications of a request are gathered before they go to the
@@ -77,7 +77,7 @@ type Config struct {
 // Executor is the Service. Every error that its methods return is an *Error.
 type Executor struct {
 	node     Node
-	channels func() *namespace.Resolver
+	channels func() *channels.Resolver
 	insecure func() bool
 	keyed    Keyed
 	rpc      map[string]RPCHandler
@@ -102,7 +102,7 @@ func NewExecutor(c Config) *Executor {
 // frozen is an executor for several commands that the same channel options decide on.
 func (e *Executor) frozen() *Executor {
 	inForce, out := e.channels(), *e
-	out.channels = func() *namespace.Resolver { return inForce }
+	out.channels = func() *channels.Resolver { return inForce }
 	return &out
 }
 
@@ -115,11 +115,11 @@ func (e *Executor) Execute(ctx context.Context, r Request) (Result, error) {
 }
 
 // channel resolves the one channel that a request requires.
-func (e *Executor) channel(name string) (namespace.Channel, error) { return named(e.channels(), name) }
+func (e *Executor) channel(name string) (channels.Channel, error) { return named(e.channels(), name) }
 
-func named(channels *namespace.Resolver, name string) (namespace.Channel, error) {
+func named(resolver *channels.Resolver, name string) (channels.Channel, error) {
 	if name == "" {
-		return namespace.Channel{}, errNoChannel
+		return channels.Channel{}, errNoChannel
 	}
-	return channels.Named(name)
+	return resolver.Named(name)
 }

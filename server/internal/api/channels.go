@@ -7,8 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // surveyTimeout is how long the nodes have to tell of their channels.
@@ -84,12 +83,12 @@ func (e *Executor) HistoryRemove(ctx context.Context, r *HistoryRemoveRequest) (
 	return &HistoryRemoveResult{}, nil
 }
 
-func (e *Executor) checkHistory(name string) (namespace.Channel, error) {
+func (e *Executor) checkHistory(name string) (channels.Channel, error) {
 	ch, err := e.channel(name)
 	if err != nil {
 		return ch, err
 	}
-	if o := grant.Publication(ch); !o.Kept() {
+	if o := channels.Publication(ch); !o.Kept() {
 		return ch, errHistory
 	}
 	return ch, nil

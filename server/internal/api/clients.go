@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/internal/auth"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // whom selects connections of a user, which the other IDs narrow. Without a user they are anonymous ones.
@@ -18,7 +17,7 @@ func whom(user, client, session string) gyro.Target {
 // Subscribe executes a subscribe command.
 func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*SubscribeResult, error) {
 	ch, err := e.channel(r.Channel)
-	if err == nil && ch.Type != namespace.Stream {
+	if err == nil && ch.Type != channels.Stream {
 		err = errServerSide
 	}
 	if err != nil {
@@ -32,12 +31,12 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	if err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
-	opts := grant.Subscription(ch, namespace.SourceServerAPI)
+	opts := channels.Subscription(ch, channels.SourceServerAPI)
 	if len(ch.FullStates) == 0 {
 		// A program that subscribes somebody asks for the stream, whatever the namespace forces on clients.
 		opts.RecoveryMode, opts.AutoRecover = channel.RecoverStream, false
 	}
-	grant.Override(&opts, r.Override.options())
+	channels.Override(&opts, r.Override.options())
 	opts.ExpireAt, opts.ChanInfo, opts.Data = channel.FromUnix(r.ExpireAt), info, data
 	opts.RecoverSince = (*gyro.StreamPosition)(r.RecoverSince)
 	if !opts.Recoverable {

@@ -15,9 +15,8 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/explain"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/api/explain"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // Connections executes a connections command.
@@ -110,14 +109,14 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 
 // explainSubscribe explains the decision of the rules on a client without a token, and what the namespace gives subscribers.
 func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
-	channels, f := e.channels(), namespace.Facts{User: user, Insecure: e.insecure != nil && e.insecure()}
-	why := channels.ExplainSubscribe(name, f, false)
+	resolver, f := e.channels(), channels.Facts{User: user, Insecure: e.insecure != nil && e.insecure()}
+	why := resolver.ExplainSubscribe(name, f, false)
 	out := &SubscribeExplanation{
 		Decision: Allowed, Reason: why.Reason, Key: why.Key,
-		Token: channels.ExplainSubscribe(name, f, true).Decision.By == namespace.Token,
+		Token: resolver.ExplainSubscribe(name, f, true).Decision.By == channels.Token,
 	}
 	switch {
-	case why.Decision.By != namespace.Rules:
+	case why.Decision.By != channels.Rules:
 		out.Decision = Backend
 	case why.Decision.Err != nil:
 		out.Decision = Refused
@@ -126,7 +125,7 @@ func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
 		out.Checks = append(out.Checks, Check{Text: c.Text, Holds: c.Holds, Key: c.Key, Value: c.Value})
 	}
 	if why.Namespace != nil {
-		out.Namespace, out.Options = why.Namespace.Name, grant.Describe(why.Namespace)
+		out.Namespace, out.Options = why.Namespace.Name, channels.Describe(why.Namespace)
 	}
 	return out
 }

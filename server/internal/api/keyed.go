@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // Keyed executes the commands of map and shared poll channels, after the request
@@ -22,7 +22,7 @@ type Keyed interface {
 }
 
 // mapChannel resolves a channel that must be of a map type.
-func (e *Executor) mapChannel(name string) (namespace.Channel, error) {
+func (e *Executor) mapChannel(name string) (channels.Channel, error) {
 	ch, err := e.channel(name)
 	if err == nil && !ch.IsMap() {
 		err = errNotMap
@@ -118,7 +118,7 @@ func (e *Executor) SharedPollPublish(ctx context.Context, r *SharedPollPublishRe
 	if err != nil {
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, err)
 	}
-	if ch.Type != namespace.SharedPoll {
+	if ch.Type != channels.SharedPoll {
 		return nil, e.failed(ctx, MethodSharedPollPublish, r.Channel, errNotPoll)
 	}
 	if !ch.SharedPoll.PublishEnabled {

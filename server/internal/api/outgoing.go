@@ -6,14 +6,14 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // batch collects publications for the node. It is reused: a command allocates
 // none of this.
 type batch struct {
 	// channels are those that are in force for all items.
-	channels *namespace.Resolver
+	channels *channels.Resolver
 	items    []gyro.BatchPublication
 	// most is how many are gathered: Config.BatchSize.
 	most int

@@ -5,8 +5,7 @@ import (
 	"encoding/base64"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
 // Publish executes a publish command.
@@ -73,14 +72,14 @@ type kinds struct {
 	options *PublishOptions
 	// first is the kind of the first channel, known all of them if there are several.
 	first kind
-	known map[*namespace.Options]*kind
+	known map[*channels.Options]*kind
 	// last is what the channel before was like; nil if there was none.
 	last *kind
 }
 
 // kind of the channels of a namespace.
 type kind struct {
-	channel namespace.Channel
+	channel channels.Channel
 	publish gyro.PublishOptions
 	// judged tells that refusal is judge's answer.
 	judged  bool
@@ -88,8 +87,8 @@ type kind struct {
 }
 
 // of returns the kind of a channel.
-func (s *kinds) of(channels *namespace.Resolver, name string) (*kind, error) {
-	ch, err := named(channels, name)
+func (s *kinds) of(resolver *channels.Resolver, name string) (*kind, error) {
+	ch, err := named(resolver, name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,7 +99,7 @@ func (s *kinds) of(channels *namespace.Resolver, name string) (*kind, error) {
 	case s.last.channel.Options == ch.Options:
 		return s.last, nil
 	case s.known == nil:
-		s.known = map[*namespace.Options]*kind{s.first.channel.Options: &s.first}
+		s.known = map[*channels.Options]*kind{s.first.channel.Options: &s.first}
 	}
 	k := s.known[ch.Options]
 	if k == nil {
@@ -112,9 +111,9 @@ func (s *kinds) of(channels *namespace.Resolver, name string) (*kind, error) {
 }
 
 // check refuses a publication in a channel. Centrifugo publishes in maps, too, which has no meaning.
-func check(ch namespace.Channel, data []byte) error {
+func check(ch channels.Channel, data []byte) error {
 	switch {
-	case ch.Type != namespace.Stream:
+	case ch.Type != channels.Stream:
 		return errNotStream
 	case len(data) == 0 && ch.PublicationDataFormat != "binary":
 		return errNoData
@@ -131,8 +130,8 @@ func (k *kind) judge(data []byte) error {
 }
 
 // in returns what o means in a channel.
-func (o *PublishOptions) in(ch namespace.Channel) gyro.PublishOptions {
-	p := grant.Publication(ch)
+func (o *PublishOptions) in(ch channels.Channel) gyro.PublishOptions {
+	p := channels.Publication(ch)
 	p.IdempotencyKey, p.Version, p.VersionEpoch, p.Tags = o.IdempotencyKey, o.Version, o.VersionEpoch, o.Tags
 	p.Delta = o.Delta || ch.DeltaPublish
 	if p.SkipHistory = o.SkipHistory || !p.Kept(); p.SkipHistory {

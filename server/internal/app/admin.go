@@ -6,8 +6,8 @@ import (
 
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/api/httpapi"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/operators"
 	"github.com/gyrohq/gyro/server/internal/operators/admin"
 )
@@ -33,7 +33,7 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 		Endpoints: operators.Endpoints(operators.Config{
 			Node: a.node, Name: nodeName(a.cfg), Version: o.Version, Commands: commands.Legacy(), Recent: o.Recent, Done: a.leaving.Done(),
 			InForce:  func() *config.Config { return a.inForce.Load().cfg },
-			Channels: func() *namespace.Resolver { return a.inForce.Load().channels },
+			Channels: func() *channels.Resolver { return a.inForce.Load().channels },
 			Figures:  func() any { return a.meters.registry.Figures() },
 			Vitals:   a.vitals, Others: a.operators(),
 		}),

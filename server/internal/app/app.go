@@ -23,19 +23,16 @@ import (
 	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
 	"github.com/gyrohq/gyro/server/internal/auth/jwks"
 	"github.com/gyrohq/gyro/server/internal/backend"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/consumers"
 	"github.com/gyrohq/gyro/server/internal/engine"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
 	"github.com/gyrohq/gyro/server/internal/engine/userstatus"
-	"github.com/gyrohq/gyro/server/internal/mapapi"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 	"github.com/gyrohq/gyro/server/internal/observe/telemetry"
+	"github.com/gyrohq/gyro/server/internal/operators"
 	"github.com/gyrohq/gyro/server/internal/operators/expression"
-	"github.com/gyrohq/gyro/server/internal/operators/snapshots"
-	"github.com/gyrohq/gyro/server/internal/operators/tap"
-	"github.com/gyrohq/gyro/server/internal/operators/vitals"
+	"github.com/gyrohq/gyro/server/internal/queues/sources"
 	"github.com/gyrohq/gyro/server/internal/transports/dictionary"
 	"github.com/gyrohq/gyro/server/internal/web/certs"
 	"github.com/gyrohq/gyro/server/internal/web/origin"
@@ -70,9 +67,9 @@ type App struct {
 	origins     *origin.Matcher
 	meters      meters
 	tracer      *telemetry.Tracer // nil: nothing is traced
-	taps        *tap.Handler
-	snapshots   *snapshots.Handler
-	vitals      *vitals.Desk
+	taps        *operators.Taps
+	snapshots   *operators.Snapshots
+	vitals      *operators.Cluster
 	limits      *admission.Limits
 	certs       *certs.Store
 	jwks        *jwks.Cache            // the keys of tokens that were fetched
@@ -80,7 +77,7 @@ type App struct {
 	knowsHost   func(host string) bool // nil: any
 	listeners   []*listener
 	grpc        []*grpcListener // those that are enabled
-	consumers   *consumers.Consumers
+	consumers   *sources.Consumers
 	notified    *notify.Receiver   // nil: there are no notifications of shared poll keys
 	status      *userstatus.Keeper // nil: the status of users is not kept
 	failed      chan error
@@ -136,8 +133,8 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = tap.NewHandler(a.node.Inspect(), o.Logger), vitals.New(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
-	a.snapshots = snapshots.NewHandler(a.leaving, a.node.Inspect(), o.Logger)
+	a.taps, a.vitals = operators.NewTaps(a.node.Inspect(), o.Logger), operators.NewCluster(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
+	a.snapshots = operators.NewSnapshots(a.leaving, a.node.Inspect(), o.Logger)
 	if err := each(
 		func() (err error) {
 			a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger})
@@ -441,10 +438,10 @@ func (a *App) newExecutor() *api.Executor {
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
-	channels := func() *namespace.Resolver { return a.inForce.Load().channels }
+	resolver := func() *channels.Resolver { return a.inForce.Load().channels }
 	c := api.Config{
-		Node: node, Channels: channels, Insecure: func() bool { return a.inForce.Load().cfg.Client.Insecure },
-		Keyed:     &mapapi.Commands{Node: a.node, Channels: channels},
+		Node: node, Channels: resolver, Insecure: func() bool { return a.inForce.Load().cfg.Client.Insecure },
+		Keyed:     &api.KeyedCommands{Node: a.node, Channels: resolver},
 		BatchSize: a.engines.Broker.Describe().BatchSize(), Logger: a.log, RPC: a.extensions(),
 	}
 	if a.status != nil {
@@ -454,9 +451,9 @@ func (a *App) executor(node api.Node) *api.Executor {
 }
 
 // newConsumers makes the enabled consumers.
-func (a *App) newConsumers() (*consumers.Consumers, error) {
+func (a *App) newConsumers() (*sources.Consumers, error) {
 	node, commands, meter := a.meters.consumers(api.NodeOf(a.node))
-	return consumers.New(consumers.Config{
+	return sources.New(sources.Config{
 		List: a.cfg.Consumers, Commands: commands, Meter: meter, Tracer: a.tracer.Consumers(), Logger: a.log,
 		Executor: a.executor(a.tracer.Node(node)),
 	})

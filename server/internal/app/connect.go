@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/operators"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
@@ -112,10 +111,10 @@ func (s *snapshot) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro
 		if err != nil {
 			return err
 		}
-		o := grant.Subscription(ch, namespace.SourceConnectToken)
+		o := channels.Subscription(ch, channels.SourceConnectToken)
 		o.ChanInfo, o.Data = sub.Info, sub.Data
-		grant.Override(&o, sub.Override)
-		grant.Subscribe(reply, name, o)
+		channels.Override(&o, sub.Override)
+		channels.Subscribe(reply, name, o)
 	}
 	return nil
 }
@@ -133,7 +132,7 @@ func (s *snapshot) personal(ctx context.Context, reply *gyro.ConnectReply, inlin
 	if err != nil {
 		return err
 	}
-	grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourcePersonalChannel))
+	channels.Subscribe(reply, name, channels.Subscription(ch, channels.SourcePersonalChannel))
 	if !own.SingleConnection {
 		return nil
 	}
@@ -164,9 +163,9 @@ func (s *snapshot) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) erro
 			ignored, err = err, nil // the namespace may have been there when the client got the position
 		}
 		if why := cmp.Or(err, ignored); why != nil {
-			grant.Ignore(reply, name, why)
+			channels.Ignore(reply, name, why)
 		} else {
-			grant.Subscribe(reply, name, grant.Subscription(ch, namespace.SourceConnectRequest))
+			channels.Subscribe(reply, name, channels.Subscription(ch, channels.SourceConnectRequest))
 		}
 		if err != nil {
 			return err
@@ -224,7 +223,7 @@ func (s *snapshot) subsChanged(ctx context.Context, c *gyro.Client, token auth.C
 		}
 	}
 	for ch, sub := range has {
-		if _, ok := token.Subs[ch]; !ok && sub.Source == uint8(namespace.SourceConnectToken) {
+		if _, ok := token.Subs[ch]; !ok && sub.Source == uint8(channels.SourceConnectToken) {
 			return true, nil
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/server/internal/api"
-	"github.com/gyrohq/gyro/server/internal/consume"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
 	"github.com/gyrohq/gyro/server/internal/observe/metrics"
 	"github.com/gyrohq/gyro/server/internal/observe/metrics/push"
 	"github.com/gyrohq/gyro/server/internal/proxy"
+	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/web/certs"
 )
 
@@ -161,9 +161,9 @@ func (m *meters) apiNode(n api.Node) api.Node {
 }
 
 // consumers returns the node, the observer and the meters of consumers.
-func (m *meters) consumers(n api.Node) (api.Node, api.Observer, func(name string) consume.Meter) {
+func (m *meters) consumers(n api.Node) (api.Node, api.Observer, func(name string) queues.Meter) {
 	if m.registry == nil {
-		return n, nil, func(string) consume.Meter { return consume.NoMeter{} }
+		return n, nil, func(string) queues.Meter { return queues.NoMeter{} }
 	}
 	return n, m.registry.API("consuming"), m.registry.Consumers()
 }

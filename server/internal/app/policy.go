@@ -8,15 +8,14 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/engine/userstatus"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/operators"
 )
 
 // facts returns what the rules of a channel ask about a connection.
-func (s *snapshot) facts(user string, subscribed bool) namespace.Facts {
-	return namespace.Facts{User: user, Subscribed: subscribed, Insecure: s.cfg.Client.Insecure}
+func (s *snapshot) facts(user string, subscribed bool) channels.Facts {
+	return channels.Facts{User: user, Subscribed: subscribed, Insecure: s.cfg.Client.Insecure}
 }
 
 // subscribing decides on a subscribe command.
@@ -29,37 +28,37 @@ func (s *snapshot) subscribing(ctx context.Context, c *gyro.Client, e gyro.Subsc
 		return gyro.SubscribeReply{}, err
 	}
 	reply, err := s.decide(ctx, c, ch, e)
-	if ch.Type == namespace.SharedPoll {
+	if ch.Type == channels.SharedPoll {
 		reply.Options.Poll = s.polls[ch.Options]
 	}
 	return reply, err
 }
 
-func (s *snapshot) decide(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (s *snapshot) decide(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	facts := s.facts(c.UserID(), false)
-	decision := ch.DecideSubscribe(facts, namespace.SubscriptionType(e.Type), e.Token != "")
+	decision := ch.DecideSubscribe(facts, channels.SubscriptionType(e.Type), e.Token != "")
 	if decision.Err != nil {
 		return gyro.SubscribeReply{}, decision.Err
 	}
-	reply := gyro.SubscribeReply{Options: grant.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
+	reply := gyro.SubscribeReply{Options: channels.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
 	switch decision.By {
-	case namespace.Rules:
-	case namespace.Token:
+	case channels.Rules:
+	case channels.Token:
 		if err := s.subscribeByToken(ctx, c, e, &reply.Options); err != nil {
 			return gyro.SubscribeReply{}, err
 		}
-	case namespace.SubscribeProxy:
+	case channels.SubscribeProxy:
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
 		return s.backend.Subscribe(ctx, c, ch, e)
-	case namespace.StreamProxy:
+	case channels.StreamProxy:
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
 		return s.backend.SubscribeStream(ctx, c, ch, e)
 	}
-	granted := ch.Grant(facts, namespace.Wishes{
+	granted := ch.Grant(facts, channels.Wishes{
 		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
 	})
 	reply.Options.Positioned = reply.Options.Positioned || granted.Positioned
@@ -88,8 +87,8 @@ func (s *snapshot) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.
 		return err
 	}
 	o.ExpireAt, o.ChanInfo, o.Data, o.Token = token.ExpireAt, token.Info, token.Data, token.ID
-	o.Source = uint8(namespace.SourceSubscribeToken)
-	grant.Override(o, token.Override)
+	o.Source = uint8(channels.SourceSubscribeToken)
+	channels.Override(o, token.Override)
 	return nil
 }
 
@@ -103,13 +102,13 @@ func (s *snapshot) publishing(ctx context.Context, c *gyro.Client, e gyro.Publis
 		return gyro.PublishReply{}, decision.Err
 	}
 	switch decision.By {
-	case namespace.Rules:
-	case namespace.PublishProxy:
+	case channels.Rules:
+	case channels.PublishProxy:
 		return s.backend.Publish(ctx, c, ch, e)
-	case namespace.StreamProxy:
+	case channels.StreamProxy:
 		return s.backend.PublishToStream(e)
 	}
-	o := grant.Publication(ch)
+	o := channels.Publication(ch)
 	o.Delta = ch.DeltaPublish
 	return gyro.PublishReply{Options: o}, nil
 }
@@ -124,10 +123,10 @@ func (s *snapshot) changing(ctx context.Context, c *gyro.Client, e gyro.MapChang
 	if decision.Err != nil {
 		return reply, decision.Err
 	}
-	if reply.Options, err = grant.ClientMapChange(ch.Options); err != nil {
+	if reply.Options, err = channels.ClientMapChange(ch.Options); err != nil {
 		return reply, err
 	}
-	if decision.By != namespace.Rules {
+	if decision.By != channels.Rules {
 		return s.backend.ChangeMap(ctx, c, ch, e, reply)
 	}
 	reply.Key, err = ch.MapKey(e.Key, c.ID(), c.UserID())

@@ -10,17 +10,17 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 )
 
 // polls are the shared polls of the namespaces that have the type. What they ask and decide is up to the snapshot
 // that is in force then.
-func polls(cfg *config.SharedPoll, channels *namespace.Resolver, inForce *atomic.Pointer[snapshot]) map[*namespace.Options]*channel.SharedPoll {
-	list := make(map[*namespace.Options]*channel.SharedPoll)
-	channels.Each(func(of *namespace.Options) {
-		if of.Type != namespace.SharedPoll {
+func polls(cfg *config.SharedPoll, resolver *channels.Resolver, inForce *atomic.Pointer[snapshot]) map[*channels.Options]*channel.SharedPoll {
+	list := make(map[*channels.Options]*channel.SharedPoll)
+	resolver.Each(func(of *channels.Options) {
+		if of.Type != channels.SharedPoll {
 			return
 		}
 		o := &of.SharedPoll
@@ -50,7 +50,7 @@ func (s *snapshot) track(r *channel.TrackRequest) error {
 	switch {
 	case err != nil:
 		return err
-	case of.Type != namespace.SharedPoll:
+	case of.Type != channels.SharedPoll:
 		return refusal.Because(protocol.ErrorPermissionDenied, "subscription_type", "the channel is not a shared poll any more")
 	case s.cfg.SharedPoll.HMACSecretKey == "":
 		return refusal.Because(protocol.ErrorInternal, "shared_poll.hmac_secret_key", "there is no secret for signatures")

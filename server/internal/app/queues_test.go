@@ -30,9 +30,9 @@ type queue struct {
 	send     func(part string, payload []byte, attributes map[string]string)
 }
 
-// queues are the ways into the server API by queues, in command mode and in publication data mode, and the
+// queueWays are the ways into the server API by queues, in command mode and in publication data mode, and the
 // consumers that they need.
-func queues(t *testing.T) ([]way, []config.Consumer) {
+func queueWays(t *testing.T) ([]way, []config.Consumer) {
 	t.Helper()
 	var ways []way
 	var consumers []string

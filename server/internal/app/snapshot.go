@@ -12,10 +12,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/auth/jwks"
 	"github.com/gyrohq/gyro/server/internal/backend"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/engine"
 	"github.com/gyrohq/gyro/server/internal/engine/userstatus"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
 
@@ -25,14 +25,14 @@ import (
 // pointer once, so that one configuration alone decides it.
 type snapshot struct {
 	cfg      *config.Config
-	channels *namespace.Resolver
+	channels *channels.Resolver
 	routes   *engine.Routes
-	rpc      *namespace.RPC
+	rpc      *channels.RPC
 	connect  *auth.Verifier
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
 	backend   *backend.Backend
-	polls     map[*namespace.Options]*channel.SharedPoll
+	polls     map[*channels.Options]*channel.SharedPoll
 	// httpSenders and grpcSenders know who may use the server API.
 	httpSenders, grpcSenders *rights.Guard
 	status                   *userstatus.Keeper
@@ -43,9 +43,9 @@ type snapshot struct {
 // newSnapshot returns the snapshot of a validated configuration, without routes and proxies. previous is told of tokens that the
 // previous secret verifies; it may be nil. Errors name the key.
 func newSnapshot(cfg *config.Config, node *gyro.Node, sets *jwks.Cache, previous func(), log *slog.Logger) (*snapshot, error) {
-	s := &snapshot{cfg: cfg, rpc: namespace.NewRPC(cfg.RPC), node: node, log: log}
+	s := &snapshot{cfg: cfg, rpc: channels.NewRPC(cfg.RPC), node: node, log: log}
 	var err error
-	if s.channels, err = namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel); err != nil {
+	if s.channels, err = channels.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel); err != nil {
 		return nil, err
 	}
 	s.backend = &backend.Backend{Channels: s.channels, Log: log}

@@ -152,7 +152,7 @@ var epochs = regexp.MustCompile(`"epoch":"[^"]+"`)
 // TestPublishOptions: each option means the same by whichever way a publication comes.
 func TestPublishOptions(t *testing.T) {
 	t.Parallel()
-	queued, consumers := queues(t)
+	queued, consumers := queueWays(t)
 	s := startServer(t, func(cfg *config.Config) {
 		withGRPC(cfg)
 		cfg.Prometheus.Enabled, cfg.Consumers = true, consumers

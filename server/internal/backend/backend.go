@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
@@ -27,7 +27,7 @@ import (
 // Those that ask wait for the answer, at most for the timeout of the proxy.
 type Backend struct {
 	Proxies  *proxy.Set
-	Channels *namespace.Resolver
+	Channels *channels.Resolver
 	Log      *slog.Logger
 	// Polled, if not nil, is told of the numbers of keys in questions and answers about shared poll channels.
 	Polled func(proxy string, asked, answered int)

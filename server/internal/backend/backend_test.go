@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest"
 	"github.com/gyrohq/gyro/server/internal/backend"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
 
@@ -84,7 +84,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection, answered
 	at(&cfg.Client.Proxy.Refresh.Proxy)
 	cfg.Channel.WithoutNamespace.SubRefreshProxyEnabled = true
 	at(&cfg.Channel.Proxy.SubRefresh)
-	channels, err := namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
+	resolver, err := channels.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection, answered
 		t.Fatal(err)
 	}
 	defer proxies.Close()
-	decides := &backend.Backend{Proxies: proxies, Channels: channels, Log: slog.New(slog.DiscardHandler), State: backend.NewState(), Grace: bound}
+	decides := &backend.Backend{Proxies: proxies, Channels: resolver, Log: slog.New(slog.DiscardHandler), State: backend.NewState(), Grace: bound}
 	expires := time.Now().Add(100 * time.Second)
 	var mu sync.Mutex
 	var asked []time.Duration // after the expiration
@@ -122,7 +122,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection, answered
 			},
 			SubRefresh: func(ctx context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 				ask()
-				ch, err := channels.Named(e.Channel)
+				ch, err := resolver.Named(e.Channel)
 				if err != nil {
 					return gyro.SubRefreshReply{}, err
 				}

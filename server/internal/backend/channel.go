@@ -7,21 +7,20 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
 // Subscribe asks whether the client may subscribe. What the client wishes (positioned, recoverable,
 // join_leave) does not count: the namespace and the answer decide.
-func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
 	var res message.SubscribeResponse
 	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), subscription(p, c, e), &res); err != nil {
 		return gyro.SubscribeReply{}, err
 	}
-	o, err := granted(p, ch, namespace.SourceSubscribeProxy, res.Result)
+	o, err := granted(p, ch, channels.SourceSubscribeProxy, res.Result)
 	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, err
 }
 
@@ -35,8 +34,8 @@ func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *messag
 }
 
 // granted returns the options of a subscription that the backend allows by r, which may be nil.
-func granted(p *proxy.Proxy, ch namespace.Channel, source namespace.Source, r *message.SubscribeResult) (o gyro.SubscribeOptions, err error) {
-	o = grant.Subscription(ch, source)
+func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *message.SubscribeResult) (o gyro.SubscribeOptions, err error) {
+	o = channels.Subscription(ch, source)
 	if r == nil {
 		return o, nil
 	}
@@ -51,13 +50,13 @@ func granted(p *proxy.Proxy, ch namespace.Channel, source namespace.Source, r *m
 			return o, refusal.Because(protocol.ErrorExpired, p.Key(), "expire_at in the answer of the backend is past")
 		}
 	}
-	grant.Override(&o, overrides(r.Override))
+	channels.Override(&o, overrides(r.Override))
 	return o, nil
 }
 
 // SubRefresh asks whether a subscription lives on. An answer that refuses has no result, so the
 // subscription ends.
-func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch namespace.Channel, name string) (gyro.SubRefreshReply, error) {
+func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Channel, name string) (gyro.SubRefreshReply, error) {
 	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
 	req := &message.SubRefreshRequest{Channel: name}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
@@ -87,7 +86,7 @@ func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch namespace.C
 }
 
 // Publish asks what of a client's publication is published, and how.
-func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
+func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
@@ -97,7 +96,7 @@ func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch namespace.Chan
 	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {
 		return reply, err
 	}
-	reply.Options = grant.Publication(ch)
+	reply.Options = channels.Publication(ch)
 	r := res.Result
 	if r == nil {
 		return reply, nil
@@ -124,7 +123,7 @@ func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch namespace.Chan
 
 // Populate asks the backend to publish the latest state of a channel that has no publication, and
 // reports whether it has. The request names no client: there is one for all clients that wait for it.
-func (b *Backend) Populate(ctx context.Context, ch namespace.Channel, name string) (bool, error) {
+func (b *Backend) Populate(ctx context.Context, ch channels.Channel, name string) (bool, error) {
 	p := b.Proxies.Of(proxy.CacheEmpty, ch.CacheEmptyProxyName)
 	var res message.NotifyCacheEmptyResponse
 	if err := p.Call(ctx, nil, &message.NotifyCacheEmptyRequest{Channel: name}, &res); err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
@@ -55,7 +54,7 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 		if err != nil {
 			return err
 		}
-		o := grant.Subscription(ch, namespace.SourceConnectProxy)
+		o := channels.Subscription(ch, channels.SourceConnectProxy)
 		if sub != nil {
 			if o.ChanInfo, err = decoded(p, sub.Info, sub.B64Info, "b64info of subs"); err != nil {
 				return err
@@ -63,10 +62,10 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 			if o.Data, err = decoded(p, sub.Data, sub.B64Data, "b64data of subs"); err != nil {
 				return err
 			}
-			grant.Override(&o, overrides(sub.Override))
+			channels.Override(&o, overrides(sub.Override))
 			o.AutoRecover = o.AutoRecover || sub.CacheRecover && o.Recoverable
 		}
-		grant.Subscribe(reply, name, o)
+		channels.Subscribe(reply, name, o)
 		return nil
 	}
 	for _, name := range r.Channels {

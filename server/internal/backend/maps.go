@@ -5,14 +5,14 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
 // ChangeMap asks what becomes of a client's change of a map. reply has the options of the namespace, with the bound for clients,
 // which holds whatever the backend answers, and without delta_publish, which does not count here.
-func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
+func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
 	reply.Options.Delta = false
 	if e.Removed {
 		return b.removeKey(ctx, c, ch, e, reply)
@@ -49,7 +49,7 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch namespace.Ch
 	return reply, nil
 }
 
-func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
+func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
 	p := b.Proxies.Of(proxy.MapRemove, ch.Map.RemoveProxyName)
 	req := &message.MapRemoveRequest{Channel: e.Channel, Key: e.Key}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
@@ -18,13 +18,13 @@ type stream struct {
 	*proxy.Stream // has Close
 	backend       *Backend
 	client        *gyro.Client
-	of            namespace.Channel
+	of            channels.Channel
 	channel, key  string
 }
 
 // SubscribeStream asks whether the client may subscribe, by a stream that then has the publications of
 // the subscription. They have no position, so there is no recovery and no delta.
-func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch namespace.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.SubscribeStream, ch.SubscribeStreamProxyName)
 	conn, res, err := p.Open(b.during(ctx, c), fromOf(c), subscription(p, c, e), ch.SubscribeStreamProxyBidi)
 	switch {
@@ -41,7 +41,7 @@ func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch namesp
 	}
 	if err = refused(p, res); err == nil {
 		var o gyro.SubscribeOptions
-		if o, err = granted(p, ch, namespace.SourceSubscribeStream, res.Result); err == nil {
+		if o, err = granted(p, ch, channels.SourceSubscribeStream, res.Result); err == nil {
 			o.Recoverable, o.Positioned, o.AutoRecover, o.AllowDelta, o.AllowTagsFilter = false, false, false, false, false
 			feed := &stream{conn, b, c, ch, e.Channel, p.Key()}
 			return gyro.SubscribeReply{Options: o, ClientSideRefresh: true, Feed: feed}, nil

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 )
 
 // load reads a configuration file's text.
@@ -52,11 +52,11 @@ func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Routes], error) {
 func routesOf(t *testing.T, s *Set, text string, before *Routes) (*Routes, error) {
 	t.Helper()
 	cfg := load(t, text)
-	channels, err := namespace.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
+	resolver, err := channels.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Routes(cfg, channels, before)
+	return s.Routes(cfg, resolver, before)
 }
 
 func TestDescribe(t *testing.T) {
@@ -263,11 +263,11 @@ func TestRoutesOfOne(t *testing.T) {
 func BenchmarkRoute(b *testing.B) {
 	c := config.DefaultConfig()
 	c.Channel.Namespaces = []config.Namespace{{Name: "chat"}}
-	channels, err := namespace.NewResolver(c.Channel, c.Client.UserPersonalChannel)
+	resolver, err := channels.NewResolver(c.Channel, c.Client.UserPersonalChannel)
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := new(Set).Routes(c, channels, nil)
+	r, err := new(Set).Routes(c, resolver, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/broker/redis/address"
 	"github.com/gyrohq/gyro/server/internal/config/engines"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // redis makes the engine of a section. Its broker or its presence manager may remain unused.
 func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroker, p engines.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
-	_, name, _ := addresses(&c.Redis)
-	shards, err := RedisShards(key, &c.Redis)
+	name := services.AddressKey(&c.Redis)
+	shards, err := services.RedisShards(key, &c.Redis)
 	if err != nil {
 		return nil, err
 	}
@@ -32,64 +32,4 @@ func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroke
 	}
 	m.remember(Server{Key: key, AddressKey: name, Redis: &of}, e)
 	return e, nil
-}
-
-// addresses returns the list of addresses in use and its key: that of clusters
-// if it is set, else that of Sentinels, else the plain one.
-func addresses(c *engines.Redis) (list []string, name string, mode redis.Mode) {
-	switch {
-	case len(c.ClusterAddress) > 0:
-		return c.ClusterAddress, "cluster_address", redis.Cluster
-	case len(c.SentinelAddress) > 0:
-		return c.SentinelAddress, "sentinel_address", redis.Sentinel
-	}
-	return c.Address, "address", redis.Detect
-}
-
-// AddressKey is the key below a section that has the addresses in use.
-func AddressKey(c *engines.Redis) string {
-	_, name, _ := addresses(c)
-	return name
-}
-
-// RedisShards returns the shards that the addresses of a section describe. Errors name the key.
-func RedisShards(key string, c *engines.Redis) ([]redis.Shard, error) {
-	base, err := redisShard(key, c)
-	if err != nil {
-		return nil, err
-	}
-	list, name, mode := addresses(c)
-	shards := make([]redis.Shard, len(list))
-	for i, item := range list {
-		s := base
-		if mode == redis.Detect {
-			s, err = address.Parse(item, base)
-		} else {
-			s.Mode = mode
-			s.Addresses, err = address.ParseList(item)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s.%s[%d]: %w", key, name, i, err)
-		}
-		shards[i] = s
-	}
-	return shards, nil
-}
-
-// redisShard returns what all shards of a section have in common.
-func redisShard(key string, c *engines.Redis) (s redis.Shard, err error) {
-	s = redis.Shard{
-		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,
-		SentinelMaster: c.SentinelMasterName, SentinelUser: c.SentinelUser,
-		SentinelPassword: c.SentinelPassword, SentinelClientName: c.SentinelClientName,
-		ConnectTimeout: c.ConnectTimeout, IOTimeout: c.IOTimeout, ForceRESP2: c.ForceRESP2,
-		ReplicaReads: c.ReplicaClient.Enabled,
-	}
-	if s.TLS, err = c.TLS.ClientConfig(); err != nil {
-		return s, fmt.Errorf("%s.tls.%w", key, err)
-	}
-	if s.SentinelTLS, err = c.SentinelTLS.ClientConfig(); err != nil {
-		return s, fmt.Errorf("%s.sentinel_tls.%w", key, err)
-	}
-	return s, nil
 }

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 )
 
 // Routes tell which engines the channels of a configuration are on. They are immutable and
 // safe for concurrent use.
 type Routes struct {
-	channels *namespace.Resolver
+	channels *channels.Resolver
 	naming   naming
 	// places has the namespaces of this configuration and of all before it: a namespace that a
 	// reload removes may still have subscriptions on its engines.
@@ -31,9 +31,9 @@ type naming struct{ privatePrefix, boundary string }
 // one that the set was made from. channels resolves the names of channels. before are the routes
 // that are in force, nil at start. A change that would move channels from one engine to another
 // is an error, which names the key.
-func (s *Set) Routes(cfg *config.Config, channels *namespace.Resolver, before *Routes) (*Routes, error) {
+func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Routes) (*Routes, error) {
 	r := &Routes{
-		channels: channels,
+		channels: resolver,
 		naming:   naming{cfg.Channel.PrivatePrefix, cfg.Channel.NamespaceBoundary},
 		places:   make(map[string]place),
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -42,7 +42,7 @@ type subscribe struct {
 }
 
 // firstCommands connect and ask for the first page of a map.
-func firstCommands(name string, ch namespace.Channel) string {
+func firstCommands(name string, ch channels.Channel) string {
 	connect, _ := json.Marshal(command{ID: 1, Connect: &struct{}{}})
 	first, _ := json.Marshal(command{ID: 2, Subscribe: &subscribe{Channel: name, Type: int32(ch.Type), Phase: phaseState, Limit: statePage}})
 	return string(connect) + "\n" + string(first)
@@ -58,7 +58,7 @@ type entries struct {
 }
 
 // tailMap serves the tail of a map.
-func (d *desk) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r *http.Request, name string, ch namespace.Channel) {
+func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r *http.Request, name string, ch channels.Channel) {
 	ctx, cancel := context.WithCancel(r.Context())
 	say := make(chan []byte, 4)
 	t := &dialogue{kept: kept{w}, channel: name, kind: int32(ch.Type), ephemeral: ch.Map.Mode == "ephemeral", say: say, id: 2}

@@ -16,11 +16,10 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 	"github.com/gyrohq/gyro/server/internal/operators/admin"
-	"github.com/gyrohq/gyro/server/internal/operators/vitals"
 )
 
 // maxStreams is how many operators may watch a channel, and how many the log, at a time.
@@ -35,11 +34,11 @@ type Config struct {
 	Commands http.Handler
 	// InForce and Channels are what is in force. Each request calls them.
 	InForce  func() *config.Config
-	Channels func() *namespace.Resolver
+	Channels func() *channels.Resolver
 	// Figures returns the metrics as a value for JSON.
 	Figures func() any
 	// Vitals tells how all nodes are.
-	Vitals *vitals.Desk
+	Vitals *Cluster
 	// Recent has the warnings of the log; nil for none.
 	Recent *logs.Recent
 	// Others are further endpoints, which check their methods themselves.
@@ -48,12 +47,12 @@ type Config struct {
 	Done <-chan struct{}
 }
 
-// desk serves the endpoints.
-type desk struct{ Config }
+// console serves the endpoints.
+type console struct{ Config }
 
 // Endpoints returns the endpoints by their names.
 func Endpoints(c Config) map[string]admin.Endpoint {
-	d := &desk{c}
+	d := &console{c}
 	get := func(answer func() any) admin.Endpoint {
 		return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			admin.Answer(w, answer())
@@ -88,7 +87,7 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 
 // about tells what this server can do. The interface calls no method that is not among the methods: a refusal would count as one
 // of the application's.
-func (d *desk) about(endpoints []string) any {
+func (d *console) about(endpoints []string) any {
 	methods := make([]string, 0, len(api.Methods()))
 	for _, m := range api.Methods() {
 		if !strings.HasSuffix(m.String(), "_user_status") || d.InForce().UserStatus.Enabled {
@@ -96,14 +95,14 @@ func (d *desk) about(endpoints []string) any {
 		}
 	}
 	types := make(map[string]string)
-	d.Channels().Each(func(of *namespace.Options) { types[of.Name] = cmp.Or(of.SubscriptionType, config.TypeStream) })
+	d.Channels().Each(func(of *channels.Options) { types[of.Name] = cmp.Or(of.SubscriptionType, config.TypeStream) })
 	return map[string]any{
 		"version": d.Version, "node": d.Name, "uid": d.Node.UID(), "endpoints": endpoints, "methods": methods, "namespaces": types,
 	}
 }
 
 // report answers with what all nodes tell.
-func report(of func(ctx context.Context) (*vitals.Report, error)) admin.Endpoint {
+func report(of func(ctx context.Context) (*Report, error)) admin.Endpoint {
 	return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		told, err := of(r.Context())
 		if err != nil {
@@ -112,7 +111,7 @@ func report(of func(ctx context.Context) (*vitals.Report, error)) admin.Endpoint
 		}
 		// The browser learns by how much its clock differs; the report itself may be some seconds old.
 		admin.Answer(w, struct {
-			*vitals.Report
+			*Report
 			Now int64 `json:"now"`
 		}{told, time.Now().UnixMilli()})
 	})}
@@ -133,7 +132,7 @@ func bounded(next http.Handler) http.Handler {
 }
 
 // followLog streams the recent warnings and errors, and those that follow, as lines of JSON.
-func (d *desk) followLog(w http.ResponseWriter, r *http.Request) {
+func (d *console) followLog(w http.ResponseWriter, r *http.Request) {
 	answer := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -172,7 +171,7 @@ func (d *desk) followLog(w http.ResponseWriter, r *http.Request) {
 }
 
 // askedChannel reads the name of a channel, and finds its options.
-func (d *desk) askedChannel(w http.ResponseWriter, r *http.Request) (name string, ch namespace.Channel, err error) {
+func (d *console) askedChannel(w http.ResponseWriter, r *http.Request) (name string, ch channels.Channel, err error) {
 	var asked struct {
 		Channel string `json:"channel"`
 	}
@@ -186,7 +185,7 @@ func (d *desk) askedChannel(w http.ResponseWriter, r *http.Request) (name string
 }
 
 // describeChannel answers with the options of a channel.
-func (d *desk) describeChannel(w http.ResponseWriter, r *http.Request) {
+func (d *console) describeChannel(w http.ResponseWriter, r *http.Request) {
 	_, ch, err := d.askedChannel(w, r)
 	if err != nil {
 		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
@@ -194,6 +193,6 @@ func (d *desk) describeChannel(w http.ResponseWriter, r *http.Request) {
 	}
 	admin.Answer(w, map[string]any{
 		"namespace": ch.Options.Name, "type": cmp.Or(ch.SubscriptionType, config.TypeStream),
-		"maps": ch.Type >= namespace.Map && ch.Type <= namespace.MapUsers, "options": config.ViewOptions(&ch.ChannelOptions),
+		"maps": ch.Type >= channels.Map && ch.Type <= channels.MapUsers, "options": config.ViewOptions(&ch.ChannelOptions),
 	})
 }

@@ -10,8 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/internal/grant"
-	"github.com/gyrohq/gyro/server/internal/namespace"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
@@ -29,7 +28,7 @@ type tailKey struct{}
 // tail subscribes an operator to a channel: the answer goes on with the pushes of the client protocol, one per
 // line. The connection is one of the node's clients, so it has a bounded queue, is told if it missed something, and
 // ends if it is too slow.
-func (d *desk) tail() http.Handler {
+func (d *console) tail() http.Handler {
 	streams := httpstream.NewHandler(httpstream.UniHTTPStream, d.Node, httpstream.Config{WriteTimeout: 10 * time.Second})
 	maps := httpstream.NewHandler(httpstream.HTTPStream, d.Node, httpstream.Config{WriteTimeout: 10 * time.Second})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +43,7 @@ func (d *desk) tail() http.Handler {
 		t := tailing{channel: name}
 		t.expires, _ = r.Context().Deadline()
 		w.Header().Set("X-Accel-Buffering", "no")
-		if ch.Type != namespace.Stream {
+		if ch.Type != channels.Stream {
 			d.tailMap(maps, w, opening(r, t, firstCommands(name, ch)), name, ch)
 			return
 		}
@@ -77,10 +76,10 @@ func (k kept) SetReadDeadline(t time.Time) error {
 }
 
 // tailed returns the options of a subscription by which an operator watches a channel.
-func tailed(ch namespace.Channel) (gyro.SubscribeOptions, error) {
-	o := grant.Subscription(ch, namespace.SourceServerAPI)
+func tailed(ch channels.Channel) (gyro.SubscribeOptions, error) {
+	o := channels.Subscription(ch, channels.SourceServerAPI)
 	switch {
-	case ch.Type == namespace.Stream:
+	case ch.Type == channels.Stream:
 	case o.Map != nil:
 		return gyro.SubscribeOptions{Map: o.Map, HistoryMetaTTL: o.HistoryMetaTTL, Source: o.Source}, nil
 	default:
@@ -99,9 +98,9 @@ func Connects(ctx context.Context) bool {
 }
 
 // Connect answers the Connecting event of such a connection.
-func Connect(ctx context.Context, channels *namespace.Resolver) (reply gyro.ConnectReply, err error) {
+func Connect(ctx context.Context, resolver *channels.Resolver) (reply gyro.ConnectReply, err error) {
 	t, _ := ctx.Value(tailKey{}).(tailing)
-	ch, err := channels.Named(t.channel)
+	ch, err := resolver.Named(t.channel)
 	if err != nil {
 		return reply, err
 	}
@@ -115,12 +114,12 @@ func Connect(ctx context.Context, channels *namespace.Resolver) (reply gyro.Conn
 		reply.Context = context.WithValue(context.Background(), tailKey{}, t)
 		return reply, nil
 	}
-	grant.Subscribe(&reply, t.channel, o)
+	channels.Subscribe(&reply, t.channel, o)
 	return reply, nil
 }
 
 // Watches answers the Subscribe event of such a connection. Of all others, watching is false.
-func Watches(c *gyro.Client, channels *namespace.Resolver, name string) (reply gyro.SubscribeReply, watching bool, err error) {
+func Watches(c *gyro.Client, resolver *channels.Resolver, name string) (reply gyro.SubscribeReply, watching bool, err error) {
 	t, watching := c.Context().Value(tailKey{}).(tailing)
 	if !watching {
 		return reply, false, nil
@@ -128,7 +127,7 @@ func Watches(c *gyro.Client, channels *namespace.Resolver, name string) (reply g
 	if name != t.channel {
 		return reply, true, protocol.ErrorPermissionDenied
 	}
-	ch, err := channels.Named(name)
+	ch, err := resolver.Named(name)
 	if err == nil {
 		reply.Options, err = tailed(ch)
 	}

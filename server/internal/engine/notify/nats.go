@@ -6,8 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // maxWaiting and maxWaitingBytes bound the messages that wait in this process; NATS drops further ones.
@@ -18,7 +17,7 @@ const (
 
 // natsSource is a subscription in NATS.
 type natsSource struct {
-	server dial.NATS
+	server services.NATS
 	conn   *nats.Conn
 	closed chan struct{} // closed when conn is
 }
@@ -26,7 +25,7 @@ type natsSource struct {
 func (s *natsSource) start(ctx context.Context, r *Receiver) (err error) {
 	s.closed = make(chan struct{})
 	s.conn, err = s.server.Connect(
-		nats.CustomReconnectDelay(consume.Backoff),
+		nats.CustomReconnectDelay(services.Backoff),
 		nats.ClosedHandler(func(*nats.Conn) { close(s.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // otherwise close ends the connection
@@ -60,7 +59,7 @@ func (s *natsSource) start(ctx context.Context, r *Receiver) (err error) {
 		err = s.conn.LastError() // a refusal comes before the answer to the flush
 	}
 	if errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrBadSubject) {
-		return consume.Blame("channel", err)
+		return services.Blame("channel", err)
 	}
 	return err
 }

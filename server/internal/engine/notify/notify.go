@@ -14,9 +14,7 @@ import (
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/config/engines"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
-	"github.com/gyrohq/gyro/server/internal/engine"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // section is the key of the section that describes a Receiver.
@@ -61,7 +59,7 @@ type Receiver struct {
 // source is a subscription to a PUB/SUB channel, which it renews by itself.
 type source interface {
 	// start returns when the subscription is there. If an option is to blame for an error, it is a
-	// *consume.OptionError.
+	// *services.OptionError.
 	start(ctx context.Context, r *Receiver) error
 	// close ends what start began, also after an error.
 	close()
@@ -76,16 +74,16 @@ func New(of *config.Config, cfg Config) (*Receiver, error) {
 	r := &Receiver{cfg: cfg, log: logging.Wrap(cfg.Logger), name: n.Channel, maxChannel: of.Channel.MaxLength}
 	switch n.Type {
 	case engines.TypeRedis:
-		shards, err := engine.RedisShards(section+".redis", &n.Redis)
+		shards, err := services.RedisShards(section+".redis", &n.Redis)
 		if err != nil {
 			return nil, err
 		}
 		if len(shards) != 1 {
-			return nil, fmt.Errorf("%s.redis.%s: there must be one shard, not %d", section, engine.AddressKey(&n.Redis), len(shards))
+			return nil, fmt.Errorf("%s.redis.%s: there must be one shard, not %d", section, services.AddressKey(&n.Redis), len(shards))
 		}
-		r.source = &redisSource{shard: shards[0], place: engine.AddressKey(&n.Redis)}
+		r.source = &redisSource{shard: shards[0], place: services.AddressKey(&n.Redis)}
 	case engines.TypeNATS:
-		server, err := dial.NATSOf(section+".nats", &n.NATS)
+		server, err := services.NATSOf(section+".nats", &n.NATS)
 		if err != nil {
 			return nil, err
 		}
@@ -102,14 +100,14 @@ func (r *Receiver) Start(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	ctx, cancel := consume.Bound(ctx, startTimeout)
+	ctx, cancel := services.Bound(ctx, startTimeout)
 	defer cancel()
 	err := r.source.start(ctx, r)
 	if err == nil {
 		return nil
 	}
 	r.source.close()
-	if _, named := errors.AsType[*consume.OptionError](err); named {
+	if _, named := errors.AsType[*services.OptionError](err); named {
 		return fmt.Errorf("%s.%w", section, err)
 	}
 	return fmt.Errorf("%s: %w", section, err)

@@ -10,8 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // redisSource is a subscription in Redis.
@@ -26,7 +25,7 @@ type redisSource struct {
 var errSilent = errors.New("Redis does not answer to SUBSCRIBE")
 
 func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
-	if s.client, err = dial.Redis(ctx, &s.shard, s.place); err != nil {
+	if s.client, err = services.Redis(ctx, &s.shard, s.place); err != nil {
 		return underneath("redis", err)
 	}
 	var running context.Context
@@ -42,9 +41,9 @@ func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
 	case err == nil:
 		return nil
 	case strings.Contains(err.Error(), "NOPERM"):
-		return consume.Blame("channel", err)
+		return services.Blame("channel", err)
 	}
-	return consume.Blame("redis."+s.place, err)
+	return services.Blame("redis."+s.place, err)
 }
 
 // run receives until ctx ends. It subscribes again whenever the connection breaks.
@@ -77,14 +76,14 @@ func (s *redisSource) run(ctx context.Context, r *Receiver, first chan<- error) 
 		if failures++; failures == 1 {
 			r.lost(err)
 		}
-		consume.Sleep(ctx, pause(failures))
+		services.Sleep(ctx, pause(failures))
 	}
 }
 
 var errEnded = errors.New("the server has ended the subscription")
 
 // pause before the next attempt to subscribe.
-func pause(failures int) time.Duration { return consume.Backoff(failures) }
+func pause(failures int) time.Duration { return services.Backoff(failures) }
 
 func (s *redisSource) close() {
 	if s.stop != nil {
@@ -98,8 +97,8 @@ func (s *redisSource) close() {
 
 // underneath puts the section of a source before the option that is to blame.
 func underneath(source string, err error) error {
-	if e, ok := errors.AsType[*consume.OptionError](err); ok {
-		return &consume.OptionError{Option: source + "." + e.Option, Err: e.Err}
+	if e, ok := errors.AsType[*services.OptionError](err); ok {
+		return &services.OptionError{Option: source + "." + e.Option, Err: e.Err}
 	}
 	return err
 }

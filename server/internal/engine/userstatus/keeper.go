@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/engine"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 const (
@@ -76,11 +76,11 @@ func New(of *config.Config, c Config) (*Keeper, error) {
 	if !inRedis {
 		return newKeeper(NewMemory(u.ExpireInterval), c), nil
 	}
-	shards, err := engine.RedisShards(section, &server.Redis)
+	shards, err := services.RedisShards(section, &server.Redis)
 	if err != nil {
 		return nil, err
 	}
-	store := NewRedis(section, engine.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
+	store := NewRedis(section, services.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
 	store.patience = server.StartTimeout
 	return newKeeper(store, c), nil
 }

@@ -11,8 +11,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/address"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // Redis is a Store in Redis, for all nodes. Each user is a hash with the fields active, online and state, under the key
@@ -59,7 +58,7 @@ func (r *Redis) Start(ctx context.Context) error {
 		err := r.connect(ctx)
 		if left := time.Until(until); err != nil && left > 0 {
 			select {
-			case <-time.After(min(consume.Backoff(attempts), left)):
+			case <-time.After(min(services.Backoff(attempts), left)):
 				continue
 			case <-ctx.Done():
 			}
@@ -71,11 +70,11 @@ func (r *Redis) Start(ctx context.Context) error {
 // connect connects to all shards, or to none.
 func (r *Redis) connect(ctx context.Context) error {
 	for i := range r.shards {
-		client, err := dial.Redis(ctx, &r.shards[i], r.place)
+		client, err := services.Redis(ctx, &r.shards[i], r.place)
 		if err != nil {
 			r.Close()
 			r.clients = nil
-			if _, named := errors.AsType[*consume.OptionError](err); named {
+			if _, named := errors.AsType[*services.OptionError](err); named {
 				return fmt.Errorf("%s.%w", r.section, err)
 			}
 			return fmt.Errorf("%s: %w", r.section, err)

@@ -3,12 +3,12 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gyrohq/gyro/server/internal/consume"
+	"github.com/gyrohq/gyro/server/internal/queues"
 )
 
 // Consumers exports what consumers do. The function returns the meter of a consumer, whose counters
 // are exported from then on.
-func (r *Registry) Consumers() func(name string) consume.Meter {
+func (r *Registry) Consumers() func(name string) queues.Meter {
 	const subsystem, label = "consumers", "consumer_name"
 	processed := r.counters(subsystem, "messages_processed_total", "Messages that are done: executed, skipped or given up.", label)
 	failed := r.counters(subsystem, "errors_total", "Failed attempts to execute a message or to use the queue.", label)
@@ -17,7 +17,7 @@ func (r *Registry) Consumers() func(name string) consume.Meter {
 		Namespace: r.namespace, Subsystem: subsystem, Name: "lag", Help: "Messages that wait, by stream or partition.",
 	}, []string{label, "part"})
 	r.others = append(r.others, lag)
-	return func(name string) consume.Meter {
+	return func(name string) queues.Meter {
 		return &consumerMeter{
 			processed: processed.WithLabelValues(name), failed: failed.WithLabelValues(name), gaveUp: gaveUp.WithLabelValues(name),
 			lag: lag.MustCurryWith(prometheus.Labels{label: name}),

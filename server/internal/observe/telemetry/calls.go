@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/consume"
 	"github.com/gyrohq/gyro/server/internal/proxy"
+	"github.com/gyrohq/gyro/server/internal/queues"
 )
 
 // Proxies returns the tracer of calls to the backend; nil unless opentelemetry.proxy is set.
@@ -54,11 +54,11 @@ var systems = map[string]string{
 }
 
 // Consumers returns what makes the tracer of a consumer; nil unless opentelemetry.consuming is set.
-func (t *Tracer) Consumers() func(c *config.Consumer) consume.Tracer {
+func (t *Tracer) Consumers() func(c *config.Consumer) queues.Tracer {
 	if t == nil || !t.settings.Consuming {
 		return nil
 	}
-	return func(c *config.Consumer) consume.Tracer {
+	return func(c *config.Consumer) queues.Tracer {
 		system := systems[c.Type]
 		if system == "" {
 			system = c.Type
@@ -70,19 +70,19 @@ func (t *Tracer) Consumers() func(c *config.Consumer) consume.Tracer {
 	}
 }
 
-// messages are those of one consumer. It implements consume.Tracer.
+// messages are those of one consumer. It implements queues.Tracer.
 type messages struct {
 	tracer *Tracer
 	about  []attribute.KeyValue
 }
 
-// Begin implements consume.Tracer.
-func (c *messages) Begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, func(error)) {
+// Begin implements queues.Tracer.
+func (c *messages) Begin(ctx context.Context, msg *queues.Message, m api.Method, r api.Request) (context.Context, func(error)) {
 	ctx, span := c.begin(ctx, msg, m, r)
 	return ctx, func(err error) { endMessage(span, err) }
 }
 
-func (c *messages) begin(ctx context.Context, msg *consume.Message, m api.Method, r api.Request) (context.Context, trace.Span) {
+func (c *messages) begin(ctx context.Context, msg *queues.Message, m api.Method, r api.Request) (context.Context, trace.Span) {
 	ctx = c.tracer.within(ctx, func(name string) string {
 		for i := range msg.Attributes {
 			if strings.EqualFold(msg.Attributes[i].Key, name) {
@@ -113,9 +113,9 @@ type together map[string]trace.Span
 
 type togetherKey struct{}
 
-// BeginBatch implements consume.Tracer. The call to the engine is a span within that of each message, because each
+// BeginBatch implements queues.Tracer. The call to the engine is a span within that of each message, because each
 // message may have a trace of its own.
-func (c *messages) BeginBatch(ctx context.Context, msgs []*consume.Message, publications []api.Command) (context.Context, []func(error)) {
+func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publications []api.Command) (context.Context, []func(error)) {
 	spans, ends := make(together, len(msgs)), make([]func(error), len(msgs))
 	for i, m := range msgs {
 		r := publications[i].Request

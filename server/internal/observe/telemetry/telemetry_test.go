@@ -22,10 +22,10 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 	"github.com/gyrohq/gyro/server/internal/observe/telemetry"
+	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/testkit/otlptest"
 )
 
@@ -127,12 +127,12 @@ func TestMessages(t *testing.T) {
 	collector.Use(t)
 	tracer := start(t, nil)
 	of := tracer.Consumers()(&config.Consumer{Name: "orders", Type: config.TypeKafka})
-	m := &consume.Message{ID: "m1", Attributes: []consume.Attribute{
+	m := &queues.Message{ID: "m1", Attributes: []queues.Attribute{
 		{Key: "other", Value: "x"}, {Key: "TraceParent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 	}}
 	_, end := of.Begin(t.Context(), m, api.MethodPublish, &api.PublishRequest{Channel: "a", Data: []byte("payload-of-the-test")})
 	end(api.ErrUnknownChannel)
-	_, end = of.Begin(t.Context(), &consume.Message{ID: "m2"}, api.MethodPublish, &api.PublishRequest{Channel: "b"})
+	_, end = of.Begin(t.Context(), &queues.Message{ID: "m2"}, api.MethodPublish, &api.PublishRequest{Channel: "b"})
 	end(nil)
 	if err := tracer.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -171,25 +171,25 @@ func TestBatch(t *testing.T) {
 	collector := otlptest.HTTP(t)
 	collector.Use(t)
 	tracer := start(t, nil)
-	channels, err := namespace.NewResolver(config.DefaultConfig().Channel, config.PersonalChannel{})
+	resolver, err := channels.NewResolver(config.DefaultConfig().Channel, config.PersonalChannel{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec := api.NewExecutor(api.Config{
-		Node: tracer.Node(&fakeNode{refuses: "b"}), Channels: func() *namespace.Resolver { return channels }, Logger: slog.New(slog.DiscardHandler),
+		Node: tracer.Node(&fakeNode{refuses: "b"}), Channels: func() *channels.Resolver { return resolver }, Logger: slog.New(slog.DiscardHandler),
 	})
-	p := consume.NewProcessor(consume.Config{
-		Executor: exec, Meter: consume.NoMeter{}, Logger: slog.New(slog.DiscardHandler),
+	p := queues.NewProcessor(queues.Config{
+		Executor: exec, Meter: queues.NoMeter{}, Logger: slog.New(slog.DiscardHandler),
 		Tracer: tracer.Consumers()(&config.Consumer{Name: "orders", Type: config.TypeKafka}),
 	})
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e473%d-00f067aa0ba902b7-0%d"
-	message := func(method, payload string, caller, sampled int) *consume.Message {
-		return &consume.Message{
+	message := func(method, payload string, caller, sampled int) *queues.Message {
+		return &queues.Message{
 			ID: payload, Method: method, Payload: []byte(payload),
-			Attributes: []consume.Attribute{{Key: "traceparent", Value: fmt.Sprintf(parent, caller, sampled)}},
+			Attributes: []queues.Attribute{{Key: "traceparent", Value: fmt.Sprintf(parent, caller, sampled)}},
 		}
 	}
-	p.Process(t.Context(), []*consume.Message{
+	p.Process(t.Context(), []*queues.Message{
 		message("publish", `{"channel":"a","data":1}`, 1, 1), message("publish", `{"channel":"b","data":1}`, 2, 1),
 		message("publish", `{"channel":"unknown:c","data":1}`, 3, 1), message("publish", `{"channel":"d","data":1}`, 4, 0),
 		message("publish", `{"channel":"e","data":1}`, 5, 1),

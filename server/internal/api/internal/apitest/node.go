@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/namespace"
 )
 
 // Node records the calls that it gets and answers with what it was told.
@@ -99,14 +99,14 @@ func to(t gyro.Target) string { return t.User + "/" + t.Client + "/" + t.Session
 func (n *Node) PublishBatch(_ context.Context, batch []gyro.BatchPublication) {
 	for from := 0; from < len(batch); {
 		to := from
-		var channels []string
+		var list []string
 		for ; to < len(batch) && bytes.Equal(batch[to].Data, batch[from].Data); to++ {
-			channels = append(channels, batch[to].Channel)
+			list = append(list, batch[to].Channel)
 			n.mu.Lock()
 			n.opts = append(n.opts, *batch[to].Options)
 			n.mu.Unlock()
 		}
-		err := n.record("publish %s %s", strings.Join(channels, ","), batch[from].Data)
+		err := n.record("publish %s %s", strings.Join(list, ","), batch[from].Data)
 		for ; from < to; from++ {
 			p := &batch[from]
 			p.Result, p.Err = n.Result, err
@@ -169,7 +169,7 @@ func (n *Node) Nodes(context.Context) ([]gyro.NodeInfo, error) {
 const MaxLength = 255
 
 // Namespaces returns channels with one namespace for every option that the API follows.
-func Namespaces() func() *namespace.Resolver {
+func Namespaces() func() *channels.Resolver {
 	c := config.DefaultConfig().Channel
 	c.MaxLength, c.HistoryMetaTTL = MaxLength, 0
 	add := func(name string, o config.ChannelOptions) {
@@ -194,11 +194,11 @@ func Namespaces() func() *namespace.Resolver {
 	add("users", config.ChannelOptions{SubscriptionType: "map_users"})
 	add("poll", config.ChannelOptions{SubscriptionType: "shared_poll", SharedPoll: config.SharedPollOptions{PublishEnabled: true}})
 	add("pollro", config.ChannelOptions{SubscriptionType: "shared_poll"})
-	r, err := namespace.NewResolver(c, config.PersonalChannel{})
+	r, err := channels.NewResolver(c, config.PersonalChannel{})
 	if err != nil {
 		panic(err)
 	}
-	return func() *namespace.Resolver { return r }
+	return func() *channels.Resolver { return r }
 }
 
 // Connections records "connections FILTER".

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/consume"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // backends tells whether what the server asks about clients can be reached.
@@ -83,7 +83,7 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 
 // correct says which keys would change an error of a connection: those of TLS if that is to blame, else the address.
 func correct(err error, address, section string) string {
-	if option := consume.TLSOption(section, err); option != "" && section != "" {
+	if option := services.TLSOption(section, err); option != "" && section != "" {
 		return "correct " + option + ", or the certificate of the other side"
 	}
 	if strings.Contains(err.Error(), "certificate has expired") {

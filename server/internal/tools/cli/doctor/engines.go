@@ -18,9 +18,8 @@ import (
 	natsbroker "github.com/gyrohq/gyro/broker/nats"
 	"github.com/gyrohq/gyro/broker/postgres"
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
 	"github.com/gyrohq/gyro/server/internal/engine"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // skew is by how much clocks may differ: tokens are judged by the clock of this machine.
@@ -71,7 +70,7 @@ func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *red
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	client, err := dial.Redis(ctx, s, addressKey)
+	client, err := services.Redis(ctx, s, addressKey)
 	if err != nil {
 		d.say(area, Fail, "start Redis, or correct "+blamed(key, addressKey, err), "%s: %s", name, secretless(err))
 		return
@@ -194,7 +193,7 @@ func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 // nats looks at a NATS: whether this user may use the subjects of the prefix, and how large publications may be.
 func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	const area = "nats"
-	of := dial.NATS{URL: c.URL, TLS: c.TLS}
+	of := services.NATS{URL: c.URL, TLS: c.TLS}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	ctx, deny := context.WithCancelCause(ctx)
@@ -263,12 +262,12 @@ func (d *doctor) database(ctx context.Context, of database) {
 		d.say(area, Fail, "correct "+name, "%s: it does not parse", name) // the error may show the password
 		return
 	}
-	dial.SecurePostgres(c, of.tls)
+	services.SecurePostgres(c, of.tls)
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
-		if option := consume.TLSOption(of.key+".tls", err); option != "" {
+		if option := services.TLSOption(of.key+".tls", err); option != "" {
 			name = option
 		}
 		d.say(area, Fail, "start PostgreSQL, or correct "+name, "%s.%s: %s", of.key, of.option, secretless(err))

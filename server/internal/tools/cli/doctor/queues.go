@@ -6,15 +6,14 @@ import (
 	"log/slog"
 
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/consumers"
-	"github.com/gyrohq/gyro/server/internal/engine"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
+	"github.com/gyrohq/gyro/server/internal/queues/sources"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // queues looks at the queues that commands come from, and at the place of notifications about keys of shared poll channels.
 func (d *doctor) queues(ctx context.Context) {
-	list, err := consumers.Sources(d.Config)
+	list, err := sources.Sources(d.Config)
 	if err != nil {
 		return // the check of the configuration has told
 	}
@@ -24,7 +23,7 @@ func (d *doctor) queues(ctx context.Context) {
 	d.notifications(ctx)
 }
 
-func (d *doctor) queue(ctx context.Context, s consumers.Source) {
+func (d *doctor) queue(ctx context.Context, s sources.Source) {
 	const area = "consumers"
 	probing, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
@@ -44,9 +43,9 @@ func (d *doctor) queue(ctx context.Context, s consumers.Source) {
 			d.database(ctx, database{key: s.Key, option: "dsn", dsn: c.PostgreSQL.DSN, tls: secure, primary: true})
 		}
 	case config.TypeRedisStream:
-		shards, err := engine.RedisShards(s.Key, &c.RedisStream.Redis)
+		shards, err := services.RedisShards(s.Key, &c.RedisStream.Redis)
 		if err == nil {
-			d.shard(ctx, s.Key, s.Key, engine.AddressKey(&c.RedisStream.Redis), &shards[0], nil)
+			d.shard(ctx, s.Key, s.Key, services.AddressKey(&c.RedisStream.Redis), &shards[0], nil)
 		}
 	}
 }
@@ -70,7 +69,7 @@ func (d *doctor) notifications(ctx context.Context) {
 
 // asOption returns the option that is to blame for an error.
 func asOption(err error) (string, bool) {
-	if named, ok := errors.AsType[*consume.OptionError](err); ok {
+	if named, ok := errors.AsType[*services.OptionError](err); ok {
 		return named.Option, true
 	}
 	return "", false

@@ -10,8 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis"
-	"github.com/gyrohq/gyro/server/internal/consume"
-	"github.com/gyrohq/gyro/server/internal/dial"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // group is a Sentinel's view of a primary.
@@ -50,7 +49,7 @@ func (d *doctor) sentinels(ctx context.Context, key, name string, s *redis.Shard
 
 // bare is an error without the option of a shard that it names.
 func bare(err error) error {
-	if of, ok := errors.AsType[*consume.OptionError](err); ok {
+	if of, ok := errors.AsType[*services.OptionError](err); ok {
 		return of.Err
 	}
 	return err
@@ -78,7 +77,7 @@ func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	client, err := dial.Redis(ctx, &one, "sentinel_address")
+	client, err := services.Redis(ctx, &one, "sentinel_address")
 	if err != nil {
 		return g, err
 	}

@@ -1,0 +1,269 @@
+package channels
+
+import (
+	"errors"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// Authority says who decides on an operation.
+type Authority uint8
+
+const (
+	// Rules: the rules have decided, and Decision.Err is the answer.
+	Rules Authority = iota
+	// Token: only the subscription token decides.
+	Token
+	// SubscribeProxy, PublishProxy and StreamProxy: only the backend decides. If that proxy
+	// is not configured, the answer is protocol.ErrorNotAvailable.
+	SubscribeProxy
+	PublishProxy
+	StreamProxy
+	// MapPublishProxy and MapRemoveProxy: likewise, on changes of maps.
+	MapPublishProxy
+	MapRemoveProxy
+)
+
+// Source tells how a subscription came to be.
+type Source uint8
+
+// Sources of subscriptions.
+const (
+	SourceUnknown         Source = 0
+	SourceConnectToken    Source = 1
+	SourceConnectProxy    Source = 2
+	SourceSubscribeToken  Source = 3
+	SourceSubscribeProxy  Source = 4
+	SourceUserLimited     Source = 5
+	SourceClientAllowed   Source = 6
+	SourceInsecure        Source = 7
+	SourceConnectRequest  Source = 8
+	SourcePersonalChannel Source = 9
+	SourceServerAPI       Source = 10
+	SourceSubscribeStream Source = 13
+)
+
+// Facts about the connection that gives a command.
+type Facts struct {
+	// User is its user ID; empty for an anonymous connection.
+	User string
+	// Subscribed: the connection is subscribed to this channel, client-side or server-side.
+	Subscribed bool
+	// Insecure is client.insecure.
+	Insecure bool
+}
+
+// Decision on an operation.
+type Decision struct {
+	By Authority
+	// Source of the subscription, if the rules allow it.
+	Source Source
+	// Err of the rules: nil if they allow, else a *refusal.Reason with a *protocol.Error.
+	Err error
+}
+
+func denied(err error) Decision { return Decision{Err: err} }
+
+// DecideSubscribe decides on a subscribe command that asks for a subscription
+// type and may have a token. c is a result of ForClient.
+func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
+	return c.decideSubscribe(f, asked, hasToken, nil)
+}
+
+// decideSubscribe notes what it looks at: see ExplainSubscribe.
+func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool, t *trace) Decision {
+	if asked != c.Type {
+		return denied(c.wrongType(asked))
+	}
+	closed, limited := c.closed(f, t), c.UserLimited()
+	switch {
+	case t.fact(hasToken, "the client has a subscription token, which decides alone"):
+		return Decision{By: Token}
+	case closed != nil:
+		return denied(closed)
+	case t.option(c.AllowUserLimitedChannels, "names of channels may list the users that may subscribe", c.Options, "allow_user_limited_channels") &&
+		t.name(limited, "the channel's name lists users, behind channel.user_boundary", "channel.user_boundary", c.resolver.userBoundary) &&
+		t.fact(c.ListsUser(f.User), "the channel's name lists this user"):
+		return Decision{Source: SourceUserLimited}
+	case !limited && t.option(c.SubscribeProxyEnabled, "the backend decides, by the subscribe proxy", c.Options, "subscribe_proxy_enabled"):
+		return Decision{By: SubscribeProxy}
+	case !limited && t.option(c.SubscribeStreamProxyEnabled, "the backend decides, by the subscribe stream proxy", c.Options, "subscribe_stream_proxy_enabled"):
+		return Decision{By: StreamProxy}
+	case !limited && t.permits(c, c.subscribePermission(), f):
+		return Decision{Source: SourceClientAllowed}
+	case t.name(f.Insecure, "everything is allowed to everybody", "client.insecure", onOff(f.Insecure)):
+		return Decision{Source: SourceInsecure}
+	}
+	return denied(c.denySubscribe(f))
+}
+
+// Requested decides on a channel that a connect command asks for. The caller
+// ignores a channel that is not granted: ignored is the reason, a *refusal.Reason. err is not
+// nil for an unknown namespace only: it is a *refusal.Reason with a protocol.Disconnect. The
+// source of a granted subscription is SourceConnectRequest.
+func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err error) {
+	if name == "" {
+		return Channel{}, errNoName, nil
+	}
+	ch, err = r.Named(name)
+	switch {
+	case errors.Is(err, ErrTooLong):
+		return ch, err, nil
+	case err != nil:
+		return ch, nil, refusal.Answer(protocol.DisconnectBadRequest, err)
+	case !ch.validName():
+		return ch, ch.wrongName(), nil
+	}
+	if ignored = ch.closed(f, nil); ignored != nil {
+		return ch, ignored, nil
+	}
+	switch {
+	case ch.SubscribeProxyEnabled:
+		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_proxy_enabled", "on", ", and asks for a subscribe command"), nil
+	case ch.SubscribeStreamProxyEnabled:
+		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_stream_proxy_enabled", "on", ", and asks for a subscribe command"), nil
+	case f.Insecure, ch.UserLimited() && ch.ListsUser(f.User), !ch.UserLimited() && ch.subscribePermission().to(f):
+		return ch, nil, nil
+	}
+	return ch, ch.denySubscribe(f), nil
+}
+
+// DecidePublish decides on a publish command. With StreamProxy, the data goes
+// into the open stream of this subscription; if there is none, the answer is
+// protocol.ErrorNotAvailable.
+func (c Channel) DecidePublish(f Facts, data []byte) Decision {
+	switch {
+	case c.Type != Stream:
+		return denied(c.wrongType(Stream))
+	case !c.validFromClient(f, data):
+		return denied(c.wrongData())
+	case c.PublishProxyEnabled:
+		return Decision{By: PublishProxy}
+	case c.SubscribeStreamProxyEnabled && !c.SubscribeStreamProxyBidi:
+		return denied(c.refuse(protocol.ErrorNotAvailable, "subscribe_stream_proxy_bidirectional", "off", ""))
+	case c.SubscribeStreamProxyEnabled:
+		return Decision{By: StreamProxy}
+	case c.publishPermission().to(f), f.Insecure:
+		return Decision{}
+	}
+	return denied(c.deny(c.publishPermission(), f))
+}
+
+// DecideMapChange decides on a command that sets an entry of a map to data, or removes it.
+func (c Channel) DecideMapChange(f Facts, removes bool, data []byte) Decision {
+	p := permission{"map.allow_publish_for_", "publish", c.Map.AllowPublishForClient, c.Map.AllowPublishForSubscriber, c.Map.AllowPublishForAnonymous}
+	proxy, by := c.Map.PublishProxyEnabled, MapPublishProxy
+	if removes {
+		p = permission{"map.allow_remove_for_", "remove", c.Map.AllowRemoveForClient, c.Map.AllowRemoveForSubscriber, c.Map.AllowRemoveForAnonymous}
+		proxy, by = c.Map.RemoveProxyEnabled, MapRemoveProxy
+	}
+	switch {
+	case c.Type < Map || c.Type > MapUsers:
+		return denied(c.wrongType(Map))
+	case !removes && len(data) > 0 && !c.validFromClient(f, data):
+		return denied(c.wrongData())
+	case proxy:
+		return Decision{By: by}
+	case p.to(f), f.Insecure:
+		return Decision{}
+	}
+	return denied(c.deny(p, f))
+}
+
+// MapKey returns the key of a change that the rules allow: the client's, or the one that map.client_key
+// makes it have. The error is a *refusal.Reason.
+func (c Channel) MapKey(key, client, user string) (string, error) {
+	switch c.Map.ClientKey {
+	case "client_id":
+		return client, nil
+	case "user_id":
+		if user == "" {
+			return "", c.refuse(protocol.ErrorPermissionDenied, "map.client_key", "user_id", ", and the client has no user")
+		}
+		return user, nil
+	}
+	if key == "" {
+		return "", errNoKey
+	}
+	return key, nil
+}
+
+// CheckPresence decides on a presence or presence stats command: nil or a
+// *refusal.Reason with a *protocol.Error.
+func (c Channel) CheckPresence(f Facts) error {
+	switch {
+	case !c.Presence:
+		return c.refuse(protocol.ErrorNotAvailable, "presence", "off", "")
+	case c.mayPresence(f):
+		return nil
+	}
+	return c.deny(c.presencePermission(), f)
+}
+
+// CheckHistory decides on a history command: nil or a *refusal.Reason with a
+// *protocol.Error.
+func (c Channel) CheckHistory(f Facts) error {
+	switch {
+	case c.HistorySize <= 0:
+		return c.refuse(protocol.ErrorNotAvailable, "history_size", "0", "")
+	case c.HistoryTTL <= 0:
+		return c.refuse(protocol.ErrorNotAvailable, "history_ttl", "0", "")
+	case c.mayHistory(f):
+		return nil
+	}
+	return c.deny(c.historyPermission(), f)
+}
+
+func (c Channel) mayPresence(f Facts) bool { return c.presencePermission().to(f) || f.Insecure }
+
+func (c Channel) mayHistory(f Facts) bool { return c.historyPermission().to(f) || f.Insecure }
+
+// Wishes of a subscribe command.
+type Wishes struct {
+	Positioned, Recoverable, JoinLeave bool
+}
+
+// Grant returns the wishes that are granted; the others are off without an
+// error. It is for subscriptions that the rules or a token allowed. Options that the namespace
+// forces are the caller's concern.
+func (c Channel) Grant(f Facts, w Wishes) Wishes {
+	f.Subscribed = true
+	history := c.mayHistory(f)
+	return Wishes{
+		Positioned:  w.Positioned && (c.AllowPositioning || history),
+		Recoverable: w.Recoverable && (c.AllowRecovery || history),
+		JoinLeave:   w.JoinLeave && c.JoinLeave && c.mayPresence(f),
+	}
+}
+
+// validFromClient is ValidData for a publication of a client, which has to be JSON by default: subscribers with JSON connections
+// could not get other data. client.insecure lets clients publish what no rule allows, as test suites of SDKs do.
+func (o *Options) validFromClient(f Facts, data []byte) bool {
+	if o.PublicationDataFormat == "" && !f.Insecure {
+		return codec.ValidJSON(data)
+	}
+	return o.ValidData(data)
+}
+
+// ValidData reports whether a payload has the publication_data_format. JSON that is not UTF-8 is
+// not valid: it would end the connections of subscribers that use the JSON protocol.
+func (o *Options) ValidData(data []byte) bool {
+	switch o.PublicationDataFormat {
+	case "binary":
+		return true
+	case "json":
+		return codec.ValidJSON(data)
+	case "json_object":
+		for _, b := range data {
+			switch b {
+			case ' ', '\t', '\r', '\n':
+				continue
+			}
+			return b == '{' && codec.ValidJSON(data)
+		}
+		return false
+	}
+	return len(data) > 0
+}

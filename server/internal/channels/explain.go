@@ -1,0 +1,115 @@
+package channels
+
+import (
+	"strconv"
+
+	"github.com/gyrohq/gyro/refusal"
+)
+
+// Check is a condition that a decision looked at.
+type Check struct {
+	// Text is the condition, in a clause.
+	Text string
+	// Key is the setting that it is about, and Value what that is; empty if it is about none.
+	Key, Value string
+	Holds      bool
+}
+
+// Explanation of a decision: what was looked at, in this order, until it was made.
+type Explanation struct {
+	// Namespace of the channel; nil if it is unknown.
+	Namespace *Options
+	Checks    []Check
+	Decision  Decision
+	// Key and Reason say why the decision is no, as refusal.Explain does.
+	Key, Reason string
+}
+
+// ExplainSubscribe explains what happens if a connection asks to subscribe to a channel, of whatever type that
+// is. It makes the decision by ForClient and DecideSubscribe, which note what they look at.
+func (r *Resolver) ExplainSubscribe(name string, f Facts, hasToken bool) Explanation {
+	var t trace
+	ch, err := r.forClient(name, &t)
+	e := Explanation{Namespace: ch.Options}
+	if err != nil {
+		e.Decision = denied(err)
+	} else {
+		e.Decision = ch.decideSubscribe(f, ch.Type, hasToken, &t)
+	}
+	e.Checks = t.checks
+	if e.Decision.Err != nil {
+		e.Key, e.Reason = refusal.Explain(e.Decision.Err)
+	}
+	return e
+}
+
+// trace notes the checks of a decision. A nil trace notes nothing, so that it costs a decision nothing.
+type trace struct{ checks []Check }
+
+// name notes a check of the rules of names.
+func (t *trace) name(holds bool, text, key, value string) bool {
+	if t != nil {
+		t.checks = append(t.checks, Check{text, key, value, holds})
+	}
+	return holds
+}
+
+// option notes a check of an option of the namespace that is on or off.
+func (t *trace) option(holds bool, text string, o *Options, option string) bool {
+	if t != nil {
+		t.checks = append(t.checks, Check{text, o.key(option), onOff(holds), holds})
+	}
+	return holds
+}
+
+// fact notes a check that is about no setting.
+func (t *trace) fact(holds bool, text string) bool { return t.name(holds, text, "", "") }
+
+// permits notes the options of a permission that concern the situation.
+func (t *trace) permits(c Channel, p permission, f Facts) bool {
+	if t != nil {
+		t.option(p.client, "clients may "+p.operation, c.Options, p.prefix+"client")
+		if f.User == "" {
+			t.option(p.anonymous, "clients without a user may "+p.operation, c.Options, p.prefix+"anonymous")
+		}
+	}
+	return p.to(f)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// length is for checks of channel.max_length.
+func (t *trace) length(limit, size int) bool {
+	value := ""
+	if t != nil {
+		value = strconv.Itoa(limit)
+	}
+	return !t.name(size <= limit, "the channel's name is short enough", "channel.max_length", value)
+}
+
+// known is for the check that there is a namespace.
+func (t *trace) known(known bool, r *Resolver, name string) bool {
+	if t == nil {
+		return known
+	}
+	if of := r.Namespace(name); of != "" {
+		return t.name(known, "there is a namespace "+of, "channel.namespaces", "")
+	}
+	return t.name(known, "the channel has no namespace, so channel.without_namespace has its options", "channel.without_namespace", "")
+}
+
+// valid is for the check of the characters of a name.
+func (t *trace) valid(valid bool, o *Options) bool {
+	switch {
+	case t == nil:
+		return valid
+	case o.regex != nil:
+		return t.name(valid, "the channel's name matches channel_regex", o.key("channel_regex"), o.ChannelRegex)
+	}
+	return t.name(valid, "the channel's name is ASCII", o.key("channel_regex"), "")
+}

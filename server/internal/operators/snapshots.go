@@ -1,0 +1,213 @@
+package operators
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/server/internal/api"
+)
+
+const (
+	// maxSnapshotBody bounds a request, bytes.
+	maxSnapshotBody = 64 << 10
+	// maxSnapshots is how many snapshots a node writes at a time.
+	maxSnapshots = 4
+	// quietTime2 is after how long without a line an empty one is written, so that proxies keep the connection.
+	quietTime2 = 10 * time.Second
+	// snapshotWriteTime is how long a reader may take for a page.
+	snapshotWriteTime = 20 * time.Second
+)
+
+// SnapshotNode is the part of a gyro.Inspector that Snapshots call.
+type SnapshotNode interface {
+	Snapshot(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Page, error]
+}
+
+// Snapshots serve snapshots: all connections of the cluster, or the ones that a filter selects, as lines of JSON
+// (docs/connections.md#snapshots). They do not check who sends a request.
+type Snapshots struct {
+	node    SnapshotNode
+	log     *slog.Logger
+	room    chan struct{}
+	stopped context.Context
+}
+
+// NewSnapshots returns a handler of POST requests. The body is a JSON object with the members of the method connections but for
+// limit; an empty one selects all connections. The answer has a line of JSON for each connection, and at the end one with the
+// member summary, without which the answer is not complete. Snapshots end with stopped, because the server stops.
+func NewSnapshots(stopped context.Context, n SnapshotNode, log *slog.Logger) *Snapshots {
+	return &Snapshots{node: n, log: log, room: make(chan struct{}, maxSnapshots), stopped: stopped}
+}
+
+// readFilter returns what a request selects.
+func readFilter(w http.ResponseWriter, r *http.Request) (f inspect.Filter, err error) {
+	var q api.ConnectionsRequest
+	// The body is read to its end: after that net/http notices when the reader goes away.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSnapshotBody))
+	if err == nil && len(body) > 0 {
+		err = q.UnmarshalJSON(body)
+	}
+	switch {
+	case err != nil:
+		return f, fmt.Errorf("the body is not the JSON object of a filter: %w", err)
+	case q.Limit != 0:
+		return f, errors.New("limit: a snapshot has none")
+	}
+	return q.Filter(), nil
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	f, err := readFilter(w, r)
+	if err != nil {
+		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case h.room <- struct{}{}:
+		defer func() { <-h.room }()
+	default:
+		http.Error(w, fmt.Sprintf("Too Many Requests: %d snapshots are under way at this node, which is the limit", maxSnapshots), http.StatusTooManyRequests)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopped, cancel)()
+	s := &snapshotStream{w: w, control: http.NewResponseController(w), last: time.Now(), summary: summary{Nodes: make(map[string]int)}}
+	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
+	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
+	began := time.Now()
+	for page, failure := range h.node.Snapshot(ctx, f) {
+		if err = failure; err == nil {
+			err = s.see(page)
+		}
+		if err != nil {
+			break
+		}
+	}
+	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took_ms", time.Since(began).Milliseconds()}
+	if err != nil {
+		about = append(about, "error", err)
+	}
+	h.log.Info("snapshot has ended", about...)
+	switch {
+	case errors.Is(err, protocol.ErrorBadRequest):
+		http.Error(w, "Bad Request: "+strings.TrimPrefix(err.Error(), protocol.ErrorBadRequest.Error()+": "), http.StatusBadRequest)
+		return
+	case errors.Is(err, gyro.ErrNoAnswer):
+		s.Incomplete = strings.TrimPrefix(err.Error(), "gyro: ")
+	case err != nil && !s.begun:
+		http.Error(w, "Service Unavailable: "+strings.TrimPrefix(err.Error(), "gyro: "), http.StatusServiceUnavailable)
+		return
+	case err != nil: // there is no summary, so the reader knows
+		return
+	}
+	_ = s.end()
+}
+
+// summary is the last line.
+type summary struct {
+	// Connections in all, and by the UID of their node.
+	Connections int            `json:"connections"`
+	Nodes       map[string]int `json:"nodes"`
+	// Incomplete names the nodes that have not answered to the end, and why.
+	Incomplete string `json:"incomplete,omitempty"`
+	// Failed is the first error of the expression.
+	Failed string `json:"failed,omitempty"`
+}
+
+// snapshotStream writes the answer.
+type snapshotStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+	last    time.Time
+	out     []byte
+	summary
+}
+
+// see writes a page.
+func (s *snapshotStream) see(p inspect.Page) error {
+	s.Nodes[p.Node] += len(p.Connections)
+	s.Connections += len(p.Connections)
+	s.Failed = cmp.Or(s.Failed, p.Failed)
+	if len(p.Connections) == 0 && time.Since(s.last) < quietTime2 {
+		return nil
+	}
+	s.out = s.out[:0]
+	for i := range p.Connections {
+		var err error
+		if s.out, err = appendLine(s.out, p.Name, &p.Connections[i]); err != nil {
+			return err
+		}
+	}
+	if len(s.out) == 0 {
+		s.out = append(s.out, '\n')
+	}
+	return s.write()
+}
+
+// appendLine appends the line of a connection: what the method connections tells of it, its ID, and the name of its node.
+func appendLine(dst []byte, node string, c *inspect.Connection) ([]byte, error) {
+	head, err := json.Marshal(struct {
+		Client   string `json:"client"`
+		NodeName string `json:"node_name"`
+	}{c.Client, node})
+	if err != nil {
+		return dst, err
+	}
+	if !json.Valid(c.Meta) { // of a program that uses the library; a backend's is JSON
+		about := *c
+		about.Meta, c = nil, &about
+	}
+	info, err := api.Describe(c).AppendJSON(nil)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(append(dst, head[:len(head)-1]...), ',')
+	return append(append(dst, info[1:]...), '\n'), nil
+}
+
+// end writes the last line.
+func (s *snapshotStream) end() error {
+	line, err := json.Marshal(map[string]*summary{"summary": &s.summary})
+	if err != nil {
+		return err
+	}
+	s.out = append(append(s.out[:0], line...), '\n')
+	return s.write()
+}
+
+func (s *snapshotStream) write() error {
+	if !s.begun {
+		s.begun = true
+		head := s.w.Header()
+		head.Set("Content-Type", "application/x-ndjson")
+		head.Set("Cache-Control", "no-store")
+		head.Set("X-Accel-Buffering", "no") // nginx passes lines on at once
+		s.w.WriteHeader(http.StatusOK)
+	}
+	s.last = time.Now()
+	_ = s.control.SetWriteDeadline(s.last.Add(snapshotWriteTime))
+	if _, err := s.w.Write(s.out); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

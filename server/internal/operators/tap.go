@@ -1,0 +1,197 @@
+// Package tap serves taps: what happens to a user or in a channel in the whole cluster, as lines of JSON, while the
+// tapRequest is open (docs/tracing.md#taps).
+package operators
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gyrohq/gyro/observe"
+)
+
+const (
+	// defaultTapTime is how long a tap lasts, maxTapTime how long one may last.
+	defaultTapTime = 10 * time.Minute
+	maxTapTime     = time.Hour
+	// maxTapBody bounds a request, maxEntity the name of a user or a channel; bytes.
+	maxTapBody = 4 << 10
+	maxEntity  = 1 << 10
+	// quietTime is after how long without a line an empty one is written, so that proxies keep the connection, and the
+	// server notices that the reader has gone.
+	quietTime = 10 * time.Second
+	// tapWriteTime is how long a reader may take for what it is sent.
+	tapWriteTime = 10 * time.Second
+)
+
+// TapNode is the part of a gyro.Inspector that Taps call.
+type TapNode interface {
+	Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error]
+}
+
+// Taps serve taps: what happens to a user or in a channel in the whole cluster, as lines of JSON, while the request is open
+// (docs/tracing.md#taps). They do not check who sends a request.
+type Taps struct {
+	node    TapNode
+	log     *slog.Logger
+	stopped context.Context // ends with Close
+	stop    context.CancelFunc
+}
+
+// NewTaps returns a handler of POST requests. The body is a JSON object: type is user or channel, entity the name of
+// one, and duration how long the tap lasts, in seconds: 600 by default, at most 3600. The answer has a JSON object in
+// each line, an observe.Tapped, and empty lines; the first line has event "started", the last one event "ended"
+// with the reason. The log has a line when a tap begins and when it ends.
+func NewTaps(n TapNode, log *slog.Logger) *Taps {
+	h := &Taps{node: n, log: log}
+	h.stopped, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// Close ends the taps, because the server stops.
+func (h *Taps) Close() { h.stop() }
+
+// tapRequest is what is asked.
+type tapRequest struct {
+	Type     string  `json:"type"`
+	Entity   *string `json:"entity"`
+	Duration int     `json:"duration"`
+}
+
+// readTap returns the tap that a request asks for, and how long it lasts.
+func readTap(w http.ResponseWriter, r *http.Request) (of observe.Tap, d time.Duration, err error) {
+	var q tapRequest
+	// The body is read to its end: after that net/http notices when the reader goes away.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTapBody))
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
+		return of, 0, fmt.Errorf("the body is not the JSON object of a tap: %w", err)
+	}
+	of.Kind = observe.TapKind(q.Type)
+	d = defaultTapTime
+	if q.Duration != 0 {
+		d = time.Duration(q.Duration) * time.Second
+	}
+	switch {
+	case of.Kind != observe.TapUser && of.Kind != observe.TapChannel:
+		err = errors.New(`type has to be "user" or "channel"`)
+	case q.Entity == nil || of.Kind == observe.TapChannel && *q.Entity == "":
+		err = errors.New("entity is missing: the ID of a user, which is empty for anonymous clients, or the name of a channel")
+	case len(*q.Entity) > maxEntity || !utf8.ValidString(*q.Entity):
+		err = fmt.Errorf("entity has to be valid UTF-8 of at most %d bytes", maxEntity)
+	case q.Duration < 0 || d > maxTapTime:
+		err = fmt.Errorf("duration has to be from 1 to %d seconds", int(maxTapTime/time.Second))
+	default:
+		of.Entity = *q.Entity
+	}
+	return of, d, err
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	of, d, err := readTap(w, r)
+	if err != nil {
+		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), d, errOver)
+	defer cancel()
+	defer context.AfterFunc(h.stopped, cancel)()
+	s := &tapStream{w: w, control: http.NewResponseController(w)}
+	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
+	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "for_ms", d.Milliseconds())
+	for events, failure := range h.node.Tap(ctx, of) {
+		if err = failure; err == nil {
+			err = s.see(events)
+		}
+		if err != nil {
+			break
+		}
+	}
+	why := h.reason(ctx, err)
+	h.log.Info("tap has ended", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "events", s.events, "reason", why)
+	if !s.begun {
+		http.Error(w, "Service Unavailable: "+why, http.StatusServiceUnavailable)
+		return
+	}
+	_ = s.write([]observe.Tapped{{Time: time.Now(), Event: "ended", Reason: why}})
+}
+
+var errOver = errors.New("its time is over")
+
+// reason is why a tap has ended.
+func (h *Taps) reason(ctx context.Context, err error) string {
+	switch {
+	case h.stopped.Err() != nil:
+		return "the server stops"
+	case errors.Is(context.Cause(ctx), errOver):
+		return errOver.Error()
+	case ctx.Err() != nil:
+		return "the request was closed"
+	}
+	return strings.TrimPrefix(err.Error(), "gyro: ")
+}
+
+// tapStream writes the answer.
+type tapStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+	events  int
+	last    time.Time
+}
+
+// see writes events.
+func (s *tapStream) see(events []observe.Tapped) error {
+	if !s.begun {
+		s.begun = true
+		head := s.w.Header()
+		head.Set("Content-Type", "application/x-ndjson")
+		head.Set("Cache-Control", "no-store")
+		head.Set("X-Accel-Buffering", "no") // nginx passes lines on at once
+		s.w.WriteHeader(http.StatusOK)
+		if err := s.write([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {
+			return err
+		}
+	}
+	s.events += len(events)
+	if len(events) == 0 && time.Since(s.last) < quietTime {
+		return nil
+	}
+	return s.write(events)
+}
+
+func (s *tapStream) write(events []observe.Tapped) error {
+	s.last = time.Now()
+	_ = s.control.SetWriteDeadline(s.last.Add(tapWriteTime))
+	var out []byte
+	for i := range events {
+		line, err := json.Marshal(&events[i])
+		if err != nil {
+			return err
+		}
+		out = append(append(out, line...), '\n')
+	}
+	if len(events) == 0 {
+		out = []byte{'\n'}
+	}
+	if _, err := s.w.Write(out); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,376 @@
+// Package kafka consumes topics of Kafka as a member of a consumer group.
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/aws"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/gyrohq/gyro/server/internal/queues"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Config of a Source.
+type Config struct {
+	// Brokers, Topics and Group are required.
+	Brokers, Topics []string
+	Group           string
+	// MaxPollRecords is the most records of a poll.
+	MaxPollRecords int
+	// FetchMaxBytes is the most bytes of a fetch; 0: 50 MB.
+	FetchMaxBytes int
+	FetchMaxWait  time.Duration
+	// ReadUncommitted also gets records of transactions that are not committed.
+	ReadUncommitted bool
+	// QueueSize is how many records of a partition wait before it is paused; -1: none, 0: 1,000.
+	QueueSize int
+	// DialTimeout bounds a connection; not above 0: 3 s. With TLS it is 10 s.
+	DialTimeout time.Duration
+	TLS         *tls.Config // nil: none
+	// Mechanism is "", "plain", "scram-sha-256", "scram-sha-512" or "aws-msk-iam", for which User and
+	// Password are the access key and the secret key.
+	Mechanism, User, Password string
+	// Role replaces the keys of "aws-msk-iam": an ARN, assumed with the credentials of the environment.
+	Role string
+	// Instance, unless it is empty, makes the source a static member of the group.
+	Instance string
+	// Method is the header with the API method.
+	Method string
+	// DeadLetter is the topic that takes records which were given up; empty: none.
+	DeadLetter string
+}
+
+const (
+	defaultQueueSize   = 1000
+	defaultDialTimeout = 3 * time.Second
+	tlsDialTimeout     = 10 * time.Second
+	// commitTime bounds the last commit.
+	commitTime = 5 * time.Second
+	// roleSession names the session of an assumed role in the logs of AWS.
+	roleSession = "centrifugo-msk"
+)
+
+// Source is a queues.Source. Messages wait for those before them in their partition.
+type Source struct {
+	cfg     Config
+	options []kgo.Opt
+
+	mu      sync.Mutex
+	client  *kgo.Client // nil: none now
+	workers map[partition]*worker
+}
+
+type partition struct {
+	topic  string
+	number int32
+}
+
+// New returns a source. Errors name the option.
+func New(c Config) (*Source, error) {
+	switch {
+	case c.MaxPollRecords < 1:
+		return nil, fmt.Errorf("max_poll_records: %d is less than 1", c.MaxPollRecords)
+	case c.QueueSize < -1:
+		return nil, fmt.Errorf("partition_queue_max_size: %d is less than -1", c.QueueSize)
+	case c.FetchMaxBytes < 0 || c.FetchMaxBytes > 1<<30:
+		return nil, fmt.Errorf("fetch_max_bytes: %d is not between 0 and 1 GB", c.FetchMaxBytes)
+	}
+	switch {
+	case c.QueueSize == 0:
+		c.QueueSize = defaultQueueSize
+	case c.QueueSize < 0:
+		c.QueueSize = 1
+	}
+	if c.DialTimeout <= 0 {
+		c.DialTimeout = defaultDialTimeout
+	}
+	s := &Source{cfg: c, workers: make(map[partition]*worker)}
+	s.options = []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.ClientID("gyro")}
+	if c.TLS != nil {
+		s.options = append(s.options, kgo.DialTLSConfig(c.TLS), kgo.DialTimeout(tlsDialTimeout))
+	} else {
+		s.options = append(s.options, kgo.DialTimeout(c.DialTimeout))
+	}
+	mechanism, err := c.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		s.options = append(s.options, kgo.SASL(mechanism))
+	}
+	return s, nil
+}
+
+// mechanism returns that of SASL, nil without.
+func (c *Config) mechanism() (sasl.Mechanism, error) {
+	switch c.Mechanism {
+	case "":
+		return nil, nil
+	case "plain":
+		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism(), nil
+	case "scram-sha-256":
+		return scram.Auth{User: c.User, Pass: c.Password}.AsSha256Mechanism(), nil
+	case "scram-sha-512":
+		return scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism(), nil
+	case "aws-msk-iam":
+		if c.Role != "" {
+			return aws.ManagedStreamingIAM(c.assumeRole), nil
+		}
+		return aws.Auth{AccessKey: c.User, SecretKey: c.Password}.AsManagedStreamingIAMMechanism(), nil
+	}
+	return nil, fmt.Errorf("sasl_mechanism: %.100q is unknown", c.Mechanism)
+}
+
+// assumeRole returns new credentials for a connection.
+func (c *Config) assumeRole(ctx context.Context) (aws.Auth, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithAppID("gyro"))
+	if err != nil {
+		return aws.Auth{}, fmt.Errorf("assume_role_arn: %w", err)
+	}
+	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.Role, func(o *stscreds.AssumeRoleOptions) {
+		o.RoleSessionName = roleSession
+	})
+	got, err := role.Retrieve(ctx)
+	if err != nil {
+		return aws.Auth{}, fmt.Errorf("assume_role_arn: %w", err)
+	}
+	return aws.Auth{AccessKey: got.AccessKeyID, SecretKey: got.SecretAccessKey, SessionToken: got.SessionToken}, nil
+}
+
+// Connect implements queues.Source.
+func (s *Source) Connect(ctx context.Context) error {
+	client, err := kgo.NewClient(s.options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.DialTimeout*time.Duration(len(s.cfg.Brokers)))
+	defer cancel()
+	if err := client.Ping(ctx); err != nil {
+		return services.Blame(s.optionFor(err), fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err))
+	}
+	return nil
+}
+
+// Probe implements queues.Source: it connects, and looks for the topics.
+func (s *Source) Probe(ctx context.Context) error {
+	client, err := kgo.NewClient(s.options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		return services.Blame(s.optionFor(err), fmt.Errorf("brokers %s: %w", strings.Join(s.cfg.Brokers, ", "), err))
+	}
+	req := kmsg.NewPtrMetadataRequest() // it makes no topic
+	for _, name := range s.cfg.Topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, topic)
+	}
+	res, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, topic := range res.Topics {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
+			return services.Blame("topics", fmt.Errorf("%s: %w", *topic.Topic, err))
+		}
+	}
+	return nil
+}
+
+// optionFor returns the option that is to blame for the error of a connection.
+func (s *Source) optionFor(err error) string {
+	if option := services.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return "sasl_user, sasl_password"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), strings.Contains(text, "is SASL missing?"):
+		return "sasl_mechanism"
+	case strings.Contains(text, "is TLS missing?"), strings.Contains(text, "tls alert record"):
+		return "tls.enabled"
+	}
+	place := "brokers"
+	if s.cfg.Mechanism != "" {
+		place += ", sasl_user, sasl_password"
+	}
+	return cmp.Or(services.CutOff(place, s.cfg.TLS != nil, err), "brokers")
+}
+
+// Close implements queues.Source.
+func (*Source) Close() {}
+
+// Run implements queues.Source.
+func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
+	var outage queues.Outage
+	const what = "consuming topics"
+	for ctx.Err() == nil {
+		err := s.consume(ctx, work, p, func() { outage.Over(p, what) })
+		if ctx.Err() == nil {
+			services.Sleep(ctx, outage.Failed(p, what, err))
+		}
+	}
+	return nil
+}
+
+// group returns the options of a member of the group, whose partitions have a worker each.
+func (s *Source) group(work context.Context, p *queues.Processor) []kgo.Opt {
+	isolation := kgo.ReadCommitted()
+	if s.cfg.ReadUncommitted {
+		isolation = kgo.ReadUncommitted()
+	}
+	options := append(s.options[:len(s.options):len(s.options)],
+		kgo.ConsumerGroup(s.cfg.Group), kgo.ConsumeTopics(s.cfg.Topics...), kgo.FetchMaxWait(s.cfg.FetchMaxWait),
+		kgo.FetchIsolationLevel(isolation), kgo.AutoCommitMarks(), kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, assigned map[string][]int32) {
+			s.assign(work, client, p, assigned)
+		}),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, revoked map[string][]int32) {
+			s.stop(revoked)
+			if err := client.CommitMarkedOffsets(ctx); err != nil {
+				p.Log().Error("offsets cannot be committed, records will be executed again", "error", err)
+			}
+		}),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { s.stop(lost) }),
+	)
+	if s.cfg.FetchMaxBytes > 0 {
+		options = append(options, kgo.FetchMaxBytes(int32(s.cfg.FetchMaxBytes)))
+	}
+	if s.cfg.Instance != "" {
+		options = append(options, kgo.InstanceID(s.cfg.Instance))
+	}
+	return options
+}
+
+// consume is a member of the group until ctx ends, or something happens that the client does not get
+// over by itself.
+func (s *Source) consume(ctx, work context.Context, p *queues.Processor, works func()) error {
+	client, err := kgo.NewClient(s.group(work, p)...)
+	if err != nil {
+		return err
+	}
+	s.setClient(client)
+	defer func() {
+		s.setClient(nil)
+		s.stop(nil)
+		last, cancel := context.WithTimeout(work, commitTime)
+		defer cancel()
+		if err := client.CommitMarkedOffsets(last); err != nil {
+			p.Log().Error("offsets cannot be committed, records will be executed again", "error", err)
+		}
+		client.CloseAllowingRebalance()
+	}()
+	for {
+		fetches := client.PollRecords(ctx, s.cfg.MaxPollRecords)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var fatal error
+		fetches.EachError(func(topic string, number int32, err error) {
+			if lost := (*kgo.ErrDataLoss)(nil); errors.As(err, &lost) {
+				p.Meter().Failed()
+				p.Log().Error("records were lost by the broker, going on behind them", "topic", topic, "partition", number, "error", err)
+				return
+			}
+			fatal = fmt.Errorf("topic %s, partition %d: %w", topic, number, err)
+		})
+		if fatal != nil {
+			return fatal
+		}
+		works()
+		s.mu.Lock()
+		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			if w := s.workers[partition{f.Topic, f.Partition}]; w != nil && len(f.Records) > 0 {
+				w.add(f.Records, f.HighWatermark)
+			}
+		})
+		s.mu.Unlock()
+		client.AllowRebalance()
+	}
+}
+
+func (s *Source) setClient(c *kgo.Client) {
+	s.mu.Lock()
+	s.client = c
+	s.mu.Unlock()
+}
+
+// assign starts workers.
+func (s *Source) assign(work context.Context, client *kgo.Client, p *queues.Processor, assigned map[string][]int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, numbers := range assigned {
+		for _, n := range numbers {
+			w := newWorker(s, client, p, partition{topic, n})
+			s.workers[w.of] = w
+			go w.run(work)
+		}
+	}
+}
+
+// stop stops the workers of these partitions, nil for all, and waits for them.
+func (s *Source) stop(partitions map[string][]int32) {
+	var stopped []*worker
+	s.mu.Lock()
+	take := func(of partition) {
+		if w := s.workers[of]; w != nil {
+			delete(s.workers, of)
+			stopped = append(stopped, w)
+		}
+	}
+	if partitions == nil {
+		for of := range s.workers {
+			take(of)
+		}
+	}
+	for topic, numbers := range partitions {
+		for _, n := range numbers {
+			take(partition{topic, n})
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range stopped {
+		w.cancel()
+	}
+	for _, w := range stopped {
+		<-w.done
+	}
+}
+
+// KeepDeadLetter produces a record that was given up to the topic of dead letters.
+func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
+	s.mu.Lock()
+	client := s.client
+	s.mu.Unlock()
+	if client == nil {
+		return errors.New("there is no connection")
+	}
+	r := &kgo.Record{Topic: s.cfg.DeadLetter, Value: m.Payload}
+	for _, a := range m.Attributes {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: a.Key, Value: []byte(a.Value)})
+	}
+	r.Headers = append(r.Headers, kgo.RecordHeader{Key: "gyro-message", Value: []byte(m.ID)},
+		kgo.RecordHeader{Key: "gyro-reason", Value: []byte(reason.Error())})
+	ctx, cancel := context.WithTimeout(ctx, commitTime)
+	defer cancel()
+	return client.ProduceSync(ctx, r).FirstErr()
+}

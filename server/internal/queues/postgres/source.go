@@ -1,0 +1,359 @@
+// Package postgres consumes an outbox: a table of PostgreSQL, whose partitions are consumed in
+// parallel.
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/gyrohq/gyro/server/internal/queues"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Config of a Source.
+type Config struct {
+	// Name of the consumer. Nodes that share a table must have the same, as the locks are named after it.
+	Name string
+	DSN  string
+	TLS  *tls.Config // nil: as the DSN says
+	// Table goes into statements as it is.
+	Table string
+	// Partitions are numbered from 0. Rows with other numbers are never read.
+	Partitions int
+	// Limit is the most rows of a transaction.
+	Limit int
+	// PollInterval is the pause after a transaction with fewer rows.
+	PollInterval time.Duration
+	// Channel is that of notifications, whose payload is the number of a partition; empty: none.
+	Channel string
+	// ChannelDSN is for the connection that listens. Default: DSN, with TLS.
+	ChannelDSN string
+	// TryLock does not wait for the lock of a partition, so that no connection is held meanwhile.
+	TryLock bool
+	// DeadLetter is the table that takes rows which were given up; empty: none.
+	DeadLetter string
+}
+
+const (
+	// maxPartitions bounds the goroutines of a source.
+	maxPartitions = 4096
+	// maxLimit bounds the rows in memory.
+	maxLimit = 100_000
+	// startTimeout bounds the check at the start.
+	startTimeout = 10 * time.Second
+	// listenPause is the pause before another attempt to listen.
+	listenPause = time.Second
+	// lagLimit is the most rows that are counted for the lag, and lagInterval how often.
+	lagLimit    = 100_000
+	lagInterval = 10 * time.Second
+)
+
+// Source is a queues.Source. Messages wait for those before them in their partition.
+type Source struct {
+	cfg    Config
+	pool   *pgxpool.Config
+	listen *pgx.ConnConfig // nil: no notifications
+	db     *pgxpool.Pool
+	wake   []chan struct{} // by partition
+}
+
+// New returns a source. Errors name the option.
+func New(c Config) (*Source, error) {
+	switch {
+	case c.Partitions < 1 || c.Partitions > maxPartitions:
+		return nil, fmt.Errorf("num_partitions: %d is not between 1 and %d", c.Partitions, maxPartitions)
+	case c.Limit < 1 || c.Limit > maxLimit:
+		return nil, fmt.Errorf("partition_select_limit: %d is not between 1 and %d", c.Limit, maxLimit)
+	case c.PollInterval <= 0:
+		return nil, fmt.Errorf("partition_poll_interval: %v is not positive", c.PollInterval)
+	}
+	s := &Source{cfg: c}
+	var err error
+	if s.pool, err = pgxpool.ParseConfig(c.DSN); err != nil {
+		return nil, errors.New("dsn: it does not parse") // the error may show the password
+	}
+	services.SecurePostgres(s.pool.ConnConfig, c.TLS)
+	if s.pool.ConnConfig.ConnectTimeout == 0 {
+		s.pool.ConnConfig.ConnectTimeout = startTimeout
+	}
+	switch {
+	case c.Channel == "":
+	case c.ChannelDSN == "":
+		s.listen = s.pool.ConnConfig.Copy()
+	default:
+		if s.listen, err = pgx.ParseConfig(c.ChannelDSN); err != nil {
+			return nil, errors.New("partition_notification_dsn: it does not parse")
+		}
+	}
+	for range c.Partitions {
+		s.wake = append(s.wake, make(chan struct{}, 1))
+	}
+	return s, nil
+}
+
+// Connect implements queues.Source.
+func (s *Source) Connect(ctx context.Context) (err error) {
+	ctx, cancel := services.Bound(ctx, startTimeout)
+	defer cancel()
+	if s.db, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.pool); err != nil {
+		return err
+	}
+	if err := s.db.Ping(ctx); err != nil {
+		return services.Blame(s.optionFor(err), err)
+	}
+	return nil
+}
+
+// Probe implements queues.Source: it looks for the table.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	if err := s.Connect(ctx); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, "SELECT id, method, payload, partition FROM "+s.cfg.Table+" LIMIT 0"); err != nil {
+		return services.Blame("outbox_table_name", err)
+	}
+	return nil
+}
+
+// optionFor returns the option that is to blame for the error of a connection.
+func (s *Source) optionFor(err error) string {
+	if option := services.TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "requires a valid client certificate"):
+		return "tls.cert_pem"
+	case strings.Contains(text, "no encryption"), strings.Contains(text, "server refused TLS connection"):
+		return "tls.enabled"
+	}
+	return cmp.Or(services.CutOff("dsn", s.cfg.TLS != nil, err), "dsn")
+}
+
+// Close implements queues.Source.
+func (s *Source) Close() {
+	if s.db != nil {
+		s.db.Close()
+	}
+}
+
+// Run implements queues.Source.
+func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
+	var wg sync.WaitGroup
+	for i := range s.cfg.Partitions {
+		wg.Go(func() { s.consume(ctx, work, p, i) })
+	}
+	if s.listen != nil {
+		wg.Go(func() { s.notified(ctx, p) })
+	}
+	wg.Go(func() { s.measure(ctx, p) })
+	wg.Wait()
+	return nil
+}
+
+// consume executes the rows of a partition.
+func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partition int) {
+	var outage queues.Outage
+	what := "partition " + strconv.Itoa(partition)
+	retry := 0
+	for ctx.Err() == nil {
+		more, failed, err := s.batch(ctx, work, p, partition)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			services.Sleep(ctx, outage.Failed(p, what, err))
+			continue
+		}
+		outage.Over(p, what)
+		switch {
+		case failed:
+			retry++
+			services.Sleep(ctx, services.Backoff(retry))
+		case more:
+			retry = 0
+		default:
+			retry = 0
+			s.wait(ctx, partition)
+		}
+	}
+}
+
+// wait waits for the poll interval or a notification.
+func (s *Source) wait(ctx context.Context, partition int) {
+	t := time.NewTimer(s.cfg.PollInterval)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.wake[partition]:
+	case <-ctx.Done():
+	}
+}
+
+// batch executes rows in a transaction, which holds the lock of the partition and deletes the rows
+// that are done. more tells that there may be further rows; failed that one has to be tried again.
+//
+// ctx interrupts the wait for the lock only.
+func (s *Source) batch(ctx, work context.Context, p *queues.Processor, partition int) (more, failed bool, err error) {
+	conn, err := s.db.Acquire(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return false, false, err
+	}
+	defer func() { _ = tx.Rollback(work) }() // does nothing after a commit
+	if ok, err := s.lock(ctx, tx, partition); err != nil || !ok {
+		return false, false, err
+	}
+	messages, ids, err := s.read(ctx, tx, partition)
+	if err != nil || len(messages) == 0 {
+		return false, false, err
+	}
+	p.Process(context.WithValue(work, transaction{}, tx), messages)
+	done := make([]int64, 0, len(ids))
+	for i, m := range messages {
+		if m.Outcome == queues.Done {
+			done = append(done, ids[i])
+		}
+	}
+	if len(done) > 0 {
+		// The rows stay if this fails, and are executed again.
+		if _, err := tx.Exec(work, "DELETE FROM "+s.cfg.Table+" WHERE id = ANY($1)", done); err != nil {
+			return false, false, err
+		}
+		if err := tx.Commit(work); err != nil {
+			return false, false, err
+		}
+	}
+	return len(messages) == s.cfg.Limit, len(done) < len(messages), nil
+}
+
+// lock takes the lock of a partition until the end of the transaction.
+func (s *Source) lock(ctx context.Context, tx pgx.Tx, partition int) (ok bool, err error) {
+	name := "centrifugo_partition_lock_" + s.cfg.Name + strconv.Itoa(partition)
+	if s.cfg.TryLock {
+		err = tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtext($1))", name).Scan(&ok)
+		return ok, err
+	}
+	_, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", name)
+	return err == nil, err
+}
+
+// read returns the first rows of a partition.
+func (s *Source) read(ctx context.Context, tx pgx.Tx, partition int) (messages []*queues.Message, ids []int64, err error) {
+	rows, err := tx.Query(ctx, "SELECT id, method, payload FROM "+s.cfg.Table+" WHERE partition = $1 ORDER BY id LIMIT $2", partition, s.cfg.Limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		m := new(queues.Message)
+		if err := rows.Scan(&id, &m.Method, &m.Payload); err != nil {
+			return nil, nil, err
+		}
+		m.ID = strconv.FormatInt(id, 10)
+		messages, ids = append(messages, m), append(ids, id)
+	}
+	return messages, ids, rows.Err()
+}
+
+// notified wakes partitions up when notifications say so.
+func (s *Source) notified(ctx context.Context, p *queues.Processor) {
+	var outage queues.Outage
+	const what = "listening to notifications"
+	for ctx.Err() == nil {
+		err := s.listenOnce(ctx, p, func() { outage.Over(p, what) })
+		if ctx.Err() != nil {
+			return
+		}
+		services.Sleep(ctx, max(outage.Failed(p, what, err), listenPause))
+	}
+}
+
+func (s *Source) listenOnce(ctx context.Context, p *queues.Processor, listening func()) error {
+	conn, err := pgx.ConnectConfig(ctx, s.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.cfg.Channel}.Sanitize()); err != nil {
+		return err
+	}
+	listening()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		partition, err := strconv.Atoi(n.Payload)
+		if err != nil || partition < 0 || partition >= len(s.wake) {
+			p.Log().Error("notification names no partition, ignored", "payload", fmt.Sprintf("%.100q", n.Payload), "partitions", len(s.wake))
+			continue
+		}
+		select {
+		case s.wake[partition] <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}
+
+// measure reports how many rows wait in each partition.
+func (s *Source) measure(ctx context.Context, p *queues.Processor) {
+	for {
+		rows, err := s.db.Query(ctx, "SELECT partition, count(*) FROM (SELECT partition FROM "+s.cfg.Table+" LIMIT $1) AS rows GROUP BY partition", lagLimit)
+		if err == nil {
+			waiting := make([]int64, s.cfg.Partitions)
+			var partition int
+			var n int64
+			_, err = pgx.ForEachRow(rows, []any{&partition, &n}, func() error {
+				if partition >= 0 && partition < len(waiting) {
+					waiting[partition] = n
+				}
+				return nil
+			})
+			for i, n := range waiting {
+				if err == nil {
+					p.Meter().Lag(strconv.Itoa(i), n)
+				}
+			}
+		}
+		if !services.Sleep(ctx, lagInterval) {
+			return
+		}
+	}
+}
+
+// transaction is the key of a context's transaction.
+type transaction struct{}
+
+// KeepDeadLetter inserts a row that was given up into the table of dead letters, in the transaction
+// that deletes it.
+func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
+	id, err := strconv.ParseInt(m.ID, 10, 64)
+	if err != nil {
+		return err
+	}
+	tx, ok := ctx.Value(transaction{}).(pgx.Tx)
+	if !ok {
+		return errors.New("there is no transaction")
+	}
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: a failure does not end the transaction
+		_, err := tx.Exec(ctx, "INSERT INTO "+s.cfg.DeadLetter+" (id, method, payload, reason) VALUES ($1, $2, $3, $4)",
+			id, m.Method, m.Payload, reason.Error())
+		return err
+	})
+}

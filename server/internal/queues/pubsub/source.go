@@ -1,0 +1,184 @@
+// Package pubsub consumes subscriptions of Google Cloud Pub/Sub.
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/gyrohq/gyro/server/internal/queues"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Config of a Source.
+type Config struct {
+	// Project and Subscriptions are IDs. They are required.
+	Project       string
+	Subscriptions []string
+	// MaxMessages and MaxBytes bound what is under way of each subscription.
+	MaxMessages, MaxBytes int
+	// Auth is "" or "default" for the credentials of the environment, or "service_account" for those
+	// in CredentialsFile.
+	Auth, CredentialsFile string
+	// Method is the attribute with the API method.
+	Method string
+	// DeadLetter is the ID of the topic that takes messages which were given up; empty: none.
+	DeadLetter string
+}
+
+const (
+	startTimeout = 10 * time.Second
+	// streams by which the messages of a subscription come.
+	streams = 10
+	// ackDeadline is after what time messages come again whose receiver has vanished.
+	ackDeadline = 20 * time.Second
+	// healthy is how long receiving has to work until its failures are forgotten.
+	healthy = 30 * time.Second
+	// publishTime bounds the publication of a dead letter.
+	publishTime = 10 * time.Second
+	// maxAttribute is the most bytes of an attribute's value, maxAttributes the most attributes.
+	maxAttribute, maxAttributes = 1024, 100
+)
+
+// Source is a queues.Source.
+type Source struct {
+	cfg     Config
+	options []option.ClientOption
+	client  *pubsub.Client
+}
+
+// New returns a source. Errors name the option.
+func New(c Config) (*Source, error) {
+	switch {
+	case c.MaxMessages < 1:
+		return nil, fmt.Errorf("max_outstanding_messages: %d is less than 1", c.MaxMessages)
+	case c.MaxBytes < 1:
+		return nil, fmt.Errorf("max_outstanding_bytes: %d is less than 1", c.MaxBytes)
+	}
+	s := &Source{cfg: c}
+	switch strings.ToLower(c.Auth) {
+	case "", "default":
+	case "service_account":
+		if c.CredentialsFile == "" {
+			return nil, fmt.Errorf("credentials_file: is required with auth_mechanism %s", c.Auth)
+		}
+		s.options = append(s.options, option.WithAuthCredentialsFile(option.ServiceAccount, c.CredentialsFile))
+	default:
+		return nil, fmt.Errorf("auth_mechanism: %.100q is unknown", c.Auth)
+	}
+	return s, nil
+}
+
+// Connect implements queues.Source.
+func (s *Source) Connect(ctx context.Context) (err error) {
+	if s.client, err = pubsub.NewClient(ctx, s.cfg.Project, s.options...); err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	ctx, cancel := services.Bound(ctx, startTimeout)
+	defer cancel()
+	for _, id := range s.cfg.Subscriptions {
+		_, err := s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{
+			Subscription: "projects/" + s.cfg.Project + "/subscriptions/" + id,
+		})
+		// Who may receive messages need not be allowed to look at the subscription.
+		if err != nil && status.Code(err) != codes.PermissionDenied {
+			return fmt.Errorf("subscription %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Probe implements queues.Source.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	return s.Connect(ctx)
+}
+
+// Close implements queues.Source.
+func (s *Source) Close() {
+	if s.client != nil {
+		_ = s.client.Close()
+	}
+}
+
+// Run implements queues.Source.
+func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
+	var running sync.WaitGroup
+	for _, id := range s.cfg.Subscriptions {
+		running.Go(func() { s.consume(ctx, work, p, id) })
+	}
+	running.Wait()
+	return nil
+}
+
+// consume handles the messages of a subscription until ctx ends.
+func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id string) {
+	subscriber := s.client.Subscriber(id)
+	subscriber.ReceiveSettings.MaxOutstandingMessages = s.cfg.MaxMessages
+	subscriber.ReceiveSettings.MaxOutstandingBytes = s.cfg.MaxBytes
+	subscriber.ReceiveSettings.NumGoroutines = streams
+	subscriber.ReceiveSettings.MaxDurationPerAckExtension = ackDeadline
+	var outage queues.Outage
+	var failures atomic.Int32 // messages that failed in a row
+	for ctx.Err() == nil {
+		begin := time.Now()
+		err := subscriber.Receive(ctx, func(ctx context.Context, m *pubsub.Message) {
+			s.handle(ctx, work, p, id, m, &failures)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begin) >= healthy {
+			outage = queues.Outage{}
+		}
+		services.Sleep(ctx, outage.Failed(p, "receiving from subscription "+id, err))
+	}
+}
+
+// handle executes a message and acknowledges it. If it failed, the service delivers it again.
+func (s *Source) handle(ctx, work context.Context, p *queues.Processor, id string, received *pubsub.Message, failures *atomic.Int32) {
+	if ctx.Err() != nil { // it has waited behind another one with its ordering key
+		received.Nack()
+		return
+	}
+	m := &queues.Message{ID: id + "/" + received.ID, Payload: received.Data, Method: received.Attributes[s.cfg.Method]}
+	for key, value := range received.Attributes {
+		m.Attributes = append(m.Attributes, queues.Attribute{Key: key, Value: value})
+	}
+	p.Process(work, []*queues.Message{m})
+	if m.Outcome == queues.Done {
+		failures.Store(0)
+		received.Ack()
+		return
+	}
+	// Without a retry policy, the service would deliver it again at once.
+	services.Sleep(ctx, services.Backoff(int(failures.Add(1))))
+	received.Nack()
+}
+
+// KeepDeadLetter publishes a message that was given up. It may be called after Connect.
+func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
+	text := reason.Error()
+	attributes := map[string]string{"gyro-message": m.ID, "gyro-reason": strings.ToValidUTF8(text[:min(len(text), maxAttribute)], "")}
+	for _, a := range m.Attributes {
+		if _, ours := attributes[a.Key]; !ours && len(attributes) < maxAttributes {
+			attributes[a.Key] = a.Value
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTime)
+	defer cancel()
+	_, err := s.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{
+		Topic:    "projects/" + s.cfg.Project + "/topics/" + s.cfg.DeadLetter,
+		Messages: []*pubsubpb.PubsubMessage{{Data: m.Payload, Attributes: attributes}},
+	})
+	return err
+}

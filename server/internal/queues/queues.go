@@ -1,0 +1,318 @@
+// Package queues executes server API commands that come as messages of queues (docs/consumers.md).
+// It decides what a message means, in which order messages are executed, and whether a message is
+// done, has to be tried again, or is given up. A Source, in a package of its own below this one,
+// receives the messages of one kind of queue and acknowledges them.
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/logging"
+	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Source receives messages from a queue and gives them to a Processor.
+type Source interface {
+	// Connect checks that the queue can be used, within seconds unless ctx has a deadline. It is called once, before
+	// Run. If an option is to blame, it returns an *OptionError.
+	Connect(ctx context.Context) error
+	// Run consumes until ctx ends, then finishes what it has begun and returns nil. An error means
+	// that the source cannot go on; faults that may pass are no errors.
+	//
+	// work is for what must not stop when ctx ends: executing and acknowledging messages that have
+	// been received. It ends only when the server has no time left.
+	Run(ctx, work context.Context, p *Processor) error
+	// Close closes connections. It is called after Run, or if Connect failed.
+	Close()
+	// Probe tells whether Connect and Run would succeed, in place of them: it changes nothing, takes no message, and closes what
+	// it opens. If an option is to blame, it returns an *OptionError.
+	Probe(ctx context.Context) error
+}
+
+// Meter counts what a consumer does. Its methods are called from any goroutine.
+type Meter interface {
+	// Processed counts messages that are done: executed, skipped or given up.
+	Processed(n int)
+	// Failed counts a failed attempt to execute a message, or to use the queue.
+	Failed()
+	// GaveUp counts messages that were not executed and will not be tried again.
+	GaveUp(n int)
+	// Lag is how many messages of a part of the queue (a stream, a partition) wait.
+	Lag(part string, messages int64)
+}
+
+// Tracer makes spans of messages. Its methods may be called from any goroutine.
+type Tracer interface {
+	// Begin begins the span of a message whose command, of method m, is executed with the returned context. The
+	// attributes of the message may name the trace of its sender. The caller calls end when the command was
+	// executed, with its error.
+	Begin(ctx context.Context, msg *Message, m api.Method, r api.Request) (_ context.Context, end func(err error))
+	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together. The returned
+	// context is that of all of them; ends has a function for each.
+	BeginBatch(ctx context.Context, messages []*Message, publications []api.Command) (_ context.Context, ends []func(err error))
+}
+
+// NoMeter counts nothing.
+type NoMeter struct{}
+
+// Processed implements Meter.
+func (NoMeter) Processed(int) {}
+
+// Failed implements Meter.
+func (NoMeter) Failed() {}
+
+// GaveUp implements Meter.
+func (NoMeter) GaveUp(int) {}
+
+// Lag implements Meter.
+func (NoMeter) Lag(string, int64) {}
+
+// Config of a Processor.
+type Config struct {
+	// Name of the consumer, for logs.
+	Name string
+	// Executor executes the commands.
+	Executor *api.Executor
+	// Commands, if set, hears of each command.
+	Commands api.Observer
+	// Meter is required.
+	Meter Meter
+	// Tracer, if set, makes spans of messages.
+	Tracer Tracer
+	// Mode, unless it is nil, takes payloads as the data of publications.
+	Mode *DataMode
+	// Ordered stops at the first message that has to be tried again, so that later messages do not
+	// overtake it.
+	Ordered bool
+	// RetryTime is how long a message is tried again before it is given up; 0: for ever.
+	RetryTime time.Duration
+	// DeadLetter, if set, keeps a message that was given up, for people to look at. If it fails, the
+	// message is tried again.
+	DeadLetter func(ctx context.Context, m *Message, reason error) error
+	// Logger is wrapped by logging.Wrap; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Message is a message of a queue.
+type Message struct {
+	// ID identifies the message in its queue, for logs and to recognise it when it comes again.
+	ID string
+	// Method is the API method, if the queue has it outside of the payload.
+	Method string
+	// Payload may be referred to after the message was processed: it must not be changed.
+	Payload []byte
+	// Attributes are what the queue calls headers, fields, attributes or properties.
+	Attributes []Attribute
+	// Group, if set, names messages that wait for each other, as Config.Ordered lets all of them.
+	Group string
+	// Broken, if set, says why the source could not get the payload out of what it received. The
+	// message is refused.
+	Broken error
+	// Outcome is set by Process.
+	Outcome Outcome
+
+	err error
+}
+
+// Attribute is a named value beside a payload.
+type Attribute struct{ Key, Value string }
+
+// attribute returns the first value of the key.
+func (m *Message) attribute(key string) string {
+	if key != "" {
+		for i := range m.Attributes {
+			if m.Attributes[i].Key == key {
+				return m.Attributes[i].Value
+			}
+		}
+	}
+	return ""
+}
+
+// Outcome says what a source does with a message.
+type Outcome uint8
+
+const (
+	// Pending: the message was not executed, because one before it has to be tried again.
+	Pending Outcome = iota
+	// Done: the message is executed, skipped or given up. The source acknowledges it.
+	Done
+	// Retry: the message failed, and has to be processed again.
+	Retry
+)
+
+// Processor executes messages. Its methods may be called from any goroutine.
+type Processor struct {
+	cfg Config
+	log *slog.Logger
+
+	mu          sync.Mutex
+	failing     map[string]time.Time // since when messages fail, by ID
+	lastSuccess time.Time
+}
+
+// maxFailing bounds the messages that a processor remembers as failing. Those beyond it are tried
+// again for ever.
+const maxFailing = 10_000
+
+// NewProcessor returns a processor.
+func NewProcessor(c Config) *Processor {
+	return &Processor{cfg: c, log: logging.Wrap(c.Logger).With("consumer", c.Name), failing: make(map[string]time.Time)}
+}
+
+// Meter returns Config.Meter, for what the source itself counts.
+func (p *Processor) Meter() Meter { return p.cfg.Meter }
+
+// Log returns the logger, which names the consumer.
+func (p *Processor) Log() *slog.Logger { return p.log }
+
+// Process executes messages in their order and sets the Outcome of each.
+func (p *Processor) Process(ctx context.Context, messages []*Message) {
+	r := run{p: p, ctx: ctx}
+	for _, m := range messages {
+		m.Outcome, m.err = Pending, nil
+	}
+	for _, m := range messages {
+		r.add(m)
+	}
+	r.flush()
+	p.settle(ctx, messages)
+}
+
+// Try is Process, repeated for messages that are not done: up to retries times, after pauses, until
+// ctx ends. Messages are executed with the context work.
+func (p *Processor) Try(ctx, work context.Context, messages []*Message, retries int) {
+	p.Process(work, messages)
+	for retry := 1; retry <= retries && !AllDone(messages); retry++ {
+		if !services.Sleep(ctx, services.Backoff(retry)) {
+			return
+		}
+		var left []*Message
+		for _, m := range messages {
+			if m.Outcome != Done {
+				left = append(left, m)
+			}
+		}
+		p.Process(work, left)
+	}
+}
+
+// settle counts outcomes and decides which messages are given up.
+func (p *Processor) settle(ctx context.Context, messages []*Message) {
+	done := 0
+	for _, m := range messages {
+		switch {
+		case m.Outcome == Done && m.err == nil:
+			done++
+			p.recovered(m)
+		case m.Outcome == Done: // it was refused
+			if p.giveUp(ctx, m) {
+				done++
+			}
+		case m.Outcome == Retry:
+			p.cfg.Meter.Failed()
+			if p.expired(m) && p.giveUp(ctx, m) {
+				done++
+			}
+		}
+	}
+	if done > 0 {
+		p.cfg.Meter.Processed(done)
+	}
+}
+
+// recovered forgets that a message has failed.
+func (p *Processor) recovered(m *Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastSuccess = time.Now()
+	if len(p.failing) > 0 {
+		delete(p.failing, m.ID)
+	}
+}
+
+// expired tells whether a failed message has been tried long enough. Where messages do not wait for
+// each other, it also needs that another one has succeeded meanwhile: if all of them fail, the
+// messages are not the reason.
+func (p *Processor) expired(m *Message) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, known := p.failing[m.ID]
+	if !known {
+		if len(p.failing) < maxFailing {
+			p.failing[m.ID] = time.Now()
+		}
+		p.log.Error("message failed, it will be tried again", "message", m.ID, "error", m.err)
+		return false
+	}
+	waitedFor := p.cfg.Ordered || m.Group != ""
+	return p.cfg.RetryTime > 0 && time.Since(since) >= p.cfg.RetryTime && (waitedFor || p.lastSuccess.After(since))
+}
+
+// giveUp reports a message that will not be executed, and keeps it in the dead letters. It returns
+// false if that failed; then the message has to be tried again.
+func (p *Processor) giveUp(ctx context.Context, m *Message) bool {
+	if p.cfg.DeadLetter != nil {
+		if err := p.cfg.DeadLetter(ctx, m, m.err); err != nil {
+			p.log.Error("message cannot be kept as a dead letter, trying again", "message", m.ID, "error", err)
+			p.cfg.Meter.Failed()
+			m.Outcome = Retry
+			return false
+		}
+	}
+	if m.Outcome == Retry {
+		p.log.Error("message fails for too long, giving up", "message", m.ID, "method", m.Method,
+			"key", "consumers[].retry_time", "error", m.err)
+	}
+	m.Outcome = Done
+	p.mu.Lock()
+	delete(p.failing, m.ID)
+	p.mu.Unlock()
+	p.cfg.Meter.GaveUp(1)
+	return true
+}
+
+// AllDone tells whether all messages are done.
+func AllDone(messages []*Message) bool {
+	for _, m := range messages {
+		if m.Outcome != Done {
+			return false
+		}
+	}
+	return true
+}
+
+// Outage logs when something stops working and when it works again, and counts each failure. The
+// zero value is ready. It may be used by one goroutine at a time.
+type Outage struct{ failures int }
+
+// Failed reports a failure and returns the pause before the next attempt.
+func (o *Outage) Failed(p *Processor, what string, err error) time.Duration {
+	p.cfg.Meter.Failed()
+	if o.failures++; o.failures == 1 {
+		p.log.Error(what+" failed, trying again", "error", err)
+	}
+	return services.Backoff(o.failures)
+}
+
+// Over reports that it works.
+func (o *Outage) Over(p *Processor, what string) {
+	if o.failures > 0 {
+		p.log.Info(what+" works again", "failures", o.failures)
+		o.failures = 0
+	}
+}
+
+// errSkipped marks messages that are acknowledged without being executed and without being dead
+// letters.
+var errSkipped = errors.New("skipped")
+
+// describe shortens values of messages for logs.
+func describe(s string) string { return fmt.Sprintf("%.100q", strings.ToValidUTF8(s, "?")) }

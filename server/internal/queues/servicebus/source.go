@@ -1,0 +1,174 @@
+// Package servicebus consumes queues of Azure Service Bus.
+package servicebus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/gyrohq/gyro/server/internal/queues"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Config of a Source.
+type Config struct {
+	// ConnectionString is used unless Namespace is set.
+	ConnectionString string
+	// Namespace is the fully qualified name of one; Tenant, ClientID and ClientSecret are those of an
+	// application that may receive from its queues.
+	Namespace, Tenant, ClientID, ClientSecret string
+	// Queues are names. There is at least one.
+	Queues []string
+	// Sessions takes the messages of each session in their order; the queues must have sessions.
+	Sessions bool
+	// Receivers is how many receivers, or sessions, each queue has at a time.
+	Receivers int
+	// MaxMessages is the most messages that a receiver takes at a time.
+	MaxMessages int
+	// Method is the application property with the API method.
+	Method string
+	// DeadLetter is the queue or topic that takes messages which were given up; empty: none.
+	DeadLetter string
+}
+
+const (
+	// retries of messages before they are abandoned.
+	retries = 5
+	// pause after a request that failed.
+	pause = time.Second
+	// retryDelay is the pause before a retry by the client.
+	retryDelay = 100 * time.Millisecond
+	// settleTime bounds what is sent to the service when messages have been executed.
+	settleTime = 10 * time.Second
+	// maxMessages is the most messages that the service lets a receiver ask for at a time.
+	maxMessages = 5000
+)
+
+// Source is a queues.Source.
+type Source struct {
+	cfg    Config
+	client *azservicebus.Client
+	dead   *azservicebus.Sender // nil: none
+}
+
+// New returns a source. Errors name the option.
+func New(c Config) (*Source, error) { return newSource(c, nil, nil) }
+
+func newSource(c Config, options *azservicebus.ClientOptions, identity *azidentity.ClientSecretCredentialOptions) (s *Source, err error) {
+	switch {
+	case c.Receivers < 1:
+		return nil, fmt.Errorf("max_concurrent_calls: %d is less than 1", c.Receivers)
+	case c.MaxMessages < 1 || c.MaxMessages > maxMessages:
+		return nil, fmt.Errorf("max_receive_messages: %d is not between 1 and %d", c.MaxMessages, maxMessages)
+	}
+	if options == nil {
+		options = new(azservicebus.ClientOptions)
+	}
+	// Workers repeat what failed. A single retry is for a connection that broke while it was not used.
+	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: retryDelay, MaxRetryDelay: pause}
+	s = &Source{cfg: c}
+	if c.Namespace == "" {
+		if s.client, err = azservicebus.NewClientFromConnectionString(c.ConnectionString, options); err != nil {
+			return nil, fmt.Errorf("connection_string: %w", err)
+		}
+	} else {
+		credential, err := azidentity.NewClientSecretCredential(c.Tenant, c.ClientID, c.ClientSecret, identity)
+		if err != nil {
+			return nil, fmt.Errorf("tenant_id: %w", err)
+		}
+		if s.client, err = azservicebus.NewClient(c.Namespace, credential, options); err != nil {
+			return nil, fmt.Errorf("fully_qualified_namespace: %w", err)
+		}
+	}
+	if c.DeadLetter != "" {
+		s.dead, err = s.client.NewSender(c.DeadLetter, nil)
+	}
+	return s, err
+}
+
+// Connect implements queues.Source. Connections are made by Run.
+func (*Source) Connect(context.Context) error { return nil }
+
+// Probe implements queues.Source: it peeks at a message of each queue.
+func (s *Source) Probe(ctx context.Context) error {
+	defer s.Close()
+	for _, queue := range s.cfg.Queues {
+		if err := s.peek(ctx, queue); err != nil {
+			return services.Blame(s.optionFor(err), fmt.Errorf("queue %s: %w", queue, err))
+		}
+	}
+	return nil
+}
+
+func (s *Source) peek(ctx context.Context, queue string) error {
+	r, err := s.client.NewReceiverForQueue(queue, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close(ctx) //nolint:errcheck // the client is closed with it
+	_, err = r.PeekMessages(ctx, 1, nil)
+	return err
+}
+
+// optionFor returns the option that is to blame for the error of a request.
+func (s *Source) optionFor(err error) string {
+	if refused, ok := errors.AsType[*azservicebus.Error](err); ok && refused.Code == azservicebus.CodeNotFound {
+		return "queues"
+	}
+	if s.cfg.Namespace == "" {
+		return "connection_string"
+	}
+	return "fully_qualified_namespace, tenant_id, client_id, client_secret"
+}
+
+// Close implements queues.Source.
+func (s *Source) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	_ = s.client.Close(ctx)
+}
+
+// Run implements queues.Source.
+func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
+	var runs []func()
+	for _, queue := range s.cfg.Queues {
+		for range s.cfg.Receivers {
+			w := &worker{Source: s, p: p, queue: queue}
+			if s.cfg.Sessions {
+				runs = append(runs, func() { w.sessions(ctx, work) })
+				continue
+			}
+			r, err := s.client.NewReceiverForQueue(queue, nil)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, func() { w.messages(ctx, work, r) })
+		}
+	}
+	var running sync.WaitGroup
+	for _, run := range runs {
+		running.Go(run)
+	}
+	running.Wait()
+	return nil
+}
+
+// KeepDeadLetter sends a message that was given up.
+func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
+	letter := &azservicebus.Message{Body: m.Payload, ApplicationProperties: make(map[string]any)}
+	for _, a := range m.Attributes {
+		letter.ApplicationProperties[a.Key] = a.Value
+	}
+	letter.ApplicationProperties["gyro-message"], letter.ApplicationProperties["gyro-reason"] = m.ID, reason.Error()
+	if m.Group != "" {
+		letter.SessionID = &m.Group
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	return s.dead.SendMessage(ctx, letter, nil)
+}

@@ -1,0 +1,333 @@
+// Package sqs consumes queues of AWS SQS.
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/gyrohq/gyro/server/internal/queues"
+	"github.com/gyrohq/gyro/server/internal/services"
+)
+
+// Config of a Source.
+type Config struct {
+	// Queues are URLs. There is at least one.
+	Queues []string
+	// SNSEnvelope takes bodies as notifications of SNS, whose message is the payload.
+	SNSEnvelope bool
+	// Region, Profile (of the shared configuration) and Role (an ARN, assumed with the credentials
+	// found otherwise) are optional; without them, the environment counts.
+	Region, Profile, Role string
+	// Endpoint replaces those of AWS; empty: none.
+	Endpoint string
+	// MaxMessages is the most messages of a request, 1 to 10.
+	MaxMessages int
+	// WaitTime is how long a request waits for messages, VisibilityTimeout how long they are hidden from
+	// others then. Both are cut to whole seconds, 1 at least.
+	WaitTime, VisibilityTimeout time.Duration
+	// Concurrency is how many messages, or groups of them, of a queue are executed at a time.
+	Concurrency int
+	// Method is the attribute with the API method.
+	Method string
+	// DeadLetter is the URL of the queue that takes messages which were given up; empty: none.
+	DeadLetter string
+}
+
+const (
+	// retries of messages before they are left until they are visible again.
+	retries = 3
+	// pause after a request that failed.
+	pause = time.Second
+	// requestTime bounds a request, beside the time that it waits for messages.
+	requestTime = 15 * time.Second
+	// measureInterval is how often the lag is asked for.
+	measureInterval = 30 * time.Second
+	// maxAttributes is the most attributes that a message may have.
+	maxAttributes = 10
+
+	roleSession = "gyro"
+)
+
+// Source is a queues.Source.
+type Source struct {
+	cfg    Config
+	client *sqs.Client
+}
+
+// New returns a source. Errors name the option.
+func New(c Config) (*Source, error) {
+	switch {
+	case c.MaxMessages < 1 || c.MaxMessages > 10:
+		return nil, fmt.Errorf("max_number_of_messages: %d is not between 1 and 10", c.MaxMessages)
+	case c.WaitTime > 20*time.Second:
+		return nil, fmt.Errorf("wait_time_time: %v is more than 20 seconds", c.WaitTime)
+	case c.VisibilityTimeout > 12*time.Hour:
+		return nil, fmt.Errorf("visibility_timeout: %v is more than 12 hours", c.VisibilityTimeout)
+	case c.Concurrency < 1:
+		return nil, fmt.Errorf("max_concurrency: %d is less than 1", c.Concurrency)
+	}
+	return &Source{cfg: c}, nil
+}
+
+// Connect implements queues.Source. It reads the configuration of AWS and sends nothing.
+func (s *Source) Connect(ctx context.Context) error {
+	options := []func(*config.LoadOptions) error{config.WithAppID("gyro")}
+	if s.cfg.Region != "" {
+		options = append(options, config.WithRegion(s.cfg.Region))
+	}
+	if s.cfg.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(s.cfg.Profile))
+	}
+	if s.cfg.Endpoint != "" {
+		options = append(options, config.WithBaseEndpoint(s.cfg.Endpoint))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return fmt.Errorf("configuration of AWS: %w", err)
+	}
+	if cfg.Region == "" {
+		return errors.New("region: is set neither here nor in the environment (AWS_REGION)")
+	}
+	if s.cfg.Role != "" {
+		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), s.cfg.Role, func(o *stscreds.AssumeRoleOptions) {
+			o.RoleSessionName = roleSession
+		})
+		cfg.Credentials = aws.NewCredentialsCache(role)
+	}
+	s.client = sqs.NewFromConfig(cfg)
+	return nil
+}
+
+// Probe implements queues.Source: it asks for an attribute of each queue.
+func (s *Source) Probe(ctx context.Context) error {
+	if err := s.Connect(ctx); err != nil {
+		return err
+	}
+	for _, url := range s.cfg.Queues {
+		q := &queue{Source: s, url: url}
+		// Who may receive messages need not be allowed to look at the queue.
+		if _, err := q.waiting(ctx); err != nil && !denied(err) {
+			option := "queues"
+			if refused := smithy.APIError(nil); !errors.As(err, &refused) {
+				option = "" // it was not reached, or there are no credentials
+			}
+			if err = fmt.Errorf("queue %s: %w", url, err); option == "" {
+				return err
+			}
+			return services.Blame(option, err)
+		}
+	}
+	return nil
+}
+
+// Close implements queues.Source.
+func (*Source) Close() {}
+
+// Run implements queues.Source.
+func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
+	var running sync.WaitGroup
+	for _, url := range s.cfg.Queues {
+		q := &queue{Source: s, url: url, name: path.Base(url)}
+		running.Go(func() { q.consume(ctx, work, p) })
+		running.Go(func() { q.measure(ctx, p) })
+	}
+	running.Wait()
+	return nil
+}
+
+// queue is one of the queues of a source.
+type queue struct {
+	*Source
+	url  string
+	name string // for logs and metrics
+}
+
+// consume handles messages until ctx ends.
+func (q *queue) consume(ctx, work context.Context, p *queues.Processor) {
+	var outage queues.Outage
+	what := "receiving from queue " + q.name
+	for ctx.Err() == nil {
+		received, err := q.receive(ctx)
+		switch {
+		case ctx.Err() != nil && err != nil:
+		case err != nil:
+			services.Sleep(ctx, max(pause, outage.Failed(p, what, err)))
+		default:
+			outage.Over(p, what)
+			q.process(ctx, work, p, received)
+		}
+	}
+}
+
+func seconds(d time.Duration) int32 { return int32(max(d, time.Second) / time.Second) }
+
+func (q *queue) receive(ctx context.Context) ([]types.Message, error) {
+	wait := seconds(q.cfg.WaitTime)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+requestTime)
+	defer cancel()
+	out, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &q.url, MaxNumberOfMessages: int32(q.cfg.MaxMessages), WaitTimeSeconds: wait,
+		VisibilityTimeout: seconds(q.cfg.VisibilityTimeout), MessageAttributeNames: []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameMessageGroupId},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Messages, nil
+}
+
+// process executes messages and deletes those that are done. The others are visible again after the
+// timeout.
+func (q *queue) process(ctx, work context.Context, p *queues.Processor, received []types.Message) {
+	messages := make([]*queues.Message, len(received))
+	for i := range received {
+		messages[i] = q.message(&received[i])
+	}
+	var running sync.WaitGroup
+	for _, lane := range split(messages, q.cfg.Concurrency) {
+		running.Go(func() { p.Try(ctx, work, lane, retries) })
+	}
+	running.Wait()
+	var done []types.DeleteMessageBatchRequestEntry
+	for i, m := range messages {
+		if m.Outcome == queues.Done {
+			done = append(done, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: received[i].ReceiptHandle})
+		}
+	}
+	if len(done) > 0 {
+		q.remove(work, p, done)
+	}
+}
+
+// split divides messages into at most n lists, with messages of a group in the same one.
+func split(messages []*queues.Message, n int) [][]*queues.Message {
+	lists := make([][]*queues.Message, min(n, len(messages)))
+	groups := make(map[string]int)
+	for i, m := range messages {
+		to := i % len(lists)
+		if m.Group != "" {
+			if of, ok := groups[m.Group]; ok {
+				to = of
+			}
+			groups[m.Group] = to
+		}
+		lists[to] = append(lists[to], m)
+	}
+	return lists
+}
+
+// remove deletes messages.
+func (q *queue) remove(ctx context.Context, p *queues.Processor, done []types.DeleteMessageBatchRequestEntry) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	out, err := q.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &q.url, Entries: done})
+	failed := len(done)
+	if err == nil {
+		if failed = len(out.Failed); failed == 0 {
+			return
+		}
+		err = errors.New(aws.ToString(out.Failed[0].Code) + ": " + aws.ToString(out.Failed[0].Message))
+	}
+	p.Meter().Failed()
+	p.Log().Error("messages cannot be deleted, they will be executed again", "queue", q.name, "messages", failed, "error", err)
+}
+
+func (q *queue) message(r *types.Message) *queues.Message {
+	m := &queues.Message{
+		ID: q.name + "/" + aws.ToString(r.MessageId), Payload: []byte(aws.ToString(r.Body)),
+		Group: r.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)],
+	}
+	for key, value := range r.MessageAttributes {
+		if value.StringValue != nil {
+			m.Attributes = append(m.Attributes, queues.Attribute{Key: key, Value: *value.StringValue})
+		}
+	}
+	m.Method = aws.ToString(r.MessageAttributes[q.cfg.Method].StringValue)
+	if q.cfg.SNSEnvelope {
+		var notification struct{ Message *string }
+		if err := json.Unmarshal(m.Payload, &notification); err != nil {
+			m.Broken = fmt.Errorf("the body is no notification of SNS: %w", err)
+		} else if notification.Message == nil {
+			m.Broken = errors.New("the body is no notification of SNS: it has no Message")
+		} else {
+			m.Payload = []byte(*notification.Message)
+		}
+	}
+	return m
+}
+
+// measure reports how many messages wait, as long as the credentials allow it.
+func (q *queue) measure(ctx context.Context, p *queues.Processor) {
+	for {
+		text, err := q.waiting(ctx)
+		if denied(err) {
+			p.Log().Info("the lag is not measured: sqs:GetQueueAttributes is not allowed", "queue", q.name)
+			return
+		}
+		if err == nil {
+			if waiting, err := strconv.ParseInt(text, 10, 64); err == nil {
+				p.Meter().Lag(q.name, waiting)
+			}
+		}
+		if !services.Sleep(ctx, measureInterval) {
+			return
+		}
+	}
+}
+
+// waiting asks how many messages wait, about.
+func (q *queue) waiting(ctx context.Context) (string, error) {
+	const name = types.QueueAttributeNameApproximateNumberOfMessages
+	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name}})
+	if err != nil {
+		return "", err
+	}
+	return out.Attributes[string(name)], nil
+}
+
+// denied tells whether AWS knows who asks, and does not allow it.
+func denied(err error) bool {
+	refused := smithy.APIError(nil)
+	return errors.As(err, &refused) && strings.HasPrefix(refused.ErrorCode(), "AccessDenied")
+}
+
+// KeepDeadLetter sends a message that was given up to the queue of dead letters. It may be called
+// after Connect.
+func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
+	text := func(s string) types.MessageAttributeValue {
+		return types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &s}
+	}
+	attributes := map[string]types.MessageAttributeValue{"gyro-message": text(m.ID), "gyro-reason": text(reason.Error())}
+	for _, a := range m.Attributes {
+		if _, ours := attributes[a.Key]; !ours && a.Value != "" && len(attributes) < maxAttributes {
+			attributes[a.Key] = text(a.Value)
+		}
+	}
+	letter := &sqs.SendMessageInput{QueueUrl: &s.cfg.DeadLetter, MessageBody: aws.String(string(m.Payload)), MessageAttributes: attributes}
+	if strings.HasSuffix(s.cfg.DeadLetter, ".fifo") {
+		group := m.Group
+		if group == "" {
+			group = "gyro"
+		}
+		letter.MessageGroupId, letter.MessageDeduplicationId = &group, &m.ID
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	_, err := s.client.SendMessage(ctx, letter)
+	return err
+}

@@ -1,0 +1,65 @@
+package services
+
+import (
+	"errors"
+	"strings"
+)
+
+// OptionError is the error of a connection that an option of its configuration would change.
+type OptionError struct {
+	// Option is the key of the option, below the key of the section.
+	Option string
+	Err    error
+}
+
+// Error implements error.
+func (e *OptionError) Error() string { return e.Option + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// Blame returns an error that names an option: that of err, if it has one.
+func Blame(option string, err error) error {
+	if inner, ok := errors.AsType[*OptionError](err); ok {
+		option, err = inner.Option, inner.Err
+	}
+	return &OptionError{option, err}
+}
+
+// handshakes are the failures of TLS that an option would change, by a part of their text: many clients
+// pass nothing else on.
+var handshakes = []struct{ part, option string }{
+	{"signed by unknown authority", ".server_ca_pem"},
+	{"certificate is valid for", ".server_name"},
+	{"certificate is not valid for", ".server_name"},
+	{"cannot validate certificate for", ".server_name"},
+	{"remote error: tls: certificate required", ".cert_pem"},
+	{"remote error: tls: bad certificate", ".cert_pem"},
+	{"remote error: tls: unknown certificate authority", ".cert_pem"},
+	{"first record does not look like a TLS handshake", ".enabled"},
+}
+
+// CutOff returns the options that may be to blame if the other side closed a connection without a word:
+// those that name the place and, with TLS, the certificate. It returns "" for other errors.
+func CutOff(place string, secure bool, err error) string {
+	text := err.Error()
+	switch {
+	case !strings.HasSuffix(text, "EOF") && !strings.Contains(text, "connection reset by peer") && !strings.Contains(text, "broken pipe"):
+		return ""
+	case secure: // the refusal of a certificate gets lost if this side writes meanwhile
+		return place + ", tls.cert_pem"
+	}
+	return place
+}
+
+// TLSOption returns the option of a TLS object that is to blame for the error of a connection, "" for
+// none. section is the key of the object.
+func TLSOption(section string, err error) string {
+	text := err.Error()
+	for _, h := range handshakes {
+		if strings.Contains(text, h.part) {
+			return section + h.option
+		}
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+// Package services connects to Redis, NATS and PostgreSQL for what is no engine, says which option of the configuration is to
+// blame if that fails, and how long to wait before the next attempt.
+package services
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/gyrohq/gyro/broker/redis"
+)
+
+// Redis connects to a shard. A plain address may be that of a Cluster's node. If an option of the shard's section is
+// to blame for an error, it is a *OptionError; place is the option with the addresses.
+func Redis(ctx context.Context, s *redis.Shard, place string) (rueidis.Client, error) {
+	client, err := detect(ctx, s)
+	if err != nil {
+		return nil, Blame(redisOption(s, place, err), err)
+	}
+	return client, nil
+}
+
+// detect finds out what is at the address, unless the shard says it.
+func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
+	mode := s.Mode
+	switch {
+	case mode != redis.Detect:
+	case s.SentinelMaster != "":
+		mode = redis.Sentinel
+	case len(s.Addresses) > 1:
+		mode = redis.Cluster
+	}
+	client, err := openRedis(ctx, s, mode)
+	if err != nil || mode != redis.Detect {
+		return client, err
+	}
+	// A server that does not tell is none of a Cluster.
+	if info, _ := client.Do(ctx, client.B().Info().Section("cluster").Build()).ToString(); !strings.Contains(info, "cluster_enabled:1") {
+		return client, nil
+	}
+	client.Close()
+	return openRedis(ctx, s, redis.Cluster)
+}
+
+// redisOption returns the option that is to blame for the error of a connection.
+func redisOption(s *redis.Shard, place string, err error) string {
+	if option := TLSOption("tls", err); option != "" {
+		return option
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
+		return "password"
+	case strings.Contains(text, "No such master"):
+		return "sentinel_master_name"
+	}
+	return cmp.Or(CutOff(place, s.TLS != nil, err), place)
+}
+
+func openRedis(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client, error) {
+	o := rueidis.ClientOption{
+		InitAddress: s.Addresses, Username: s.User, Password: s.Password, ClientName: s.ClientName, SelectDB: s.DB,
+		TLSConfig: s.TLS, AlwaysRESP2: s.ForceRESP2, DisableCache: true, DisableRetry: true,
+		ClientSetInfo: rueidis.DisableClientSetInfo, ForceSingleClient: mode != redis.Cluster && mode != redis.Sentinel,
+		ConnWriteTimeout: cmp.Or(s.IOTimeout, redis.DefaultIOTimeout),
+	}
+	o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+		network := "tcp"
+		if path, ok := strings.CutPrefix(address, "unix://"); ok {
+			network, address = "unix", path
+		}
+		if secure != nil {
+			conn, err := (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, network, address)
+			if err != nil && secure == s.SentinelTLS {
+				if option := TLSOption("sentinel_tls", err); option != "" {
+					err = Blame(option, err)
+				}
+			}
+			return conn, err
+		}
+		return d.DialContext(ctx, network, address)
+	}
+	o.Dialer.Timeout = cmp.Or(s.ConnectTimeout, redis.DefaultConnectTimeout)
+	if len(o.InitAddress) == 0 {
+		o.InitAddress = []string{redis.DefaultAddress}
+	}
+	if mode == redis.Sentinel {
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: s.SentinelMaster, Username: s.SentinelUser, Password: s.SentinelPassword,
+			ClientName: s.SentinelClientName, TLSConfig: s.SentinelTLS,
+		}
+		o.Sentinel.Dialer = o.Dialer
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
