@@ -3,12 +3,12 @@
 package operators
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,8 +22,14 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators/admin"
 )
 
-// maxStreams is how many operators may watch a channel, and how many the log, at a time.
-const maxStreams = 64
+const (
+	// maxStreams is how many operators may watch a channel, and how many the log, at a time.
+	maxStreams = 64
+	// logWriteTime is how long a reader of the log may take for the lines of a moment.
+	logWriteTime = 10 * time.Second
+	// logQuietTime is after how long an empty line is written, for proxies that end idle connections.
+	logQuietTime = 25 * time.Second
+)
 
 // Config says what the endpoints tell of.
 type Config struct {
@@ -133,35 +139,25 @@ func bounded(next http.Handler) http.Handler {
 
 // followLog streams the recent warnings and errors, and those that follow, as lines of JSON.
 func (d *console) followLog(w http.ResponseWriter, r *http.Request) {
-	answer := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("X-Accel-Buffering", "no")
-	// The body is read to its end and the listener's deadline taken away: then only the operator ends the request.
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1))
-	_ = answer.SetReadDeadline(time.Time{})
-	alive := time.NewTicker(25 * time.Second)
+	_, _ = readBody(w, r, 1)
+	answer := newLines(w, logWriteTime)
+	alive := time.NewTicker(logQuietTime)
 	defer alive.Stop()
 	var next uint64
-	for {
-		var lines [][]byte
+	for idle := false; ; {
+		var recent [][]byte
 		var more <-chan struct{}
-		lines, next, more = d.Recent.Since(next)
-		// If the deadline cannot be set, that of the listener holds.
-		_ = answer.SetWriteDeadline(time.Now().Add(10 * time.Second))
-		for _, line := range lines {
-			if _, err := w.Write(line); err != nil {
+		recent, next, more = d.Recent.Since(next)
+		if text := bytes.Join(recent, nil); len(text) > 0 || idle || !answer.begun {
+			if answer.write(text) != nil {
 				return
 			}
 		}
-		if answer.Flush() != nil {
-			return
-		}
+		idle = false
 		select {
 		case <-more:
-		case <-alive.C: // an empty line, for proxies that end idle connections
-			if _, err := io.WriteString(w, "\n"); err != nil {
-				return
-			}
+		case <-alive.C:
+			idle = true
 		case <-r.Context().Done():
 			return
 		case <-d.Done:
@@ -175,8 +171,7 @@ func (d *console) askedChannel(w http.ResponseWriter, r *http.Request) (name str
 	var asked struct {
 		Channel string `json:"channel"`
 	}
-	// The body is read to its end: after that net/http notices when the operator goes away.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+	body, err := readBody(w, r, 64<<10)
 	if err != nil || json.Unmarshal(body, &asked) != nil || asked.Channel == "" {
 		return "", ch, errors.New(`expected {"channel":"NAME"}`)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -24,8 +23,6 @@ const (
 	maxSnapshotBody = 64 << 10
 	// maxSnapshots is how many snapshots a node writes at a time.
 	maxSnapshots = 4
-	// quietTime2 is after how long without a line an empty one is written, so that proxies keep the connection.
-	quietTime2 = 10 * time.Second
 	// snapshotWriteTime is how long a reader may take for a page.
 	snapshotWriteTime = 20 * time.Second
 )
@@ -54,8 +51,7 @@ func NewSnapshots(stopped context.Context, n SnapshotNode, log *slog.Logger) *Sn
 // readFilter returns what a request selects.
 func readFilter(w http.ResponseWriter, r *http.Request) (f inspect.Filter, err error) {
 	var q api.ConnectionsRequest
-	// The body is read to its end: after that net/http notices when the reader goes away.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSnapshotBody))
+	body, err := readBody(w, r, maxSnapshotBody)
 	if err == nil && len(body) > 0 {
 		err = q.UnmarshalJSON(body)
 	}
@@ -90,8 +86,7 @@ func (h *Snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)()
-	s := &snapshotStream{w: w, control: http.NewResponseController(w), last: time.Now(), summary: summary{Nodes: make(map[string]int)}}
-	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
+	s := &snapshotStream{lines: newLines(w, snapshotWriteTime), summary: summary{Nodes: make(map[string]int)}}
 	h.log.Info("snapshot begins", "addr", r.RemoteAddr)
 	began := time.Now()
 	for page, failure := range h.node.Snapshot(ctx, f) {
@@ -135,11 +130,8 @@ type summary struct {
 
 // snapshotStream writes the answer.
 type snapshotStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	begun   bool
-	last    time.Time
-	out     []byte
+	*lines
+	out []byte
 	summary
 }
 
@@ -148,7 +140,7 @@ func (s *snapshotStream) see(p inspect.Page) error {
 	s.Nodes[p.Node] += len(p.Connections)
 	s.Connections += len(p.Connections)
 	s.Failed = cmp.Or(s.Failed, p.Failed)
-	if len(p.Connections) == 0 && time.Since(s.last) < quietTime2 {
+	if len(p.Connections) == 0 && !s.quiet() {
 		return nil
 	}
 	s.out = s.out[:0]
@@ -158,10 +150,7 @@ func (s *snapshotStream) see(p inspect.Page) error {
 			return err
 		}
 	}
-	if len(s.out) == 0 {
-		s.out = append(s.out, '\n')
-	}
-	return s.write()
+	return s.write(s.out)
 }
 
 // appendLine appends the line of a connection: what the method connections tells of it, its ID, and the name of its node.
@@ -192,22 +181,5 @@ func (s *snapshotStream) end() error {
 		return err
 	}
 	s.out = append(append(s.out[:0], line...), '\n')
-	return s.write()
-}
-
-func (s *snapshotStream) write() error {
-	if !s.begun {
-		s.begun = true
-		head := s.w.Header()
-		head.Set("Content-Type", "application/x-ndjson")
-		head.Set("Cache-Control", "no-store")
-		head.Set("X-Accel-Buffering", "no") // nginx passes lines on at once
-		s.w.WriteHeader(http.StatusOK)
-	}
-	s.last = time.Now()
-	_ = s.control.SetWriteDeadline(s.last.Add(snapshotWriteTime))
-	if _, err := s.w.Write(s.out); err != nil {
-		return err
-	}
-	return s.control.Flush()
+	return s.write(s.out)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -25,9 +24,6 @@ const (
 	// maxTapBody bounds a request, maxEntity the name of a user or a channel; bytes.
 	maxTapBody = 4 << 10
 	maxEntity  = 1 << 10
-	// quietTime is after how long without a line an empty one is written, so that proxies keep the connection, and the
-	// server notices that the reader has gone.
-	quietTime = 10 * time.Second
 	// tapWriteTime is how long a reader may take for what it is sent.
 	tapWriteTime = 10 * time.Second
 )
@@ -69,8 +65,7 @@ type tapRequest struct {
 // readTap returns the tap that a request asks for, and how long it lasts.
 func readTap(w http.ResponseWriter, r *http.Request) (of observe.Tap, d time.Duration, err error) {
 	var q tapRequest
-	// The body is read to its end: after that net/http notices when the reader goes away.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTapBody))
+	body, err := readBody(w, r, maxTapBody)
 	if err == nil {
 		err = json.Unmarshal(body, &q)
 	}
@@ -112,8 +107,7 @@ func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), d, errOver)
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)()
-	s := &tapStream{w: w, control: http.NewResponseController(w)}
-	_ = s.control.SetReadDeadline(time.Time{}) // the listener's would end the request; without it, that does
+	s := &tapStream{lines: newLines(w, tapWriteTime)}
 	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "for_ms", d.Milliseconds())
 	for events, failure := range h.node.Tap(ctx, of) {
 		if err = failure; err == nil {
@@ -129,7 +123,7 @@ func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Service Unavailable: "+why, http.StatusServiceUnavailable)
 		return
 	}
-	_ = s.write([]observe.Tapped{{Time: time.Now(), Event: "ended", Reason: why}})
+	_ = s.tell([]observe.Tapped{{Time: time.Now(), Event: "ended", Reason: why}})
 }
 
 var errOver = errors.New("its time is over")
@@ -149,36 +143,25 @@ func (h *Taps) reason(ctx context.Context, err error) string {
 
 // tapStream writes the answer.
 type tapStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	begun   bool
-	events  int
-	last    time.Time
+	*lines
+	events int
 }
 
 // see writes events.
 func (s *tapStream) see(events []observe.Tapped) error {
 	if !s.begun {
-		s.begun = true
-		head := s.w.Header()
-		head.Set("Content-Type", "application/x-ndjson")
-		head.Set("Cache-Control", "no-store")
-		head.Set("X-Accel-Buffering", "no") // nginx passes lines on at once
-		s.w.WriteHeader(http.StatusOK)
-		if err := s.write([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {
+		if err := s.tell([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {
 			return err
 		}
 	}
 	s.events += len(events)
-	if len(events) == 0 && time.Since(s.last) < quietTime {
+	if len(events) == 0 && !s.quiet() {
 		return nil
 	}
-	return s.write(events)
+	return s.tell(events)
 }
 
-func (s *tapStream) write(events []observe.Tapped) error {
-	s.last = time.Now()
-	_ = s.control.SetWriteDeadline(s.last.Add(tapWriteTime))
+func (s *tapStream) tell(events []observe.Tapped) error {
 	var out []byte
 	for i := range events {
 		line, err := json.Marshal(&events[i])
@@ -187,11 +170,5 @@ func (s *tapStream) write(events []observe.Tapped) error {
 		}
 		out = append(append(out, line...), '\n')
 	}
-	if len(events) == 0 {
-		out = []byte{'\n'}
-	}
-	if _, err := s.w.Write(out); err != nil {
-		return err
-	}
-	return s.control.Flush()
+	return s.write(out)
 }
