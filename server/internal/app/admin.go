@@ -33,7 +33,7 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 		Endpoints: operators.Endpoints(operators.Config{
 			Node: a.node, Name: nodeName(a.cfg), Version: o.Version, Commands: commands.Legacy(), Recent: o.Recent, Done: a.leaving.Done(),
 			InForce:  func() *config.Config { return a.inForce.Load().cfg },
-			Channels: func() *channels.Resolver { return a.inForce.Load().channels },
+			Channels: func() *channels.Resolver { return a.inForce.Load().Channels },
 			Figures:  func() any { return a.meters.registry.Figures() },
 			Vitals:   a.vitals, Others: a.operators(),
 		}),

@@ -22,8 +22,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/rights"
 	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
 	"github.com/gyrohq/gyro/server/internal/auth/jwks"
-	"github.com/gyrohq/gyro/server/internal/backend"
 	"github.com/gyrohq/gyro/server/internal/channels"
+	"github.com/gyrohq/gyro/server/internal/clients"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/engine"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
@@ -87,8 +87,8 @@ type App struct {
 	leave       context.CancelFunc
 	serving     sync.WaitGroup
 	reserve     reserve.Reserve
-	inForce     atomic.Pointer[snapshot] // never nil after New
-	asked       *backend.State
+	inForce     atomic.Pointer[settings] // never nil after New
+	asked       *clients.State
 	reloading   sync.Mutex
 	load        func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
 	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
@@ -107,7 +107,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
 		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopRunning: func() {},
-		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: backend.NewState(),
+		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: clients.NewState(),
 	}
 	a.reserve.Logger = o.Logger
 	a.leaving, a.leave = context.WithCancel(context.Background())
@@ -140,7 +140,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 			a.status, err = userstatus.New(cfg, userstatus.Config{Node: a.node, Observe: a.meters.status, Logger: o.Logger})
 			return err
 		},
-		func() error { return a.publish(cfg) },
+		func() error { return a.putInForce(cfg) },
 		func() (err error) { a.consumers, err = a.newConsumers(); return err },
 		func() (err error) { a.notified, err = a.newNotifications(); return err },
 	); err != nil {
@@ -253,7 +253,7 @@ func (a *App) nameKey(f *refusal.Refusal) {
 	}
 	option := ofNamespace(f.Key)
 	if f.Key = keys[f.Key]; f.Key != "" && option {
-		f.Key = a.inForce.Load().channels.OptionKey(f.Channel, f.Key)
+		f.Key = a.inForce.Load().Channels.OptionKey(f.Channel, f.Key)
 	}
 }
 
@@ -438,7 +438,7 @@ func (a *App) newExecutor() *api.Executor {
 }
 
 func (a *App) executor(node api.Node) *api.Executor {
-	resolver := func() *channels.Resolver { return a.inForce.Load().channels }
+	resolver := func() *channels.Resolver { return a.inForce.Load().Channels }
 	c := api.Config{
 		Node: node, Channels: resolver, Insecure: func() bool { return a.inForce.Load().cfg.Client.Insecure },
 		Keyed:     &api.KeyedCommands{Node: a.node, Channels: resolver},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/gyrohq/gyro/server/internal/clients"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
@@ -26,7 +27,7 @@ func Check(cfg *config.Config) error {
 
 // checkPolicy finds mistakes in what decides on clients, where no server can be made for other mistakes.
 func checkPolicy(cfg *config.Config, log *slog.Logger) error {
-	_, err := newSnapshot(cfg, nil, nil, nil, log)
+	_, err := newSettings(cfg, clients.Options{Log: log})
 	return err
 }
 

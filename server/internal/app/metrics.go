@@ -45,7 +45,7 @@ func (a *App) newMeters(version string) (meters, error) {
 	}
 	// A name that is not configured is no label, as clients can make up any number of them.
 	namespace := func(ch string) string {
-		if c, known := a.inForce.Load().channels.Resolve(ch); known {
+		if c, known := a.inForce.Load().Channels.Resolve(ch); known {
 			return c.Options.Name
 		}
 		return ""

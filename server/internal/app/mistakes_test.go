@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
 	"github.com/gyrohq/gyro/server/internal/app/internal/guide"
+	"github.com/gyrohq/gyro/server/internal/clients"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/keytest"
 )
@@ -379,7 +380,7 @@ func TestKeysOfRefusals(t *testing.T) {
 		}
 		keytest.Check(t, key)
 	}
-	for _, err := range []error{admission.ErrTooMany, admission.ErrTooFast, errNoToken, errAnonymousToken, errUnknownClient, foreign(nil)} {
+	for _, err := range []error{admission.ErrTooMany, admission.ErrTooFast, clients.ErrNoToken, clients.ErrAnonymousToken, clients.ErrUnknownClient, foreign(nil)} {
 		key, _ := refusal.Explain(err)
 		keytest.Check(t, key)
 	}

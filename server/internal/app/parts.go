@@ -30,7 +30,7 @@ func (a *App) parts() []part {
 		{"certificates", func(context.Context) error { return a.certs.PrepareCache() }, quietly(func() { a.stopRunning() })},
 		{name: "keys of tokens", stop: quietly(a.jwks.Close)},
 		{name: "requests", stop: func(context.Context) error { return listenersClosed() }},
-		{name: "proxies", stop: quietly(func() { a.inForce.Load().backend.Proxies.Close() })},
+		{name: "proxies", stop: quietly(func() { a.inForce.Load().Backend.Proxies.Close() })},
 		{"engines", a.connectEngines, a.engines.Close},
 		{name: "gRPC calls", stop: a.waitForGRPC},
 		{"user status", a.status.Start, quietly(a.status.Close)},

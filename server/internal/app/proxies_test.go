@@ -646,9 +646,9 @@ func TestProxyReload(t *testing.T) {
 	t.Parallel()
 	carriers(t, func(t *testing.T, b *testBackend) {
 		s := startProxied(t, b, nil)
-		before := s.app.inForce.Load().backend.Proxies
+		before := s.app.inForce.Load().Backend.Proxies
 		s.reload(proxied(b, func(cfg *config.Config) { cfg.RPC.Proxy.Timeout = time.Hour }))
-		after := s.app.inForce.Load().backend.Proxies
+		after := s.app.inForce.Load().Backend.Proxies
 		if before.Of(proxy.RPC, "") == after.Of(proxy.RPC, "") || before.Of(proxy.Publish, "") != after.Of(proxy.Publish, "") {
 			t.Errorf("%p %p, %p %p", before.Of(proxy.RPC, ""), after.Of(proxy.RPC, ""), before.Of(proxy.Publish, ""), after.Of(proxy.Publish, ""))
 		}

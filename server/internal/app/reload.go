@@ -53,7 +53,7 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 		return config.Changes{}, err
 	}
 	before := a.inForce.Load().cfg
-	if err := a.publish(next); err != nil {
+	if err := a.putInForce(next); err != nil {
 		return config.Changes{}, err
 	}
 	if next.Log != before.Log {

@@ -1,4 +1,4 @@
-package backend_test
+package clients_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/gyrotest"
-	"github.com/gyrohq/gyro/server/internal/backend"
 	"github.com/gyrohq/gyro/server/internal/channels"
+	"github.com/gyrohq/gyro/server/internal/clients"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
@@ -93,7 +93,7 @@ func testGrace(t *testing.T, b *answering, endpoint string, connection, answered
 		t.Fatal(err)
 	}
 	defer proxies.Close()
-	decides := &backend.Backend{Proxies: proxies, Channels: resolver, Log: slog.New(slog.DiscardHandler), State: backend.NewState(), Grace: bound}
+	decides := &clients.Backend{Proxies: proxies, Channels: resolver, Log: slog.New(slog.DiscardHandler), State: clients.NewState(), Grace: bound}
 	expires := time.Now().Add(100 * time.Second)
 	var mu sync.Mutex
 	var asked []time.Duration // after the expiration

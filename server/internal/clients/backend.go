@@ -1,7 +1,7 @@
-// Package backend lets the application's backend decide about clients: it asks a proxy
-// (server/internal/proxy) about an event of the node, and makes the node's reply of the answer. The rules
-// that decide whether the backend is asked are the caller's (server/internal/app).
-package backend
+// Package clients answers the node's questions about clients: who a client is and what it may do. A Policy decides by the
+// rules of the configuration and by tokens; where the configuration leaves that to the application's backend, Backend asks
+// a proxy (package proxy) about the event, and makes the node's reply of the answer.
+package clients
 
 import (
 	"context"

@@ -84,7 +84,7 @@ const inTurns = 200
 // connectInTurns: who is let in by the secret of a configuration gets the subscriptions of
 // that configuration.
 func connectInTurns(s *testServer) {
-	connecting := handlers(&s.app.inForce).Connecting
+	connecting := s.app.handlers().Connecting
 	tokens, want := map[string]string{}, map[string]map[string]bool{ // whether a channel recovers
 		first:  {"n1:a": true, "first:#u": false},
 		second: {"n1:a": false, "second:#u": false},
@@ -120,7 +120,7 @@ func connectInTurns(s *testServer) {
 // requestInTurns: both configurations let an anonymous client in with a channel that it
 // asks for.
 func requestInTurns(s *testServer) {
-	connecting := handlers(&s.app.inForce).Connecting
+	connecting := s.app.handlers().Connecting
 	asks := gyro.ConnectEvent{Subs: map[string]*protocol.SubscribeRequest{"n2:a": {}}}
 	for range 10 * inTurns {
 		reply, err := connecting(s.t.Context(), asks)

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
+	"github.com/gyrohq/gyro/server/internal/auth/jwks"
+	"github.com/gyrohq/gyro/server/internal/clients"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/engine"
+	"github.com/gyrohq/gyro/server/internal/engine/notify"
+	"github.com/gyrohq/gyro/server/internal/proxy"
+)
+
+// settings are the part of the configuration that decides single operations: commands of
+// clients, requests to the server API and new connections. They are made and checked as a whole
+// and never change. A reload stores new ones in App.inForce. Each operation loads that
+// pointer once, so that one configuration alone decides it.
+type settings struct {
+	cfg *config.Config
+	*clients.Policy
+	routes *engine.Routes
+	// httpSenders and grpcSenders know who may use the server API.
+	httpSenders, grpcSenders *rights.Guard
+}
+
+// newSettings returns the settings of a validated configuration, without routes and proxies. Errors name the key.
+func newSettings(cfg *config.Config, o clients.Options) (s *settings, err error) {
+	s = &settings{cfg: cfg}
+	if s.Policy, err = clients.NewPolicy(cfg, o); err != nil {
+		return nil, err
+	}
+	if s.httpSenders, err = httpSenders(cfg, o.KeySets); err != nil {
+		return nil, err
+	}
+	s.grpcSenders, err = grpcSenders(cfg, o.KeySets)
+	return s, err
+}
+
+func httpSenders(cfg *config.Config, sets *jwks.Cache) (*rights.Guard, error) {
+	c := &cfg.HTTPAPI
+	return rights.New(rights.Config{Section: "http_api", Key: c.Key, Insecure: c.Insecure, Keys: c.Keys, JWKS: c.JWKS, Sets: sets})
+}
+
+func grpcSenders(cfg *config.Config, sets *jwks.Cache) (*rights.Guard, error) {
+	c := &cfg.GRPCAPI
+	return rights.New(rights.Config{Section: grpcAPIName, Key: c.Key, Insecure: c.Open(), Keys: c.Keys, JWKS: c.JWKS, Sets: sets})
+}
+
+// prefetch begins to fetch the keys of tokens.
+func (s *settings) prefetch() {
+	s.Prefetch()
+	s.httpSenders.Prefetch()
+	s.grpcSenders.Prefetch()
+}
+
+// putInForce puts the settings of a configuration in force. After an error nothing has changed.
+func (a *App) putInForce(cfg *config.Config) error {
+	s, err := newSettings(cfg, clients.Options{
+		Node: a.node, KeySets: a.jwks, PreviousKey: a.meters.previous, Status: a.status, InForce: a.policy, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	var before *proxy.Set
+	if old := a.inForce.Load(); old != nil {
+		before = old.Backend.Proxies
+	}
+	proxies, err := proxy.NewSet(cfg, before, a.meters.proxies, a.tracer.Proxies(), a.log)
+	if err != nil {
+		return err
+	}
+	b := s.Backend
+	b.Proxies, b.State, b.Polled, b.Traced = proxies, a.asked, a.meters.polled, a.tracer != nil
+	if s.routes, err = a.engines.Routes(cfg, s.Channels, a.routesInForce()); err != nil {
+		proxies.Retire(before)
+		return err
+	}
+	a.inForce.Store(s)
+	before.Retire(proxies)
+	return nil
+}
+
+// policy returns the policy that is in force.
+func (a *App) policy() *clients.Policy { return a.inForce.Load().Policy }
+
+// routesInForce returns nil before the first settings.
+func (a *App) routesInForce() *engine.Routes {
+	if s := a.inForce.Load(); s != nil {
+		return s.routes
+	}
+	return nil
+}
+
+// handlers implement gyro.Handlers: they answer the node's questions about clients, and questions of other nodes.
+func (a *App) handlers() gyro.Handlers {
+	h := clients.Handlers(a.policy)
+	h.Survey = func(ctx context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
+		return a.vitals.Answer(ctx, e)
+	}
+	return h
+}
+
+// newNotifications makes the receiver of notifications; nil if there are none.
+func (a *App) newNotifications() (*notify.Receiver, error) {
+	return notify.New(a.cfg, notify.Config{Notify: a.node.Polls().Notify, Observe: a.meters.notified, Logger: a.log})
+}
