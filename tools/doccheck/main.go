@@ -1,4 +1,4 @@
-// Command doccheck fails if a comment sends its reader to something that this repository does
+// Command doccheck fails if a comment, or a page for developers, sends its reader to something that this repository does
 // not have:
 //
 //   - a comment of a Go file or a schema that names a Markdown page which is not there. A page is
@@ -7,6 +7,7 @@
 //     type's fields: the type must be in a public package and be no alias itself, and the
 //     comment names it as "go doc IMPORTPATH.NAME" and names all its exported fields.
 //   - a public package without a comment that says its purpose.
+//   - a page for developers that names a file or a folder that is not there, or a word that the file does not have.
 //
 // It is called with the folder of the repository: doccheck [FOLDER].
 package main
@@ -60,6 +61,9 @@ func run(tree fs.FS) error {
 	}
 	if c.read == 0 {
 		return errors.New("no Go files found")
+	}
+	if err := c.places(); err != nil {
+		return err
 	}
 	for _, folder := range slices.Sorted(maps.Keys(c.files)) {
 		c.described(folder)

@@ -94,6 +94,25 @@ func TestPackages(t *testing.T) {
 	}
 }
 
+func TestPlaces(t *testing.T) {
+	err := run(fstest.MapFS{
+		"deep/a.go":              file("// Package deep is.\npackage deep\n\nfunc (t *Table) Find() {}\n"),
+		"docs/other.md":          file("`deep/lost.go`\n"),
+		"docs/decisions/1-is.md": file("`deep`, `deep/b.go`, `Deep/b.go` and `/api/publish`\n"),
+		"docs/changing.md": file("`deep/a.go:Find`, `deep/a.go:Table.Find`, `deep/a.go:Lose`, `deep/`, `deep/deeper/`, `root.go:Node`\n" +
+			"```\n`deep/gone.go`\n```\n"),
+	})
+	want := strings.Join([]string{
+		"docs/changing.md: deep/a.go has no Lose",
+		"docs/changing.md: there is no deep/deeper",
+		"docs/changing.md: there is no root.go",
+		"docs/decisions/1-is.md: there is no deep/b.go",
+	}, "\n")
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
 func TestNothing(t *testing.T) {
 	for name, tree := range map[string]fstest.MapFS{
 		"no Go files": {"a.txt": file("")}, "a.go": {"a.go": file("no Go")},
