@@ -1,6 +1,6 @@
-// Package docs runs the code in the documentation. Every code block of README.md, CONTRIBUTING.md and docs/*.md must
-// say how the test runs it, in the rest of its info string, after the language; a block that says nothing fails the
-// test:
+// Package docs runs what the documentation says. Every code block of README.md,
+// CONTRIBUTING.md and the pages below docs has to say in the rest of its info string, behind the
+// language, what the test does with it; a block that says nothing fails the test:
 //
 //	config          a configuration: the page's server is started with it, or anew
 //	checked         a configuration, or a part of one, that gyro checkconfig --strict accepts

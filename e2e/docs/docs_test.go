@@ -4,6 +4,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,13 +25,15 @@ func TestMain(m *testing.M) {
 // pages are the files of the documentation.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(repository, "docs/*.md"))
-	if err != nil || len(found) == 0 {
-		t.Fatal("no pages", err)
-	}
 	names := []string{"README.md", "CONTRIBUTING.md"}
-	for _, file := range found {
-		names = append(names, path.Join("docs", filepath.Base(file)))
+	err := fs.WalkDir(os.DirFS(repository), "docs", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && path.Ext(name) == ".md" {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil || len(names) < 50 {
+		t.Fatalf("%d pages found: %v", len(names), err)
 	}
 	return names
 }
@@ -47,7 +50,7 @@ func read(t *testing.T, name string) string {
 // TestPages does what the pages say.
 func TestPages(t *testing.T) {
 	for _, name := range pages(t) {
-		t.Run(path.Base(name), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(name, "docs/"), func(t *testing.T) {
 			t.Parallel()
 			blocks, err := parse(read(t, name))
 			if err != nil {
@@ -87,7 +90,8 @@ func anchors(page string) (names []string) {
 	return names
 }
 
-// TestLinks follows links within the repository. The table of contents has all pages.
+// TestLinks follows links within the repository. The table of contents has all pages; pages of a folder may be in the
+// table of the folder instead, its README.md or the page with its name.
 func TestLinks(t *testing.T) {
 	contents := map[string]bool{}
 	for _, name := range pages(t) {
@@ -100,7 +104,7 @@ func TestLinks(t *testing.T) {
 			if target == "" {
 				file = name
 			}
-			if name == "docs/README.md" {
+			if name == "docs/README.md" || name == path.Join(path.Dir(file), "README.md") || name == path.Dir(file)+".md" {
 				contents[file] = true
 			}
 			if strings.HasPrefix(file, "..") {
@@ -113,8 +117,8 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for _, name := range pages(t) {
-		if path.Dir(name) == "docs" && name != "docs/README.md" && !contents[name] {
-			t.Errorf("docs/README.md does not name %s", name)
+		if strings.HasPrefix(name, "docs/") && name != "docs/README.md" && !contents[name] {
+			t.Errorf("no table of contents names %s", name)
 		}
 	}
 }

@@ -22,7 +22,7 @@ const complaints = [];
 
 before(
   async () => {
-    names = (await readdir(site)).filter(name => name.endsWith('.html') && name !== '404.html');
+    names = (await readdir(site, { recursive: true })).filter(name => /^(?!404|reference\/).*\.html$/.test(name));
     assert.ok(names.length > 30, 'make site builds the site');
     await mkdir(screenshots, { recursive: true });
     server = createServer(async (request, answer) => {

@@ -1,4 +1,4 @@
-// The documentation as a web site. Its pages are README.md, CONTRIBUTING.md and docs/*.md, as they are in
+// The documentation as a web site. Its pages are README.md, CONTRIBUTING.md and the pages below docs, as they are in
 // the repository; its navigation is the table of contents, docs/README.md.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import path from 'node:path';
 import { renderMermaidSVG } from 'beautiful-mermaid';
-import { leave, pages, references } from './contents.mjs';
+import { address, leave, pages, references } from './contents.mjs';
 
 // slug is the name of a heading in links, as GitHub makes it.
 export const slug = heading =>
@@ -21,11 +21,10 @@ export function plain(md, { root, repository }) {
     const [file, anchor] = target.split('#');
     const found = path.posix.join(path.posix.dirname(source), file);
     const hash = anchor ? `#${anchor}` : '';
-    if (names.has(found))
-      return `/${names
-        .get(found)
-        .replace(/index\.md$/, '')
-        .replace(/\.md$/, '.html')}${hash}`;
+    if (names.has(found)) {
+      const to = address(names.get(found));
+      return `${to}${to.endsWith('/') ? '' : '.html'}${hash}`;
+    }
     if (references.has(found)) return references.get(found);
     const kind = statSync(path.join(root, found)).isDirectory() ? 'tree' : 'blob';
     return `${repository}/${kind}/main/${found}${hash}`;

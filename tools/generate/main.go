@@ -59,6 +59,8 @@ var products = []product{
 	{name: "configuration.md", dir: "server/internal/config", command: "go run ./internal/configdoc OUT/docs/configuration.md"},
 	{name: "kubernetes", dir: ".", command: "go run ./tools/chart -f deploy/helm/values-million.yaml -out OUT/deploy/kubernetes gyro deploy/helm/gyro", owns: "deploy/kubernetes/*.yaml"},
 	{name: "dashboard", dir: ".", command: "go run ./tools/dashboard -out OUT/"},
+	{name: "packages.md", dir: ".", command: "go run ./tools/layers -packages OUT/docs/packages.md"},
+	{name: "decisions", dir: ".", command: "go run ./tools/docindex OUT/docs/decisions/README.md"},
 	{name: "CONTRIBUTING.md", dir: ".", command: "go run ./tools/loop -table OUT/CONTRIBUTING.md"},
 	{
 		name: "admin-ui", dir: ".", command: "scripts/admin-ui.sh OUT/server/internal/operators/admin/ui", owns: "server/internal/operators/admin/ui/*.gz", stamp: "server/internal/operators/admin/ui/made",

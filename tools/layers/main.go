@@ -1,16 +1,16 @@
-// Command layers checks the imports of all packages against layers.txt, the table of allowed imports.
+// Command layers checks the imports of all packages against layers.txt, the table of which package may import which. With
+// -packages it writes the page that lists all packages by the headings of the table.
 package main
 
 import (
 	_ "embed"
+	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,14 +22,27 @@ const module = "github.com/gyrohq/gyro"
 var text string
 
 func main() {
+	packages := flag.String("packages", "", "write the list of all packages to this file instead")
+	flag.Parse()
+	if err := run(*packages); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(packages string) error {
+	if packages != "" {
+		page, err := packagesPage(text, ".")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(packages, []byte(page), 0o644)
+	}
 	wrong, err := check(text, ".")
 	if err == nil && len(wrong) > 0 {
 		err = fmt.Errorf("tools/layers/layers.txt has no place for:\n%s", strings.Join(wrong, "\n"))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	return err
 }
 
 // check returns a line for every import that the table does not allow, every package without a layer, and every part of
@@ -137,29 +150,12 @@ func (t layerTable) of(folder string) (found *layer, pattern string) {
 func readImports(root string) (map[string]map[string]string, error) {
 	imports := make(map[string]map[string]string)
 	files := token.NewFileSet()
-	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() {
-			if file != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || name == "dist") {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		relative, err := filepath.Rel(root, file)
-		if err != nil {
-			return err
-		}
+	err := walk(root, func(file, relative string) error {
 		parsed, err := parser.ParseFile(files, file, nil, parser.ImportsOnly)
 		if err != nil {
 			return err
 		}
-		folder := path.Dir(filepath.ToSlash(relative))
+		folder := path.Dir(relative)
 		if imports[folder] == nil {
 			imports[folder] = make(map[string]string)
 		}
@@ -169,7 +165,7 @@ func readImports(root string) (map[string]map[string]string, error) {
 				return err
 			}
 			if below, ok := strings.CutPrefix(imported+"/", module+"/"); ok {
-				imports[folder][path.Clean(below)] = fmt.Sprintf("%s:%d", filepath.ToSlash(relative), files.Position(spec.Pos()).Line)
+				imports[folder][path.Clean(below)] = fmt.Sprintf("%s:%d", relative, files.Position(spec.Pos()).Line)
 			}
 		}
 		return nil
