@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gyrohq/gyro/server/internal/app"
+	"github.com/gyrohq/gyro/server/internal/app/gcfloor"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/gcfloor"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gyrohq/gyro/server/internal/app"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/config/starter"
 )
 
 func versionCommand() *cobra.Command {
@@ -100,7 +99,7 @@ func genConfigCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		data, err := starter.Generate(format, config.EnvPrefix)
+		data, err := config.Starter(format, config.EnvPrefix)
 		if err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func genConfigCommand() *cobra.Command {
 
 // createEnv writes a file of variables with random secrets.
 func createEnv(file string) error {
-	data, err := starter.Generate("env", config.EnvPrefix)
+	data, err := config.Starter("env", config.EnvPrefix)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/gyrohq/gyro/server/internal/config/starter"
 )
 
 // load writes text as a file of the given name and loads it.
@@ -353,7 +351,7 @@ func TestEnvNames(t *testing.T) {
 
 func TestGenerate(t *testing.T) {
 	for _, format := range []string{"json", "yaml", "toml"} {
-		text, err := starter.Generate(format, EnvPrefix)
+		text, err := Starter(format, EnvPrefix)
 		if err != nil {
 			t.Fatal(err)
 		}

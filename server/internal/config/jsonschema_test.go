@@ -13,8 +13,6 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/gyrohq/gyro/server/internal/config/starter"
 )
 
 // compiled is the schema, checked against that of its draft.
@@ -76,7 +74,7 @@ func TestJSONSchemaOfDefaults(t *testing.T) {
 		if err := s.Validate(instance(t, format, text.String())); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
-		generated, err := starter.Generate(format, EnvPrefix)
+		generated, err := Starter(format, EnvPrefix)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,4 @@
-// Package starter makes configuration files to begin with: nothing is open, and all secrets are random.
-package starter
+package config
 
 import (
 	"crypto/rand"
@@ -14,16 +13,16 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Generate returns the text of a minimal file in a format: json, yaml or toml; or env, which has the secrets alone,
+// Starter returns the text of a minimal file to begin with, in which nothing is open and all secrets are random, in a format: json, yaml or toml; or env, which has the secrets alone,
 // as variables whose names begin with the prefix.
-func Generate(format, prefix string) ([]byte, error) {
+func Starter(format, prefix string) ([]byte, error) {
 	tree := map[string]any{
 		"client": map[string]any{
-			"token":           map[string]any{"hmac_secret_key": secret(64)},
+			"token":           map[string]any{"hmac_secret_key": randomText(64)},
 			"allowed_origins": []string{},
 		},
-		"admin":    map[string]any{"enabled": false, "password": secret(16), "secret": secret(64)},
-		"http_api": map[string]any{"key": secret(64)},
+		"admin":    map[string]any{"enabled": false, "password": randomText(16), "secret": randomText(64)},
+		"http_api": map[string]any{"key": randomText(64)},
 	}
 	switch format {
 	case "json":
@@ -53,8 +52,8 @@ func variables(prefix string, tree map[string]any) (lines []string) {
 	return lines
 }
 
-// secret returns n random bytes in base64url.
-func secret(n int) string {
+// randomText returns n random bytes in base64url.
+func randomText(n int) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
