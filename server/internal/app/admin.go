@@ -10,18 +10,15 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/operators"
 	"github.com/gyrohq/gyro/server/internal/operators/admin"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // mountAdmin mounts the admin web interface.
-func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
+func (a *App) mountAdmin(o Options, exec *api.Executor) error {
 	const key = "admin.handler_prefix"
-	prefix := strings.TrimSuffix(cleanPrefix(a.cfg.Admin.HandlerPrefix), "/")
+	prefix := strings.TrimSuffix(web.CleanPrefix(a.cfg.Admin.HandlerPrefix), "/")
 	if !a.cfg.Admin.Enabled {
-		for _, path := range []string{prefix, prefix + "/", prefix + "/admin", prefix + "/admin/"} {
-			if strings.Trim(path, "/") != "" { // at the root the guide tells of the other endpoints
-				s.guide.Off[path] = "admin.enabled"
-			}
-		}
+		a.web.AdminOff(prefix)
 		return nil
 	}
 	commands, err := httpapi.New(exec, httpapi.Config{ShuttingDown: a.stopping.Load, Observer: a.meters.admin, Logger: a.log})
@@ -41,12 +38,13 @@ func (a *App) mountAdmin(s *site, o Options, exec *api.Executor) error {
 	if err != nil {
 		return err
 	}
+	s := a.web.SiteFor(a.cfg.Admin.External)
 	var errs []error
 	for path, served := range h.Paths {
-		errs = append(errs, s.handleExact(key, path, endpoint{Handler: served, checkHost: true}))
+		errs = append(errs, s.HandleExact(key, path, web.Endpoint{Handler: served, CheckHost: true}))
 	}
 	if h.Rest != nil {
-		errs = append(errs, s.handleTree(key, prefix, endpoint{Handler: h.Rest, checkHost: true}))
+		errs = append(errs, s.HandleTree(key, prefix, web.Endpoint{Handler: h.Rest, CheckHost: true}))
 	}
 	return errors.Join(errs...)
 }

@@ -360,9 +360,9 @@ func TestAdminPlace(t *testing.T) {
 		}), Options{}))
 		for _, l := range a.listeners {
 			w := httptest.NewRecorder()
-			l.server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://host/admin/init", nil))
-			if served := w.Code == http.StatusOK; served != (external == (l.name == "external")) {
-				t.Errorf("external %t: %s answers %d", external, l.name, w.Code)
+			l.Server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://host/admin/init", nil))
+			if served := w.Code == http.StatusOK; served != (external == (l.Name == "external")) {
+				t.Errorf("external %t: %s answers %d", external, l.Name, w.Code)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/grpctest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // guarded are the ways into the server API whose callers are held to rights, by the section of their keys.
@@ -54,7 +55,7 @@ var guarded = map[string]struct {
 			s.t.Helper()
 			ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", authorization), wait.Limit)
 			defer cancel()
-			conn := dialGRPC(s, grpcAPIName, nil)
+			conn := dialGRPC(s, web.GRPCAPI, nil)
 			defer conn.Close()
 			answer, err := grpctest.Call(ctx, conn, api.MethodPublish, `{"channel":"`+ch+`","data":1}`)
 			switch st := status.Convert(err); st.Code() {
@@ -201,7 +202,7 @@ func TestTokenOverGRPCWaitsAlone(t *testing.T) {
 		cfg.GRPCAPI.JWKS = config.APIJWKS{Enabled: true, Endpoint: p.URL, Methods: []string{"*"}, Channels: []string{"*"}}
 	})
 	<-asked // by the server, when it starts
-	conn := dialGRPC(s, grpcAPIName, nil)
+	conn := dialGRPC(s, web.GRPCAPI, nil)
 	token := strings.Trim(strings.TrimPrefix(p.token("k", jwt.MapClaims{}), `"token":`), `"`)
 	s.secrets = append(s.secrets, token)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)

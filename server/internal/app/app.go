@@ -8,19 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/logging"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/api/httpapi"
 	"github.com/gyrohq/gyro/server/internal/api/rights"
-	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
 	"github.com/gyrohq/gyro/server/internal/auth/jwks"
 	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/clients"
@@ -31,14 +26,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 	"github.com/gyrohq/gyro/server/internal/observe/telemetry"
 	"github.com/gyrohq/gyro/server/internal/operators"
-	"github.com/gyrohq/gyro/server/internal/operators/expression"
 	"github.com/gyrohq/gyro/server/internal/queues/sources"
 	"github.com/gyrohq/gyro/server/internal/transports/dictionary"
+	"github.com/gyrohq/gyro/server/internal/web"
 	"github.com/gyrohq/gyro/server/internal/web/certs"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
-	"github.com/gyrohq/gyro/server/internal/web/profiles"
-	"github.com/gyrohq/gyro/server/internal/web/reserve"
-	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // Options of an App beside its configuration.
@@ -64,19 +55,17 @@ type App struct {
 	log         *slog.Logger
 	engines     *engine.Set
 	node        *gyro.Node
-	origins     *origin.Matcher
 	meters      meters
 	tracer      *telemetry.Tracer // nil: nothing is traced
 	taps        *operators.Taps
 	snapshots   *operators.Snapshots
 	vitals      *operators.Cluster
-	limits      *admission.Limits
+	web         *web.Web
 	certs       *certs.Store
-	jwks        *jwks.Cache            // the keys of tokens that were fetched
-	stopRunning context.CancelFunc     // ends what background has started
-	knowsHost   func(host string) bool // nil: any
-	listeners   []*listener
-	grpc        []*grpcListener // those that are enabled
+	jwks        *jwks.Cache        // the keys of tokens that were fetched
+	stopRunning context.CancelFunc // ends what background has started
+	listeners   []*web.Listener
+	grpc        []*web.GRPCListener // those that are enabled
 	consumers   *sources.Consumers
 	notified    *notify.Receiver   // nil: there are no notifications of shared poll keys
 	status      *userstatus.Keeper // nil: the status of users is not kept
@@ -86,16 +75,11 @@ type App struct {
 	leaving     context.Context // ends when Shutdown begins
 	leave       context.CancelFunc
 	serving     sync.WaitGroup
-	reserve     reserve.Reserve
+	reserve     web.Reserve
 	inForce     atomic.Pointer[settings] // never nil after New
 	asked       *clients.State
 	reloading   sync.Mutex
 	load        func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
-	// bodyLimits are the keys that bound the bodies of requests, by path. It is complete when
-	// New returns.
-	bodyLimits map[string]string
-	// dictionaries are those of WebSocket clients.
-	dictionaries []*websocket.Dictionary
 }
 
 // New validates the configuration and builds a server from it; nothing listens yet. Errors
@@ -106,11 +90,15 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	o.Logger = logging.Wrap(o.Logger)
 	a := &App{
-		cfg: cfg, log: o.Logger, knowsHost: o.KnowsHost, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopRunning: func() {},
-		bodyLimits: make(map[string]string), jwks: jwks.NewCache(o.Logger), asked: clients.NewState(),
+		cfg: cfg, log: o.Logger, load: o.Load, failed: make(chan error, 4+len(cfg.Consumers)), stopRunning: func() {},
+		jwks: jwks.NewCache(o.Logger), asked: clients.NewState(),
 	}
 	a.reserve.Logger = o.Logger
 	a.leaving, a.leave = context.WithCancel(context.Background())
+	endpoints := web.Config{
+		Settings: cfg, KnowsHost: o.KnowsHost, Log: a.log,
+		ConnectionLimit: func() int { return a.inForce.Load().cfg.Client.ConnectionLimit },
+	}
 	err := each(
 		func() (err error) {
 			a.tracer, err = telemetry.New(telemetry.Config{OpenTelemetry: &cfg.OpenTelemetry, Version: o.Version, Logger: o.Logger})
@@ -118,12 +106,15 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		},
 		func() (err error) { a.meters, err = a.newMeters(o.Version); return err },
 		func() (err error) {
-			if a.origins, err = origin.New(cfg.Client.AllowedOrigins); err != nil {
+			if endpoints.Origins, err = config.NewOrigins(cfg.Client.AllowedOrigins); err != nil {
 				return fmt.Errorf("client.allowed_origins: %w", err)
 			}
 			return nil
 		},
-		func() (err error) { a.dictionaries, err = dictionary.Load(cfg.WebSocket.Dictionaries); return err },
+		func() (err error) {
+			endpoints.Dictionaries, err = dictionary.Load(cfg.WebSocket.Dictionaries)
+			return err
+		},
 		func() (err error) { a.engines, err = engine.New(cfg, a.routesInForce, o.Logger); return err },
 		func() (err error) { a.certs, err = certs.New(cfg.HTTPServer.TLSAutocert, o.Logger); return err },
 	)
@@ -147,126 +138,17 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		return nil, err
 	}
 	exec := a.newExecutor()
-	external, internal, err := a.routes(o, exec)
+	endpoints.Node, endpoints.Counter = a.node, a.meters.requestCounter()
+	a.web = web.New(endpoints)
+	a.meters.watch(a)
 	if err := each(
-		func() error { return err },
+		func() error { return a.mount(o, exec) },
 		func() error { return a.makeGRPC(exec) },
-		func() (err error) {
-			a.listeners, err = makeListeners(cfg, a.certs, external, internal, o.Logger)
-			return err
-		},
+		func() (err error) { a.listeners, err = a.web.Listeners(a.certs); return err },
 	); err != nil {
 		return nil, err
 	}
-	if !cfg.WebSocket.GoroutineDriver {
-		for _, l := range a.listeners {
-			l.loops = a.node
-		}
-	}
 	return a, nil
-}
-
-// nodeConfig returns the configuration of the node, most of which is the section client.
-func (a *App) nodeConfig(o Options) gyro.Config {
-	cfg, c := a.cfg, &a.cfg.Client
-	observer := a.meters.observer()
-	observer.Refused = a.nameKey
-	if a.tracer != nil && cfg.OpenTelemetry.Client {
-		observer.Effect = a.tracer.Effect
-	}
-	return gyro.Config{
-		Handlers:               a.handlers(),
-		Observer:               observer,
-		Broker:                 a.engines.Broker,
-		Presence:               a.engines.Presence,
-		Controller:             a.engines.Controller,
-		Binary:                 true, // the namespaces say what is checked, and backends publish b64data
-		EngineConcurrency:      cfg.Engine.Concurrency,
-		InlineHandlers:         true,
-		Logger:                 o.Logger,
-		Name:                   nodeName(cfg),
-		Version:                o.Version,
-		PingInterval:           c.PingInterval,
-		PongTimeout:            c.PongTimeout,
-		StaleCloseDelay:        c.StaleCloseDelay,
-		ExpiredCloseDelay:      c.ExpiredCloseDelay,
-		ExpiredSubCloseDelay:   c.ExpiredSubCloseDelay,
-		PresenceUpdateInterval: c.PresenceInterval,
-		PositionCheckDelay:     c.PositionCheckDelay,
-		PositionMaxTimeLag:     c.PositionMaxLag,
-		ChannelLimit:           c.ChannelLimit,
-		ChannelMaxLength:       cfg.Channel.MaxLength,
-		QueueMaxSize:           c.QueueMaxSize,
-		UserConnectionLimit:    c.UserConnectionLimit,
-		HistoryLimit:           c.HistoryMaxLimit,
-		RecoveryLimit:          c.RecoveryMaxLimit,
-		Concurrency:            max(c.Concurrency, 1),
-		PollConcurrency:        cfg.SharedPoll.ConcurrencyLimit,
-		SendTime:               c.IncludeServerTime,
-		FlightRecorder:         cfg.Flight.Bytes(),
-		Expressions:            expression.Compile,
-		GoroutineDriver:        cfg.WebSocket.GoroutineDriver,
-		ConnectDisconnects:     connectDisconnects(c),
-	}
-}
-
-// keys are the configuration keys that set what the node names in refusals.
-var keys = map[string]string{
-	"Config.ChannelLimit":        "client.channel_limit",
-	"Config.ChannelMaxLength":    "channel.max_length",
-	"Config.QueueMaxSize":        "client.queue_max_size",
-	"Config.StaleCloseDelay":     "client.stale_close_delay",
-	"Config.UserConnectionLimit": "client.user_connection_limit",
-
-	"webtransport.Config.MessageSizeLimit":              "webtransport.message_size_limit",
-	"websocket.Config.MessageSizeLimit":                 "websocket.message_size_limit",
-	"websocket.Config.DecompressedMessageSizeLimit":     "websocket.decompressed_message_size_limit",
-	"uni_websocket.Config.MessageSizeLimit":             "uni_websocket.message_size_limit",
-	"uni_websocket.Config.DecompressedMessageSizeLimit": "uni_websocket.decompressed_message_size_limit",
-
-	"SubscribeOptions.AllowTagsFilter": "allow_tags_filter",
-	"ChannelOptions.Binary":            "publication_data_format",
-	"SharedPoll.MaxKeys":               "shared_poll.max_keys_per_connection",
-	"MapOptions.MaxEntries":            "map.client_max_entries",
-	"MapOptions.KeyTTL":                "map.key_ttl",
-	"MapOptions.StreamSize":            "map.mode",
-}
-
-// ofNamespace tells whether the key for what the node names is an option of the channel's namespace.
-func ofNamespace(name string) bool {
-	of, _, _ := strings.Cut(name, ".")
-	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll" || of == "MapOptions"
-}
-
-// nameKey replaces what the node names in a refusal by a key of the configuration, or by
-// nothing if there is none.
-func (a *App) nameKey(f *refusal.Refusal) {
-	switch of, field, _ := strings.Cut(f.Key, "."); of {
-	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport", "websocket", "uni_websocket":
-	case "httpstream":
-		if strings.HasSuffix(field, ".MaxRequestBodySize") {
-			f.Key = a.bodyLimits[f.Path]
-		}
-		return
-	default:
-		return
-	}
-	option := ofNamespace(f.Key)
-	if f.Key = keys[f.Key]; f.Key != "" && option {
-		f.Key = a.inForce.Load().Channels.OptionKey(f.Channel, f.Key)
-	}
-}
-
-// nodeName is node.name, else <hostname>_<port>.
-func nodeName(cfg *config.Config) string {
-	if cfg.Node.Name != "" {
-		return cfg.Node.Name
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
-	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
 }
 
 // Start connects to the engines, runs the node and opens the listeners. When ctx ends, it
@@ -292,16 +174,16 @@ func (a *App) open(context.Context) (err error) {
 		}
 	}()
 	for _, g := range a.grpc {
-		if err := g.open(&a.reserve); err != nil {
+		if err := g.Open(&a.reserve); err != nil {
 			return err
 		}
-		opened = append(opened, g.ln.Close)
+		opened = append(opened, g.Close)
 	}
 	for _, l := range a.listeners {
-		if err := l.open(&a.reserve); err != nil {
+		if err := l.Open(&a.reserve); err != nil {
 			return err
 		}
-		opened = append(opened, l.close)
+		opened = append(opened, l.Close)
 	}
 	return nil
 }
@@ -323,13 +205,13 @@ func (a *App) Failed() <-chan error { return a.failed }
 // internal endpoints may be on the external one (docs/configuration.md, http_server).
 func (a *App) Addr(name string) string {
 	for _, g := range a.grpc {
-		if g.name == name && g.ln != nil {
-			return g.ln.Addr().String()
+		if g.Name == name {
+			return g.Address()
 		}
 	}
 	for _, l := range a.listeners {
-		if l.name == name && l.ln != nil {
-			return l.ln.Addr().String()
+		if l.Name == name {
+			return l.Address()
 		}
 	}
 	return ""
@@ -351,16 +233,16 @@ func (a *App) Shutdown(ctx context.Context) error {
 // Prometheus see the drain. It returns a function that waits for those of HTTP; waitForGRPC waits for the others.
 func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func() error {
 	for _, g := range a.grpc {
-		g.server.Stop()
+		g.Server.Stop()
 	}
 	errs := make([]error, len(a.listeners))
 	var wg sync.WaitGroup
 	for i, l := range a.listeners {
 		wg.Go(func() {
-			if l.name == internalListener {
+			if l.Name == web.InternalListener {
 				<-drained
 			}
-			errs[i] = l.shutdown(ctx)
+			errs[i] = l.Shutdown(ctx)
 		})
 	}
 	return func() error {
@@ -369,67 +251,26 @@ func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func(
 	}
 }
 
-// routes mounts the endpoints.
-func (a *App) routes(o Options, exec *api.Executor) (external, internal *site, err error) {
-	cfg := a.cfg
-	external, internal = newSite(a.newGate), newSite(a.newGate)
-	if samePlace(&cfg.HTTPServer) {
-		internal = external
+// mount mounts the endpoints.
+func (a *App) mount(o Options, exec *api.Executor) error {
+	return each(
+		a.web.MountTransports,
+		a.web.MountInit,
+		func() error { return a.web.MountHealth(a.health) },
+		a.mountMetrics,
+		a.web.MountProfiles,
+		a.web.MountSwagger,
+		func() error { return a.mountAdmin(o, exec) },
+		func() error { return a.mountAPI(exec) },
+		func() error { return a.web.MountPages(o.Pages) },
+	)
+}
+
+func (a *App) mountMetrics() error {
+	if a.meters.registry == nil || !a.cfg.Prometheus.Enabled {
+		return nil
 	}
-	var errs []error
-	add := func(s *site, key, path string, e endpoint) {
-		errs = append(errs, s.handle(key, path, e))
-	}
-	connectionLimit := func() int { return a.inForce.Load().cfg.Client.ConnectionLimit }
-	a.limits = admission.New(connectionLimit, cfg.Client.ConnectionRateLimit, a.node.NumClients)
-	a.meters.watch(a)
-	external.guide.Refusals, internal.guide.Refusals = refusal.Reporter{Log: a.log}, refusal.Reporter{Log: a.log}
-	if !cfg.WebSocket.Disabled {
-		path := cfg.WebSocket.HandlerPrefix
-		external.guide.WebSocket = cleanPrefix(path)
-		errs = append(errs, mountWebSocket(external, "websocket.handler_prefix", path, a.webSocket()))
-	}
-	if cfg.UniWebSocket.Enabled {
-		errs = append(errs, mountWebSocket(external, "uni_websocket.handler_prefix", cfg.UniWebSocket.HandlerPrefix, a.uniWebSocket()))
-	}
-	errs = append(errs, a.mountStreams(external))
-	if cfg.WebTransport.Enabled {
-		add(external, "webtransport.handler_prefix", cfg.WebTransport.HandlerPrefix,
-			endpoint{Handler: a.webTransport(), limited: true, foreign: refuseForeign})
-	}
-	if cfg.SockJS.Enabled {
-		errs = append(errs, a.mountSockJS(external))
-	}
-	if cfg.Init.Enabled {
-		add(external, "init.handler_prefix", cfg.Init.HandlerPrefix, endpoint{Handler: cors(a.origins, httpapi.Init()), limited: true})
-	}
-	if cfg.Health.Enabled {
-		errs = append(errs, a.mountHealth(internal))
-	}
-	if m := a.meters.registry; m != nil && cfg.Prometheus.Enabled {
-		add(internal, "prometheus.handler_prefix", cfg.Prometheus.HandlerPrefix, endpoint{Handler: m.Handler()})
-	}
-	if cfg.Debug.Enabled {
-		errs = append(errs, internal.handleTree("debug.handler_prefix", cfg.Debug.HandlerPrefix, endpoint{Handler: profiles.Handler(cleanPrefix(cfg.Debug.HandlerPrefix))}))
-	}
-	errs = append(errs, mountSwagger(internal, cfg))
-	operators := internal
-	if cfg.Admin.External {
-		operators = external
-	}
-	errs = append(errs, a.mountAdmin(operators, o, exec))
-	if !cfg.HTTPAPI.Disabled {
-		where := internal
-		if cfg.HTTPAPI.External {
-			where = external
-		}
-		where.guide.API = cleanPrefix(cfg.HTTPAPI.HandlerPrefix)
-		errs = append(errs, a.mountAPI(where, exec))
-	}
-	for path, page := range o.Pages {
-		add(external, "the page "+path, path, endpoint{Handler: external.guide.Before(page), checkHost: true})
-	}
-	return external, internal, errors.Join(errs...)
+	return a.web.Internal.Handle("prometheus.handler_prefix", a.cfg.Prometheus.HandlerPrefix, web.Endpoint{Handler: a.meters.registry.Handler()})
 }
 
 // newExecutor returns what executes the commands of the server API, by whichever way they come.
@@ -468,25 +309,18 @@ func (a *App) operators() map[string]http.Handler {
 	}
 }
 
-func (a *App) mountAPI(s *site, exec *api.Executor) error {
+func (a *App) mountAPI(exec *api.Executor) error {
+	c := &a.cfg.HTTPAPI
+	if c.Disabled {
+		return nil
+	}
 	h, err := httpapi.New(exec, httpapi.Config{
-		Prefix: a.cfg.HTTPAPI.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().httpSenders },
-		ErrorMode: a.cfg.HTTPAPI.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
-		Operators: a.operators(), Tracer: a.tracer.HTTP(cleanPrefix(a.cfg.HTTPAPI.HandlerPrefix)),
+		Prefix: c.HandlerPrefix, Guard: func() *rights.Guard { return a.inForce.Load().httpSenders },
+		ErrorMode: c.ErrorMode, ShuttingDown: a.stopping.Load, Observer: a.meters.http, Logger: a.log,
+		Operators: a.operators(), Tracer: a.tracer.HTTP(web.CleanPrefix(c.HandlerPrefix)),
 	})
 	if err != nil {
 		return err
 	}
-	const key = "http_api.handler_prefix"
-	e := endpoint{Handler: h, routes: h.Routes()}
-	for _, path := range h.Patterns() {
-		mount := s.handle
-		if path == "/" { // the legacy endpoint serves all paths that no other endpoint serves
-			mount = s.handleTree
-		}
-		if err := mount(key, path, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.web.MountAPI(h.Patterns(), web.Endpoint{Handler: h, Routes: h.Routes()})
 }

@@ -52,8 +52,8 @@ func TestFastRoutes(t *testing.T) {
 			out := new(logBuffer)
 			a := must(New(cfg, Options{Logger: logs.To(out, test.level, false)}))
 			var served atomic.Int64 // by net/http
-			next := a.listeners[0].server.Handler
-			a.listeners[0].server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next := a.listeners[0].Server.Handler
+			a.listeners[0].Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served.Add(1)
 				next.ServeHTTP(w, r)
 			})

@@ -90,7 +90,7 @@ func TestHandshakesWithoutAccessLog(t *testing.T) {
 	url := s.url("/connection/websocket")
 	header := http.Header{"X-User": {"u"}}
 	c := onlyClient(t, url, header, "")
-	if refused := s.app.limits.Refusals(); refused != 1 {
+	if refused := s.app.web.Limits.Refusals(); refused != 1 {
 		t.Errorf("%d refused", refused)
 	}
 	if err := s.app.Node().Users().Disconnect(t.Context(), gyro.Target{User: "u"}, nil); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/grpctest"
 	"github.com/gyrohq/gyro/server/internal/testkit/schematest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // apiSchema is what users make clients of the API from.
@@ -31,7 +32,7 @@ func TestGRPCAPI(t *testing.T) {
 	})
 	c := s.connect("u")
 	c.Subscribe("a", "")
-	conn := dialGRPC(s, grpcAPIName, nil)
+	conn := dialGRPC(s, web.GRPCAPI, nil)
 	if res, err := apiSchema.Invoke(keyed(s), conn, "Publish", `channel:"a" data:'{"n":1}'`); err != nil || res.Has("error") || !res.Has("result") {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -55,7 +56,7 @@ func TestGRPCAPI(t *testing.T) {
 	if got, err := healthpb.NewHealthClient(conn).Check(t.Context(), new(healthpb.HealthCheckRequest)); err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("%v, %v", got, err)
 	}
-	if want := fmt.Sprintf(`"listener":"grpc_api","address":%q,"tls":false`, s.app.Addr(grpcAPIName)); !strings.Contains(s.logged(), want) {
+	if want := fmt.Sprintf(`"listener":"grpc_api","address":%q,"tls":false`, s.app.Addr(web.GRPCAPI)); !strings.Contains(s.logged(), want) {
 		t.Errorf("the log lacks %s:\n%s", want, s.logs)
 	}
 }
@@ -77,14 +78,14 @@ func TestGRPCAPITLS(t *testing.T) {
 		"without TLS": nil, "without a certificate": {InsecureSkipVerify: true},
 		"a foreign certificate": {InsecureSkipVerify: true, Certificates: pair(foreign)},
 	} {
-		if _, err := grpctest.Call(keyed(s), dialGRPC(s, grpcAPIName, c), api.MethodInfo, `{}`); status.Code(err) != codes.Unavailable {
+		if _, err := grpctest.Call(keyed(s), dialGRPC(s, web.GRPCAPI, c), api.MethodInfo, `{}`); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if !strings.Contains(s.logged(), `"key":"grpc_api.tls.client_ca_pem"`) {
 		t.Errorf("the refusal is not in the log:\n%s", s.logs)
 	}
-	conn := dialGRPC(s, grpcAPIName, &tls.Config{InsecureSkipVerify: true, Certificates: pair(client)})
+	conn := dialGRPC(s, web.GRPCAPI, &tls.Config{InsecureSkipVerify: true, Certificates: pair(client)})
 	if _, err := grpctest.Call(keyed(s), conn, api.MethodInfo, `{}`); err != nil {
 		t.Error(err)
 	}
@@ -126,7 +127,7 @@ func TestGRPCAPIOpenedByReload(t *testing.T) {
 		cfg.GRPCAPI.Address, cfg.GRPCAPI.Key = "", key
 	}
 	s := startServer(t, edit)
-	conn := dialGRPC(s, grpcAPIName, nil)
+	conn := dialGRPC(s, web.GRPCAPI, nil)
 	if _, err := grpctest.Call(t.Context(), conn, api.MethodInfo, `{}`); status.Code(err) != codes.Unauthenticated {
 		t.Error(err)
 	}

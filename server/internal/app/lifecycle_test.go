@@ -24,9 +24,9 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/server/internal/api/httpapi"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/config/engines"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // TestReload: what takes effect, and what does not.
@@ -244,7 +244,7 @@ func TestShutdownIsSpread(t *testing.T) {
 	}
 	// What probes hear in the meantime.
 	w := httptest.NewRecorder()
-	httpapi.Ready(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+	web.Ready(s.app.node.Health).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting down") {
 		t.Errorf("health: %d %s", w.Code, w.Body)
 	}
@@ -350,11 +350,7 @@ func TestShutdownSilent(t *testing.T) {
 			}
 			wstest.Dial(t, scheme+"://"+s.app.Addr("external")+"/connection/websocket", nil) // accepted later, so the first one is known
 			l := s.app.listeners[0]
-			known := func() int {
-				l.silent.mu.Lock()
-				defer l.silent.mu.Unlock()
-				return len(l.silent.conns)
-			}
+			known := l.Silent
 			if name == "net/http" {
 				wait.Until(t, "the connection at net/http", func() bool { return known() == 1 })
 			} else if n := known(); n > 0 {
@@ -368,7 +364,7 @@ func TestShutdownSilent(t *testing.T) {
 			}
 			// Nothing but the hook closes it: net/http does so after 5 s only.
 			ours, theirs := net.Pipe()
-			l.silent.note(ours, http.StateNew)
+			l.Server.ConnState(ours, http.StateNew)
 			if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("a late connection ended with %v", err)
 			}

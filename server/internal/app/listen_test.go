@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,9 +16,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/observe/logs"
 	"github.com/gyrohq/gyro/server/internal/testkit/certtest"
-	"github.com/gyrohq/gyro/server/internal/web/reserve"
 	_ "github.com/gyrohq/gyro/server/internal/web/xconnect"
 )
 
@@ -364,35 +361,5 @@ func TestIPv6(t *testing.T) {
 		if err := a.Shutdown(t.Context()); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
-	}
-}
-
-// TestPanic: the panic of a handler ends its own connection, and is logged.
-func TestPanic(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	a := &App{log: logs.To(&out, "debug", false)}
-	external := newSite(a.newGate)
-	must(0, external.handle("", "/", endpoint{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })}))
-	must(0, external.handle("", "/ok", endpoint{Handler: http.NotFoundHandler()}))
-	l := newListener("external", "127.0.0.1:0", external, secure{}, false, a.log)
-	must(0, l.open(new(reserve.Reserve)))
-	served := make(chan error)
-	go func() { served <- l.serve() }()
-	url := "http://" + l.ln.Addr().String()
-	if res, err := http.Get(url); err == nil {
-		res.Body.Close()
-		t.Errorf("answer: %s", res.Status)
-	}
-	if status, _ := get(t, url+"/ok"); status != http.StatusNotFound {
-		t.Errorf("afterwards: %d", status)
-	}
-	l.server.Close()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(out.String(), `"level":"error"`) || !strings.Contains(out.String(), "oops") || !strings.Contains(out.String(), "listen_test.go") ||
-		!strings.Contains(out.String(), `"status":500,"path":"/"`) {
-		t.Errorf("log: %s", out.String())
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -93,6 +94,14 @@ func (m *meters) stop(ctx context.Context) error {
 	return nil
 }
 
+// requestCounter returns what counts the requests to a path; nil if they are not counted.
+func (m *meters) requestCounter() func(path string) func(method string, status int) {
+	if m.requests == nil {
+		return nil
+	}
+	return func(path string) func(string, int) { return m.requests.Counter(cmp.Or(path, metrics.Other)) }
+}
+
 // kept returns the history of the charts; nil if nothing is measured.
 func (m *meters) kept() any {
 	if m.registry == nil {
@@ -146,7 +155,7 @@ func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(ready{a.node, a})
 		m.registry.WatchPolls(a.node.Polls())
-		m.registry.ConnectionLimit(a.limits.Refusals)
+		m.registry.ConnectionLimit(a.web.Limits.Refusals)
 		m.registry.Brokers(a.engines.Brokers)
 		m.registry.Certificates(func() []certs.Status { return a.certs.Status() }) // they are made later
 	}

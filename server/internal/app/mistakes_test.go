@@ -16,11 +16,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
-	"github.com/gyrohq/gyro/server/internal/app/internal/guide"
 	"github.com/gyrohq/gyro/server/internal/clients"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/keytest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // mistake is what people do wrong in their first hours, and what the server says to that.
@@ -380,7 +379,7 @@ func TestKeysOfRefusals(t *testing.T) {
 		}
 		keytest.Check(t, key)
 	}
-	for _, err := range []error{admission.ErrTooMany, admission.ErrTooFast, clients.ErrNoToken, clients.ErrAnonymousToken, clients.ErrUnknownClient, foreign(nil)} {
+	for _, err := range []error{web.ErrTooMany, web.ErrTooFast, clients.ErrNoToken, clients.ErrAnonymousToken, clients.ErrUnknownClient, web.ForeignOrigin(nil)} {
 		key, _ := refusal.Explain(err)
 		keytest.Check(t, key)
 	}
@@ -437,7 +436,7 @@ func TestManyRefusals(t *testing.T) {
 // TestGuideBeforePage: a WebSocket client that asks for a page is told of its path, others get
 // the page.
 func TestGuideBeforePage(t *testing.T) {
-	g := guide.Guide{Refusals: refusal.Reporter{Log: slog.New(slog.DiscardHandler)}, WebSocket: "/ws"}
+	g := web.Guide{Refusals: refusal.Reporter{Log: slog.New(slog.DiscardHandler)}, WebSocket: "/ws"}
 	page := g.Before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the page") }))
 	for upgrade, want := range map[string]string{"": "the page", "WebSocket": "404 page not found: WebSocket clients connect to /ws\n"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
-	"github.com/gyrohq/gyro/server/internal/web/exposure"
 )
 
 // part is something that a server starts and stops.
@@ -109,7 +108,7 @@ func (a *App) runNode(context.Context) error {
 func (a *App) waitForGRPC(ctx context.Context) error {
 	var errs []error
 	for _, g := range a.grpc {
-		errs = append(errs, g.shutdown(ctx))
+		errs = append(errs, g.Shutdown(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -117,19 +116,19 @@ func (a *App) waitForGRPC(ctx context.Context) error {
 // background starts what runs as long as the server, and begins to serve.
 func (a *App) background() {
 	a.consumers.Run(a.failed)
-	exposure.Server{Config: a.cfg, Address: externalAddr(&a.cfg.HTTPServer), Shared: samePlace(&a.cfg.HTTPServer)}.Warn(a.log)
+	a.web.WarnExposed()
 	a.inForce.Load().prefetch()
 	running, stop := context.WithCancel(context.Background())
 	a.stopRunning = stop
 	a.serving.Go(func() { a.certs.Run(running) })
 	a.serving.Go(func() { a.meters.remember(running, a.node) })
 	for _, g := range a.grpc {
-		a.log.Info("listening", "listener", g.name, "address", g.ln.Addr().String(), "tls", g.secure)
-		a.serve(g.serve)
+		a.log.Info("listening", g.Attrs()...)
+		a.serve(g.Serve)
 	}
 	for _, l := range a.listeners {
-		a.log.Info("listening", "listener", l.name, "address", l.ln.Addr().String(), "tls", l.server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves)
-		a.serve(l.serve)
-		a.serve(l.serveHTTP3)
+		a.log.Info("listening", l.Attrs()...)
+		a.serve(l.Serve)
+		a.serve(l.ServeHTTP3)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
-	"github.com/gyrohq/gyro/server/internal/web/exposure"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // Reload takes over the keys that can change while the server runs (docs/configuration.md,
@@ -60,7 +60,7 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 		logs.Of(a.log).Apply(a.log, &next.Log)
 	}
 	a.inForce.Load().prefetch()
-	exposure.WarnOpen(a.log, &next.GRPCAPI)
+	web.WarnOpen(a.log, &next.GRPCAPI)
 	for _, lost := range before.LostSecrets(next, time.Now()) {
 		a.log.Warn("the reload lets clients with tokens of the old secret in no more, and they are disconnected for good", "key", lost.Key, "reason", lost.Text)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/engine"
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
 	"github.com/gyrohq/gyro/server/internal/proxy"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // settings are the part of the configuration that decides single operations: commands of
@@ -45,7 +46,7 @@ func httpSenders(cfg *config.Config, sets *jwks.Cache) (*rights.Guard, error) {
 
 func grpcSenders(cfg *config.Config, sets *jwks.Cache) (*rights.Guard, error) {
 	c := &cfg.GRPCAPI
-	return rights.New(rights.Config{Section: grpcAPIName, Key: c.Key, Insecure: c.Open(), Keys: c.Keys, JWKS: c.JWKS, Sets: sets})
+	return rights.New(rights.Config{Section: web.GRPCAPI, Key: c.Key, Insecure: c.Open(), Keys: c.Keys, JWKS: c.JWKS, Sets: sets})
 }
 
 // prefetch begins to fetch the keys of tokens.

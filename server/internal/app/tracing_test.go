@@ -10,6 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/otlptest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // traced turns all traces on.
@@ -109,7 +110,7 @@ func TestTracesOfRequests(t *testing.T) {
 	s := startServer(t, func(cfg *config.Config) { traced(cfg); withGRPC(cfg) })
 	caller := http.Header{"Traceparent": {traceparent}}
 	ofCaller := func(s *otlptest.Span) bool { return s.Trace == callerTrace && s.Parent == callerSpan }
-	conn := dialGRPC(s, grpcAPIName, nil)
+	conn := dialGRPC(s, web.GRPCAPI, nil)
 	ctx := metadata.AppendToOutgoingContext(keyed(s), "traceparent", traceparent)
 
 	for _, tt := range []struct {

@@ -24,6 +24,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/grpctest"
 	"github.com/gyrohq/gyro/server/internal/testkit/schematest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // uniSchema is what clients of the one-way gRPC API are made from.
@@ -38,7 +39,7 @@ type uniGRPC struct {
 // dialUniGRPC connects to the server; t is nil for plaintext.
 func dialUniGRPC(s *testServer, t *tls.Config, options ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
-	return dialGRPC(s, uniGRPCName, t, options...)
+	return dialGRPC(s, web.UniGRPC, t, options...)
 }
 
 // dialGRPC connects to a gRPC listener of the server; t is nil for plaintext.

@@ -17,6 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/testkit/grpctest"
+	"github.com/gyrohq/gyro/server/internal/web"
 )
 
 // way is a way into the server API.
@@ -47,7 +48,7 @@ var answering = []way{
 		return answer
 	}},
 	{name: "grpc", call: func(s *testServer, m api.Method, request string) string {
-		conn := dialGRPC(s, grpcAPIName, nil)
+		conn := dialGRPC(s, web.GRPCAPI, nil)
 		defer conn.Close()
 		answer, err := grpctest.Call(keyed(s), conn, m, request)
 		if err != nil {

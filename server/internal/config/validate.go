@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 	"github.com/gyrohq/gyro/server/internal/config/internal/problem"
 	"github.com/gyrohq/gyro/server/internal/config/internal/schema"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
 )
 
 var (
@@ -171,7 +170,7 @@ func (c *Config) clientsUse(endpoint string) bool {
 
 func (c *Config) checkClient(p *problem.List) {
 	cl := &c.Client
-	if _, err := origin.New(cl.AllowedOrigins); err != nil {
+	if _, err := NewOrigins(cl.AllowedOrigins); err != nil {
 		p.Add("client.allowed_origins", "%w", err)
 	}
 	if cl.PingInterval <= cl.PongTimeout {

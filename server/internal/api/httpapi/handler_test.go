@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -355,46 +354,6 @@ func TestLargeAnswer(t *testing.T) {
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.ContentLength != int64(len(body)) || !bytes.Contains(body, data) || !json.Valid(body) {
 		t.Errorf("%v, Content-Length %d, %d bytes", err, res.ContentLength, len(body))
-	}
-}
-
-func TestSimpleEndpoints(t *testing.T) {
-	w := send(httpapi.Init(), "GET", "/connection/init", "")
-	if w.Code != 200 || w.Body.String() != "{}" || w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
-		t.Errorf("init: %d %q %v", w.Code, w.Body, w.Header())
-	}
-	for _, m := range []string{"POST", "PUT", "HEAD"} {
-		expect(t, send(httpapi.Init(), m, "/connection/init", ""), 405, "")
-	}
-}
-
-func TestReady(t *testing.T) {
-	node := gyro.Health{Part: "node", Delay: 1234567 * time.Nanosecond}
-	shard := gyro.Health{Part: "redis shard 0 (10.0.0.5:6379)"}
-	bad := shard
-	bad.Err = errors.New(`no canary for 3s: "dial"`)
-	for _, tt := range []struct {
-		parts  []gyro.Health
-		status int
-		want   string
-	}{
-		{[]gyro.Health{node}, 200, `{"status":"ok","parts":[{"part":"node","delay_ms":1.235}]}`},
-		{[]gyro.Health{node, shard, shard}, 200,
-			`{"status":"ok","parts":[{"part":"node","delay_ms":1.235},{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0}]}`},
-		{[]gyro.Health{shard, bad}, 503,
-			`{"status":"failing","parts":[{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0},` +
-				`{"part":"redis shard 0 (10.0.0.5:6379)","delay_ms":0,"error":"no canary for 3s: \"dial\""}]}`},
-	} {
-		h := httpapi.Ready(func() []gyro.Health { return tt.parts })
-		for _, m := range []string{"GET", "POST", "DELETE"} {
-			expect(t, send(h, m, "/health/ready", ""), tt.status, tt.want)
-		}
-	}
-}
-
-func TestLive(t *testing.T) {
-	for _, m := range []string{"GET", "POST", "DELETE"} {
-		expect(t, send(httpapi.Live(), m, "/health/live", ""), 200, "{}")
 	}
 }
 

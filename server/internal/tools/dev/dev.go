@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
 )
 
 // Namespace of the demo page's channel.
@@ -98,16 +97,17 @@ const loopback = "127.0.0.1"
 // enableTransports enables what browsers and scripts use without a certificate or another port, at the paths that the demo page
 // and the announcement name. SockJS is as it was: it is for old clients.
 func enableTransports(cfg, def *config.Config) {
-	cfg.WebSocket.Disabled, cfg.WebSocket.HandlerPrefix = false, def.WebSocket.HandlerPrefix
-	cfg.UniWebSocket.Enabled, cfg.UniWebSocket.HandlerPrefix = true, def.UniWebSocket.HandlerPrefix
 	cfg.Emulation.HandlerPrefix = def.Emulation.HandlerPrefix
-	cfg.WebTransport.Enabled = false // it needs TLS
-	enable := func(c *config.Config) []*config.BodyTransport {
-		return []*config.BodyTransport{&c.HTTPStream, &c.SSE, &c.UniHTTPStream.BodyTransport, &c.UniSSE.BodyTransport, &c.UniPoll.BodyTransport}
-	}
-	paths := enable(def)
-	for i, t := range enable(cfg) {
-		t.Enabled, t.HandlerPrefix = true, paths[i].HandlerPrefix
+	defaults := def.Transports()
+	for i, t := range cfg.Transports() {
+		switch t.Section {
+		case "sockjs":
+		case "webtransport":
+			t.Switch(false) // it needs TLS
+		default:
+			t.Switch(true)
+			*t.Prefix = *defaults[i].Prefix
+		}
 	}
 }
 
@@ -133,7 +133,7 @@ func (o Options) check() error {
 		if from != "*" && from != "null" && (scheme == "" || host == "" || strings.Contains(host, "/") || from != strings.ToLower(from)) {
 			return fmt.Errorf("--origin: %q is no origin: scheme, host and port are expected, in lower case and without a path, such as https://app.example.com", from)
 		}
-		if _, err := origin.New([]string{from}); err != nil {
+		if _, err := config.NewOrigins([]string{from}); err != nil {
 			return fmt.Errorf("--origin: %w", err)
 		}
 	}

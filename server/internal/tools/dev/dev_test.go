@@ -6,7 +6,6 @@ import (
 
 	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/config"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
 )
 
 func configOf(t *testing.T, o Options) *config.Config {
@@ -129,7 +128,7 @@ func TestOrigins(t *testing.T) {
 		"http://evil.example":           false,
 		"http://localhost@evil.example": false,
 	} {
-		m, err := origin.New(configOf(t, Options{Origins: []string{own}}).Client.AllowedOrigins)
+		m, err := config.NewOrigins(configOf(t, Options{Origins: []string{own}}).Client.AllowedOrigins)
 		if err != nil {
 			t.Fatal(err)
 		}

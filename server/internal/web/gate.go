@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"context"
@@ -12,9 +12,8 @@ import (
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/app/internal/admission"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
@@ -24,8 +23,8 @@ type gate struct {
 	log      *slog.Logger
 	access   logs.Access
 	refusals refusal.Reporter
-	limits   *admission.Limits               // nil: no limits
-	origins  *origin.Matcher                 // nil: all origins are allowed
+	limits   *Limits                         // nil: no limits
+	origins  *config.Origins                 // nil: all origins are allowed
 	rule     foreignRule                     // for the others
 	embedded func(path string) bool          // nil: no path is excepted
 	known    func(host string) bool          // nil: all hosts are known
@@ -49,21 +48,21 @@ const (
 )
 
 // newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
-func (a *App) newGate(path string, e endpoint) *gate {
-	g := &gate{log: a.log, access: logs.AccessOf(a.log), refusals: refusal.Reporter{Log: a.log}}
-	if a.meters.requests != nil {
-		g.count = a.meters.requests.Counter(path)
+func (w *Web) newGate(path string, e Endpoint) *gate {
+	g := &gate{log: w.Log, access: logs.AccessOf(w.Log), refusals: refusal.Reporter{Log: w.Log}}
+	if w.Counter != nil {
+		g.count = w.Counter(path)
 	}
 	if e.limited {
-		g.limits = a.limits
+		g.limits = w.Limits
 	}
 	if e.foreign != serveForeign {
-		g.origins, g.rule, g.embedded = a.origins, e.foreign, e.embedded
-		g.foreign, g.identity = foreign(a.cfg.Client.AllowedOrigins), a.identityFields()
-		g.certified = a.cfg.HTTPServer.TLS.Enabled && a.cfg.HTTPServer.TLS.ClientCAPEM != ""
+		g.origins, g.rule, g.embedded = w.Origins, e.foreign, e.embedded
+		g.foreign, g.identity = ForeignOrigin(w.Settings.Client.AllowedOrigins), w.identityFields()
+		g.certified = w.Settings.HTTPServer.TLS.Enabled && w.Settings.HTTPServer.TLS.ClientCAPEM != ""
 	}
-	if e.checkHost {
-		g.known = a.knowsHost
+	if e.CheckHost {
+		g.known = w.KnowsHost
 	}
 	return g
 }
@@ -74,8 +73,8 @@ var (
 	unknownHost   = &front.Refusal{Status: http.StatusForbidden, Text: "this server does not answer under that host name"}
 )
 
-// foreign returns the reason for refusing other origins.
-func foreign(allowed []string) error {
+// ForeignOrigin returns the reason for refusing other origins.
+func ForeignOrigin(allowed []string) error {
 	text := "client.allowed_origins is empty, so pages of no origin are allowed"
 	if len(allowed) > 0 {
 		text = "client.allowed_origins allows " + strings.Join(allowed, ", ")

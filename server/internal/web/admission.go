@@ -1,5 +1,5 @@
 // Package admission limits new connections: their rate, and the number of clients.
-package admission
+package web
 
 import (
 	"errors"
@@ -35,9 +35,9 @@ var (
 	ErrTooFast = refusal.Because(ErrUnavailable, "client.connection_rate_limit", "more connections come in a second than client.connection_rate_limit allows")
 )
 
-// New returns limits: connLimit returns the most clients that may be connected, clients how many there are, and
+// NewLimits returns limits: connLimit returns the most clients that may be connected, clients how many there are, and
 // rateLimit is how many connections may come in a second. Limits of 0 do not count.
-func New(connLimit func() int, rateLimit int, clients func() int) *Limits {
+func NewLimits(connLimit func() int, rateLimit int, clients func() int) *Limits {
 	return &Limits{
 		clients: clients, now: time.Now, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
 	}

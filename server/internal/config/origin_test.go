@@ -1,4 +1,4 @@
-package origin
+package config
 
 import (
 	"path"
@@ -36,11 +36,11 @@ func TestMatch(t *testing.T) {
 		{[]string{"http://{a,b}.example"}, "http://b.example", true},
 		{[]string{"http://[!a].example"}, "http://a.example", false},
 		{[]string{"http://?.example"}, "http://a.example", true},
-		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxLength-7), true},
-		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxLength-6), false},
-		{[]string{"*"}, "http://" + strings.Repeat("a", maxLength), true}, // nothing is compared
+		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxOriginLength-7), true},
+		{[]string{"http://*"}, "http://" + strings.Repeat("a", maxOriginLength-6), false},
+		{[]string{"*"}, "http://" + strings.Repeat("a", maxOriginLength), true}, // nothing is compared
 	} {
-		m, err := New(tt.patterns)
+		m, err := NewOrigins(tt.patterns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestMatch(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	for _, p := range []string{"http://[a", "{a", "[]"} {
-		if _, err := New([]string{"ok", p}); err == nil || !strings.Contains(err.Error(), "pattern 1") {
+		if _, err := NewOrigins([]string{"ok", p}); err == nil || !strings.Contains(err.Error(), "pattern 1") {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
@@ -65,18 +65,18 @@ func FuzzMatch(f *testing.F) {
 	f.Add("http://?.b*", "http://a.b")
 	f.Add("{a,[!b]}*\\", "x")
 	f.Fuzz(func(t *testing.T, pattern, origin string) {
-		m, err := New([]string{pattern, "\x00"})
+		m, err := NewOrigins([]string{pattern, "\x00"})
 		if err != nil || origin == "" {
 			return
 		}
-		if len(origin) > maxLength {
+		if len(origin) > maxOriginLength {
 			if m.Match(origin) != (pattern == "*" && m.any) {
 				t.Errorf("an origin of %d bytes is allowed", len(origin))
 			}
 			return
 		}
 		got := m.Match(origin)
-		simple := func(s string) bool { return !strings.ContainsAny(s, "[]{},!\\/\x00") && isASCII(s) }
+		simple := func(s string) bool { return !strings.ContainsAny(s, "[]{},!\\/\x00") && isASCIIText(s) }
 		if !simple(pattern) || !simple(origin) {
 			return
 		}
@@ -90,6 +90,6 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-func isASCII(s string) bool {
+func isASCIIText(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0
 }

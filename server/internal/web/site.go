@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"fmt"
@@ -7,14 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gyrohq/gyro/server/internal/app/internal/guide"
-	"github.com/gyrohq/gyro/server/internal/observe/metrics"
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// site is what one listener serves. Paths match exactly, except below trees. Unlike
+// Site is what one listener serves. Paths match exactly, except below trees. Unlike
 // http.ServeMux it does not redirect, and no character is special.
-type site struct {
+type Site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
 	rest  http.Handler
@@ -22,38 +20,38 @@ type site struct {
 	served map[string]string
 	// routes serve requests to some endpoints without net/http.
 	routes []front.Route
-	// gate makes the gate of an endpoint; path is its label in the metrics.
-	gate func(path string, e endpoint) *gate
+	// gate makes the gate of an endpoint; path is its label in the metrics, empty for paths that are not served.
+	gate func(path string, e Endpoint) *gate
 	// guide tells those who ask for a path that is not served.
-	guide guide.Guide
+	Guide Guide
 }
 
-// endpoint is what a site serves at a path.
-type endpoint struct {
+// endpoint is what a Site serves at a path.
+type Endpoint struct {
 	http.Handler
-	// routes serve its requests without net/http. Routes for other paths are ignored.
-	routes []front.Route
+	// Routes serve its requests without net/http. Routes for other paths are ignored.
+	Routes []front.Route
 	// limited: the limits of client connections apply to its requests.
 	limited bool
 	// foreign is the rule for requests of pages whose origin is not in client.allowed_origins.
 	foreign foreignRule
 	// embedded tells of paths that pages of any origin may embed; nil: there are none.
 	embedded func(path string) bool
-	// checkHost: requests for other hosts than Options.KnowsHost knows are refused.
-	checkHost bool
+	// CheckHost: requests for other hosts than Config.KnowsHost knows are refused.
+	CheckHost bool
 }
 
-func newSite(gate func(path string, e endpoint) *gate) *site {
-	s := &site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), served: make(map[string]string), gate: gate}
-	s.guide.Off = make(map[string]string)
-	s.rest = s.guard(metrics.Other, endpoint{Handler: &s.guide})
+func newSite(gate func(path string, e Endpoint) *gate) *Site {
+	s := &Site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), served: make(map[string]string), gate: gate}
+	s.Guide.Off = make(map[string]string)
+	s.rest = s.guard("", Endpoint{Handler: &s.Guide})
 	return s
 }
 
 // guard puts the gate in front of an endpoint, and of its routes.
-func (s *site) guard(path string, e endpoint) http.Handler {
+func (s *Site) guard(path string, e Endpoint) http.Handler {
 	g := s.gate(path, e)
-	for _, r := range e.routes {
+	for _, r := range e.Routes {
 		if r.Path == path {
 			r.Gate = g
 			s.routes = append(s.routes, r)
@@ -62,10 +60,10 @@ func (s *site) guard(path string, e endpoint) http.Handler {
 	return front.Wrap(g, e)
 }
 
-func (s *site) empty() bool { return len(s.exact) == 0 }
+func (s *Site) empty() bool { return len(s.exact) == 0 }
 
 // ServeHTTP serves a request by its path.
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h, ok := s.exact[r.URL.Path]; ok {
 		h.ServeHTTP(w, r)
 		return
@@ -74,7 +72,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // tree finds the handler of a path that is not in exact: that of the longest prefix.
-func (s *site) tree(path string) http.Handler {
+func (s *Site) tree(path string) http.Handler {
 	longest, found := "", s.rest
 	for prefix, h := range s.trees {
 		if len(prefix) > len(longest) && strings.HasPrefix(path, prefix) {
@@ -84,16 +82,16 @@ func (s *site) tree(path string) http.Handler {
 	return found
 }
 
-// handle serves one path. key is the configuration key that the path comes from.
-func (s *site) handle(key, path string, e endpoint) error {
+// Handle serves one path. key is the configuration key that the path comes from.
+func (s *Site) Handle(key, path string, e Endpoint) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
 	}
-	return s.handleExact(key, cleanPrefix(path), e)
+	return s.HandleExact(key, CleanPrefix(path), e)
 }
 
-// handleExact serves one path as it is, also with a slash at the end.
-func (s *site) handleExact(key, path string, e endpoint) error {
+// HandleExact serves one path as it is, also with a slash at the end.
+func (s *Site) HandleExact(key, path string, e Endpoint) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
@@ -105,16 +103,16 @@ func (s *site) handleExact(key, path string, e endpoint) error {
 }
 
 // endpoints lists one path of each endpoint.
-func (s *site) endpoints() []string { return slices.Sorted(maps.Values(s.served)) }
+func (s *Site) endpoints() []string { return slices.Sorted(maps.Values(s.served)) }
 
-// handleTree serves everything below a path; the path itself redirects to it.
-func (s *site) handleTree(key, path string, e endpoint) error {
-	below := strings.TrimSuffix(cleanPrefix(path), "/") + "/"
-	toBelow := endpoint{Handler: http.RedirectHandler(below, http.StatusMovedPermanently)}
+// HandleTree serves everything below a path; the path itself redirects to it.
+func (s *Site) HandleTree(key, path string, e Endpoint) error {
+	below := strings.TrimSuffix(CleanPrefix(path), "/") + "/"
+	toBelow := Endpoint{Handler: http.RedirectHandler(below, http.StatusMovedPermanently)}
 	if below == "/" {
 		toBelow = e
 	}
-	if err := s.handle(key, path, toBelow); err != nil {
+	if err := s.Handle(key, path, toBelow); err != nil {
 		return err
 	}
 	s.trees[below] = s.guard(below, e)
@@ -122,17 +120,17 @@ func (s *site) handleTree(key, path string, e endpoint) error {
 }
 
 // handleBelow serves a path and everything below it.
-func (s *site) handleBelow(key, path string, e endpoint) error {
-	if err := s.handle(key, path, e); err != nil {
+func (s *Site) handleBelow(key, path string, e Endpoint) error {
+	if err := s.Handle(key, path, e); err != nil {
 		return err
 	}
-	below := strings.TrimSuffix(cleanPrefix(path), "/") + "/"
+	below := strings.TrimSuffix(CleanPrefix(path), "/") + "/"
 	s.trees[below] = s.guard(below, e)
 	return nil
 }
 
-// cleanPrefix cuts trailing slashes; an empty result means "/".
-func cleanPrefix(path string) string {
+// CleanPrefix cuts trailing slashes; an empty result means "/".
+func CleanPrefix(path string) string {
 	path = strings.TrimRight(path, "/")
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path

@@ -1,5 +1,5 @@
 // Package profiles serves the profiles of the process for go tool pprof: the configuration key debug.enabled.
-package profiles
+package web
 
 import (
 	"net/http"
@@ -12,8 +12,8 @@ import (
 // maxSeconds is how long a profile may take.
 const maxSeconds = 300
 
-// Handler serves profiles below a prefix, a path without a slash at the end.
-func Handler(prefix string) http.Handler {
+// Profiles serves profiles below a prefix, a path without a slash at the end.
+func Profiles(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	own := map[string]http.HandlerFunc{
 		"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,

@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"errors"
@@ -8,71 +8,70 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/transports/sockjs"
-	"github.com/gyrohq/gyro/server/internal/web/origin"
 	"github.com/gyrohq/gyro/server/internal/web/swagger"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
 // webSocket is the endpoint of WebSocket clients.
-func (a *App) webSocket() *websocket.Handler {
-	cfg := a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler)
-	cfg.Dictionaries = a.dictionaries
-	return websocket.NewHandler(a.node, cfg)
+func (w *Web) webSocket() *websocket.Handler {
+	cfg := w.webSocketConfig(&w.Settings.WebSocket.WebSocketHandler)
+	cfg.Dictionaries = w.Dictionaries
+	return websocket.NewHandler(w.Node, cfg)
 }
 
 // uniWebSocket is the endpoint of one-way WebSocket clients.
-func (a *App) uniWebSocket() *websocket.Handler {
-	c := &a.cfg.UniWebSocket
-	cfg := a.webSocketConfig(&c.WebSocketHandler)
+func (w *Web) uniWebSocket() *websocket.Handler {
+	c := &w.Settings.UniWebSocket
+	cfg := w.webSocketConfig(&c.WebSocketHandler)
 	cfg.OneWay = &websocket.OneWay{
 		NoDisconnectPush: c.DisableDisconnectPush, NoClosingHandshake: c.DisableClosingHandshake, JoinPushes: c.JoinPushMessages,
 	}
-	return websocket.NewHandler(a.node, cfg)
+	return websocket.NewHandler(w.Node, cfg)
 }
 
 // mountSockJS serves SockJS clients. The limits hold for new sessions; the gate would apply them to
 // each request. Requests of foreign origins are all refused, because pages choose the IDs of
 // sessions and need not read the answers to send commands.
-func (a *App) mountSockJS(s *site) error {
-	c := &a.cfg.SockJS
-	cfg := a.webSocketConfig(&a.cfg.WebSocket.WebSocketHandler)
+func (w *Web) mountSockJS() error {
+	c := &w.Settings.SockJS
+	cfg := w.webSocketConfig(&w.Settings.WebSocket.WebSocketHandler)
 	cfg.MessageSizeLimit = c.MaxRequestBodySize
-	h := sockjs.NewHandler(a.node, sockjs.Config{
-		Prefix: strings.TrimSuffix(cleanPrefix(c.HandlerPrefix), "/"), ScriptURL: c.URL, AllowFrame: a.origins.Match,
-		Admit:    func(r *http.Request) error { return a.admit(r.RemoteAddr) },
-		Identity: a.identityFields(), Stranger: a.sockJSStranger,
-		MaxBodySize: c.MaxRequestBodySize, WriteTimeout: a.cfg.WebSocket.WriteTimeout, DisconnectDelay: c.DisconnectDelay,
+	h := sockjs.NewHandler(w.Node, sockjs.Config{
+		Prefix: strings.TrimSuffix(CleanPrefix(c.HandlerPrefix), "/"), ScriptURL: c.URL, AllowFrame: w.Origins.Match,
+		Admit:    func(r *http.Request) error { return w.Admit(r.RemoteAddr) },
+		Identity: w.identityFields(), Stranger: w.sockJSStranger,
+		MaxBodySize: c.MaxRequestBodySize, WriteTimeout: w.Settings.WebSocket.WriteTimeout, DisconnectDelay: c.DisconnectDelay,
 		WebSocket: cfg,
 	})
-	return s.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, endpoint{Handler: cors(a.origins, h), foreign: refuseForeign, embedded: h.IsFrame})
+	return w.External.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, Endpoint{Handler: cors(w.Origins, h), foreign: refuseForeign, embedded: h.IsFrame})
 }
 
 // identityFields are the fields of a request that say who sends it, beside Cookie.
-func (a *App) identityFields() []string {
+func (w *Web) identityFields() []string {
 	fields := []string{"Authorization"}
-	if name := a.cfg.Client.UserIDHTTPHeader; name != "" {
+	if name := w.Settings.Client.UserIDHTTPHeader; name != "" {
 		fields = append(fields, name)
 	}
 	return fields
 }
 
 // sockJSStranger reports a request that has the ID of a session and not what its client sends.
-func (a *App) sockJSStranger(r *http.Request) {
-	refusal.Reporter{Log: a.log}.Report(refusal.Refusal{Kind: "request refused: the SockJS session is another client's", Addr: r.RemoteAddr},
+func (w *Web) sockJSStranger(r *http.Request) {
+	refusal.Reporter{Log: w.Log}.Report(refusal.Refusal{Kind: "request refused: the SockJS session is another client's", Addr: r.RemoteAddr},
 		http.StatusNotFound, refusal.Because(errStranger, "", "none of its cookies, or another user, is in the requests of the session"))
 }
 
 var errStranger = errors.New("no such session")
 
 // mountWebSocket serves WebSocket clients at path, which is the value of key.
-func mountWebSocket(s *site, key, path string, h *websocket.Handler) error {
-	return s.handle(key, path, endpoint{
-		Handler: h, routes: []front.Route{h.Route(cleanPrefix(path))}, limited: true, foreign: refuseForeign,
+func mountWebSocket(s *Site, key, path string, h *websocket.Handler) error {
+	return s.Handle(key, path, Endpoint{
+		Handler: h, Routes: []front.Route{h.Route(CleanPrefix(path))}, limited: true, foreign: refuseForeign,
 	})
 }
 
-func (a *App) webSocketConfig(c *config.WebSocketHandler) websocket.Config {
+func (w *Web) webSocketConfig(c *config.WebSocketHandler) websocket.Config {
 	return websocket.Config{
 		MessageSizeLimit:             c.MessageSizeLimit,
 		DecompressedMessageSizeLimit: c.DecompressedLimit,
@@ -81,13 +80,13 @@ func (a *App) webSocketConfig(c *config.WebSocketHandler) websocket.Config {
 		CompressionMinSize:           c.CompressionMinSize,
 		CompressionLevel:             c.CompressionLevel,
 		CheckOrigin:                  func(*front.Request) bool { return true }, // the gate has checked it
-		PingInterval:                 a.cfg.Client.PingInterval,
-		PongTimeout:                  a.cfg.Client.PongTimeout,
+		PingInterval:                 w.Settings.Client.PingInterval,
+		PongTimeout:                  w.Settings.Client.PongTimeout,
 	}
 }
 
 // cors adds the headers that let pages of an allowed origin read the answer.
-func cors(allowed *origin.Matcher, next http.Handler) http.Handler {
+func cors(allowed *config.Origins, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Origin"); from != "" && allowed.Match(from) {
 			h := w.Header()
@@ -102,13 +101,14 @@ func cors(allowed *origin.Matcher, next http.Handler) http.Handler {
 	})
 }
 
-// mountSwagger serves the OpenAPI document of the server API and its page, if they are enabled.
-func mountSwagger(s *site, cfg *config.Config) error {
+// MountSwagger serves the OpenAPI document of the server API and its page, if they are enabled.
+func (w *Web) MountSwagger() error {
+	s, cfg := w.Internal, w.Settings
 	prefix := cfg.Swagger.HandlerPrefix
-	below := strings.TrimSuffix(cleanPrefix(prefix), "/") + "/"
+	below := strings.TrimSuffix(CleanPrefix(prefix), "/") + "/"
 	if !cfg.Swagger.Enabled {
-		s.guide.Off[cleanPrefix(prefix)], s.guide.Off[below] = "swagger.enabled", "swagger.enabled"
+		s.Guide.Off[CleanPrefix(prefix)], s.Guide.Off[below] = "swagger.enabled", "swagger.enabled"
 		return nil
 	}
-	return s.handleTree("swagger.handler_prefix", prefix, endpoint{Handler: swagger.New(below, cleanPrefix(cfg.HTTPAPI.HandlerPrefix))})
+	return s.HandleTree("swagger.handler_prefix", prefix, Endpoint{Handler: swagger.New(below, CleanPrefix(cfg.HTTPAPI.HandlerPrefix))})
 }

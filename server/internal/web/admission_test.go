@@ -1,4 +1,4 @@
-package admission
+package web
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 func fakeLimits(connLimit, rateLimit int) (a *Limits, now *time.Time, clients *int) {
 	now, clients = new(time.Time), new(int)
 	*now = time.Unix(1, 0)
-	a = New(func() int { return connLimit }, rateLimit, func() int { return *clients })
+	a = NewLimits(func() int { return connLimit }, rateLimit, func() int { return *clients })
 	a.now = func() time.Time { return *now }
 	return a, now, clients
 }

@@ -1,6 +1,6 @@
 // Package reserve keeps file descriptors back for operators, who have to reach a server whose
 // clients use all others.
-package reserve
+package web
 
 import (
 	"cmp"

@@ -1,5 +1,5 @@
 // Package guide answers requests for paths that are not served.
-package guide
+package web
 
 import (
 	"errors"

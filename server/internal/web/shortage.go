@@ -1,4 +1,4 @@
-package reserve
+package web
 
 import (
 	"errors"

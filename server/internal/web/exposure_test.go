@@ -1,4 +1,4 @@
-package exposure
+package web
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 )
 
 // server is one with a configuration.
-func server(cfg *config.Config) Server {
+func server(cfg *config.Config) Exposure {
 	h := &cfg.HTTPServer
-	return Server{Config: cfg, Address: h.Address + ":8000", Shared: h.InternalPort == "" && h.InternalAddress == ""}
+	return Exposure{Config: cfg, Address: h.Address + ":8000", Shared: h.InternalPort == "" && h.InternalAddress == ""}
 }
 
 // TestWarnExposed: what clients should not reach is named, with the keys that change it.

@@ -1,22 +1,20 @@
-package app
+package web
 
 import (
 	"net"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/gyrohq/gyro/server/internal/web/reserve"
 )
 
 // TestKeepIdle: the kernel asks no client that answers pings whether it is there, where connections do not live on loops either.
 func TestKeepIdle(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func() (net.Listener, error){
-		"http": func() (net.Listener, error) { return (&listener{addr: "127.0.0.1:0"}).listen() },
+		"http": func() (net.Listener, error) { return (&Listener{addr: "127.0.0.1:0"}).listen() },
 		"grpc": func() (net.Listener, error) {
-			g := grpcListener{addr: "127.0.0.1:0"}
-			err := g.open(new(reserve.Reserve))
+			g := GRPCListener{addr: "127.0.0.1:0"}
+			err := g.Open(new(Reserve))
 			return g.ln, err
 		},
 	} {

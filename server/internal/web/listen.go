@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/web/certs"
-	"github.com/gyrohq/gyro/server/internal/web/reserve"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/webtransport"
@@ -40,12 +39,13 @@ var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: tr
 // maxHeaderBytes bounds the headers of a request.
 const maxHeaderBytes = 64 << 10
 
-// listener is one address and what is served there.
-type listener struct {
-	name   string   // external or internal
-	serves []string // see site.endpoints
+// Listener is one address and what is served there.
+type Listener struct {
+	Name   string   // external, internal or acme
+	serves []string // see Site.endpoints
 	addr   string
-	server *http.Server
+	// Server serves what the front does not.
+	Server *http.Server
 	ln     net.Listener
 	silent silent
 	// routes are served by front instead of net/http. loops take the connections; nil:
@@ -58,8 +58,8 @@ type listener struct {
 	wantsHTTP3 bool
 }
 
-// internalListener is the name of the listener of internal endpoints, where they do not share the external one.
-const internalListener = "internal"
+// InternalListener is the name of the listener of internal endpoints, where they do not share the external one.
+const InternalListener = "internal"
 
 // samePlace tells whether internal endpoints share the external listener.
 func samePlace(h *config.HTTPServer) bool { return externalAddr(h) == internalAddr(h) }
@@ -84,32 +84,59 @@ func internalAddr(h *config.HTTPServer) string {
 	return joinAddr(host, port)
 }
 
-// makeListeners prepares the external and the internal listener, and that for challenges of
+// Listeners prepares the external and the internal listener, and the listener for challenges of
 // ACME. A listener that would serve nothing is left out.
-func makeListeners(cfg *config.Config, store *certs.Store, external, internal *site, log *slog.Logger) ([]*listener, error) {
-	h := &cfg.HTTPServer
+func (w *Web) Listeners(store *certs.Store) ([]*Listener, error) {
+	h, external, internal, log := &w.Settings.HTTPServer, w.External, w.Internal, w.Log
 	extTLS, intTLS, err := listenerTLS(h, store)
 	if err != nil {
 		return nil, err
 	}
-	var list []*listener
+	var list []*Listener
 	if !external.empty() {
 		l := newListener("external", externalAddr(h), external, extTLS, h.H2CExternal, log)
 		l.wantsHTTP3 = h.HTTP3.Enabled
 		list = append(list, l)
 	}
 	if internal != external && !internal.empty() {
-		list = append(list, newListener(internalListener, internalAddr(h), internal, intTLS, false, log))
+		list = append(list, newListener(InternalListener, internalAddr(h), internal, intTLS, false, log))
 	}
 	if challenges := store.Challenges(); challenges != nil {
 		s := newSite(external.gate)
-		s.guide.Refusals = external.guide.Refusals
-		if err := s.handleTree("http_server.tls_autocert.http_addr", "/", endpoint{Handler: challenges}); err != nil {
+		s.Guide.Refusals = external.Guide.Refusals
+		if err := s.HandleTree("http_server.tls_autocert.http_addr", "/", Endpoint{Handler: challenges}); err != nil {
 			return nil, err
 		}
 		list = append(list, newListener("acme", h.TLSAutocert.HTTPAddr, s, secure{}, false, log))
 	}
+	if !w.Settings.WebSocket.GoroutineDriver {
+		for _, l := range list {
+			l.loops = w.Node
+		}
+	}
 	return list, nil
+}
+
+// Address returns the address of an open listener, with the port that the system chose; "" before it is open.
+func (l *Listener) Address() string { return addressOf(l.ln) }
+
+func addressOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// Attrs describe an open listener in the log.
+func (l *Listener) Attrs() []any {
+	return []any{"listener", l.Name, "address", l.Address(), "tls", l.Server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves}
+}
+
+// Silent returns how many connections at net/http have not sent anything.
+func (l *Listener) Silent() int {
+	l.silent.mu.Lock()
+	defer l.silent.mu.Unlock()
+	return len(l.silent.conns)
 }
 
 // secure is the TLS of a listener, without config if it has none.
@@ -142,7 +169,7 @@ func listenerTLS(h *config.HTTPServer, store *certs.Store) (external, internal s
 	return external, internal, err
 }
 
-func newListener(name, addr string, s *site, t secure, h2c bool, log *slog.Logger) *listener {
+func newListener(name, addr string, s *Site, t secure, h2c bool, log *slog.Logger) *Listener {
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -156,7 +183,7 @@ func newListener(name, addr string, s *site, t secure, h2c bool, log *slog.Logge
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(t.config != nil)
 	server.Protocols.SetUnencryptedHTTP2(h2c && t.config == nil)
-	l := &listener{name: name, addr: addr, server: server, routes: s.routes, serves: s.endpoints()}
+	l := &Listener{Name: name, addr: addr, Server: server, routes: s.routes, serves: s.endpoints()}
 	server.ConnState = l.silent.note
 	return l
 }
@@ -196,17 +223,17 @@ func (s *silent) close() {
 	}
 }
 
-// shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
-func (l *listener) shutdown(ctx context.Context) error {
+// Shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
+func (l *Listener) Shutdown(ctx context.Context) error {
 	l.silent.close()
 	stopped := make(chan error, 1)
 	go func() { stopped <- l.shutdownHTTP3(ctx) }()
-	err := l.server.Shutdown(ctx)
+	err := l.Server.Shutdown(ctx)
 	if l.front != nil {
 		err = errors.Join(err, l.front.Wait(ctx))
 	}
 	if err = errors.Join(err, <-stopped); err != nil {
-		err = errors.Join(fmt.Errorf("%s listener: %w", l.name, err), l.server.Close())
+		err = errors.Join(fmt.Errorf("%s listener: %w", l.Name, err), l.Server.Close())
 	}
 	return err
 }
@@ -242,30 +269,31 @@ func (s serverLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (l *listener) open(r *reserve.Reserve) error {
+// Open opens the sockets.
+func (l *Listener) Open(r *Reserve) error {
 	ln, err := l.listen()
 	if err != nil {
-		return fmt.Errorf("http_server: %s listener: %w", l.name, err)
+		return fmt.Errorf("http_server: %s listener: %w", l.Name, err)
 	}
-	if l.name == internalListener {
-		l.ln = r.ForOperators(l.name, ln)
+	if l.Name == InternalListener {
+		l.ln = r.ForOperators(l.Name, ln)
 	} else {
-		l.ln = r.ForClients(l.name, ln)
+		l.ln = r.ForClients(l.Name, ln)
 	}
 	listen := front.Listen
-	if l.server.TLSConfig != nil {
+	if l.Server.TLSConfig != nil {
 		listen = front.ListenTLS
 	}
-	l.front = listen(l.ln, l.server, l.loops, l.routes...)
+	l.front = listen(l.ln, l.Server, l.loops, l.routes...)
 	l.ln = l.front
 	return nil
 }
 
-// serve blocks until the server is shut down.
-func (l *listener) serve() error {
-	err := l.server.Serve(l.ln)
+// Serve blocks until the server is shut down.
+func (l *Listener) Serve() error {
+	err := l.Server.Serve(l.ln)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("%s listener: %w", l.name, err)
+	return fmt.Errorf("%s listener: %w", l.Name, err)
 }

@@ -1,4 +1,4 @@
-package app
+package web
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 )
 
 // webTransport is the endpoint of WebTransport clients.
-func (a *App) webTransport() *webtransport.Handler {
-	return webtransport.NewHandler(a.node, webtransport.Config{
-		MessageSizeLimit: a.cfg.WebTransport.MessageSizeLimit,
+func (w *Web) webTransport() *webtransport.Handler {
+	return webtransport.NewHandler(w.Node, webtransport.Config{
+		MessageSizeLimit: w.Settings.WebTransport.MessageSizeLimit,
 		CheckOrigin:      func(*front.Request) bool { return true }, // the gate has checked it
 	})
 }
@@ -25,7 +25,7 @@ func (a *App) webTransport() *webtransport.Handler {
 const portTries = 16
 
 // listen opens the listener's TCP socket, and its UDP socket if it has HTTP/3.
-func (l *listener) listen() (net.Listener, error) {
+func (l *Listener) listen() (net.Listener, error) {
 	for try := 1; ; try++ {
 		ln, err := listening.Listen(context.Background(), "tcp", l.addr)
 		if err != nil || !l.wantsHTTP3 {
@@ -43,7 +43,7 @@ func (l *listener) listen() (net.Listener, error) {
 }
 
 // listenHTTP3 opens the UDP socket of HTTP/3. From now on the answers over TCP tell of it.
-func (l *listener) listenHTTP3(addr string) error {
+func (l *Listener) listenHTTP3(addr string) error {
 	udp, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
 		return err
@@ -52,34 +52,34 @@ func (l *listener) listenHTTP3(addr string) error {
 	if err != nil {
 		return err
 	}
-	if l.http3, err = webtransport.Listen(conn, l.server); err != nil {
+	if l.http3, err = webtransport.Listen(conn, l.Server); err != nil {
 		return err
 	}
-	l.server.Handler = l.http3.Advertise(l.server.Handler)
+	l.Server.Handler = l.http3.Advertise(l.Server.Handler)
 	l.http3.AdvertiseRoutes(l.routes)
 	return nil
 }
 
-// serveHTTP3 blocks until the server is shut down. Without HTTP/3 it does nothing.
-func (l *listener) serveHTTP3() error {
+// ServeHTTP3 blocks until the server is shut down. Without HTTP/3 it does nothing.
+func (l *Listener) ServeHTTP3() error {
 	if l.http3 == nil {
 		return nil
 	}
 	if err := l.http3.Serve(); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("%s listener: %w", l.name, err)
+		return fmt.Errorf("%s listener: %w", l.Name, err)
 	}
 	return nil
 }
 
-func (l *listener) shutdownHTTP3(ctx context.Context) error {
+func (l *Listener) shutdownHTTP3(ctx context.Context) error {
 	if l.http3 == nil {
 		return nil
 	}
 	return l.http3.Shutdown(ctx)
 }
 
-// close closes the sockets of a listener that does not serve.
-func (l *listener) close() error {
+// Close closes the sockets of a listener that does not serve.
+func (l *Listener) Close() error {
 	if l.http3 == nil {
 		return l.ln.Close()
 	}

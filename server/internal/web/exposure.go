@@ -1,18 +1,19 @@
 // Package exposure warns of what a configuration opens to those whom it is not meant for.
-package exposure
+package web
 
 import (
 	"cmp"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Server is a server that has been started.
-type Server struct {
+// Exposure is a server that has been started.
+type Exposure struct {
 	Config *config.Config
 	// Address of the external listener, which is also the internal one if it is Shared.
 	Address string
@@ -22,12 +23,11 @@ type Server struct {
 // Warn warns of endpoints for backends and operators that are on the port that clients
 // connect to, so that everybody who can reach that port can reach these endpoints; and of an open
 // gRPC API.
-func (s Server) Warn(log *slog.Logger) {
+func (s Exposure) Warn(log *slog.Logger) {
 	cfg := s.Config
 	WarnOpen(log, &cfg.GRPCAPI)
 	s.warnUseless(log)
-	clients := !cfg.WebSocket.Disabled || cfg.SSE.Enabled || cfg.HTTPStream.Enabled || cfg.UniSSE.Enabled || cfg.UniHTTPStream.Enabled ||
-		cfg.UniPoll.Enabled || cfg.UniWebSocket.Enabled || cfg.SockJS.Enabled || cfg.WebTransport.Enabled
+	clients := slices.ContainsFunc(cfg.Transports(), config.Transport.On)
 	if !clients || loopback(cfg.HTTPServer.Address) {
 		return
 	}
@@ -64,7 +64,7 @@ func WarnOpen(log *slog.Logger, g *config.GRPCAPI) {
 }
 
 // warnUseless warns of a page of the server API from which the API cannot be reached.
-func (s Server) warnUseless(log *slog.Logger) {
+func (s Exposure) warnUseless(log *slog.Logger) {
 	cfg := s.Config
 	if cfg.Swagger.Enabled && (cfg.HTTPAPI.Disabled || cfg.HTTPAPI.External && !s.Shared) {
 		log.Warn("the page of the server API cannot send requests, as the API is not on its listener",

@@ -1,13 +1,36 @@
-package httpapi
+package web
 
 import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
 )
+
+// MountHealth mounts the health endpoints: PREFIX/live and PREFIX/ready, and PREFIX
+// itself, which answers like the one that health.mode names.
+func (w *Web) MountHealth(parts func() []gyro.Health) error {
+	const key = "health.handler_prefix"
+	c := &w.Settings.Health
+	if !c.Enabled {
+		return nil
+	}
+	live := Endpoint{Handler: Live(), CheckHost: true}
+	ready := Endpoint{Handler: Ready(parts), CheckHost: true}
+	byMode := ready
+	if c.Mode == "live" {
+		byMode = live
+	}
+	below := strings.TrimSuffix(CleanPrefix(c.HandlerPrefix), "/")
+	err := w.Internal.Handle(key, c.HandlerPrefix, byMode)
+	if err == nil {
+		err = errors.Join(w.Internal.Handle(key, below+"/live", live), w.Internal.Handle(key, below+"/ready", ready))
+	}
+	return err
+}
 
 // healthReport is the body of the readiness endpoint.
 type healthReport struct {
@@ -70,10 +93,18 @@ func Failing(parts []gyro.Health) error {
 // connection limits are middleware around it.
 func Init() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !onlyMethod(w, r, http.MethodGet) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		_, _ = w.Write([]byte("{}"))
 	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the caller is gone
 }

@@ -1,5 +1,5 @@
 // Package origin decides which web origins may connect (docs/origins.md).
-package origin
+package config
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 	"github.com/gobwas/glob"
 )
 
-// Matcher holds the patterns of client.allowed_origins. It is immutable and safe
+// Origins holds the patterns of client.allowed_origins. It is immutable and safe
 // for concurrent use.
-type Matcher struct {
+type Origins struct {
 	any      bool
 	patterns []*glob.Pattern
 }
 
-// New compiles glob patterns: * stands for any characters, ? for one, [abc] for one of a class,
+// NewOrigins compiles glob patterns: * stands for any characters, ? for one, [abc] for one of a class,
 // {a,b} for one of several texts. Without a pattern only requests without an origin are allowed;
 // with the single pattern * all are. The error names the malformed pattern.
-func New(patterns []string) (*Matcher, error) {
-	m := &Matcher{any: len(patterns) == 1 && patterns[0] == "*"}
+func NewOrigins(patterns []string) (*Origins, error) {
+	m := &Origins{any: len(patterns) == 1 && patterns[0] == "*"}
 	for i, p := range patterns {
 		g, err := glob.Compile(strings.ToLower(p))
 		if err != nil {
@@ -36,7 +36,7 @@ func New(patterns []string) (*Matcher, error) {
 // field of the request, empty if there is none. Browsers send navigations and what pages embed without Origin, with the
 // cookies of the user: no client sends such requests, so they count as foreign, also if the browser does not say that they
 // come from another site. Clients without a browser have none of these fields.
-func (m *Matcher) Foreign(field func(name string) string) bool {
+func (m *Origins) Foreign(field func(name string) string) bool {
 	if m.any {
 		return false
 	}
@@ -50,18 +50,18 @@ func (m *Matcher) Foreign(field func(name string) string) bool {
 	return field("Sec-Fetch-Mode") == "navigate"
 }
 
-// maxLength is the length of the longest origin that is compared with patterns, in bytes: twice
+// maxOriginLength is the length of the longest origin that is compared with patterns, in bytes: twice
 // that of the longest host name.
-const maxLength = 512
+const maxOriginLength = 512
 
 // Match reports whether an origin is allowed. origin is the value of the header, empty if there
 // is none. Letters match in upper and lower case.
 // An origin of more than 512 bytes is refused.
-func (m *Matcher) Match(origin string) bool {
+func (m *Origins) Match(origin string) bool {
 	if m.any || origin == "" {
 		return true
 	}
-	if len(origin) > maxLength {
+	if len(origin) > maxOriginLength {
 		return false
 	}
 	origin = strings.ToLower(origin)

@@ -1,0 +1,133 @@
+// Package web serves the endpoints of a server on its listeners: transports of clients, the server API, health, metrics, the
+// pages for operators. It knows which endpoint is on which listener, who may send requests to it, and how many; it does not
+// know what an endpoint does.
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/transport/websocket"
+)
+
+// Config of a Web.
+type Config struct {
+	// Settings is the configuration of the server at its start.
+	Settings *config.Config
+	Node     *gyro.Node
+	// Origins are the web origins that may connect.
+	Origins *config.Origins
+	// Dictionaries compress messages of WebSocket clients.
+	Dictionaries []*websocket.Dictionary
+	// ConnectionLimit returns client.connection_limit as it is in force.
+	ConnectionLimit func() int
+	// KnowsHost, if set, decides by the Host of a request whether endpoints with CheckHost answer it.
+	KnowsHost func(host string) bool
+	// Counter, if set, returns what counts the requests to a path. The path is empty for all paths that are not served.
+	Counter func(path string) func(method string, status int)
+	Log     *slog.Logger
+}
+
+// Web has what each listener serves. Its owner mounts endpoints, then makes the listeners.
+type Web struct {
+	Config
+	Limits *Limits
+	// External is what clients reach, Internal what backends and operators reach. They are the same if both listeners would
+	// be at the same address.
+	External, Internal *Site
+	// bodyLimits are the keys that bound the bodies of requests, by path.
+	bodyLimits map[string]string
+}
+
+// New returns a Web that serves nothing yet.
+func New(c Config) *Web {
+	w := &Web{Config: c, bodyLimits: make(map[string]string)}
+	w.Limits = NewLimits(c.ConnectionLimit, c.Settings.Client.ConnectionRateLimit, c.Node.NumClients)
+	w.External = w.newSite()
+	w.Internal = w.External
+	if !samePlace(&c.Settings.HTTPServer) {
+		w.Internal = w.newSite()
+	}
+	return w
+}
+
+func (w *Web) newSite() *Site {
+	s := newSite(w.newGate)
+	s.Guide.Refusals = refusal.Reporter{Log: w.Log}
+	return s
+}
+
+// SiteFor returns the external site for an endpoint that is to be there, else the internal one.
+func (w *Web) SiteFor(external bool) *Site {
+	if external {
+		return w.External
+	}
+	return w.Internal
+}
+
+// BodyLimit returns the key that bounds the bodies of requests to a path; empty if none does.
+func (w *Web) BodyLimit(path string) string { return w.bodyLimits[path] }
+
+// WarnExposed warns of endpoints that clients can reach and should not.
+func (w *Web) WarnExposed() {
+	h := &w.Settings.HTTPServer
+	Exposure{Config: w.Settings, Address: externalAddr(h), Shared: samePlace(h)}.Warn(w.Log)
+}
+
+// MountInit mounts the endpoint with which browsers open a connection in advance.
+func (w *Web) MountInit() error {
+	c := &w.Settings.Init
+	if !c.Enabled {
+		return nil
+	}
+	return w.External.Handle("init.handler_prefix", c.HandlerPrefix, Endpoint{Handler: cors(w.Origins, Init()), limited: true})
+}
+
+// MountProfiles mounts the profiles of the process.
+func (w *Web) MountProfiles() error {
+	c := &w.Settings.Debug
+	if !c.Enabled {
+		return nil
+	}
+	return w.Internal.HandleTree("debug.handler_prefix", c.HandlerPrefix, Endpoint{Handler: Profiles(CleanPrefix(c.HandlerPrefix))})
+}
+
+// MountPages mounts pages on the external listener, by their paths.
+func (w *Web) MountPages(pages map[string]http.Handler) error {
+	var errs []error
+	for path, page := range pages {
+		errs = append(errs, w.External.Handle("the page "+path, path, Endpoint{Handler: w.External.Guide.Before(page), CheckHost: true}))
+	}
+	return errors.Join(errs...)
+}
+
+// MountAPI mounts the endpoint of the server API at its paths.
+func (w *Web) MountAPI(paths []string, e Endpoint) error {
+	c := &w.Settings.HTTPAPI
+	s := w.SiteFor(c.External)
+	s.Guide.API = CleanPrefix(c.HandlerPrefix)
+	for _, path := range paths {
+		mount := s.Handle
+		if path == "/" { // the legacy endpoint serves all paths that no other endpoint serves
+			mount = s.HandleTree
+		}
+		if err := mount("http_api.handler_prefix", path, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AdminOff has the guide tell that the admin interface, whose prefix has no slash at the end, is off.
+func (w *Web) AdminOff(prefix string) {
+	for _, path := range []string{prefix, prefix + "/", prefix + "/admin", prefix + "/admin/"} {
+		if strings.Trim(path, "/") != "" { // at the root the guide tells of the other endpoints
+			w.SiteFor(w.Settings.Admin.External).Guide.Off[path] = "admin.enabled"
+		}
+	}
+}
