@@ -1,5 +1,5 @@
-// Package broker is the contract of the engines that carry publications between
-// nodes, remember them, and know who is present. brokertest checks it.
+// Package broker is the contract of the engines that carry publications between nodes, remember them, and know which clients
+// are present. Package brokertest checks it.
 package broker
 
 import (
@@ -52,17 +52,16 @@ type Broker interface {
 	Close(ctx context.Context) error
 }
 
-// EventHandler gets what a broker delivers. A broker makes the calls for one channel one
-// at a time, in order; they may block for a short time when the node is behind. A handler
-// must not call the broker's Publish methods or Close, which may wait for the handler.
+// EventHandler receives the events of a broker. A broker makes the calls for one channel one at a time, in order; they may
+// block for a short time when the node is behind. A handler must not call the broker's Publish methods or Close, which may
+// wait for the handler.
 type EventHandler interface {
 	HandlePublication(ch string, e PublicationEvent)
 	HandleJoin(ch string, info *channel.ClientInfo)
 	HandleLeave(ch string, info *channel.ClientInfo)
-	// HandleLoss tells that events of the channels for which match is true may have
-	// got lost, because a connection broke or a queue was full, and that from now on
-	// everything is delivered again. The node checks the positions of subscriptions
-	// in these channels. match may be called from any goroutine and later on.
+	// HandleLoss reports that events may be lost, because a connection broke or a queue was full, and that from now on
+	// everything is delivered again. The events are of channels that match accepts. The node checks the positions of
+	// subscriptions in these channels. match may be called from any goroutine and later on.
 	HandleLoss(match func(ch string) bool)
 }
 
@@ -85,10 +84,9 @@ type PublicationEvent struct {
 
 // The values that engines take and return.
 type (
-	// PublishOptions of one publication. A broker finds Tags, Info and Version in the
-	// Publication, and ignores those of the options. It minds the other fields, which
-	// "go doc github.com/gyrohq/gyro/channel.PublishOptions" explains: HistorySize, HistoryTTL,
-	// HistoryMetaTTL, SkipHistory, IdempotencyKey, IdempotencyTTL, VersionEpoch, Delta.
+	// PublishOptions of one publication. A broker finds Tags, Info and Version in the Publication, and ignores these fields
+	// of the options. It uses the other fields, which "go doc github.com/gyrohq/gyro/channel.PublishOptions" explains:
+	// HistorySize, HistoryTTL, HistoryMetaTTL, SkipHistory, IdempotencyKey, IdempotencyTTL, VersionEpoch, Delta.
 	PublishOptions = channel.PublishOptions
 
 	// PublishResult of an accepted publish: its Position, or why it was Suppressed. See
@@ -103,8 +101,7 @@ type (
 	// "go doc github.com/gyrohq/gyro/channel.HistoryFilter" explains.
 	HistoryFilter = channel.HistoryFilter
 
-	// History is what a stream holds: its Publications and its Top. See
-	// "go doc github.com/gyrohq/gyro/channel.History".
+	// History is the content of a stream: its Publications and its Top. See "go doc github.com/gyrohq/gyro/channel.History".
 	History = channel.History
 
 	// PresenceStats are the numbers of Clients and Users in a channel. See
@@ -141,12 +138,12 @@ type Controller interface {
 	// called from several goroutines at a time, in any order of messages; data is valid
 	// during the call only.
 	RunControl(node string, handle func(data []byte)) error
-	// PublishControl sends data to one node, or to all, this one included, if node is
-	// empty. At most once. If the engine knows that nobody receives what is for the node, the
-	// error wraps ErrNoReceiver; an engine that does not know returns nil.
+	// PublishControl sends data to one node, or to all, this one included, if node is empty. At most once. If the engine
+	// knows that the node does not receive the message, the error wraps ErrNoReceiver; an engine that does not know returns
+	// nil.
 	PublishControl(ctx context.Context, node string, data []byte) error
 }
 
-// ErrNoReceiver says that nobody receives the control messages for a node: its process has ended, or
-// has no connection to the engine for the moment.
+// ErrNoReceiver reports that a node does not receive control messages: its process has ended, or has no connection to the
+// engine for the moment.
 var ErrNoReceiver = errors.New("nobody receives messages for the node")

@@ -21,18 +21,16 @@ type Maps interface {
 	// KeyMode, Expected and, if there is no such entry, MaxEntries; if it is removed, Expected and whether it exists
 	// (SuppressKeyNotFound). An entry whose TTL is over counts until it is removed. Checks, offset, entry, stream and delivery are one atomic step per channel.
 	//
-	// The broker owns pub from here on, and sets its Offset and Time (if 0). A removal without Tags gets
-	// those of the entry. With MapOptions.Delta, the event's Prev is what the entry was before, with its Tags.
-	// A change without Key, and options that an ephemeral map cannot have, are
-	// protocol.ErrorBadRequest.
+	// The broker owns pub from here on, and sets its Offset and Time (if 0). A removal without Tags gets the Tags of the
+	// entry. With MapOptions.Delta, the event's Prev is the entry before the change, with its Tags. A change without Key, and
+	// options that an ephemeral map cannot have, are protocol.ErrorBadRequest.
 	Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error)
-	// State reads entries. Somebody who reads all pages gets each entry once that was not changed
-	// meanwhile; the changes since the first page's Top are in the stream. As with History,
-	// a channel that does not exist has an epoch; unlike there, reading prolongs nothing. The Top of an
-	// ephemeral map means nothing.
+	// State reads entries. A caller that reads all pages gets each entry once that does not change meanwhile; the changes
+	// since the first page's Top are in the stream. As with History, a channel that does not exist has an epoch; unlike
+	// there, reading prolongs nothing. The Top of an ephemeral map means nothing.
 	State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error)
-	// Clear forgets the entries, the stream and the epoch. Nobody gets removals; nodes with
-	// subscribers of the channel are told by EventHandler.HandleLoss.
+	// Clear forgets the entries, the stream and the epoch. There are no removals. Nodes with subscribers of the channel get a
+	// call of EventHandler.HandleLoss.
 	Clear(ctx context.Context, ch string) error
 }
 

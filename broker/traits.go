@@ -7,8 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Engine is what a Broker, a PresenceManager and a Controller have in common: each
-// describes itself.
+// Engine is the common part of a Broker, a PresenceManager and a Controller: each describes itself.
 type Engine interface {
 	// Describe returns the traits of the engine. They do not change. Any goroutine may call
 	// it at any time, also before Run.
@@ -18,12 +17,10 @@ type Engine interface {
 	Describe() Traits
 }
 
-// Traits say what an engine is, and what it offers beyond the methods of its interface.
-// This is the whole list: a node, compose, the server and brokertest learn nothing about
-// an engine in any other way. The zero value is an engine over a network that does what
-// its interface demands and nothing more; for what it does not offer the node has another
-// way, unless the field says otherwise. Package brokertest compares traits with what the
-// engine does.
+// Traits describe an engine, and list its features beyond the methods of its interface. This is the whole list: a node,
+// compose, the server and brokertest learn nothing about an engine in any other way. The zero value is an engine over a
+// network that meets its interface and does nothing more. The node does without a missing feature, unless the field says
+// otherwise. Package brokertest compares traits with the behavior of the engine.
 type Traits struct {
 	// Name of this kind of engine, such as "redis": a lower-case letter, then lower-case
 	// letters, digits and underscores. The names of its metrics contain it.
@@ -41,11 +38,11 @@ type Traits struct {
 	// in the same order. Any goroutine may call it at any time; it does not block. Nil: the
 	// engine always works.
 	Health func() []Health
-	// Metrics returns what the engine counts, for monitoring. Any goroutine may call it at
-	// any time; it does not block. Nil: nothing.
+	// Metrics returns the counts of the engine, for monitoring. Any goroutine may call it at any time; it does not block.
+	// Nil: nothing.
 	Metrics func() []Metric
-	// Expiry tells how the engine removes entries of maps that have expired. Any goroutine may call it at any
-	// time; it does not block. Nil: nobody has to look for them.
+	// Expiry tells how the engine removes entries of maps that have expired. Any goroutine may call it at any time; it does
+	// not block. Nil: the engine need not look for them.
 	Expiry func() Expiry
 
 	// All that follows is about brokers.
@@ -81,9 +78,8 @@ type Traits struct {
 	Control Controller
 }
 
-// Health of a part of an engine. Engines find it out by what they deliver: every second
-// they publish a canary, which has to come back the way that publications come. Those that keep history also find
-// out whether publications with history are stored.
+// Health of a part of an engine. An engine proves it by deliveries: every second it publishes a canary, which must come back
+// on the way of publications. An engine with history also proves that it stores publications.
 type Health struct {
 	// Part names the part for operators, without secrets: "redis shard 0 (10.0.0.5:6379)".
 	Part string
@@ -95,7 +91,7 @@ type Health struct {
 	Reconnects uint64
 }
 
-// Expiry is what has become of entries of maps that expire.
+// Expiry counts the entries of maps that have expired.
 type Expiry struct {
 	// Removed counts entries that this node has removed, Failures its looks for them that failed.
 	Removed, Failures uint64
@@ -106,8 +102,8 @@ type Expiry struct {
 
 // Metric is a number that an engine tells of itself.
 type Metric struct {
-	// Name, written like Traits.Name; that of a counter ends in "_total". Prometheus gets
-	// it as gyro_broker_ENGINE_NAME, where ENGINE is Traits.Name.
+	// Name, written like Traits.Name. The name of a counter ends in "_total". Prometheus gets it as gyro_broker_ENGINE_NAME,
+	// where ENGINE is Traits.Name.
 	Name string
 	// Help is a sentence for operators. All metrics of one name have the same Help, the same
 	// Counter and the same names of labels.
@@ -132,9 +128,8 @@ type BatchItem struct {
 	// Result and Err are what Publish would have returned.
 	Result PublishResult
 	Err    error
-	// Unkept may be set by a broker that neither keeps Pub nor handed it to anybody. Pub
-	// belongs to the caller again if Unkept is set in all items that share it. What Pub refers
-	// to, its Data say, does not.
+	// A broker may set Unkept if it neither keeps Pub nor has handed it on. Pub belongs to the caller again if Unkept is set
+	// in all items that share it. What Pub refers to, its Data say, does not.
 	Unkept bool
 }
 

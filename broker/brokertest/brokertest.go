@@ -23,9 +23,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Capabilities say what the traits of an engine do not: which channels it takes, how time
-// passes for it, and which faults can happen. The zero value is an engine that takes any
-// channel, on the wall clock, without faults.
+// Capabilities complete the traits of an engine: which channels it takes, how time passes for it, and which faults can
+// happen. The zero value is an engine that takes any channel, on the wall clock, without faults.
 type Capabilities struct {
 	// ValidChannel tells which names channels can have. Others must be refused with
 	// protocol.ErrorBadRequest by Publish and, unless it allows wildcards, Subscribe.
@@ -117,9 +116,9 @@ type brokerTest struct {
 	run   func(f *fixture)
 }
 
-// RunBroker tests the engine that newBroker makes. Each test calls newBroker once. It returns
-// a broker on which Run was not called; the suite calls Run and Close. The tests are parallel: they run when the function that
-// called RunBroker has returned, so what they use ends with t.Cleanup.
+// RunBroker tests the engine that newBroker makes. Each test calls newBroker once. It returns a broker before Run; the suite
+// calls Run and Close. The tests are parallel: they run when the caller of RunBroker has returned, so the caller frees their
+// resources by t.Cleanup.
 func RunBroker(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	caps = caps.withDefaults()
 	var closed closedBrokers
@@ -196,7 +195,7 @@ var brokerTests = []brokerTest{
 	{"Model", history | idempotency | versions | delta, testModel},
 }
 
-// fixture is a running broker and what it has delivered.
+// fixture is a running broker and its deliveries.
 type fixture struct {
 	*testing.T
 	caps   Capabilities
@@ -207,8 +206,8 @@ type fixture struct {
 	clock  *pace.Clock // of a timely test
 }
 
-// timely returns a test of times to live, for which everything but f.advance takes less than a
-// unit. On a busy machine it is tried again with units twice as long.
+// timely returns a test of times to live, in which everything but f.advance takes less than a unit. On a busy machine it is
+// tried again with units twice as long.
 func timely(test func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
 		if !f.caps.slow {
@@ -242,8 +241,8 @@ func newFixture(t *testing.T, b broker.Broker, caps Capabilities, closed *closed
 	return f
 }
 
-// closedBrokers are recorders of brokers that are closed. What such a broker delivers in spite of that is found when all tests
-// are over, so no test has to wait for it.
+// closedBrokers are recorders of brokers that are closed. If such a broker still delivers, the suite finds that when all
+// tests are over, so no test waits for it.
 type closedBrokers struct {
 	mu        sync.Mutex
 	recorders map[string]*record.Recorder // by test

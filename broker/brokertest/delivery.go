@@ -32,7 +32,7 @@ func richPublication() *channel.Publication {
 	}
 }
 
-// sameButPlace ignores what a broker sets.
+// sameButPlace ignores the fields that a broker sets.
 var sameButPlace = cmpopts.IgnoreFields(channel.Publication{}, "Offset", "Time")
 
 func testDelivery(f *fixture) {
@@ -87,8 +87,8 @@ func testOnlySubscribed(f *fixture) {
 	f.begins(other, "after all", "early", "on time")
 }
 
-// begins waits for a publication with the data, which has to be the channel's first event. If the engine is Late, what was
-// published before the subscription may have come before.
+// begins waits for a publication with the data, which must be the channel's first event. If the engine is Late, publications
+// from before the subscription may come first.
 func (f *fixture) begins(ch, data string, before ...string) {
 	f.Helper()
 	_, err := f.events.Wait(ch, wait.Limit, hasData(data))
@@ -101,7 +101,7 @@ func (f *fixture) begins(ch, data string, before ...string) {
 	}
 }
 
-// ended checks that a channel is not delivered some time after Unsubscribe: what is published then is not there when the
+// ended checks that a channel is not delivered some time after Unsubscribe: a publication of that time is missing when the
 // channel is subscribed again and gets a marker. It waits longer and longer.
 func (f *fixture) ended(ch string) {
 	f.Helper()
@@ -353,7 +353,7 @@ func testConcurrentUse(f *fixture) {
 	users.Wait()
 }
 
-// mustGo is must for other goroutines than that of the test.
+// mustGo is must for goroutines other than the test's own.
 func (f *fixture) mustGo(err error) {
 	f.Helper()
 	if err != nil {

@@ -38,8 +38,8 @@ func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPres
 	t.Run("Control", func(t *testing.T) { RunControl(t, newBroker, caps) })
 }
 
-// during has goroutines call work with turn 0, 1, 2 and so on, for as long as a random
-// schedule of faults goes on; without faults for 200 turns.
+// during starts goroutines that call work with turn 0, 1, 2 and so on, for as long as a random schedule of faults goes on;
+// without faults for 200 turns.
 func (f *fixture) during(workers int, work func(worker, turn int)) {
 	f.Helper()
 	var over atomic.Bool
@@ -115,7 +115,7 @@ func number(pub *channel.Publication) int {
 	return n
 }
 
-// judge compares the events of a channel with what was published.
+// judge compares the events of a channel with the publications.
 func (f *fixture) judge(ch string, promises []promise) {
 	f.Helper()
 	last, seen := -1, make(map[int]bool)
@@ -140,7 +140,7 @@ func (f *fixture) judge(ch string, promises []promise) {
 	}
 }
 
-// judgeHistory compares the history of a channel with what was published.
+// judgeHistory compares the history of a channel with the publications.
 func (f *fixture) judgeHistory(ch string, promises []promise) {
 	f.Helper()
 	var h broker.History

@@ -66,7 +66,7 @@ func testReadCreatesStream(f *fixture) {
 	f.equal("publish", f.publish(ch, "1", f.kept(1)).Position, channel.StreamPosition{Offset: 1, Epoch: h.Top.Epoch})
 }
 
-// historyRow is a read: what it asks for, and what it gets.
+// historyRow is a read: its filter and its expected result.
 type historyRow struct {
 	since   int64 // -1: none
 	reverse bool
@@ -311,8 +311,8 @@ func testOrderWithHistory(f *fixture) {
 	}
 }
 
-// testNothingLostOnSubscribe does what a subscribing node does while others
-// publish: subscribe, then read. The read and the events must join up.
+// testNothingLostOnSubscribe acts as a subscribing node while others publish: it subscribes, then reads. The read and the
+// events must join up.
 func testNothingLostOnSubscribe(f *fixture) {
 	const n = 300
 	ch := f.name()
@@ -357,7 +357,7 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	}
 }
 
-// testPositions checks that Positions returns what reads of each channel return.
+// testPositions checks that Positions returns the same as reads of each channel.
 func testPositions(f *fixture) {
 	var names []string
 	var want []broker.PositionResult

@@ -56,7 +56,7 @@ type model struct {
 type modelChannel struct {
 	subscribed bool
 	events     []modelEvent
-	missed     map[string]bool // data of publications that nobody was subscribed to
+	missed     map[string]bool // data of publications without subscribers
 	results    map[string]modelResult
 	epochs     []string // all that were seen, the newest last
 
@@ -87,7 +87,7 @@ type modelEvent struct {
 	Prev  modelPublication
 }
 
-// pick chooses a channel and removes what has expired from its model.
+// pick chooses a channel and removes expired publications from its model.
 func (m *model) pick(t *rapid.T) (string, *modelChannel) {
 	name := rapid.SampledFrom(m.names).Draw(t, "channel")
 	c := m.channels[name]
@@ -267,8 +267,7 @@ func (m *model) unsubscribe(t *rapid.T) {
 	c.subscribed = false
 }
 
-// advance lets a little more than whole units pass, so that no call comes at the very moment
-// at which something expires.
+// advance lets a little more than whole units pass, so that no call comes at the very moment when something expires.
 func (m *model) advance(t *rapid.T) {
 	d := m.units(t, 1, 9, "time") + m.caps.Unit/1009
 	m.caps.Advance(m.f, d)

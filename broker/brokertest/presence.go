@@ -72,7 +72,7 @@ func (f *presenceFixture) remove(ch, client, user string) {
 	f.must(f.p.Remove(f.ctx, ch, client, user))
 }
 
-// want compares who is in the channel: pairs of client and user.
+// want compares the clients in the channel: pairs of client and user.
 func (f *presenceFixture) want(ch string, pairs ...string) {
 	f.Helper()
 	want := map[string]*channel.ClientInfo{}
@@ -196,8 +196,7 @@ func testPresenceCancelled(f *presenceFixture) {
 	f.want(ch)
 }
 
-// testPresenceAbandoned ends the context of calls at any moment, so that nobody knows whether
-// they were done. The call after them counts.
+// testPresenceAbandoned ends the context of calls at any moment, so that each may be done or not. The call after them counts.
 func testPresenceAbandoned(f *presenceFixture) {
 	ch := f.name()
 	var clients sync.WaitGroup

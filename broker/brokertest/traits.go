@@ -19,7 +19,7 @@ var validName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func testTraits(f *fixture) { f.checkTraits(f.broker) }
 
-// checkTraits checks what the traits say, and that they leave out nothing that the engine has.
+// checkTraits checks that the traits are true and complete.
 func (f *fixture) checkTraits(e broker.Engine) {
 	t := &f.traits
 	if !validName.MatchString(t.Name) {

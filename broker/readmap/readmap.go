@@ -1,6 +1,6 @@
-// Package readmap is a map that is read without a lock, for lookups that an engine or a node
-// makes for every message, such as that of a channel's subscription. Readers never wait for
-// writers. A lookup costs half of one in a map behind a sync.RWMutex.
+// Package readmap is a map that is read without a lock, for lookups that an engine or a node makes for every message, such as
+// the subscription of a channel. Readers never wait for writers. A lookup costs half as much as in a map behind a
+// sync.RWMutex.
 package readmap
 
 import (

@@ -1,5 +1,4 @@
-// Package follower is a subscriber with recovery that checks what it gets, for tests of
-// engines.
+// Package follower is a subscriber with recovery that checks its events, for tests of engines.
 package follower
 
 import (
@@ -16,13 +15,12 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Follower is an EventHandler that follows a channel as a client with recovery does. It
-// checks that acknowledged publications are delivered, unless it was told that something may
-// be missing. It takes a publication that is the successor of its position. Otherwise, and
-// after HandleLoss, it recovers what it missed from the history; if that is not possible, it
-// counts as told, and goes on from the top.
+// Follower is an EventHandler that follows a channel as a client with recovery does. It checks that acknowledged publications
+// are delivered, unless it was told that something may be missing. It takes a publication that is the successor of its
+// position. Otherwise, and after HandleLoss, it recovers missed publications from the history. If it cannot, it counts as
+// told, and goes on from the top.
 //
-// Publications must be numbers (see Number), in the order in which they are published.
+// Publications must be numbers (see Number) in the order of publishing.
 type Follower struct {
 	ch     string
 	broker broker.Broker
@@ -38,7 +36,7 @@ type Follower struct {
 // told in the book: numbers before it may be missing.
 const told = -1
 
-// New returns a follower of a channel. It has to be the broker's EventHandler.
+// New returns a follower of a channel. It must be the broker's EventHandler.
 func New(ch string) *Follower {
 	return &Follower{ch: ch, events: make(chan *broker.PublicationEvent, 100_000)}
 }
@@ -125,7 +123,7 @@ func (f *Follower) receive(p *channel.Publication) {
 	f.book = append(f.book, numberOf(p.Data))
 }
 
-// recover reads what was missed. It repeats reads that fail.
+// recover reads missed publications. It repeats reads that fail.
 func (f *Follower) recover(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()

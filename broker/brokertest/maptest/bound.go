@@ -31,7 +31,7 @@ func testMaxEntries(f *fixture) {
 			{f.remove("b", o).Suppressed, made},
 			{f.set("c", "5", o).Suppressed, made},
 			{f.set("d", "", o).Suppressed, full},
-			{f.set("d", "6", free).Suppressed, made}, // somebody whom the bound does not hold
+			{f.set("d", "6", free).Suppressed, made}, // a changer that the bound does not stop
 			{f.set("e", "", o).Suppressed, full},
 			{f.set("d", "7", o).Suppressed, made},
 			{f.remove("a", o).Suppressed, made},

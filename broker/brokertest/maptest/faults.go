@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// RunFaults changes maps by two nodes while Capabilities.Fault makes faults. Each node has a subscriber
-// that follows the maps as clients do. At the end all maps are those of the engine.
+// RunFaults changes maps by two nodes while Capabilities.Fault makes faults. Each node has a subscriber that follows the maps
+// as clients do. At the end all maps equal the maps of the engine.
 func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokertest.Capabilities) {
 	nodes := make([]*fixture, 2)
 	for i := range nodes {

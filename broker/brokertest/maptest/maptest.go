@@ -26,9 +26,9 @@ import (
 // made is channel.MapResult.Suppressed of a change that was made.
 const made broker.SuppressReason = ""
 
-// Run tests the maps of the engine that newBroker makes. Each test calls newBroker once. It returns a
-// broker on which Run was not called; the suite calls Run and Close. Of the capabilities, Virtual
-// and Unit count. The tests are parallel: they run when the function that called Run has returned.
+// Run tests the maps of the engine that newBroker makes. Each test calls newBroker once. It returns a broker before Run; the
+// suite calls Run and Close. It uses the capabilities Virtual and Unit. The tests are parallel: they run when the function
+// that called Run has returned.
 func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokertest.Capabilities) {
 	for name, test := range map[string]func(f *fixture){
 		"Changes": testChanges, "Conditions": testConditions, "Expected": testExpected, "Versions": testVersions,
@@ -50,7 +50,7 @@ func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokerte
 	}
 }
 
-// timely returns a test of times to live, for which everything but advance and waiting for events takes less than a unit. On a
+// timely returns a test of times to live, in which everything but advance and waiting for events takes less than a unit. On a
 // busy machine it is tried again with units twice as long.
 func timely(test func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
@@ -178,7 +178,7 @@ func (f *fixture) wantEvents(want ...string) []broker.PublicationEvent {
 	return events
 }
 
-// advance lets units of time pass, and engines that live in the process do what is due.
+// advance lets units of time pass, and engines that live in the process do the work that is due.
 func (f *fixture) advance(units float64) {
 	d := time.Duration(units * float64(f.unit))
 	time.Sleep(d)

@@ -6,15 +6,15 @@ import "time"
 
 // Clock tells whether an attempt keeps pace. A nil Clock always does.
 type Clock struct {
-	limit time.Time // by which the attempt must have got where it is
+	limit time.Time // the latest time for the present step of the attempt
 	held  time.Time // the same, between Hold and Release
 }
 
-// late is what Check panics with.
+// late is the panic of Check.
 type late struct{}
 
-// Try calls test. It returns false if test has called Check after it took slack or longer, on
-// top of what it told Pass. Then the results of test mean nothing.
+// Try calls test. It returns false if test has called Check after slack was over. The times given to Pass do not count. Then
+// the results of test mean nothing.
 func Try(slack time.Duration, test func(c *Clock)) (kept bool) {
 	defer func() {
 		if r := recover(); r != nil && r != any(late{}) {
@@ -32,8 +32,8 @@ func (c *Clock) Pass(d time.Duration) {
 	}
 }
 
-// Hold begins a part of the attempt that has to be over before d has passed, waiting included, because something that it needs
-// lives for so long. Release ends the part.
+// Hold begins a part of the attempt that must end within d, waiting included, because something that it needs lives for so
+// long. Release ends the part.
 func (c *Clock) Hold(d time.Duration) {
 	if c != nil {
 		c.held = time.Now().Add(d)

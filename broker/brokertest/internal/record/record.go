@@ -1,4 +1,4 @@
-// Package record remembers what a broker delivers.
+// Package record remembers the events of a broker.
 package record
 
 import (
@@ -115,14 +115,14 @@ func (r *Recorder) Lost(ch string, k int) bool {
 	return slices.ContainsFunc(r.losses, func(l loss) bool { return l.counts[ch] >= k && l.match(ch) })
 }
 
-// Of returns what has been delivered for the channel.
+// Of returns the events of the channel so far.
 func (r *Recorder) Of(ch string) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events[ch])
 }
 
-// Drop removes events of the channel for which drop is true.
+// Drop removes the events of the channel that drop selects.
 func (r *Recorder) Drop(ch string, drop func(Event) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
