@@ -13,20 +13,18 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Route returns the index of the engine that a channel belongs to. It is called for every
-// operation and event, from any goroutine, so it has to be fast. It must return the same
-// index on every node, for as long as the channel is used. An index out of range stands for
-// engine 0.
+// Route returns the index of the engine that a channel belongs to. It is called for every operation and event, from any
+// goroutine, so it must be fast. It must return the same index on every node, for as long as the channel is used. An index
+// out of range stands for engine 0.
 type Route func(ch string) int
 
 // NewBroker returns a broker that hands each channel's operations to the engine that route
 // names. engines must not be empty. The composition owns them from here on: it runs and
 // closes them. A single engine is returned as it is.
 //
-// The composition has the traits that all engines have. It reports the health of all, has
-// the Control of engine 0, and takes batches and reads positions whatever the engines offer. It has
-// maps if one engine has; those of channels of other engines are protocol.ErrorNotAvailable.
-// It has no metrics: each engine has its own.
+// The composition has the traits that all engines have. It reports the health of all, has the Control of engine 0, and takes
+// batches and reads positions even if the engines do not. It has maps if one engine has maps; a map of a channel of another
+// engine is protocol.ErrorNotAvailable. It has no metrics: each engine has its own.
 func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
 		return engines[0]
@@ -167,7 +165,7 @@ func (c *composition) split(n int, ch func(i int) string, do func(engine int, at
 	wg.Wait()
 }
 
-// only tells whether n channels belong to one engine, and to which.
+// only reports whether n channels belong to one engine, and returns its index.
 func (c *composition) only(n int, ch func(i int) string) (index int, ok bool) {
 	if n == 0 {
 		return 0, true

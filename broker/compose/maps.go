@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maps is Traits.Maps of a composition in which some engine has them.
+// maps is Traits.Maps of a composition if some engine has maps.
 type maps struct{ *composition }
 
 // haveMaps reports whether some engine has maps.

@@ -30,7 +30,7 @@ var (
 // Config of a broker. All functions may be called from any goroutine.
 type Config struct {
 	// Of returns the map that a channel shows; false if the channel shows none, which refuses it with
-	// protocol.ErrorUnknownChannel. The interval of a channel is that of its first subscriber.
+	// protocol.ErrorUnknownChannel. The interval of a channel is the interval of its first subscriber.
 	Of func(ch string) (Map, bool)
 	// State reads a map, as broker.Maps does. It is called with a negative limit.
 	State func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error)
@@ -42,7 +42,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Map is what a channel shows.
+// Map is the map that a channel shows.
 type Map struct {
 	// Channel of the map.
 	Channel string
@@ -64,7 +64,7 @@ type Broker struct {
 	mu       sync.Mutex
 	running  bool
 	channels map[string]*shown
-	// byInterval has the channels again; a goroutine looks after those of each interval.
+	// byInterval has the channels again; each interval has a goroutine that looks after its channels.
 	byInterval map[time.Duration]map[*shown]struct{}
 }
 

@@ -20,7 +20,7 @@ const (
 	maxSize = 1 << 20
 	// readers is how many maps of an interval are read at a time.
 	readers = 16
-	// readTimeout bounds what is done for the channels of one interval at a time.
+	// readTimeout bounds one look at the channels of an interval.
 	readTimeout = 10 * time.Second
 )
 
@@ -31,7 +31,7 @@ type shown struct {
 	// left is when the last subscriber left; zero while there is one. The lock of the broker protects it.
 	left time.Time
 
-	// reading is held by who reads the map and takes the state over; it protects at and unfit.
+	// reading is held to read the map and to take the state over; it protects at and unfit.
 	reading lock
 	at      channel.StreamPosition // of the map that the state is from
 	unfit   error                  // why the map cannot be shown, or nil
@@ -52,7 +52,7 @@ func (s *shown) latest() (*channel.Publication, channel.StreamPosition) {
 	return s.pub, channel.StreamPosition{Offset: s.offset, Epoch: s.epoch}
 }
 
-// lock is a mutex for which a caller stops waiting when its context ends.
+// lock is a mutex whose caller stops waiting when its context ends.
 type lock chan struct{}
 
 func newLock() lock { return make(lock, 1) }
@@ -171,8 +171,8 @@ func (b *Broker) beat(interval time.Duration) {
 	}
 }
 
-// due returns the channels of an interval, and forgets those that nobody has subscribed to for a while. With the last
-// one the interval ends.
+// due returns the channels of an interval, and forgets channels that have had no subscriber for a while. With the last one
+// the interval ends.
 func (b *Broker) due(interval time.Duration) []*shown {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// held is what the cache has of a channel.
+// held is the cached state of a channel.
 type held struct {
 	ch    string
 	total *atomic.Int64 // the bytes of all channels
@@ -37,7 +37,7 @@ type held struct {
 	entries btree.Map[string, *channel.Publication]
 	changes changes
 	bytes   int64
-	changed chan struct{} // closed when anything of the above changes; nil if nobody waits for it
+	changed chan struct{} // closed when a field above changes; nil if no reader waits for it
 }
 
 // phase of a channel in the cache.
@@ -50,7 +50,7 @@ const (
 	gone                 // not in the table any more
 )
 
-// wake wakes those who wait for a change. The caller holds the lock.
+// wake wakes the readers that wait for a change. The caller holds the lock.
 func (h *held) wake() {
 	if h.changed != nil {
 		close(h.changed)
@@ -58,7 +58,7 @@ func (h *held) wake() {
 	}
 }
 
-// awaited returns what is closed at the next change. The caller holds the lock.
+// awaited returns a channel that is closed at the next change. The caller holds the lock.
 func (h *held) awaited() <-chan struct{} {
 	if h.changed == nil {
 		h.changed = make(chan struct{})
@@ -66,11 +66,10 @@ func (h *held) awaited() <-chan struct{} {
 	return h.changed
 }
 
-// isBehind tells whether somebody has seen more than the cache has. The caller holds the lock.
+// isBehind tells whether a reader has seen more than the cache has. The caller holds the lock.
 func (h *held) isBehind() bool { return h.top.Offset < h.floor.Offset }
 
-// raise makes reads show at least what is at a position. It fails with the reason for which the channel has to
-// be forgotten.
+// raise makes sure that reads show at least a position. It returns the reason to forget the channel, or "".
 func (h *held) raise(seen channel.StreamPosition) dropReason {
 	h.mu.RLock()
 	enough := seen.Epoch == "" || h.phase > live || h.floor.Epoch == seen.Epoch && h.floor.Offset >= seen.Offset
@@ -96,11 +95,11 @@ func (h *held) raise(seen channel.StreamPosition) dropReason {
 	return ""
 }
 
-// count adds what the channel has grown by since it had so many bytes to the total. The caller holds the lock, so
-// that nobody takes away what is not counted yet.
+// count adds the growth of the channel, since it had this many bytes, to the total. The caller holds the lock, so that bytes
+// are counted before they can be taken away.
 func (h *held) count(before int64) { h.total.Add(h.bytes - before) }
 
-// take applies a change, or puts it aside while the channel is loaded. It fails with the reason for which the channel has to be forgotten.
+// take applies a change, or puts it aside while the channel is loaded. It returns the reason to forget the channel, or "".
 func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +118,7 @@ func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason
 	return reason
 }
 
-// apply applies a change, unless it is known. own returns a copy that nobody changes. The caller holds the lock.
+// apply applies a change, unless it is known. own returns a copy that does not change. The caller holds the lock.
 func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
 	switch {
 	case pub.Offset == 0:
@@ -160,7 +159,7 @@ func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own f
 	return ""
 }
 
-// page is State of a live channel. ok is false if the broker has to be asked. The caller holds the lock.
+// page is State of a live channel. ok is false if the broker must answer. The caller holds the lock.
 func (h *held) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	count := h.entries.Len()
 	if count == 0 {
@@ -195,7 +194,7 @@ func (h *held) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	return s, true
 }
 
-// since is History of a live channel. ok is false if the broker has to be asked. The caller holds the lock.
+// since is History of a live channel. ok is false if the broker must answer. The caller holds the lock.
 func (h *held) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
 	from := f.Since.Offset
 	if h.entries.Len() == 0 || from > h.top.Offset || from < h.top.Offset-uint64(h.changes.len()) {
@@ -208,10 +207,10 @@ func (h *held) since(f *broker.HistoryFilter) (history broker.History, ok bool) 
 	return broker.History{Publications: slices.Clone(all), Top: h.top}, true
 }
 
-// changes are the newest changes of a channel, without holes. The last one is that of the top.
+// changes are the newest changes of a channel, without holes. The last one has the top position.
 type changes struct {
 	list []*channel.Publication
-	head int // of list; what is in front of it is nil
+	head int // of list; the elements in front of it are nil
 }
 
 func (c *changes) len() int { return len(c.list) - c.head }
@@ -234,8 +233,8 @@ type limits struct {
 	bytes   int64
 }
 
-// trim forgets the oldest changes of a channel that takes so many bytes until it is within the limits. It returns
-// how much memory that frees.
+// trim forgets the oldest changes of a channel, which takes this many bytes, until it is within the limits. It returns the
+// memory that this frees.
 func (c *changes) trim(most *limits, bytes int64) (freed int64) {
 	for c.len() > most.changes || bytes-freed > most.bytes && c.len() > 0 {
 		freed += size(c.list[c.head])
@@ -245,11 +244,11 @@ func (c *changes) trim(most *limits, bytes int64) (freed int64) {
 	return freed
 }
 
-// overhead is about what a publication takes besides its texts: the struct, its place in entries or changes, and
-// what allocations round up.
+// overhead is about the memory of a publication besides its texts: the struct, its place in entries or changes, and the
+// rounding of allocations.
 const overhead = 200
 
-// size is about what a publication takes. One that is an entry and a change counts as both.
+// size is about the memory of a publication. A publication that is an entry and a change counts twice.
 func size(pub *channel.Publication) int64 {
 	n := overhead + len(pub.Key) + len(pub.Data) + len(pub.Channel)
 	for key, value := range pub.Tags {
@@ -261,8 +260,8 @@ func size(pub *channel.Publication) int64 {
 	return int64(n)
 }
 
-// own returns a copy that shares no memory with pub, which may be a part of something much larger, or in
-// memory that is used again.
+// own returns a copy that shares no memory with pub. The memory of pub may be a part of something much larger, or be used
+// again.
 func own(pub *channel.Publication) *channel.Publication {
 	p := *pub
 	p.Key, p.Channel, p.Data = strings.Clone(p.Key), strings.Clone(p.Channel), slices.Clone(p.Data)

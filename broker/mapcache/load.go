@@ -20,7 +20,7 @@ type refusal struct {
 	lasts  time.Duration
 }
 
-// image is what a load has read.
+// image is the result of a load.
 type image struct {
 	top     channel.StreamPosition // of the first page
 	far     uint64                 // the greatest offset that was read
@@ -82,8 +82,8 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 	return m, refusal{}
 }
 
-// readTop reads the position where it is written: pages may come from a copy, which is behind. If it is, readers wait for
-// the changes that are missing, or go to the broker.
+// readTop reads the position where it is written, because pages may come from a copy that is behind. If the copy is behind,
+// readers wait for the missing changes, or go to the broker.
 func (c *cache) readTop(ctx context.Context, ch string, m *image) (why refusal) {
 	if c.positions == nil {
 		return refusal{}
@@ -137,7 +137,7 @@ func (m *image) remember(newest []*channel.Publication, most *limits) {
 	m.bytes -= m.changes.trim(most, m.bytes)
 }
 
-// begin makes a channel live: it has what was loaded, and the changes that came meanwhile.
+// begin makes a channel live, with the loaded image and the changes that came meanwhile.
 func (h *held) begin(m *image, most *limits) (why refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,23 +1,21 @@
 // Package mapcache keeps the maps that the clients of a node follow in the memory of the node, so that
 // reading them asks the broker nothing.
 //
-// A channel is cached while the node is subscribed to it at the broker, because only then the broker
-// delivers its changes. The first read of it loads the entries and the stream; from then on the cache
-// applies each change before the node sees it. What the cache shows is therefore the map as it was at
-// the position that it names, exactly, and a client that has got a change finds it in what it reads next.
+// A channel is cached while the node is subscribed to it at the broker, because only then the broker delivers its changes.
+// The first read of it loads the entries and the stream; from then on the cache applies each change before the node sees it.
+// Therefore the cache shows exactly the map at the position that it names, and a client that has got a change finds the
+// change in its next read.
 //
-// A read never shows less than an earlier read or change through the same cache: the cache remembers the
-// highest position that it has shown, and a read that comes before the delivery has caught up waits a
-// moment and then asks the broker. Changes always go to the broker. So do reads that the cache cannot
-// answer: those of maps without entries (only the broker knows when their position ends), of
-// ephemeral maps (their changes have no offsets), of channels that are not subscribed, of changes that are
-// older than the cache remembers, and History without HistoryFilter.Since or with Limit 0, which
-// nodes use to find out whether they have missed something.
+// A read never shows less than an earlier read or change through the same cache: the cache remembers the highest position
+// that it has shown, and a read that comes before the delivery has caught up waits a moment and then asks the broker. Changes
+// always go to the broker. So do reads that the cache cannot answer: reads of maps without entries (only the broker knows
+// when their position ends), of ephemeral maps (their changes have no offsets), of channels that are not subscribed, of
+// changes that are older than the cache remembers, and History without HistoryFilter.Since or with Limit 0, which nodes use
+// to find out whether they have missed something.
 //
-// Whatever makes the cache doubt a channel has it forget the channel, and the next read loads it
-// again: a loss that the broker reports, a hole in the offsets, another epoch, Clear, RemoveHistory. A change
-// that gets lost without a trace, and is the last one, is found by comparing positions with the broker once
-// per Config.SyncInterval.
+// When the cache doubts a channel, it forgets the channel, and the next read loads it again. Reasons for doubt are a loss
+// that the broker reports, a hole in the offsets, another epoch, Clear and RemoveHistory. A change that gets lost without a
+// trace, and is the last one, is found by comparing positions with the broker once per Config.SyncInterval.
 package mapcache
 
 import (
@@ -37,9 +35,9 @@ import (
 
 // Config of a cache. The zero value has all defaults.
 type Config struct {
-	// IsMap tells which channels are maps. The cache has nothing to do with others, which the broker may carry as
-	// well. It is called for subscribes and reads, by any goroutine. Default: channels are maps whose entries are
-	// read; History alone does not have a channel be loaded then.
+	// IsMap tells which channels are maps. The cache has nothing to do with others, which the broker may carry as well. It is
+	// called for subscribes and reads, by any goroutine. Default: channels are maps whose entries are read; then History
+	// alone does not load a channel.
 	IsMap func(ch string) bool
 	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as
 	// estimated from keys, data, tags and infos. Beyond that, the channels that were not read for the
@@ -47,7 +45,7 @@ type Config struct {
 	// entries are too many. Defaults: 1,000 and 256 MiB.
 	MaxChannels int
 	MaxBytes    int64
-	// IdleTimeout is how long a channel is kept that nobody reads. Default: 10 minutes.
+	// IdleTimeout is how long a channel without reads is kept. Default: 10 minutes.
 	IdleTimeout time.Duration
 	// StreamSize is the most changes of a channel that are kept. They are kept for as long as the channel is,
 	// whatever MapOptions.StreamTTL says. Default: 10,000.
@@ -94,9 +92,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// New returns a broker that is inner with a cache in front of its maps. It owns inner from here on. It has
-// the traits of inner, but is never local, and adds its metrics to those of inner. A broker
-// without maps is returned as it is.
+// New returns a broker that is inner with a cache in front of its maps. It owns inner from here on. It has the traits of
+// inner, but is never local, and adds its metrics to the metrics of inner. A broker without maps is returned as it is.
 func New(inner broker.Broker, cfg Config) broker.Broker {
 	traits := inner.Describe()
 	if traits.Maps == nil {
@@ -121,12 +118,12 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 	return c
 }
 
-// cache is a broker. Its embedded one does what is not about maps.
+// cache is a broker. The embedded broker does everything that is not about maps.
 type cache struct {
 	broker.Broker
 	cfg       Config
 	knowsMaps bool        // Config.IsMap was given
-	maps      broker.Maps // of the embedded broker, as positions are
+	maps      broker.Maps // of the embedded broker, like positions
 	positions func(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult
 	own       broker.Traits
 	counters  counters
@@ -138,7 +135,7 @@ type cache struct {
 
 	bytes atomic.Int64 // of all channels
 
-	mu         sync.Mutex // may be held while that of a channel is taken, not the other way round
+	mu         sync.Mutex // may be held while the lock of a channel is taken, not the other way round
 	closed     bool
 	subscribed map[string]struct{} // maps
 	table      map[string]*held
@@ -268,7 +265,7 @@ type handler struct {
 	cache *cache
 }
 
-// HandlePublication applies a change, and then has the node deliver it.
+// HandlePublication applies a change, and then hands it to the node.
 func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
 	h.cache.feed(ch, &e)
 	h.EventHandler.HandlePublication(ch, e)

@@ -18,7 +18,7 @@ const (
 	dropBehind       dropReason = "behind"       // changes that the broker has did not come
 	dropBack         dropReason = "back"         // the broker's data went back
 	dropEvicted      dropReason = "evicted"      // to make room
-	dropIdle         dropReason = "idle"         // nobody has read it
+	dropIdle         dropReason = "idle"         // there were no reads
 	dropEmpty        dropReason = "empty"        // the map has no entries
 	dropEphemeral    dropReason = "ephemeral"    // the map has no stream
 	dropLarge        dropReason = "large"        // it is larger than the cache
@@ -44,7 +44,7 @@ func (c *counters) dropped(why dropReason) {
 	}
 }
 
-// metrics are what the cache adds to those of its broker.
+// metrics returns the metrics of the cache alone.
 func (c *cache) metrics() []broker.Metric {
 	c.mu.Lock()
 	channels := len(c.table)

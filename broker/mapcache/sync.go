@@ -101,8 +101,7 @@ func (c *cache) livePositions() (list []compared) {
 	return slices.DeleteFunc(list, func(p compared) bool { return p.before.Epoch == "" })
 }
 
-// differs tells why the channel has to be forgotten; "" if it has not. dropBehind may also mean that changes
-// are on their way.
+// differs returns the reason to forget the channel, or "". dropBehind may also mean that changes are on their way.
 func (c *compared) differs() dropReason {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// patience is how long a read waits for the delivery to catch up with what was seen before.
+	// patience is how long a read waits until the delivery has caught up with earlier reads.
 	patience = 50 * time.Millisecond
 	// tooLate is for how long a channel may be behind before it is loaded again.
 	tooLate = time.Second
@@ -18,8 +18,8 @@ const (
 	shortRefusal, longRefusal = time.Second, time.Minute
 )
 
-// use returns what the cache has of a channel. If there is nothing and load is set, a load begins. It returns nil if
-// the channel is not cached now.
+// use returns the cached state of a channel. If there is nothing and load is set, a load begins. It returns nil if the
+// channel is not cached now.
 func (c *cache) use(ch string, load bool) *held {
 	now := time.Now()
 	c.mu.Lock()
@@ -51,14 +51,14 @@ func (c *cache) use(ch string, load bool) *held {
 	return h
 }
 
-// find returns what the cache has of a channel, or nil. It does not count as a read.
+// find returns the cached state of a channel, or nil. It does not count as a read.
 func (c *cache) find(ch string) *held {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table[ch]
 }
 
-// changesSince is History of a channel. ok is false if the broker has to be asked.
+// changesSince is History of a channel. ok is false if the broker must answer.
 func (c *cache) changesSince(ctx context.Context, h *held, f *broker.HistoryFilter) (history broker.History, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
@@ -71,7 +71,7 @@ func (c *cache) changesSince(ctx context.Context, h *held, f *broker.HistoryFilt
 	return history, ok
 }
 
-// page is State of a channel. ok is false if the broker has to be asked.
+// page is State of a channel. ok is false if the broker must answer.
 func (c *cache) page(ctx context.Context, h *held, f *channel.StateFilter) (s channel.State, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
@@ -84,8 +84,8 @@ func (c *cache) page(ctx context.Context, h *held, f *channel.StateFilter) (s ch
 	return s, ok
 }
 
-// enter takes the lock of a channel for reading when the channel has everything that readers have seen of it before. It returns the
-// function that releases the lock, or nil, without the lock, if the broker has to be asked.
+// enter takes the lock of a channel for reading when the channel has everything that readers have seen of it before. It
+// returns the function that releases the lock, or nil, without the lock, if the broker must answer.
 func (c *cache) enter(ctx context.Context, h *held) (unlock func()) {
 	h.mu.RLock()
 	if h.phase == live && !h.isBehind() && ctx.Err() == nil {
@@ -107,9 +107,8 @@ func (c *cache) enter(ctx context.Context, h *held) (unlock func()) {
 	return nil
 }
 
-// await waits until a channel is loaded and has all that was seen of it before this call. A load takes
-// LoadTimeout at most; behind it, the wait takes patience at most. late tells that the channel has been behind for
-// too long.
+// await waits until a channel is loaded and has everything that readers have seen of it before this call. A load takes
+// LoadTimeout at most; behind it, the wait takes patience at most. late tells that the channel has been behind for too long.
 func (h *held) await(ctx context.Context) (caughtUp, late bool) {
 	var limit <-chan time.Time
 	var need uint64
@@ -194,7 +193,7 @@ func (c *cache) dropThis(h *held, reason dropReason) {
 	}
 }
 
-// dropWhere forgets the channels for which match is true.
+// dropWhere forgets the channels that match accepts.
 func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
 	c.mu.Lock()
 	list := make([]*held, 0, len(c.table))
@@ -221,8 +220,8 @@ func (c *cache) remove(h *held, reason dropReason) {
 	c.empty(h, gone)
 }
 
-// refuse has a channel that was being loaded not be cached for a while. It returns false if the channel was
-// forgotten meanwhile.
+// refuse keeps a channel that was being loaded out of the cache for a while. It returns false if the channel was forgotten
+// meanwhile.
 func (c *cache) refuse(h *held, how refusal) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,7 +234,7 @@ func (c *cache) refuse(h *held, how refusal) bool {
 	return true
 }
 
-// empty ends the use of what is held. The caller holds its lock.
+// empty frees the cached state of a channel. The caller holds its lock.
 func (c *cache) empty(h *held, to phase) {
 	c.bytes.Add(-h.bytes)
 	h.phase, h.bytes, h.pending = to, 0, nil
@@ -244,7 +243,7 @@ func (c *cache) empty(h *held, to phase) {
 	h.wake()
 }
 
-// dropIdle forgets channels that nobody reads, until the cache is closed.
+// dropIdle forgets channels without reads, until the cache is closed.
 func (c *cache) dropIdle() {
 	ticker := time.NewTicker(min(max(c.cfg.IdleTimeout/10, 10*time.Millisecond), time.Minute))
 	defer ticker.Stop()

@@ -126,7 +126,7 @@ func (a *agenda) sweep() {
 	}
 }
 
-// take moves some of what is due off the heap into batch.
+// take moves due elements off the heap into batch.
 func (a *agenda) take(batch []expiring, now int64) []expiring {
 	for len(batch) < sweepBatch && len(a.heap) > 0 && a.heap[0].at <= now {
 		batch = append(batch, a.heap[0].what)

@@ -33,7 +33,7 @@ type version struct {
 	epoch  string
 }
 
-// outdated reports whether a version is not greater than that of the entry.
+// outdated reports whether a version is not greater than the entry's version.
 func (e *entry) outdated(number uint64, epoch string) bool {
 	return number > 0 && e.last != nil && number <= e.last.number && (epoch == "" || epoch == e.last.epoch)
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// kept is a publication in a history: what most publications have in 24 bytes, and others as a whole,
-// which takes 112 more. Histories may be most of what a node has in memory. The offset follows from the
-// place in the history.
+// kept is a publication in a history. Most publications fit in 24 bytes; another one is kept as a whole, which takes 112
+// bytes more. Histories may be most of a node's memory. The offset follows from the place in the history.
 type kept struct {
 	data *byte // of the payload; nil if that is nil
 	// more is the *channel.Publication if facts has whole, else the *channel.ClientInfo.

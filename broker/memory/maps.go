@@ -242,7 +242,7 @@ func (b *Broker) Clear(ctx context.Context, ch string) error {
 	return nil
 }
 
-// forEverOr returns the time at which ttl is over that begins now; 0 is for ever.
+// forEverOr returns the end of a ttl that begins now; 0 is for ever.
 func forEverOr(now int64, ttl time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = 1<<63 - 1

@@ -15,9 +15,8 @@ import (
 // presenceStripeCount is the number of stripes that channels are spread over.
 const presenceStripeCount = 256
 
-// Presence knows which clients are in which channel. It forgets an entry that is not
-// renewed within the configured time to live. It needs no Close: one timer runs while there
-// are entries.
+// Presence knows the clients of each channel. It forgets an entry that is not renewed within the configured time to live. It
+// needs no Close: one timer runs while there are entries.
 type Presence struct {
 	ttl     int64
 	seed    maphash.Seed
@@ -162,7 +161,7 @@ func (p *Presence) arm(wait time.Duration) {
 	}
 }
 
-// sweep gives back the memory of channels that nobody uses any more.
+// sweep gives back the memory of channels without clients.
 func (p *Presence) sweep() {
 	p.armed.Store(false) // from here on, Add arms the timer
 	now := int64(time.Since(p.start))

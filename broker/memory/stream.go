@@ -31,8 +31,8 @@ type stream struct {
 	wakeAt    int64 // when the agenda looks at the stream; 0 if it does not
 }
 
-// stream returns the channel's stream, or nil if there was no publication or the stream has
-// ended, which it does not while it has entries. It drops what has expired, which the agenda would do somewhat later.
+// stream returns the channel's stream, or nil if there was no publication or the stream has ended. A stream with entries does
+// not end. Publications that have expired are dropped here, before the agenda drops them.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
@@ -59,7 +59,7 @@ func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
 	b.agenda.cancel(st)
 	c.stream = nil
-	if st.top > 0 { // else nobody knows a position of it
+	if st.top > 0 { // without publications there is no position that a client could know
 		life := s.lives.end(maphash.String(b.seed, st.channel))
 		if c.subscribed {
 			c.life = life
@@ -79,7 +79,7 @@ func (b *Broker) schedule(st *stream) {
 	}
 }
 
-// expire drops what has expired.
+// expire drops expired publications and entries, and the stream when its life is over.
 func (st *stream) expire(b *Broker, now int64) {
 	turn, s := b.place(st.channel)
 	s.mu.Lock()
@@ -142,7 +142,7 @@ func (st *stream) renewMeta(now int64, ttl time.Duration) {
 	}
 }
 
-// ends is the next time at which something of the stream ends.
+// ends is the next time when something of the stream ends.
 func (st *stream) ends() int64 {
 	first, some := st.entries.first()
 	switch {
