@@ -21,9 +21,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Broker is a broker on PostgreSQL, and the controller of its nodes. Each node delivers what is committed, in the order of
-// the commits per channel, and nothing gets lost while the node lives: after an outage it goes on where it was. Publications that are
-// made at a time share transactions. Any goroutine may call the methods.
+// Broker is a broker on PostgreSQL, and the controller of its nodes. Each node delivers every committed row, per channel in
+// the order of the commits, and nothing gets lost while the node lives: after an outage it goes on from its last row.
+// Publications that are made at a time share transactions. Any goroutine may call the methods.
 type Broker struct {
 	cfg     Config
 	sets    schema.Sets
@@ -52,7 +52,7 @@ type Broker struct {
 	streams []*groupcommit.Lane[*publishing] // by shard
 	changes []*groupcommit.Lane[*changing]
 	slots   chan struct{} // of transactions that write
-	hashes  bool          // the server's hashes of channels are those of pghash
+	hashes  bool          // the server has the hashes of schema.HashText
 
 	replicas *standby.Set // nil: none
 	floors   *standby.Floors
@@ -132,8 +132,8 @@ func (b *Broker) Describe() broker.Traits {
 }
 
 // Connect connects to PostgreSQL, and makes or checks the tables. It tries for Config.StartTimeout, and no longer than until
-// ctx ends. It fails if PostgreSQL cannot be reached or refuses, or if the tables are those of a newer program. If the broker
-// is connected, it does nothing.
+// ctx ends. It fails if PostgreSQL cannot be reached or refuses, or if a newer program made the tables. If the broker is
+// connected, it does nothing.
 func (b *Broker) Connect(ctx context.Context) error {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()
@@ -216,7 +216,7 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 	return b.probeHashes(ctx)
 }
 
-// begin finds the rows from which the node reads on. After a failure it may be called again.
+// begin finds the rows where the node begins to read. After a failure it may be called again.
 func (b *Broker) begin(ctx context.Context) error {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
@@ -280,8 +280,8 @@ func (b *Broker) initSchema(ctx context.Context) error {
 	return schema.Init(ctx, conn, work, b.cfg.PartitionLookaheadDays, b.cfg.SkipSchemaInit)
 }
 
-// probeHashes finds out whether the server's hashes are those of pghash: a big-endian server has others. Then subscriptions
-// do not tell which rows are needed.
+// probeHashes finds out whether the server has the hashes of schema.HashText. A big-endian server has others. Then
+// subscriptions do not tell which rows are needed.
 func (b *Broker) probeHashes(ctx context.Context) error {
 	b.hashes = true
 	rows, err := b.db.Query(ctx, "SELECT t, hashtext(t) FROM unnest($1::text[]) t", []string{"", "a", "abcd", "chat:index", "news:1234567", "a longer name of a channel, äöü"})
@@ -397,7 +397,7 @@ func (b *Broker) goes(run func()) bool {
 	return b.lifecycle.UnlessClosed(func() { b.background.Go(run) })
 }
 
-// wake has a shard read that this node has written to.
+// wake makes the feed read a shard that this node has written to.
 func (b *Broker) wake(table, shard int) {
 	if !b.hashes {
 		b.feed.Look()
@@ -414,7 +414,7 @@ func (b *Broker) explain(err error) error {
 	return fmt.Errorf("%s: %w", b.part, err)
 }
 
-// Subscribe implements broker.Broker. It asks the server for the newest rows, which are not delivered any more.
+// Subscribe implements broker.Broker. It asks the server for the newest rows; these and earlier rows are not delivered.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
@@ -429,7 +429,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.explain(b.subs.Subscribe(ctx, channels))
 }
 
-// unread returns the newest rows of shards that this node has not read yet, nil if channels may have rows elsewhere.
+// unread returns the newest rows of shards that this node has not read yet, or nil if channels may have rows elsewhere.
 func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	if !b.placed() {
 		return nil, nil
@@ -439,7 +439,7 @@ func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	newest := make([]changefeed.RowIDs, len(shards))
 	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
 		newest[i][table] = id
-		// The node will not see this row and those before it in these channels: a standby must have them to answer.
+		// The node will not see this row and earlier rows in these channels: a standby must have them to answer.
 		b.floors.At(table, int(shards[i])).Raise(standby.Mark{ID: id, Created: created})
 	})
 }

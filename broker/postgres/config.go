@@ -54,7 +54,7 @@ type Config struct {
 	// DSN of the primary: a URL, or a list of key=value. Names and passwords may also come from the environment and the files
 	// that libpq reads.
 	DSN string
-	// TLS replaces what the DSN says of TLS, for all connections. If its ServerName is empty, that is the host.
+	// TLS replaces the TLS settings of the DSN, for all connections. If its ServerName is empty, the host is used.
 	TLS *tls.Config
 	// PoolSize is the most connections, from 2 to 10,000; notifications need one more. Default 16.
 	PoolSize int
@@ -64,8 +64,8 @@ type Config struct {
 	// BinaryData stores payloads as they are. Otherwise they are JSONB, which PostgreSQL normalizes: white space and the
 	// order of keys change; publications that are not JSON are refused with protocol.ErrorBadRequest.
 	BinaryData bool
-	// TablePrefix is what the names of tables and functions begin with: lower-case letters, digits and underscores, at most 20. A
-	// trailing underscore is left out. Default "cf".
+	// TablePrefix is the beginning of the names of tables and functions: lower-case letters, digits and underscores, at most
+	// 20. A trailing underscore is left out. Default "cf".
 	TablePrefix string
 	// SkipSchemaInit leaves it to others to make the tables, their functions and their shards: Run fails unless they have.
 	SkipSchemaInit bool
@@ -74,15 +74,15 @@ type Config struct {
 	PollInterval time.Duration
 	// BatchSize is the most rows that are read at a time, up to 100,000. Default 1,000.
 	BatchSize int
-	// UseNotify has the node look at once when it is notified. Publishers notify as soon as one node has had UseNotify;
+	// With UseNotify, the node looks at once when it is notified. Publishers notify as soon as one node has had UseNotify;
 	// PostgreSQL commits transactions that notify one after the other.
 	UseNotify bool
-	// NotifyDSN is for the connection that listens, and for that of a Fanout, which a pooler such as PgBouncer in transaction
-	// mode cannot carry. Default: DSN.
+	// NotifyDSN is for the connection that listens, and for the connection of a Fanout. A pooler such as PgBouncer in
+	// transaction mode cannot carry these. Default: DSN.
 	NotifyDSN string
 
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use when a call names no time. What is
-	// said to live for a time may live for up to a quarter longer. Default 30 days.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use when a call names no time. A position
+	// may live for up to a quarter longer than its time. Default 30 days.
 	HistoryMetaTTL time.Duration
 	// IdempotentResultTTL is how long idempotency keys are known when a call names no time. Default 5 minutes.
 	IdempotentResultTTL time.Duration
@@ -107,9 +107,9 @@ type Config struct {
 	// get as many connections as the primary, when they are needed, and each question a quarter of Timeout, 1 s at most.
 	Replicas []string
 
-	// Fanout has one node read each shard, and send all others what it has read, so that the database has as many readers as
-	// shards instead of as many as nodes times shards. Control messages are not part of it. Nil: each node reads all. Nodes
-	// that do without and nodes that do not can be together. The broker closes it.
+	// With a Fanout, one node reads each shard and sends the rows to all other nodes, so that the database has one reader per
+	// shard, and not one per node and shard. Control messages are not part of it. Nil: each node reads all. Nodes with and
+	// without a Fanout can be together. The broker closes it.
 	Fanout Fanout
 	// FanoutName tells fan-outs of the same tables apart: nodes with the same name reach each other by their Fanout.
 	FanoutName string
@@ -188,7 +188,7 @@ func (c Config) withDefaults() (Config, error) {
 // pool makes the configuration of the connections.
 func (c *Config) pool() (*pgxpool.Config, error) { return c.poolOf("DSN", c.DSN) }
 
-// copies makes those of the replicas.
+// copies makes the configurations of the connections to replicas.
 func (c *Config) copies() (list []*pgxpool.Config, err error) {
 	for i, dsn := range c.Replicas {
 		name := fmt.Sprintf("Replicas[%d]", i)
@@ -208,7 +208,7 @@ func (c *Config) copies() (list []*pgxpool.Config, err error) {
 // patience is how long a replica may take.
 func (c *Config) patience() time.Duration { return min(c.Timeout/4, maxPatience) }
 
-// poolOf makes the configuration of the connections to a server. Errors do not show the DSN, which may have a password.
+// poolOf makes the configuration of the connections to a server. Errors do not show the DSN, which may hold a password.
 func (c *Config) poolOf(name, dsn string) (*pgxpool.Config, error) {
 	p, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *Config) poolOf(name, dsn string) (*pgxpool.Config, error) {
 }
 
 // hangUp is called before a connection is closed. The pool waits for the server to confirm that, for 15 s, and makes no other
-// connection in its place until then. A server that cannot be reached any more will not.
+// connection in its place until then. A server that cannot be reached any more does not confirm.
 func hangUp(conn *pgx.Conn) {
 	c := conn.PgConn().Conn()
 	_ = c.SetDeadline(time.Now().Add(farewell))

@@ -19,7 +19,7 @@ type control struct {
 
 	mu     sync.Mutex
 	node   string
-	handle func(data []byte) // nil: nobody wants control messages
+	handle func(data []byte) // nil: the node takes no control messages
 
 	feed *changefeed.Feed
 	lane *groupcommit.Lane[*message]
@@ -54,7 +54,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	})
 }
 
-// connect makes the feed, if somebody wants the messages.
+// connect makes the feed, if the node takes control messages.
 func (c *control) connect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Controller carries control messages for nodes whose broker cannot, or should not. It uses the table of control messages
-// alone. Nodes on a Broker of this package need none. Any goroutine may call the methods.
+// Controller carries control messages for nodes whose broker cannot carry them, or should not. It uses the table of control
+// messages alone. Nodes on a Broker of this package need none. Any goroutine may call the methods.
 type Controller struct{ b *Broker }
 
-// NewController returns a controller that is not connected yet. Of the configuration, what is about streams and maps is
-// checked and not used. If it is wrong, the error names the field.
+// NewController returns a controller that is not connected yet. It checks the fields of the configuration that are about
+// streams and maps, and does not use them. If a field is wrong, the error names it.
 func NewController(cfg Config) (*Controller, error) {
 	b, err := New(cfg)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Controller) Describe() broker.Traits {
 	return broker.Traits{Name: "postgres", Health: c.b.Health}
 }
 
-// Connect connects to PostgreSQL as that of a Broker does.
+// Connect connects to PostgreSQL like Broker.Connect.
 func (c *Controller) Connect(ctx context.Context) error { return c.b.Connect(ctx) }
 
 // RunControl implements broker.Controller. It connects like Connect, if that was not called.
@@ -35,7 +35,7 @@ func (c *Controller) RunControl(node string, handle func(data []byte)) error {
 	if err := c.b.RunControl(node, handle); err != nil {
 		return err
 	}
-	return c.b.Run(nobody{})
+	return c.b.Run(noEvents{})
 }
 
 // PublishControl implements broker.Controller. It returns when the message is committed.
@@ -47,10 +47,10 @@ func (c *Controller) PublishControl(ctx context.Context, node string, data []byt
 // calls under way do, it returns the context's error.
 func (c *Controller) Close(ctx context.Context) error { return c.b.Close(ctx) }
 
-// nobody is the handler of a controller, which has no events.
-type nobody struct{}
+// noEvents is the handler of a controller, which has no events.
+type noEvents struct{}
 
-func (nobody) HandlePublication(string, broker.PublicationEvent) {}
-func (nobody) HandleJoin(string, *channel.ClientInfo)            {}
-func (nobody) HandleLeave(string, *channel.ClientInfo)           {}
-func (nobody) HandleLoss(func(string) bool)                      {}
+func (noEvents) HandlePublication(string, broker.PublicationEvent) {}
+func (noEvents) HandleJoin(string, *channel.ClientInfo)            {}
+func (noEvents) HandleLeave(string, *channel.ClientInfo)           {}
+func (noEvents) HandleLoss(func(string) bool)                      {}

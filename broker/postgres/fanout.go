@@ -23,8 +23,8 @@ type Fanout interface {
 	Close(ctx context.Context) error
 }
 
-// FanoutOver returns a fan-out by a broker that nobody else uses, such as those of the modules broker/redis and broker/nats. It
-// runs the broker and closes it.
+// FanoutOver returns a fan-out by a broker that has no other use, such as a broker of the modules broker/redis and
+// broker/nats. It runs the broker and closes it.
 func FanoutOver(b broker.Broker) Fanout { return &relay{b: b, traits: b.Describe()} }
 
 // fanout describes the fan-out to the feed, nil if there is none.
@@ -41,10 +41,10 @@ func (b *Broker) fanout() *changefeed.Fanout {
 	}
 }
 
-// topic is that of the rows of a shard.
+// topic returns the topic of the rows of a shard.
 func (b *Broker) topic(table, shard int) string { return fmt.Sprintf("%s.%d", b.outbox(table), shard) }
 
-// runFanout begins to receive what other nodes read.
+// runFanout begins to receive the rows that other nodes read.
 func (b *Broker) runFanout() error {
 	if b.cfg.Fanout == nil || b.alone {
 		return nil

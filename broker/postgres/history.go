@@ -17,8 +17,8 @@ import (
 // readTries is how often a read is repeated because the stream began or ended meanwhile.
 const readTries = 5
 
-// History implements broker.Broker. A channel is looked for among the streams and then among the maps. An unknown one gets
-// a row, so that its epoch stays. A position is rarely renewed: as long as the time that it has left is enough, it is not.
+// History implements broker.Broker. A channel is looked for among the streams and then among the maps. An unknown one gets a
+// row, so that its epoch stays. A position is rarely renewed: not as long as its remaining time is enough.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	shard, err := b.place(ctx, ch)
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{}, b.explain(errUnsteady)
 }
 
-// answer is what a table has about a channel.
+// answer is the content of a table about a channel.
 type answer struct {
 	broker.History
 	known bool
@@ -200,7 +200,7 @@ func (b *Broker) topsOf(ctx context.Context, table int, channels []string, ttl i
 	return err
 }
 
-// keep returns the elements for which want is true.
+// keep returns the elements that want accepts.
 func keep(list []string, want func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !want(s) })
 }

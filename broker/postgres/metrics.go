@@ -36,7 +36,7 @@ func (b *Broker) metrics() []broker.Metric {
 	return f.metrics()
 }
 
-// figures are what the engine has measured so far.
+// figures are the measurements of the engine so far.
 type figures struct {
 	// Rows that were read of streams and maps.
 	rows uint64

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// sort is what a transaction writes.
+// sort is the kind of a transaction's rows.
 type sort int
 
 const (
@@ -35,9 +35,10 @@ type place struct {
 	shard int
 }
 
-// proof tells whether PostgreSQL takes what nodes write. The signs of life of nodes are written every few seconds, so as long as no
-// transaction fails or hangs, that is proven. When one fails, the place where it writes is in doubt, and the node publishes a sample
-// there until one succeeds. The node is not healthy while samples fail, and from the moment on at which a transaction hangs.
+// proof tells whether PostgreSQL takes what nodes write. The signs of life of nodes are written every few seconds, so as long
+// as no transaction fails or hangs, that is proven. When one fails, the place where it writes is in doubt, and the node
+// publishes a sample there until one succeeds. The node is not healthy while samples fail, and from the moment when a
+// transaction hangs.
 type proof struct {
 	doubts chan struct{} // has an element when there are doubts
 
@@ -181,7 +182,7 @@ func (b *Broker) sampleName(shard int) string {
 	}
 }
 
-// try writes a sample to a place, and notes what became of it.
+// try writes a sample to a place, and notes the result.
 func (b *Broker) try(ctx context.Context, at place, name string) {
 	err := b.sample(ctx, at, name)
 	switch {
@@ -233,8 +234,7 @@ func (b *Broker) set(of sort) (name, functions string) {
 	}
 }
 
-// hangs notes that a transaction, which began at a time, has no answer, and what PostgreSQL says about that. ctx ends with the
-// transaction.
+// hangs notes that a transaction has had no answer since it began, and PostgreSQL's reason. ctx ends with the transaction.
 func (b *Broker) hangs(ctx context.Context, at place, began time.Time) {
 	name, functions := b.set(at.sort)
 	in := name
@@ -251,15 +251,16 @@ func (b *Broker) hangs(ctx context.Context, at place, began time.Time) {
 	b.proof.wake()
 }
 
-// waits asks what the transactions of this user wait for that call certain functions, and who holds the lock if it is one. The
-// oldest transaction comes first, because transactions of other nodes and other shards may wait for it.
+// waits asks for the wait events of this user's transactions that call certain functions, and for the holder of the lock if
+// they wait for a lock. The oldest transaction comes first, because transactions of other nodes and other shards may wait for
+// it.
 const waits = `SELECT a.wait_event_type, a.wait_event, h.pid, coalesce(h.application_name, ''), coalesce(h.state, '') FROM pg_stat_activity a
 	LEFT JOIN LATERAL (SELECT x.* FROM pg_stat_activity x WHERE x.pid = ANY (pg_blocking_pids(a.pid)) ORDER BY x.xact_start LIMIT 1) h ON true
 	WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND a.state = 'active'
 	AND a.wait_event IS NOT NULL AND strpos(a.query, $1) > 0 AND a.xact_start < clock_timestamp() - interval '1 second'
 	ORDER BY a.xact_start LIMIT 1`
 
-// why tells what PostgreSQL says that a transaction with certain functions waits for; nothing if it does not say.
+// why returns PostgreSQL's reason why a transaction with certain functions waits; "" if it gives none.
 func (b *Broker) why(functions string) string {
 	ctx, cancel := context.WithTimeout(b.lifetime, askTimeout)
 	defer cancel()

@@ -56,7 +56,7 @@ func (p *publishing) size() int {
 	return len(p.ch) + len(p.pub.Data)
 }
 
-// check returns an error for what cannot be stored.
+// check returns an error for a publication that cannot be stored.
 func (p *publishing) check(binary bool) error {
 	if p.kind != schema.KindPublication {
 		return schema.CheckInfo(p.info, binary)
@@ -228,7 +228,8 @@ func isAboutData(err error) bool {
 // writeTries is how often a transaction is tried that did nothing.
 const writeTries = 4
 
-// await waits until what was written is committed, but no longer than Config.Timeout. What was not begun by then is not done.
+// await waits until the jobs of a group are committed, but no longer than Config.Timeout. A job that was not begun by then is
+// not done.
 func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 	within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
@@ -238,8 +239,9 @@ func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 	return nil
 }
 
-// write does a transaction, with one of the connections for writing. It tries again what cannot have been done. When one gets no
-// answer in time, the others may be as dead, and each would take as long: all connections are made anew.
+// write does a transaction, with one of the connections for writing. It tries again if the transaction cannot have been done.
+// When a connection gets no answer in time, the others may be dead as well, and each would take as long: all connections are
+// made anew.
 func (b *Broker) write(at place, do func(ctx context.Context) error) (err error) {
 	select {
 	case b.slots <- struct{}{}:
@@ -270,8 +272,8 @@ func (b *Broker) write(at place, do func(ctx context.Context) error) (err error)
 }
 
 // undone tells that a transaction certainly did nothing, for a reason that may be gone: nothing was sent over a connection
-// that had ended, it waited for somebody who waited for it, or the partition for its rows was made meanwhile, so that the default
-// partition does not take them any more.
+// that had ended, it was part of a deadlock, or the partition for its rows was made meanwhile, so that the default partition
+// does not take them any more.
 func undone(err error) bool {
 	var answer *pgconn.PgError
 	if !errors.As(err, &answer) {
@@ -325,7 +327,7 @@ func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
 	return c, nil
 }
 
-// putMany publishes what needs no conditions, in one step.
+// putMany publishes publications without conditions, in one step.
 func (b *Broker) putMany(ctx context.Context, shard int, batch []*publishing) error {
 	share := len(batch) > 1 && batch[0].pub != nil
 	for _, p := range batch {
@@ -386,7 +388,7 @@ func keyOrNil(key string) *string {
 	return &key
 }
 
-// micros is a duration as the functions want it: at least 1 if it is positive. It is at most some 30,000 years, as times end.
+// micros is a duration in microseconds for the functions: at least 1 if it is positive.
 func micros(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

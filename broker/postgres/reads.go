@@ -12,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Who reads gets an answer of the primary, or one of a replica that has at least what this node has seen of the shard
-// before: in the outbox, in other answers, by writing. A floor per table and shard says what that is. So an answer is never older
-// than the one before, and all that came before a subscription is in the history, or comes live.
+// A reader gets an answer of the primary, or of a replica that has at least the rows that this node has seen of the shard
+// before: in the outbox, in other answers, by writing. A floor per table and shard holds the last of these rows. So an answer
+// is never older than the answer before, and everything from before a subscription is in the history, or comes live.
 
 // errOld says that a replica did not answer, or is behind.
 var errOld = errors.New("postgres: the replica does not have what this node has seen")
@@ -42,8 +42,8 @@ func (b *Broker) primary(shard int) source {
 	}
 }
 
-// do executes a statement about channels of a shard on the primary. Replicas must have what it has seen or done, if it left a
-// row in the outbox, before they answer for one of these channels again.
+// do executes a statement about channels of a shard on the primary. If the statement left a row in the outbox, replicas must
+// have that row before they answer for one of these channels again.
 func (b *Broker) do(ctx context.Context, table, shard int, sql string, args []any, each func(pgx.Rows) error) error {
 	q := b.question(table, shard, sql, args, each)
 	if b.replicas == nil {
@@ -85,8 +85,8 @@ func (b *Broker) outbox(table int) string {
 	return b.sets.Stream.Outbox
 }
 
-// hold has the primary answer for channels of which something has just changed without a row in the outbox, until a replica is
-// known to have a later row of the shard.
+// hold makes the primary answer for channels that have just changed without a row in the outbox, until a replica is known to
+// have a later row of the shard.
 func (b *Broker) hold(ctx context.Context, table int, channels ...string) {
 	if b.replicas != nil {
 		b.floors.Hold(ctx, b.db, table, channels...)
@@ -96,8 +96,8 @@ func (b *Broker) hold(ctx context.Context, table int, channels ...string) {
 // soon is how far the clock of a replica may be wrong without consequence for a map that is about to end.
 const soon = time.Minute
 
-// historyOfReplica reads a stream from the replica of its channel. ok is false if that does not answer, or does not show that
-// the primary would say the same or a little more.
+// historyOfReplica reads a stream from the replica of its channel. ok is false if the replica does not answer, or does not
+// show that the primary would give the same answer or a little more.
 func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *broker.HistoryFilter, ttl int64) (h broker.History, ok bool) {
 	from := b.replica(shard, ch)
 	if from == nil {
@@ -125,8 +125,8 @@ func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *
 	return a.History, true
 }
 
-// suffices tells whether what a replica says of a stream is as new as what the caller knows, and lacks nothing that the caller
-// asks for. Otherwise the primary has to say so.
+// suffices tells whether the answer of a replica about a stream is as new as the caller's knowledge, and complete. Otherwise
+// the primary must answer.
 func suffices(h *broker.History, f *broker.HistoryFilter) bool {
 	switch {
 	case older(h.Top, f.AtLeast), f.Since != nil && older(h.Top, *f.Since):
@@ -143,12 +143,12 @@ func suffices(h *broker.History, f *broker.HistoryFilter) bool {
 	return h.Top.Offset == f.Since.Offset && h.Top.Offset > 0
 }
 
-// older tells whether a stream at the position top is not known to have come to that which the caller knows.
+// older tells whether a stream at the position top may not have come to the known position.
 func older(top, known channel.StreamPosition) bool {
 	return known.Epoch != "" && known.Epoch != top.Epoch || top.Offset < known.Offset
 }
 
-// stateOfReplica reads a page of a map from the replica of its channel. ok is false as that of historyOfReplica is.
+// stateOfReplica reads a page of a map from the replica of its channel. ok has the meaning of historyOfReplica's ok.
 func (b *Broker) stateOfReplica(ctx context.Context, shard int, ch string, f *channel.StateFilter) (s channel.State, ok bool) {
 	from := b.replica(shard, ch)
 	if from == nil {

@@ -30,7 +30,7 @@ func newStatements(sets *schema.Sets) statements {
 		touch:       call(m+"_touch", 2),
 		expireShard: call(m+"_expire_shard", 3),
 	}
-	// Not EXISTS, for which the planner may read the whole table.
+	// Not EXISTS: the planner may read the whole table for it.
 	alive := [2]string{"m.expires_at > clock_timestamp()",
 		fmt.Sprintf("(m.expires_at IS NULL OR m.expires_at > clock_timestamp() OR (SELECT true FROM %s_state e WHERE e.channel = m.channel LIMIT 1))", m)}
 	for table, set := range []*schema.Set{sets.Stream, sets.Map} {

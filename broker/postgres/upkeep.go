@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// upkeep makes and drops partitions and deletes what has expired, until ctx ends. All nodes do; what one has done, others
-// find done.
+// upkeep makes and drops partitions and deletes expired rows, until ctx ends. All nodes do that; a node finds the work of the
+// others done.
 func (b *Broker) upkeep(ctx context.Context) {
 	ticker := time.NewTicker(b.cfg.CleanupInterval)
 	defer ticker.Stop()

@@ -28,7 +28,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Options of a server. The zero value lets everybody in as user gyro, who may do everything.
+// Options of a server. The zero value lets every client in as user gyro, who may do everything.
 type Options struct {
 	// Files are written into the folder of the data, where settings find them by their names.
 	Files map[string][]byte
@@ -42,7 +42,7 @@ type Server struct {
 	port     int
 	settings []string
 	cmd      *exec.Cmd
-	attr     *syscall.SysProcAttr // of its processes, which may not be those of root
+	attr     *syscall.SysProcAttr // of its processes, which must not run as root
 	number   atomic.Int64         // of databases
 }
 
@@ -152,7 +152,7 @@ func (s *Server) own(path string) error {
 // run starts the process and waits until it answers.
 func (s *Server) run() error {
 	if s.port == 0 {
-		port, err := porttest.Free() // nobody takes it while the server is away
+		port, err := porttest.Free() // no other process takes it while the server is away
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (s *Server) run() error {
 	var err error
 	if !wait.Within(wait.Limit, func() bool { err = s.Do(context.Background(), "postgres", "SELECT 1"); return err == nil }) {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // afterwards nobody writes to the log
+		_ = cmd.Wait() // afterwards the process does not write to the log
 		s.cmd = nil
 		return errors.Join(err, errors.New(log.String()))
 	}
@@ -190,7 +190,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server as a crash does. What was committed stays.
+// Kill ends the server like a crash. Committed data stay.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Signal(syscall.SIGQUIT) // all of its processes end at once
 	_ = s.cmd.Wait()

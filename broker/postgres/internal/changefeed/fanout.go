@@ -13,15 +13,15 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// Fanout has one node read a shard, and others receive from it what it has read. Who receives checks that nothing is missing,
-// and reads the database itself otherwise. So what counts is the cursor of each node; who reads, and how often something
-// arrives, is a matter of speed alone.
+// With a Fanout, one node reads a shard and sends the rows to the other nodes. A receiving node checks that no row is
+// missing, and reads the database itself otherwise. So the cursor of each node counts; the reader of a shard, and rows that
+// arrive twice, matter for speed alone.
 type Fanout struct {
 	// Publish sends a message of at most MaxMessage bytes to all nodes, for Feed.Receive.
 	Publish func(ctx context.Context, table, shard int, message []byte) error
 	// Down tells that messages do not arrive. Then all nodes read the database.
 	Down func() bool
-	// Lead is the connection whose locks tell who reads a shard, Key the first part of the locks' keys.
+	// Lead is the connection whose locks tell which node reads a shard, Key the first part of the locks' keys.
 	Lead *pgx.ConnConfig
 	Key  int32
 	// Safety is how long a message that is missing may remain unnoticed.
@@ -31,7 +31,7 @@ type Fanout struct {
 const (
 	// MaxMessage is the most bytes of a message. A row that is larger is not sent: all nodes read it from the database.
 	MaxMessage = 900 << 10
-	// fullMessage is the size at which a message leaves before the page ends.
+	// A message of fullMessage bytes is sent before the page ends.
 	fullMessage = 128 << 10
 	// Messages of a shard that wait: beyond that they are missing.
 	maxSending, maxReceived = 8, 64
@@ -41,7 +41,7 @@ const (
 	election = time.Second
 )
 
-// traffic counts what the fan-out does.
+// traffic counts the messages and rows of the fan-out.
 type traffic struct {
 	received, holes, unsent atomic.Uint64
 	outage                  logging.Outage // of publishing
@@ -60,7 +60,7 @@ func (f *Feed) Receive(table, shard int, message []byte) {
 	}
 }
 
-// Missed has all shards read the database, because messages may be missing.
+// Missed makes all shards read the database, because messages may be missing.
 func (f *Feed) Missed() {
 	f.each(func(w *worker) { w.signal() })
 }
@@ -87,7 +87,7 @@ func (f *Feed) Traffic() (received, holes, unsent uint64, led int) {
 // reads tells whether this node looks for new rows of a shard itself.
 func (w *worker) reads() bool { return w.feed.cfg.Fanout == nil || w.led.Load() || w.feed.alone.Load() }
 
-// lead has this node read shards for all as long as it has their locks, until ctx ends.
+// lead makes this node read shards for all nodes as long as it has the locks of the shards, until ctx ends.
 func (f *Feed) lead(ctx context.Context) {
 	var outage logging.Outage
 	for ctx.Err() == nil {
@@ -125,7 +125,7 @@ func (f *Feed) leadOnce(ctx context.Context, connected func()) error {
 	}
 }
 
-// elect takes the locks that nobody has. It also shows whether the connection still is there.
+// elect takes the free locks. It also shows whether the connection still is there.
 func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
@@ -150,7 +150,7 @@ func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// guard has the shards that others read be read here as well, now and then: nobody may have noticed that the last message is
+// guard makes this node read now and then the shards that other nodes read: it may be unnoticed that the last message is
 // missing, or that the database has lost rows.
 func (f *Feed) guard(ctx context.Context) {
 	ticker := time.NewTicker(f.cfg.Fanout.Safety)
@@ -176,7 +176,7 @@ type message struct {
 	prevCreated time.Time
 	last        int64
 	created     time.Time
-	body        []byte // of each row: how much its id is greater, its length, and what Table.Encode makes
+	body        []byte // of each row: the difference to the id before, the length, and the result of Table.Encode
 }
 
 const messageVersion = 1
@@ -239,7 +239,7 @@ func (m *message) decode(data []byte) error {
 	return nil
 }
 
-// next takes a row from the front of the body. id is that of the row before.
+// next takes a row from the front of the body. id is the id of the row before.
 func (m *message) next(id int64) (next int64, row []byte, err error) {
 	step, n := binary.Uvarint(m.body)
 	if n <= 0 {
@@ -310,8 +310,8 @@ func (w *worker) send(ctx context.Context) {
 	}
 }
 
-// apply delivers what a message has behind the cursor. ok is false if the database has to be read, because something before is
-// missing, or the message does not fit to what was read.
+// apply delivers the rows of a message behind the cursor. ok is false if the database must be read, because an earlier row is
+// missing, or the message does not fit the rows that were read.
 func (w *worker) apply(data []byte) (ok bool) {
 	var m message
 	if err := m.decode(data); err != nil {

@@ -20,7 +20,7 @@ import (
 
 // Config of a Feed.
 type Config struct {
-	// Interval at which the tables are looked at, and Batch the most rows of a page.
+	// Interval is the time between two looks at the tables, and Batch the most rows of a page.
 	Interval time.Duration
 	Batch    int
 	// Timeout bounds each statement, and with it the delivery of a page.
@@ -29,7 +29,8 @@ type Config struct {
 	Connections func() uint64
 	// Listen is the connection for notifications; nil: none.
 	Listen *pgx.ConnConfig
-	// Fanout has nodes send each other what they read; nil: each reads everything. All tables have as many shards then.
+	// With a Fanout, nodes send each other the rows that they read; nil: each node reads everything. With a Fanout all tables
+	// have the same number of shards.
 	Fanout *Fanout
 	Logger *slog.Logger
 }
@@ -63,7 +64,7 @@ func New(cfg Config, tables ...*Table) *Feed {
 			workers[shard] = newWorker(f, i, t, shard)
 		}
 		f.workers = append(f.workers, workers)
-		// Subqueries with a limit, so that each is one step in an index, whatever the planner thinks of the table.
+		// Subqueries with a limit, so that each is one step in an index for every estimate of the planner.
 		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
 			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
 		news = append(news, fmt.Sprintf(`SELECT %d, c.place, n.id, n.created_at FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, place),
@@ -75,10 +76,10 @@ func New(cfg Config, tables ...*Table) *Feed {
 	return f
 }
 
-// replaceTable has a condition on x be one on y.
+// replaceTable turns a condition on x into a condition on y.
 func replaceTable(condition string) string { return strings.ReplaceAll(condition, "x.", "y.") }
 
-// Begin has the feed deliver all rows that are committed from now on, once it runs.
+// After Begin the feed delivers all rows that are committed from now on, once it runs.
 func (f *Feed) Begin(ctx context.Context, db *pgxpool.Pool) error {
 	f.db = db
 	for _, workers := range f.workers {
@@ -113,15 +114,15 @@ func (f *Feed) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Wake has a shard of a table read at once, because a row of it was committed. If another node reads it for all, that has to
-// find it.
+// Wake makes the feed read a shard of a table at once, because a row of it was committed. If another node reads the shard for
+// all, that node finds the row.
 func (f *Feed) Wake(table, shard int) {
 	if w := f.workers[table][shard]; w.reads() {
 		w.signal()
 	}
 }
 
-// Look has the feed look at all shards at once.
+// Look makes the feed look at all shards at once.
 func (f *Feed) Look() {
 	select {
 	case f.kick <- struct{}{}:
@@ -293,7 +294,7 @@ func (f *Feed) listenOnce(ctx context.Context, listening func()) error {
 	}
 }
 
-// Health tells how long the last look took, how often looks failed for a while, and what is wrong now.
+// Health returns the duration of the last look, the number of outages, and the present error.
 func (f *Feed) Health() (delay time.Duration, outages uint64, err error) {
 	err = f.outage.Err()
 	f.each(func(w *worker) {

@@ -57,9 +57,9 @@ type subscribeCall struct {
 // CommitJob implements groupcommit.Item.
 func (c *subscribeCall) CommitJob() *groupcommit.Job { return &c.Job }
 
-// NewSubscriptions returns an empty set. unread asks the database for the newest rows of shards that the node has not read yet: it returns
-// their ids, 0 if there are none. If it returns nil, they are not known, and nothing is left out. run runs a function on a
-// goroutine; it returns false if there are no more goroutines.
+// NewSubscriptions returns an empty set. unread asks the database for the newest rows of shards that the node has not read
+// yet. It returns their ids, 0 if there are none. If it returns nil, the rows are not known, and nothing is left out. run
+// runs a function on a goroutine; it returns false if there are no more goroutines.
 func NewSubscriptions(shards int, unread func(shards []int32) ([]RowIDs, error), run func(func()) bool) *Subscriptions {
 	s := &Subscriptions{shards: make([]shardSubscriptions, shards)}
 	for i := range s.shards {
@@ -194,7 +194,7 @@ func (s *Subscriptions) Lost(table, shard int) {
 	}
 }
 
-// Turn takes the turn of a shard to call the handler, and returns what gives it back.
+// Turn takes the turn of a shard to call the handler, and returns the function that gives it back.
 func (s *Subscriptions) Turn(shard int) func() {
 	s.shards[shard].turn.Lock()
 	return s.shards[shard].turn.Unlock

@@ -30,7 +30,7 @@ type Table struct {
 	Columns string
 	// Wanted is a condition on x for rows that are needed, with $3 for an argument of a type such as text[]. Other rows are passed over.
 	Wanted string
-	// Want returns the argument, for a shard. Unless all is set, rows for which Wanted is false are not sent. If current
+	// Want returns the argument, for a shard. Unless all is set, the server does not send rows that fail Wanted. If current
 	// returns false when the rows come, they are read once more.
 	Want func(shard int) (arg any, all bool, current func() bool)
 	// Scan reads a row whose first columns have the targets ahead, and keeps it until Deliver hands it over.
@@ -42,14 +42,14 @@ type Table struct {
 	Encode func(shard int, dst []byte) []byte
 	Decode func(shard int, data []byte) error
 	// Reached is called before rows of a shard are handed over or passed over: id is the last of them. created is when that
-	// row was made, zero if that is not known yet; then there is another call with it. Nil: nobody wants to know.
+	// row was made, zero if that is not known yet; then there is another call with it. Nil: no call.
 	Reached func(shard int, id int64, created time.Time)
 	// Lost is called when rows of a shard may have been passed over: the database lost rows that were delivered before. id
-	// and created are those of the newest row that is left, 0 if there is none.
+	// and created describe the newest row that is left; they are 0 if there is none.
 	Lost func(shard int, id int64, created time.Time)
 }
 
-// InOrder is a statement that has those behind it, in the same transaction, read rows in the order of an index. Without
+// InOrder is a statement that makes later statements of its transaction read rows in the order of an index. Without
 // statistics, which the partition of a day does not have at first, the planner would rather sort all rows that wait.
 const InOrder = "SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"
 
@@ -158,7 +158,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// await returns when the database has to be read. Until then it delivers what others have read.
+// await returns when the database must be read. Until then it delivers the rows that other nodes have read.
 func (w *worker) await(ctx context.Context) {
 	for {
 		select {
@@ -274,8 +274,8 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 			if last > id { // rows that were not sent are passed over
 				w.reached(last, time.Time{})
 			}
-			// The statement has seen what was committed before its first row came. Whatever is wanted later
-			// is about later rows.
+			// The statement has seen everything that was committed before its first row came. A channel that is wanted later
+			// needs later rows only.
 			if !current() || w.feed.cfg.Connections() != w.checked {
 				*again = true
 				return false, nil
@@ -305,7 +305,7 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 // noteLag notes that a row was delivered. The clocks of the server and of the node may differ.
 func (w *worker) noteLag(created time.Time) { w.lag.Store(int64(max(time.Since(created), 0))) }
 
-// signal has the shard read.
+// signal makes the worker read the shard.
 func (w *worker) signal() {
 	select {
 	case w.wake <- struct{}{}:

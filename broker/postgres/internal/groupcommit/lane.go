@@ -1,4 +1,4 @@
-// Package groupcommit gathers what many callers want to write, so that one transaction writes it for all of them.
+// Package groupcommit gathers the writes of many callers, so that one transaction writes them all.
 package groupcommit
 
 import (
@@ -17,7 +17,7 @@ var ErrFull = errors.New("postgres: too much waits to be written")
 // maxWaiting bounds the jobs of a lane that wait.
 const maxWaiting = 100_000
 
-// Job is one piece of work, of a Group. Whoever has waited for the group may look at the outcome if Done allows it.
+// Job is one piece of work, of a Group. After waiting for the group, the caller may look at the outcome if Done returns true.
 type Job struct {
 	state atomic.Int32
 	group *Group
@@ -30,7 +30,7 @@ const (
 	abandoned
 )
 
-// Group is a number of jobs whose end somebody waits for.
+// Group is a number of jobs that a caller waits for.
 type Group struct {
 	left  atomic.Int64
 	ended chan struct{}
@@ -134,7 +134,7 @@ func (l *Lane[T]) run() {
 	}
 }
 
-// take takes the next batch. It leaves out items that nobody waits for any more.
+// take takes the next batch. It leaves out abandoned items.
 func (l *Lane[T]) take() []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Lane[T]) take() []T {
 	return batch
 }
 
-// Close has the items that wait fail, and all that come later. The batch under way ends as it does.
+// Close makes waiting items fail, and all later ones. The batch under way is not affected.
 func (l *Lane[T]) Close() {
 	l.mu.Lock()
 	l.closed = true

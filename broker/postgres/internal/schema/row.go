@@ -269,7 +269,7 @@ func (r *Row) Event() broker.PublicationEvent {
 	return broker.PublicationEvent{Pub: &pub, Epoch: r.Epoch, Delta: r.Delta, Prev: r.Prev}
 }
 
-// Client returns whom a join or a leave is about.
+// Client returns the client of a join or a leave.
 func (r *Row) Client() *channel.ClientInfo {
 	if r.Pub.Info == nil {
 		return &channel.ClientInfo{}

@@ -44,7 +44,7 @@ func (r *Row) Append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart encodes what a publication and the one before have both.
+// appendPart encodes the fields that Row has of the publication and of the publication before it.
 func appendPart(dst []byte, p *channel.Publication) []byte {
 	dst = binary.AppendVarint(dst, p.Time)
 	dst = appendData(dst, p.Data)
@@ -59,7 +59,7 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// appendData keeps nil apart from what is empty.
+// appendData tells nil from empty data.
 func appendData(dst, data []byte) []byte {
 	if data == nil {
 		return append(dst, 0)
@@ -69,7 +69,7 @@ func appendData(dst, data []byte) []byte {
 
 var errEncoding = errors.New("not an encoded row")
 
-// Decode reads what Append has made. The row keeps parts of data.
+// Decode reads a row that Append has encoded. The row keeps parts of data.
 func (r *Row) Decode(data []byte) error {
 	d := decoder{rest: data}
 	*r = Row{Kind: int16(d.byte())}

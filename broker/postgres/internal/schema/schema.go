@@ -22,17 +22,17 @@ const minServer = 130000
 
 // Set is a group of tables with a version of their own: streams, maps, or control messages.
 type Set struct {
-	// Name is what the names of its tables and functions begin with: cf_stream, cf_binary_map, cf_controller.
+	// Name is the beginning of the names of its tables and functions: cf_stream, cf_binary_map, cf_controller.
 	Name string
 	// Outbox is the partitioned table that nodes read, Notify the channel of notifications.
 	Outbox, Notify string
-	// Expiring are the tables whose rows end at expires_at. Meta is one of them in which a row stays while State
-	// has rows of its channel.
+	// Expiring are the tables whose rows end at expires_at. Meta is one of them, whose rows stay while State has rows of
+	// their channel.
 	Expiring    []string
 	Meta, State string
 
-	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. SweptMeta and
-	// Swept count the rows of channels and those of idempotency that Sweep has deleted.
+	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. SweptMeta and Swept
+	// count the rows of channels and of idempotency keys that Sweep has deleted.
 	Partitions       atomic.Int64
 	SweptMeta, Swept atomic.Uint64
 
@@ -42,7 +42,7 @@ type Set struct {
 
 // Sets of a prefix.
 type Sets struct {
-	// Stream, Map and Control are those that the node uses; All has the other variant, too.
+	// The node uses Stream, Map and Control; All has the other variant, too.
 	Stream, Map, Control *Set
 	All                  []*Set
 }
@@ -100,14 +100,14 @@ func (s *Set) versions() string { return s.Name + "_schema_version" }
 // Work is a set that a node will use, or only makes.
 type Work struct {
 	Set *Set
-	// Shards is how many the set has. 0 leaves those that it has, or makes 1.
+	// Shards is how many the set has. 0 leaves the present shards, or makes 1.
 	Shards int
 	// Listens makes functions notify.
 	Listens bool
 }
 
-// Init brings sets to the version that this program knows, all in one transaction, and gives them their shards. With skip,
-// it only checks that somebody else has.
+// Init brings sets to the version that this program knows, all in one transaction, and gives them their shards. With skip, it
+// only checks that the sets have that version.
 func Init(ctx context.Context, conn *pgx.Conn, list []Work, lookahead int, skip bool) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var server int
@@ -160,7 +160,7 @@ func (w *Work) init(ctx context.Context, tx pgx.Tx, schema string, lookahead int
 	return w.reconcile(ctx, tx)
 }
 
-// version returns that of the tables; 0 if there are none.
+// version returns the version of the tables; 0 if there are none.
 func (s *Set) version(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var kind string
 	err = tx.QueryRow(ctx, "SELECT coalesce((SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)), '')", s.Outbox).Scan(&kind)
@@ -220,7 +220,7 @@ func (w *Work) reconcile(ctx context.Context, tx pgx.Tx) error {
 	return w.listen(ctx, tx)
 }
 
-// listen has the functions notify, if the node listens.
+// listen makes the functions notify, if the node listens.
 func (w *Work) listen(ctx context.Context, tx pgx.Tx) error {
 	if !w.Listens {
 		return nil

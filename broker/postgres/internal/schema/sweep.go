@@ -19,12 +19,12 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Sweep deletes expired rows. Those that somebody is about to renew are left out.
+// Sweep deletes expired rows. Rows that are about to be renewed are left out.
 func (s *Set) Sweep(ctx context.Context, db Execer) error {
 	for _, table := range s.Expiring {
 		unless := ""
 		if table == s.Meta {
-			// Not NOT EXISTS, for which the planner may read the whole table.
+			// Not NOT EXISTS: the planner may read the whole table for it.
 			unless = " AND (SELECT true FROM " + s.State + " e WHERE e.channel = x.channel LIMIT 1) IS NULL"
 		}
 		sql := "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM " + table +

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Mark is a row of an outbox. Who has it has all rows of its shard that were committed before.
+// Mark is a row of an outbox. A server that has it has all rows of its shard that were committed before.
 type Mark struct {
 	ID      int64
 	Created time.Time // zero: not known
@@ -20,16 +20,16 @@ const maxHeld = 4096
 type Floor struct {
 	mu  sync.Mutex
 	top Mark
-	// held has channels of which something changed without a row in the outbox, and the last row before that.
+	// held has channels that changed without a row in the outbox, and the last row before the change.
 	held map[string]int64
-	all  int64 // the same for all channels; unknown if nobody knows the row
+	all  int64 // the same for all channels; unknown if the row is not known
 
 	blinded uint64
 }
 
 const unknown = math.MaxInt64
 
-// Raise says that this node has seen a row, and what was committed before it.
+// Raise notes that this node has seen a row, and everything that was committed before it.
 func (f *Floor) Raise(m Mark) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +42,7 @@ func (f *Floor) Raise(m Mark) {
 func (f *Floor) Reset(m Mark) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.top, f.held, f.all = m, nil, m.ID // what the channels had before is as uncertain
+	f.top, f.held, f.all = m, nil, m.ID // the earlier changes of the channels are as uncertain
 }
 
 // Hold says that a channel has changed without a row in the outbox, and that m was the newest row after that.
@@ -68,7 +68,7 @@ func (f *Floor) Hold(ch string, m int64) {
 	f.held[ch] = max(f.held[ch], m)
 }
 
-// Blind says that channels have changed, and that nobody knows which row was the newest after that.
+// Blind notes that channels have changed, and that the newest row after that is not known.
 func (f *Floor) Blind() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// Floors are those of the shards of some tables.
+// Floors are the floors of the shards of some tables.
 type Floors struct {
 	outboxes []string // names of the tables
 	shards   int

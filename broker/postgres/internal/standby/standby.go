@@ -1,5 +1,5 @@
-// Package standby reads from standbys, and decides whether what they say is new enough: a standby is behind the primary, by
-// milliseconds or by hours. It may be away, or a server of something else.
+// Package standby reads from standbys, and decides whether their answers are new enough: a standby is behind the primary, by
+// milliseconds or by hours. It may be away, or be a server of another database.
 package standby
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// Pauses in which a server is not asked: after failures, and when it was behind several times in a row.
+// A server is not asked during a pause: after failures, and when it was behind several times in a row.
 var (
 	failedPauses = enginekit.Backoff{Min: time.Second, Max: 30 * time.Second}
 	behindPauses = enginekit.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
@@ -26,7 +26,7 @@ var (
 // patience is how many answers in a row may be too old.
 const patience = 4
 
-// Set are the servers of which each answers for some channels.
+// Set is a number of servers. Each answers for some channels.
 type Set struct {
 	list []*Server
 	// Answers that counted, answers that did not, because they were or may have been too old, and questions without an answer.
@@ -75,7 +75,7 @@ func (s *Set) Close() {
 	}
 }
 
-// Of returns the server of a channel, nil while that is not asked.
+// Of returns the server of a channel, nil during a pause of the server.
 func (s *Set) Of(ch string) *Server {
 	// The shard of the channel comes from the lower bits of the hash.
 	high, _ := bits.Mul32(schema.HashText(ch), uint32(len(s.list)))
@@ -134,7 +134,7 @@ func (s *Server) recovered() {
 	}
 }
 
-// late has the server not be asked for a moment when it is behind again and again.
+// late gives the server a pause when it is behind again and again.
 func (s *Server) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,7 @@ func (s *Server) late() {
 	s.rests++
 }
 
-// fail has the server not be asked for a while, and logs the first failure. Those of questions that were asked before do
-// not count.
+// fail gives the server a pause, and logs the first failure. Failures of questions from before the pause do not count.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
