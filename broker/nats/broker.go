@@ -1,7 +1,6 @@
-// Package nats is the engine on NATS: publications, joins, leaves and control messages
-// travel over core NATS to all nodes, at most once; those of one publisher keep their order.
-// NATS stores nothing, so there is no history, no recovery and no position; idempotency keys
-// and versions are ignored. Presence needs another engine. See docs/engines.md.
+// Package nats is the engine on NATS: publications, joins, leaves and control messages travel over core NATS to all nodes, at
+// most once; events of one publisher keep their order. NATS stores nothing, so there is no history, no recovery and no
+// position; idempotency keys and versions are ignored. Presence needs another engine. See docs/engines.md.
 package nats
 
 import (
@@ -187,7 +186,7 @@ func (b *Broker) end() {
 			conn.Close()
 		}
 	}
-	disconnect() // so that nobody waits for the server
+	disconnect() // so that no call waits for the server
 	if b.running {
 		b.monitor.close()
 		b.receiver.close()
@@ -215,7 +214,7 @@ func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	return 0, errDisconnected
 }
 
-// confirmed waits until the server has processed what was sent over a connection.
+// confirmed waits until the server has processed everything that was sent over a connection.
 func (b *Broker) confirmed(ctx context.Context, number uint64) error {
 	if err := b.confirm.confirm(ctx); err != nil {
 		if b.closed.Load() {
@@ -409,9 +408,8 @@ func (b *Broker) Health() []broker.Health {
 	return []broker.Health{h}
 }
 
-// counts returns how many events wait for the node, and how many were dropped because the
-// node was behind. The NATS client itself drops events one step earlier, of which dropped
-// has only a part.
+// counts returns how many events wait for the node, and how many were dropped because the node was behind. The NATS client
+// itself drops events one step earlier; dropped counts only a part of these.
 func (b *Broker) counts() (waiting int, dropped uint64) {
 	waiting = len(b.receiver.messages)
 	for _, w := range b.receiver.workers {

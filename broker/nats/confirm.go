@@ -23,7 +23,7 @@ type confirmer struct {
 
 	mu     sync.Mutex
 	busy   bool
-	next   *roundTrip // not sent yet; nil if nobody waits
+	next   *roundTrip // not sent yet; nil if no call waits
 	number uint64
 	// denied has the subjects that the server refused, each with the number of the last
 	// ping before which it did. The NATS client reports refusals in a goroutine of its own.
@@ -47,7 +47,7 @@ func newConfirmer(timeout time.Duration, conn func() *natsio.Conn) *confirmer {
 	return &confirmer{conn: conn, timeout: timeout, denied: make(map[string]uint64), news: make(chan struct{})}
 }
 
-// begin returns the argument since of denies for what is sent from now on.
+// begin returns the argument since of denies for messages that are sent from now on.
 func (c *confirmer) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,7 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	}
 }
 
-// more tells whether somebody waits for another ping. If not, the next call of confirm sends
-// one itself.
+// more tells whether a call waits for another ping. If not, the next call of confirm sends one itself.
 func (c *confirmer) more() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +142,7 @@ func (c *confirmer) catchUp(conn *natsio.Conn) {
 	}
 }
 
-// report notes an error of the NATS client. It returns what the server refused if that is
-// new.
+// report notes an error of the NATS client. It returns the refused subject if it is new.
 func (c *confirmer) report(err error) (news string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +167,7 @@ const (
 	toSubscribe = `Subscription to "`
 )
 
-// deniedKey takes what the server refused from the text of its error.
+// deniedKey takes the refused subject from the text of the server's error.
 func deniedKey(err error) string {
 	text := err.Error()
 	for _, what := range []string{toPublish, toSubscribe} {
@@ -182,8 +180,8 @@ func deniedKey(err error) string {
 	return ""
 }
 
-// denies returns an error if the server refused to publish or to subscribe to a subject
-// (what is toPublish or toSubscribe) after begin returned since.
+// denies returns an error if the server refused to publish or to subscribe to a subject after begin returned since. what says
+// which: toPublish or toSubscribe.
 func (c *confirmer) denies(what, subject string, since uint64) error {
 	if !c.any.Load() {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
-// options of the NATS client. It reconnects for ever by itself, except after errors such as
-// those of the protocol; then the monitor connects anew.
+// options of the NATS client. It reconnects for ever by itself, except after errors such as errors of the protocol; then the
+// monitor connects anew.
 func (b *Broker) options() (o natsio.Options, err error) {
 	o = natsio.GetDefaultOptions()
 	o.Servers = b.cfg.servers()
@@ -102,8 +102,8 @@ func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 	return conn, b.dialer.number.Load(), nil
 }
 
-// restore makes events flow on the connection with this number: it subscribes what is not
-// subscribed, and waits for the confirmation.
+// restore makes events flow on the connection with this number: it makes missing subscriptions, and waits for the
+// confirmation.
 func (b *Broker) restore(number uint64) error {
 	conn := b.conn.Load()
 	if err := b.monitor.subscribe(conn); err != nil {

@@ -91,9 +91,8 @@ func (c *control) close() {
 	c.closed = true
 }
 
-// PublishControl implements broker.Controller. It returns when the server has
-// processed the message. A server of version 2.12 or later tells whether anybody in its NATS cluster is subscribed
-// for a node.
+// PublishControl implements broker.Controller. It returns when the server has processed the message. A server of version 2.12
+// or later tells whether its NATS cluster has a subscription for a node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	subject := b.names.control
 	if node != "" {
@@ -126,7 +125,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return nil
 }
 
-// noReceiverCounts counts how often the server said that nobody was subscribed to a subject. It says so to the subject of the
+// noReceiverCounts counts how often the server said that a subject had no subscription. It says so to the subject of the
 // reply, before it answers the ping behind the message. The NATS client puts both away in this order.
 type noReceiverCounts struct {
 	reply string // set before messages are published; empty: the server is not asked
@@ -136,7 +135,7 @@ type noReceiverCounts struct {
 	subjects map[string]uint64
 }
 
-// maxNoReceiverCounts bounds what is not counted yet, and the subjects that are counted.
+// maxNoReceiverCounts bounds the messages that are not counted yet, and the subjects that are counted.
 const maxNoReceiverCounts = 4096
 
 func (n *noReceiverCounts) subscribe(conn *natsio.Conn, names *names) error {
@@ -147,7 +146,7 @@ func (n *noReceiverCounts) subscribe(conn *natsio.Conn, names *names) error {
 	return nil
 }
 
-// of returns how often nobody was subscribed to a subject so far.
+// of returns how often a subject had no subscription so far.
 func (n *noReceiverCounts) of(subject string) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// dialer makes the connections of the NATS client, one after the other, and knows when events
-// flow: from the moment at which all subscriptions of a connection are confirmed until the
-// connection ends. So publishers learn at once that there is no connection; the NATS client
-// would keep what they publish for later.
+// dialer makes the connections of the NATS client, one after the other, and knows when events flow: from the moment when all
+// subscriptions of a connection are confirmed until the connection ends. So publishers learn at once that there is no
+// connection; the NATS client would keep their publications for later.
 type dialer struct {
 	timeout time.Duration
 	number  atomic.Uint64 // of the last connection that was begun
@@ -24,8 +23,8 @@ type dialer struct {
 	err     error         // why they do not flow
 }
 
-// trackedConn is a connection. It is closed at the first write that fails, because what the NATS
-// client wanted to write is lost then, perhaps subscriptions.
+// trackedConn is a connection. It is closed at the first write that fails, because the bytes of that write are lost, perhaps
+// subscriptions.
 type trackedConn struct {
 	net.Conn
 	dialer *dialer

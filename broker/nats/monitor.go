@@ -15,10 +15,9 @@ import (
 	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
-// monitor watches the connection: every second it sends a canary, which has to come back the
-// way that events come. When canaries stay away it cuts the connection, and the NATS client
-// makes another one; when the client gives up, monitor connects anew. Then it restores the
-// subscriptions, and tells the node that events may have been lost.
+// monitor watches the connection: every second it sends a canary, which must come back on the way of events. When canaries
+// stay away it cuts the connection, and the NATS client makes another one; when the client gives up, monitor connects anew.
+// Then it restores the subscriptions, and tells the node that events may have been lost.
 type monitor struct {
 	b       *Broker
 	subject string
@@ -43,13 +42,13 @@ type monitor struct {
 	overflows map[*natsio.Subscription]dropped
 }
 
-// dropped is what the NATS client counts of a subscription.
+// dropped are the NATS client's counts of a subscription.
 type dropped struct {
 	messages  int
 	delivered int64
 }
 
-// missing is how many canaries in a row have to stay away.
+// missing is how many canaries in a row must stay away.
 const missing = 3
 
 var processStart = time.Now()
@@ -121,7 +120,7 @@ func (m *monitor) canaryArrived(msg *natsio.Msg) {
 	m.seen.Store(n)
 }
 
-// canaryNumber is 0 for messages of somebody else.
+// canaryNumber is 0 for messages from elsewhere.
 func canaryNumber(msg *natsio.Msg) uint64 {
 	if len(msg.Data) != 8 {
 		return 0
@@ -144,8 +143,8 @@ func (m *monitor) beat() {
 	m.probes.update(conn)
 }
 
-// discover watches the servers that have just become known. With the next canary it may be too late: the server of this
-// node does not tell any more of one to which its route has broken.
+// discover watches the servers that have just become known. With the next canary it may be too late: the server of this node
+// does not announce a server any more when the route to it has broken.
 func (m *monitor) discover() {
 	if m.b.dialer.flowing.Load() != 0 {
 		m.probes.update(m.b.conn.Load())

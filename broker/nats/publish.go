@@ -39,7 +39,7 @@ func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.Clie
 	return b.send(ctx, ch, message{leave: info})
 }
 
-// message is what is sent to a channel: a publication, a join or a leave.
+// message is a message to a channel: a publication, a join or a leave.
 type message struct {
 	pub         *channel.Publication
 	delta       bool

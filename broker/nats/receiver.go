@@ -37,7 +37,7 @@ const (
 	// maxLost is how many channels with lost events a worker remembers. With more, all of
 	// its channels count as concerned.
 	maxLost = 1024
-	// keepQueue is the capacity up to which a queue is used again.
+	// keepQueue is the largest capacity of a queue that is used again.
 	keepQueue = 4096
 )
 

@@ -121,7 +121,7 @@ func (p *routeProbes) update(conn *natsio.Conn) {
 	}
 }
 
-// err tells from which servers the route is broken.
+// err returns an error with the servers whose route to here is broken, or nil.
 func (p *routeProbes) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
