@@ -21,15 +21,14 @@ import (
 // most once. HandleLoss tells when publications may be missing; subscribers with positions
 // then find out whether they are.
 //
-// Redis may lose the newest publications of a stream, in a failover or a restart, or because
-// its data went back while it ran. If this node delivered them, or they were acknowledged to
-// it, the stream gets another epoch before anything is read of it or published to it. So
-// nobody goes on from a position that does not exist any more. For that the node writes a key
-// of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it the node
-// stores a sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a row.
+// Redis may lose the newest publications of a stream, in a failover or a restart, or because its data went back while it ran.
+// If this node delivered them, or they were acknowledged to it, the stream gets another epoch before anything is read of it
+// or published to it. So no subscriber goes on from a position that does not exist any more. To find such a loss, the node
+// writes a key of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it the node stores a
+// sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a row.
 //
-// Operations end within Shard.IOTimeout. Errors name the shard, and hold what Redis answered
-// (OOM, READONLY, LOADING, CLUSTERDOWN, ...).
+// Operations end within Shard.IOTimeout. Errors name the shard, and hold the answer of Redis (OOM, READONLY, LOADING,
+// CLUSTERDOWN, ...).
 type Broker struct {
 	engine *Engine
 	kinds  historyKinds
@@ -94,9 +93,9 @@ func (b *Broker) Describe() broker.Traits {
 	return t
 }
 
-// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and
-// subscribes to control messages if RunControl was called. It fails if a shard cannot be
-// reached, refuses, or lacks what the configuration needs; the engine is closed then.
+// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and subscribes to control messages if
+// RunControl was called. It fails if a shard cannot be reached, refuses, or lacks a command that the configuration needs;
+// then the engine is closed.
 func (b *Broker) Run(h broker.EventHandler) error {
 	if err := b.lifecycle.Start(); err != nil {
 		return err
@@ -260,7 +259,7 @@ func (b *Broker) Health() []broker.Health {
 	return list
 }
 
-// health of a shard: that of its worst link.
+// health of a shard is the health of its worst link.
 func (b *Broker) health(shard int) broker.Health {
 	h := broker.Health{Part: b.shards[shard].client.Name()}
 	for _, l := range b.links[shard] {

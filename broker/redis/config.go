@@ -102,8 +102,8 @@ type Config struct {
 	// no time. Default 300 s.
 	IdempotencyTTL time.Duration
 
-	// MapExpiryInterval is how often the engine looks for entries of maps that have expired, once it has
-	// changed or read a map. Default 1 s; negative: it leaves that to other nodes.
+	// MapExpiryInterval is how often the engine looks for entries of maps that have expired, once it has changed or read a
+	// map. Default 1 s; negative: other nodes look for them.
 	MapExpiryInterval time.Duration
 
 	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s,

@@ -27,8 +27,9 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	})
 }
 
-// PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take turns. It
-// tries shards that are ill last, and the next shard if one fails, or knows that nobody receives what is for the node.
+// PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take
+// turns. It tries ill shards last. It goes on with the next shard if one fails, or knows that the node does not receive the
+// message.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {

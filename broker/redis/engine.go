@@ -55,10 +55,9 @@ func (e *Engine) Broker() broker.Broker { return e.broker }
 // (or Run of the broker) to Close.
 func (e *Engine) Presence() *Presence { return e.presence }
 
-// Connect connects to all shards and checks that they can do what the configuration needs. It
-// tries for Config.StartTimeout, and no longer than until ctx ends; it fails at once if a
-// shard refuses the user, the password or the database. If the engine is connected, it does
-// nothing.
+// Connect connects to all shards and checks that they meet the needs of the configuration. It tries for Config.StartTimeout,
+// and no longer than until ctx ends; it fails at once if a shard refuses the user, the password or the database. If the
+// engine is connected, it does nothing.
 func (e *Engine) Connect(ctx context.Context) error {
 	_, err := e.connect(ctx)
 	return err

@@ -27,7 +27,7 @@ var _ broker.Maps = (*mapEntries)(nil)
 // interval is the time between two looks for entries that have expired. If it is negative, other nodes look.
 func (m *mapEntries) interval() time.Duration { return m.broker.engine.cfg.MapExpiryInterval }
 
-// What a change does, for the script.
+// Changes, as the script calls them.
 const (
 	changeSet    = "set"
 	changeRemove = "remove"
@@ -70,7 +70,7 @@ func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publica
 	return m.changed(s, changing{ch, hash, what, pub}, result, current, encoded, opts.Ephemeral())
 }
 
-// changed takes note of an answer.
+// changed reads the answer to a change, and remembers the acknowledged change.
 func (m *mapEntries) changed(s *shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
 	out.Suppressed = result.Suppressed
 	if !ephemeral {

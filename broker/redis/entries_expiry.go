@@ -17,25 +17,25 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// Entries of maps expire by a change like any other. Each shard has a list of the maps that have to be
-// looked at, with the times. In every Config.Interval, each node with maps takes those whose time has
-// come, one node each, removes what has expired, and says when the next look is. A node that dies
-// meanwhile leaves them to the others after claimTime.
+// Entries of maps expire by a change like any other. Each shard has a list of the maps that need a look, with the time of
+// each look. In every Config.MapExpiryInterval, each node with maps claims the maps whose time has come, removes the expired
+// entries, and sets the time of the next look. Only one node claims a map. If the node dies meanwhile, another node may claim
+// the map after claimTime.
 //
-// The list may be on another node of a Cluster than the map, so both cannot change in one step.
-// Therefore a node registers the maps that it changed once more an interval later, and a look ends with
-// the removal from the list only if nobody registered the map since it began.
+// The list may be on another node of a Cluster than the map, so both cannot change in one step. Therefore a node registers
+// the maps that it changed once more an interval later. A look ends with the removal of the map from the list only if no node
+// has registered the map since the look began.
 
 const (
 	// claimTime is how long a node has for a look.
 	claimTime = 5 * time.Second
 	// claimBatch is how many maps a node takes at a time, dueBatch how many keys of a map.
 	claimBatch, dueBatch = 64, 256
-	// lookLists is how many lists a shard has that is a Cluster.
+	// lookLists is how many lists a shard has if it is a Cluster.
 	lookLists = 16
 )
 
-// looks is what a node has to register.
+// looks are the maps that a node must register.
 type looks struct {
 	mu      sync.Mutex
 	running bool
@@ -44,13 +44,13 @@ type looks struct {
 	meter   enginekit.ExpiryMeter
 }
 
-// look is when the first of the keys expires that were set.
+// look is the time when the first of the keys expires that were set.
 type look struct {
 	shard *shard
 	due   time.Time
 }
 
-// add notes a key that expires, and reports whether the map has to be registered now.
+// add notes a key that expires, and reports whether the map must be registered now.
 func (l *looks) add(m *mapEntries, s *shard, ch string, ttl time.Duration) bool {
 	if m.interval() < 0 {
 		return true // this node registers nothing later
@@ -96,7 +96,7 @@ func (m *mapEntries) rounds(ctx context.Context) {
 	}
 }
 
-// round registers what was changed, and looks at the maps whose time has come.
+// round registers the changed maps, and looks at the maps whose time has come.
 func (m *mapEntries) round(ctx context.Context) {
 	began, shards := time.Now(), m.broker.shards
 	failures := make([]error, len(shards)+1)
@@ -176,7 +176,7 @@ func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 	return nil
 }
 
-// registerCall prepares c, which must be zero, to have a map looked at after a time.
+// registerCall prepares c, which must be zero, to register a map for a look after a time.
 func registerCall(c *commands.Call, s *shard, text *commands.Arena, ch string, hash uint64, after time.Duration) {
 	c.Script = commands.Register
 	c.Key(s.names.Looks(int(hash % uint64(lookListsOf(s)))))
@@ -246,7 +246,7 @@ func (m *mapEntries) look(ctx context.Context, s *shard, list, ch, claim string)
 	}
 }
 
-// expire removes keys that are due, unless somebody else has changed them.
+// expire removes keys that are due, unless they were changed meanwhile.
 func (m *mapEntries) expire(ctx context.Context, s *shard, ch string, hash uint64, o *channel.MapOptions, due []string) error {
 	if len(due) == 0 {
 		return nil

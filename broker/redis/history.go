@@ -13,8 +13,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads
-// the whole LIST, whatever the filter.
+// History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads the whole LIST for every filter.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	s, hash, err := b.place(ctx, ch)
 	if err != nil {
@@ -50,7 +49,7 @@ func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.Strea
 	}
 }
 
-// history does the call of historyCall. whole is what that returned.
+// history does the call of historyCall. whole is the result of historyCall.
 func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
@@ -98,7 +97,7 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch s
 	return true
 }
 
-// known returns what is known of a stream: by publishing, or by the subscription, which may be nil.
+// known returns the knowledge of a stream, from publishing or from the subscription, which may be nil.
 func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 	known := s.acked.Known(ch, hash)
 	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {

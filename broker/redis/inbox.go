@@ -30,8 +30,8 @@ type inbox struct {
 	behind      atomic.Bool // the last message was dropped
 }
 
-// newInbox returns an inbox of the messages of two channels: those to all nodes and those to
-// this one. Handle is called by several goroutines, from start to stop.
+// newInbox returns an inbox of the messages of two channels: to all nodes, and to this node. Several goroutines call handle,
+// from start to stop.
 func newInbox(all, toNode string, handle func(data []byte), log *slog.Logger) *inbox {
 	return &inbox{log: log, all: all, toNode: toNode, handle: handle}
 }

@@ -26,8 +26,8 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	return losses.NewMarks(&s.names, b.node, tags, b.kinds.publish(s.names.Partitions > 0))
 }
 
-// mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of
-// publications that came after the last marks; settle.go says what does. The error says why Redis takes no publications.
+// mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of publications after
+// the last marks; comparisons do (settle.go). The error says why Redis takes no publications.
 func (l *link) mark(ctx context.Context) error {
 	s := l.shard
 	if !s.keeps.Load() {
@@ -47,13 +47,13 @@ func (l *link) mark(ctx context.Context) error {
 // migrates, or a new primary, refuses a moment's writes.
 const maxRefusals = 1
 
-// refusals tells whether Redis takes the marks of a link. One goroutine at a time notes.
+// refusals tell whether Redis takes the marks of a link. One goroutine at a time calls note.
 type refusals struct {
 	row int
 	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
 }
 
-// note takes in what became of the marks, and tells whether that is news.
+// note takes the result of writing the marks, and reports whether the state has changed.
 func (r *refusals) note(err error) (news bool) {
 	if err == nil {
 		r.row = 0

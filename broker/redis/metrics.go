@@ -36,15 +36,14 @@ func (b *Broker) metrics() []broker.Metric {
 
 // pubSubCounts are the counts of all shards.
 type pubSubCounts struct {
-	// sharded is set with sharded PUB/SUB. control messages have connections of their own
-	// then.
+	// sharded is set with sharded PUB/SUB. Then control messages have connections of their own.
 	sharded bool
 	waiting []int // messages for the node, by shard
 	dropped uint64
-	// client are the failures of the connections for channels, control those of the other
-	// connections for control messages.
+	// client are the failures of the connections for channels, control the failures of the connections for control messages
+	// alone.
 	client, control pubsub.Failures
-	// controlWaiting and controlDropped are control messages.
+	// controlWaiting and controlDropped count control messages.
 	controlWaiting int
 	controlDropped uint64
 }

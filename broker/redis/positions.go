@@ -61,15 +61,16 @@ type reading struct {
 	results  []broker.PositionResult // of channels
 }
 
-// expected is what a node knows of a stream before it reads it.
+// expected is a node's knowledge of a stream before a read.
 type expected struct {
 	item  shareItem
 	sub   *losses.Stream
 	known losses.Known
 }
 
-// byCommand reads the positions of streams that are as expected, for a third of what the script takes of Redis. It returns the others, and
-// those not subscribed, to be renewed, or behind a loss: only a script that writes shows that a server has become a replica.
+// byCommand reads the positions of streams that are as expected, at a third of the script's cost for Redis. It returns all
+// other streams, and streams that are not subscribed, need a renewal, or come after a loss: only a script that writes shows
+// that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now, standing := time.Now(), r.shard.standing()
 	m := commands.NewArena(min(128*len(items), commands.MaxArena))
@@ -108,7 +109,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 	return rest
 }
 
-// byScript reads the positions of streams, and renews the lives of the positions. It makes the streams that there are not.
+// byScript reads the positions of streams, and renews the lives of the positions. It creates missing streams.
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
 	standing := r.shard.standing()

@@ -66,11 +66,10 @@ func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result
 	return result, s.client.Explain(err)
 }
 
-// unkeptDelta tells whether the payload has to say that deltas may be made. With history, its
-// envelope says that.
+// unkeptDelta tells whether the payload must allow deltas. With history, the envelope allows them.
 func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
 
-// publishing is what publishCall has to know of a publication.
+// publishing is a publication for publishCall.
 type publishing struct {
 	ch      string
 	hash    uint64

@@ -34,7 +34,7 @@ import (
 //     delivered last, and with what was acknowledged to it last. That covers channels to
 //     which nobody publishes, too.
 
-// settled tells for which generation of a shard the streams were compared.
+// settled holds the generation of a shard for which the streams were compared.
 type settled struct {
 	generation atomic.Uint64
 
@@ -78,8 +78,7 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	return err
 }
 
-// settle returns when each stream of the shard was found to hold what was delivered, or has
-// another epoch.
+// settle returns when each stream of the shard holds the delivered publications, or has another epoch.
 func (b *Broker) settle(ctx context.Context, s *shard) error {
 	for !s.isSettled() {
 		running := b.compare(s)
@@ -140,13 +139,12 @@ type candidate struct {
 	doubt   *string        // of sub, when the comparison began
 }
 
-// compareAll compares what all links of the shard have delivered, and what the shard has
-// acknowledged.
+// compareAll compares the deliveries of all links of the shard, and the publications that the shard has acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
 		_ = l.mark(ctx) // watch tells of refusals
 	}
-	// With proof that something is lost, what cannot be compared counts as lost.
+	// With proof of a loss, a publication that cannot be compared counts as lost.
 	wentBack := s.wentBack.Swap(false)
 	var all []candidate
 	for _, p := range s.acked.All() {
@@ -179,7 +177,7 @@ func (l *link) delivered() []candidate {
 	return list
 }
 
-// candidateOf is what was delivered last, or the top of a read if nothing was since.
+// candidateOf returns the last delivered publication, or the top of a read if nothing was delivered since.
 func candidateOf(sub *losses.Stream) candidate {
 	c := candidate{sub: sub, hash: format.Hash(sub.Channel())}
 	c.Publication, c.top, c.doubt = sub.Delivered()
@@ -232,13 +230,13 @@ func (b *Broker) compareSome(ctx context.Context, s *shard, some []candidate, we
 	return nil
 }
 
-// foreign tells that a key has another type than that of a stream. There is no stream then,
-// which must not hold up the other channels.
+// foreign tells that a key has another type than the keys of streams. Then there is no stream. That must not hold up the
+// other channels.
 func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
-// holds tells whether a stream of the same epoch holds the publication. entry is what it has
-// at the offset. Without an entry, which may have been trimmed, the stream counts as holding
-// it, unless the data went back and later publications were not delivered here.
+// holds tells whether a stream of the same epoch holds the publication. entry is the entry of the stream at the offset.
+// Without an entry, which may have been trimmed, the stream counts as holding it, unless the data went back and later
+// publications were not delivered here.
 func (c *candidate) holds(top uint64, entry string, wentBack bool) bool {
 	if top < c.top {
 		return false
@@ -273,7 +271,7 @@ func (b *Broker) renew(ctx context.Context, s *shard, lost []candidate) error {
 	return nil
 }
 
-// channelsOf returns the channels of candidates, of which there may be several for a channel.
+// channelsOf returns the channels of candidates. A channel may have several candidates.
 func channelsOf(candidates []candidate) map[string]bool {
 	channels := make(map[string]bool, len(candidates))
 	for i := range candidates {
@@ -282,7 +280,7 @@ func channelsOf(candidates []candidate) map[string]bool {
 	return channels
 }
 
-// report has the node look at the positions of subscriptions in these channels.
+// report asks the node to check the positions of subscriptions in these channels.
 func (b *Broker) report(candidates []candidate) {
 	if len(candidates) == 0 {
 		return

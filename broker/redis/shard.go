@@ -26,7 +26,7 @@ type shard struct {
 	wentBack atomic.Bool
 }
 
-// isSettled tells that what the node knows was compared with the present data.
+// isSettled tells that the node's knowledge was compared with the present data.
 func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
 
 // standing changes when the server may hold other data than before, and when messages may have got lost.
@@ -39,7 +39,7 @@ func (s *shard) keepsHistory() {
 	}
 }
 
-// open connects, and checks what the shard can do.
+// open connects, and checks the abilities of the shard.
 func (s *shard) open(ctx context.Context, cfg *Config) error {
 	client, err := servers.Open(ctx, shardOptions(cfg, s.index))
 	if err != nil {

@@ -13,7 +13,7 @@ const slots = 16384
 
 // Cluster is a Redis Cluster of primaries, without replicas unless they are added.
 type Cluster struct {
-	// Nodes share the slots in equal ranges: the first has those from 0 on.
+	// Nodes share the slots in equal ranges: the first range begins at 0.
 	Nodes []*Server
 	opts  Options
 }

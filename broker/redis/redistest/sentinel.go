@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Sentinel is a primary with replicas, watched by three Sentinels that replace
-// a dead primary. A server that is restarted is what the Sentinels made of it last: they have it keep that in its configuration file.
+// Sentinel is a primary with replicas, watched by three Sentinels that replace a dead primary. A server that restarts keeps
+// the role that the Sentinels gave it last, because they write the role to its configuration file.
 type Sentinel struct {
 	// Master is the name that the Sentinels know the pair by.
 	Master string
@@ -59,7 +59,7 @@ func (s *Sentinel) config(opts Options) []byte {
 	return config
 }
 
-// awaitReplicas waits until the replicas have what the primary has.
+// awaitReplicas waits until the replicas have the data of the primary.
 func (s *Sentinel) awaitReplicas() {
 	for _, replica := range s.Servers[1:] {
 		replica.await("the data of the primary", func() bool {

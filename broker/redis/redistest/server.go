@@ -35,10 +35,10 @@ type Options struct {
 	// Persistent keeps data over Restart(false). Every write is in a file before it is
 	// answered.
 	Persistent bool
-	// TLS is what clients have to use, and what the servers use between themselves. Default: plaintext.
+	// TLS is for clients, and for the servers between themselves. Default: plaintext.
 	TLS *TLS
-	// Failover has the servers of a Sentinel or a Cluster give up on one that is silent within some two seconds, and replace
-	// it. Without it they wait for minutes: a machine that is busy for a while does not look like a dead server.
+	// With Failover, the servers of a Sentinel or a Cluster replace a server that is silent for some two seconds. Without it
+	// they wait for minutes: a machine that is busy for a while does not look like a dead server.
 	Failover bool
 	// DownAfter is that time with Sentinel. Default: half a second.
 	DownAfter time.Duration
@@ -50,7 +50,7 @@ type Options struct {
 
 // TLS has the files of a server that asks clients for certificates.
 type TLS struct {
-	// Cert and Key are for both sides of connections. CA signed those of clients.
+	// Cert and Key are for both sides of connections. CA signed the certificates of clients.
 	Cert, Key, CA string
 }
 
@@ -70,8 +70,8 @@ const tlsCert = "--tls-cert-file"
 // be called concurrently.
 type Server struct {
 	tb       testing.TB
-	port     int // that of clients
-	plain    int // that of Do, which is another one with TLS
+	port     int // for clients
+	plain    int // for Do; with TLS it is another port
 	dir      string
 	password string
 	args     []string
@@ -152,7 +152,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Shutdown ends the process by SIGTERM, at which Redis saves its data if it is configured to.
+// Shutdown ends the process by SIGTERM. Redis then saves its data if its configuration says so.
 func (s *Server) Shutdown() {
 	s.tb.Helper()
 	s.signal(syscall.SIGTERM)
@@ -164,7 +164,7 @@ func (s *Server) Shutdown() {
 	}
 }
 
-// Stop suspends the process (SIGSTOP): its connections stay, and nobody answers.
+// Stop suspends the process (SIGSTOP): its connections stay, and it does not answer.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
 // Continue lets a stopped process go on.
@@ -281,7 +281,7 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-// syncBuffer collects what a process writes, for the message of a failure.
+// syncBuffer collects the output of a process, for the message of a failure.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

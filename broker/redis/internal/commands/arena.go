@@ -34,7 +34,7 @@ func (a *Arena) room(most int) []byte {
 	return a.free[len(a.free):]
 }
 
-// keep makes a string of what was appended to a slice of room.
+// keep makes a string of the bytes that were appended to a slice of room.
 func (a *Arena) keep(dst []byte) string {
 	if len(dst) == 0 {
 		return ""
@@ -42,7 +42,7 @@ func (a *Arena) keep(dst []byte) string {
 	if len(dst) <= cap(a.free)-len(a.free) {
 		a.free = a.free[:len(a.free)+len(dst)]
 	}
-	return unsafe.String(&dst[0], len(dst)) // nobody writes there any more
+	return unsafe.String(&dst[0], len(dst)) // these bytes do not change any more
 }
 
 // Name makes the name of kind for a channel whose hash is given.
@@ -55,7 +55,7 @@ func (a *Arena) Result(n *format.Names, ch string, hash uint64, key string) stri
 	return a.keep(n.AppendResult(a.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
-// maxTTL is longer than any time to live has to be, and as much as Redis can add to the time.
+// maxTTL is longer than any useful time to live, and as much as Redis can add to the time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // Milliseconds of d, at least 1, in decimal.
@@ -77,8 +77,7 @@ func (a *Arena) Epoch() string {
 	return a.keep(enginekit.AppendEpoch(a.room(enginekit.EpochSize), rand.Uint64()))
 }
 
-// Life makes an epoch for a new life of a stream and appends what is known of the stream:
-// offset:epoch.
+// Life makes an epoch for a new life of a stream and appends the known position of the stream: offset:epoch.
 func (a *Arena) Life(epoch string, offset uint64) string {
 	dst := enginekit.AppendEpoch(a.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
 	if epoch != "" {

@@ -17,9 +17,8 @@ const (
 // countNames are the numbers of keys as text.
 var countNames = [...]string{"0", "1", "2", "3", "4", "5", "6"}
 
-// Call is one execution of a script with at most 6 keys. Those that few calls have, beyond 4 keys and
-// 11 arguments, take memory of their own. Without a script it
-// is a PUBLISH or SPUBLISH.
+// Call is one execution of a script with at most 6 keys. More than 4 keys and 11 arguments are rare, and take memory of their
+// own. Without a script it is a PUBLISH or SPUBLISH.
 type Call struct {
 	Script *Script
 	nkeys  int
@@ -65,8 +64,7 @@ func (c *Call) Message(verb, name, data string) {
 	c.keys[0], c.args[0], c.args[1] = name, verb, data
 }
 
-// Via has a PUBLISH sent to the Cluster's node that has the key, and not to the one that has
-// the channel's name.
+// Via sends a PUBLISH to the Cluster's node that has the key, and not to the node that has the channel's name.
 func (c *Call) Via(key string) { c.via = key }
 
 // command returns the command, with the script's SHA-1, or with its text if whole.
@@ -108,8 +106,8 @@ func Run(ctx context.Context, client *servers.Client, c *Call) (rueidis.RedisRes
 	return result, nil
 }
 
-// Send does a PUBLISH, and tells whether Redis knows that nobody receives the message. A server of a Cluster does not know, as it
-// counts only those that are connected to itself.
+// Send does a PUBLISH, and tells whether Redis knows that the message has no receiver. A server of a Cluster does not know,
+// because it counts only the receivers that are connected to itself.
 func Send(ctx context.Context, client *servers.Client, name, data string) (nobody bool, err error) {
 	var c Call
 	c.Message(Publish, name, data)

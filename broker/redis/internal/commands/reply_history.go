@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// ReadHistory reads the position and the entries of a STREAM that were asked for or, if list is
-// set, those of a whole LIST, of which it selects what f wants. renewed is Result.Renewed.
+// ReadHistory reads the position and the requested entries of a STREAM. If list is set, it reads a whole LIST and selects the
+// entries that f asks for. renewed is Result.Renewed.
 func ReadHistory(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
 	result, entries, err := readPositionAndEntries(answer)
 	if err != nil {
@@ -81,8 +81,8 @@ func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error)
 	return pubs, nil
 }
 
-// parseList reads envelopes, the newest first, and selects what the filter wants.
-// Entries of an earlier life of the stream, which Centrifugo leaves, are not of it.
+// parseList reads envelopes, the newest first, and applies the filter. Centrifugo leaves entries of an earlier life of the
+// stream; they do not count.
 func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *broker.HistoryFilter) ([]*channel.Publication, error) {
 	var pubs []*channel.Publication
 	for i := range entries {

@@ -50,7 +50,7 @@ func newHistory(functions, publish, undo, read string) HistoryScripts {
 	}
 }
 
-// verbed sets the verb by which a script publishes.
+// verbed sets the verb that a script publishes with.
 func verbed(verb string) string { return "local verb = '" + verb + "'\n" }
 
 // MapScripts has the scripts of maps that publish.
@@ -96,8 +96,8 @@ type PresenceScripts struct {
 	Get, Stats  *Script // nil if there are commands for that
 }
 
-// Scripts of the presence manager. The entries of SetPresence expire by a sorted set beside
-// the hash, those of FieldPresence by the time to live of their hash fields.
+// Scripts of the presence manager. The entries of SetPresence expire by a sorted set beside the hash, the entries of
+// FieldPresence by the time to live of their hash fields.
 var (
 	SetPresence   = PresenceScripts{presence("add"), presence("remove"), presence("get"), presence("stats")}
 	FieldPresence = PresenceScripts{Add: presence("field_add"), Remove: presence("field_remove")}

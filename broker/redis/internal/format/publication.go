@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/pbwire"
 )
 
-// ErrMalformed tells that an envelope is not what it should be.
+// ErrMalformed is the error of an envelope that cannot be read.
 var ErrMalformed = errors.New("malformed payload")
 
 // Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8, so it is
@@ -32,8 +32,8 @@ func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte 
 	return m.AppendProto(dst)
 }
 
-// isPlain tells that pub has nothing but data and a time, as most have. For those of
-// a large batch it matters that the general way takes three times as long.
+// isPlain tells that pub has nothing but data and a time, as most publications. The general way takes three times as long,
+// which matters in a large batch.
 func isPlain(pub *channel.Publication) bool {
 	return pub.Info == nil && pub.Tags == nil && pub.Version == 0 &&
 		pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0
@@ -57,9 +57,8 @@ const (
 	wireBytes  = 2
 )
 
-// ReadPublication fills pub with what data says; without an offset, Offset stays. Data and the bytes of Info are
-// parts of data, the rest is copied. delta is what AppendPublication was given. Unknown
-// fields are skipped.
+// ReadPublication fills pub from data; without an offset, Offset stays. Data and the bytes of Info are parts of data, the
+// rest is copied. delta is the argument of AppendPublication. Unknown fields are skipped.
 func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err error) {
 	if plain(data, pub) {
 		return false, nil
@@ -145,7 +144,7 @@ func ReadEntry(value []byte, pub *channel.Publication) error {
 	return nil
 }
 
-// ReadClientInfo fills info with what data says. The bytes of info are parts of data.
+// ReadClientInfo fills info from data. The bytes of info are parts of data.
 func ReadClientInfo(data []byte, info *channel.ClientInfo) error {
 	r := pbwire.NewBorrowingReader(data)
 	readInfo(&r, info)

@@ -29,8 +29,7 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Known is what is known of a stream: it had Offset in Epoch, and other epochs earlier. Epoch is
-// empty if nothing is known.
+// Known is the knowledge of a stream: it had Offset in Epoch, and other epochs earlier. Epoch is empty if nothing is known.
 type Known struct {
 	Epoch   string
 	Earlier Epochs
@@ -84,7 +83,7 @@ type acknowledgement struct {
 	turn       uint64 // of the last use; 0: not used yet
 }
 
-// find returns what is remembered of a channel, or nil, and the place for it.
+// find returns the memory of a channel, or nil, and the place for it.
 func (a *Acked) find(ch string, hash uint64) (found, place *acknowledgement) {
 	if a.sets == nil {
 		return nil, nil
@@ -103,7 +102,7 @@ func (a *Acked) find(ch string, hash uint64) (found, place *acknowledgement) {
 	return nil, place
 }
 
-// Known returns what is known of the stream of a channel, whose hash is given.
+// Known returns the knowledge of the stream of a channel, whose hash is given.
 func (a *Acked) Known(ch string, hash uint64) Known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,9 +112,9 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 	return Known{}
 }
 
-// Note remembers a publication, if r says that it is in a stream. sum is the sum of its
-// payload, generation that of the shard's data (see servers.Client.Generation). While the shard
-// is not settled, Note does not overwrite what it noted of an earlier generation.
+// Note remembers a publication, if r says that it is in a stream. sum is the sum of its payload, generation the generation of
+// the shard's data (see servers.Client.Generation). While the shard is not settled, Note does not overwrite notes of an
+// earlier generation.
 func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, settled bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
@@ -166,7 +165,7 @@ type Acknowledged struct {
 	Earlier Epochs
 }
 
-// All returns what is remembered.
+// All returns everything that is remembered.
 func (a *Acked) All() []Acknowledged {
 	a.mu.Lock()
 	defer a.mu.Unlock()

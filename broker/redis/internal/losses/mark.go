@@ -49,17 +49,17 @@ func NewMarks(names *format.Names, node string, tags []string, publish *commands
 	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]acknowledgedMark, len(tags))}
 }
 
-// Finding is what marks tell.
+// Finding is the result of writing marks.
 type Finding struct {
 	Written     bool // at least one mark was written
-	WentBack    bool // a server has lost what it acknowledged
+	WentBack    bool // a server has lost data that it acknowledged
 	Replication bool // a server has another replication ID than before
 	// Refused is why a mark or a sample was not written: the first of such errors.
 	Refused error
 }
 
-// Write writes the marks, and compares their old values with what was written last. A mark
-// that cannot be written tells nothing.
+// Write writes the marks, and compares their old values with the values written last. A mark that cannot be written tells
+// nothing.
 func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	return f
 }
 
-// calls returns the calls that write the marks, and behind them those that write the samples.
+// calls returns the calls that write the marks, and behind them the calls that write the samples.
 func (m *Marks) calls() []commands.Call {
 	var text commands.Arena
 	n := len(m.tags)

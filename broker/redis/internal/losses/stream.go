@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Stream is what a subscribed node knows of a channel's stream, if it has history. Any goroutine may use it. A nil Stream, of a channel
-// that the node is not subscribed to, takes what was read and knows nothing.
+// Stream is the knowledge of a subscribed node about the stream of a channel with history. Any goroutine may use it. A nil
+// Stream stands for a channel that the node is not subscribed to: it takes every note and knows nothing.
 type Stream struct {
 	mu sync.Mutex
 	// last is the newest publication that was delivered. Its offset is 0 if none was in its
@@ -27,7 +27,7 @@ type Stream struct {
 	doubt *string
 }
 
-// NewStream returns the stream of a channel, of which nothing is known.
+// NewStream returns an unknown stream of a channel.
 func NewStream(ch string) *Stream { return &Stream{last: Publication{Channel: ch}} }
 
 // Channel that has the stream.
@@ -78,7 +78,7 @@ func (s *Stream) Read(top channel.StreamPosition) {
 	s.top = max(s.top, top.Offset)
 }
 
-// Known returns what is known of the stream.
+// Known returns the knowledge of the stream.
 func (s *Stream) Known() Known {
 	if s == nil {
 		return Known{}
@@ -88,15 +88,15 @@ func (s *Stream) Known() Known {
 	return Known{Epoch: s.last.Epoch, Offset: s.top}
 }
 
-// Delivered returns what was delivered last, the greatest offset in its epoch that was delivered or read, and the doubt
-// about the stream that there is.
+// Delivered returns the last delivered publication, the greatest offset in its epoch that was delivered or read, and the
+// present doubt about the stream.
 func (s *Stream) Delivered() (last Publication, top uint64, doubt *string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.top, s.doubt
 }
 
-// Moved notes the top of the stream in another epoch, unless from is not the epoch in which publications were delivered last.
+// Moved notes the top of the stream in another epoch, if from is the epoch of the last deliveries.
 func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	}
 }
 
-// Confirm ends a doubt that Delivered returned: the stream holds what was delivered, so no offset came twice.
+// Confirm ends a doubt that Delivered returned: the stream holds the deliveries, so no offset came twice.
 func (s *Stream) Confirm(doubt *string) {
 	if doubt == nil {
 		return

@@ -2,9 +2,8 @@
 // receives messages at little cost. It proves every second that it delivers; when it does
 // not, it connects again and restores its subscriptions.
 //
-// A Conn has a table (what is subscribed, which commands wait for their confirmation), a
-// heartbeat (canaries and health), a queue (from the reader to the handler) and, while it is
-// connected, a link (the connection with its reader and writer).
+// A Conn has a table (subscriptions, and commands that wait for their confirmation), a heartbeat (canaries and health), a
+// queue (from the reader to the handler) and, while it is connected, a link (the connection with its reader and writer).
 package pubsub
 
 import (
@@ -36,9 +35,8 @@ type Config struct {
 	// would cost more: handing a message to another goroutine takes 600 ns of CPU, in a
 	// burst 50 to 120 ns, while reading takes 170 ns, and decoding and posting little more.
 	//
-	// channel and payload are parts of memory. They are valid until the handler, or a later
-	// receiver, calls memory.Free(1). If nobody does, they stay valid, and the garbage
-	// collector gets the memory, 64 KiB or a larger message.
+	// channel and payload are parts of memory. They are valid until the handler, or a later receiver, calls memory.Free(1).
+	// Without that call they stay valid, and the garbage collector gets the memory, 64 KiB or a larger message.
 	Message func(channel, payload []byte, memory *Chunk)
 	// Resubscribed tells that the connection delivers everything that is subscribed. lost is
 	// false for the first connection, before which nothing can have been lost.
@@ -72,8 +70,7 @@ type Config struct {
 	// MaxMessage (64 MiB) is the largest message in bytes; a larger one breaks the
 	// connection.
 	MaxMessage int
-	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound what waits for
-	// Message.
+	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound the messages that wait for Message.
 	MaxQueue, MaxQueueBytes int
 	// MaxStall (1 s) is how long the queue may be full, and messages gather at the
 	// server instead, before they are dropped.

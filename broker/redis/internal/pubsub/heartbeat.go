@@ -16,12 +16,11 @@ import (
 // arrive: there may be so many before it.
 const patience = 5
 
-// heartbeat publishes canaries and judges by what comes back. Its times are nanoseconds since
-// it was made, by the monotonic clock.
+// heartbeat publishes canaries and judges the connection by the canaries that come back. Its times are nanoseconds since it
+// was made, by the monotonic clock.
 //
-// It answers two questions. Does the connection live? Anything that arrives at the reader
-// proves that; if nothing arrives, the connection is given up. Does it deliver? Only a canary
-// proves that which has gone all the way to the handler.
+// It answers two questions. Does the connection live? Anything that arrives at the reader proves that; if nothing arrives,
+// the connection is given up. Does it deliver? A canary that has gone all the way to the handler proves that.
 type heartbeat struct {
 	cfg   *Config
 	start time.Time
@@ -48,8 +47,8 @@ type heartbeat struct {
 	publisher sync.WaitGroup
 }
 
-// silence is for how long nothing of a kind has arrived. Only time in which the process ran
-// counts: while the process or the machine stood still, nobody could read.
+// silence is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while the process or
+// the machine stood still, it could not read.
 type silence struct {
 	all      time.Duration // nothing at all
 	messages time.Duration

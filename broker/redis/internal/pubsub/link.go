@@ -51,8 +51,7 @@ func (l *link) fail(err error) {
 	})
 }
 
-// drainTime is how long a link that has failed is still read, at most. The server does not send
-// again what it has sent by then.
+// drainTime is how long a link that has failed is still read, at most. The server does not send these messages again.
 const drainTime = 100 * time.Millisecond
 
 // drain waits until everything that the link has received is read, if the handler keeps pace.
@@ -121,8 +120,8 @@ func (l *link) saturated(period time.Duration) bool {
 	return idle < int64(period/16)
 }
 
-// read takes what the server sends until the link fails or the reader is relieved.
-// Before it waits for the network, everything received goes to the queue.
+// read takes the messages of the server until the link fails or the reader is relieved. Before it waits for the network,
+// everything received goes to the queue.
 func (l *link) read(t *token) {
 	batch := make([]message, 0, batchSize)
 	var f resp.Frame

@@ -45,7 +45,7 @@ type queue struct {
 	spawn         func(func()) // starts a goroutine
 
 	mu        sync.Mutex
-	reader    *token    // who may bring messages
+	reader    *token    // the goroutine that may bring messages
 	direct    time.Time // since when the reader is in the handler; zero: it is not
 	busy      bool      // a goroutine is in the handler
 	apart     bool      // the reader must leave the handler to another goroutine
@@ -73,8 +73,7 @@ func newQueue(cfg *Config, done <-chan struct{}, f func(m *message), spawn func(
 	}
 }
 
-// setReader sets who brings messages from now on; nil is nobody. Messages of others are
-// discarded.
+// setReader sets the goroutine that brings messages from now on; nil: none. Messages of other goroutines are discarded.
 func (q *queue) setReader(t *token) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,9 +81,9 @@ func (q *queue) setReader(t *token) {
 	signal(q.room) // a reader that waits for room finds out that it was replaced
 }
 
-// relieve makes t the reader if the present reader is in the handler, and has been for too long
-// or is saturated. A saturated reader hardly waits for the network; the next reader then
-// leaves the handler to another goroutine, even if nobody is in it at the moment.
+// relieve makes t the reader if the present reader is in the handler, and has been for too long or is saturated. A saturated
+// reader hardly waits for the network; the next reader then leaves the handler to another goroutine, even if no goroutine is
+// in it at the moment.
 func (q *queue) relieve(t *token, saturated bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

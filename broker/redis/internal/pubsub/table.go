@@ -55,8 +55,8 @@ type entry struct {
 	on  bool   // confirmed
 }
 
-// table knows what is subscribed. The last call for a channel counts: if it is a Subscribe that
-// fails, the channel is not subscribed.
+// table knows the subscriptions. The last call for a channel counts: if it is a Subscribe that fails, the channel is not
+// subscribed.
 type table struct {
 	name    string
 	verbs   [2]string // by kind
@@ -67,7 +67,7 @@ type table struct {
 	down    error // why there is none
 	queue   []*call
 	pending []segment // in the order of the commands
-	ping    bool      // the link has to send a PING
+	ping    bool      // the link must send a PING
 }
 
 func newTable(name string, sharded bool) *table {
@@ -185,8 +185,8 @@ func (t *table) enqueue(k kind, channels []string) *call {
 	return c
 }
 
-// abandon makes a call fail when it is answered, because nobody waits for it any more. If it was
-// answered meanwhile, abandon returns its outcome.
+// abandon makes a call fail when it is answered, because its caller does not wait any more. If it was answered meanwhile,
+// abandon returns its outcome.
 func (t *table) abandon(c *call, reason error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,8 +268,7 @@ func (t *table) confirmOff(c *call, ch string) {
 	}
 }
 
-// reject handles an error that the server answers a command with. It returns an error if the
-// link has to end.
+// reject handles an error that the server answers a command with. It returns an error if the link must end.
 func (t *table) reject(l *link, sharded bool, text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

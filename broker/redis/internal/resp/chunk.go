@@ -43,7 +43,7 @@ func newChunk(size int) *Chunk {
 	return c
 }
 
-// Free tells that nobody uses n of the parts any more. Any goroutine may call it.
+// Free tells that n of the parts are not used any more. Any goroutine may call it.
 func (c *Chunk) Free(n int) {
 	if c.left.Add(-int64(n)) != 0 || len(c.buf) != ChunkSize {
 		return

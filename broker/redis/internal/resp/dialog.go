@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Dialog sends commands one at a time and reads what the server answers: on a connection
-// that is new, or that is made for a few questions. It reads no more than the answers.
+// Dialog sends commands one at a time and reads the answers of the server, on a new connection or on a connection for a few
+// questions. It reads no more than the answers.
 type Dialog struct {
 	net.Conn
 	reader         *Reader
@@ -18,8 +18,7 @@ type Dialog struct {
 // maxAnswer bounds an answer in bytes. CLUSTER NODES takes some 100 for each node.
 const maxAnswer = 1 << 20
 
-// NewDialog begins a dialog of a user. Who has no password needs no Auth; an empty user is
-// the default user.
+// NewDialog begins a dialog of a user. Without a password, no Auth is needed; an empty user is the default user.
 func NewDialog(conn net.Conn, user, password string) *Dialog {
 	return &Dialog{conn, NewReader(conn, 4<<10, maxAnswer), user, password}
 }
@@ -53,13 +52,13 @@ func (d *Dialog) Do(args ...string) (f Frame, err error) {
 	return f, err
 }
 
-// Next returns what the server says next.
+// Next returns the next value from the server.
 func (d *Dialog) Next() (f Frame, err error) {
 	err = d.reader.Next(&f)
 	return f, err
 }
 
-// Empty reports whether the server has said no more than was returned.
+// Empty reports whether everything that the server has sent was returned.
 func (d *Dialog) Empty() bool { return d.reader.Empty() }
 
 // Refusal is an error that the server answers a command with. It never holds the password.
@@ -67,7 +66,7 @@ type Refusal struct{ Command, Text string }
 
 func (r *Refusal) Error() string { return r.Command + ": redis answered: " + r.Text }
 
-// clean takes out what the server repeats of the command's arguments.
+// clean takes out the arguments of the command that the server repeats.
 func (d *Dialog) clean(text string) string {
 	text, _, _ = strings.Cut(text, " with args")
 	text = strings.TrimRight(text, ", ")

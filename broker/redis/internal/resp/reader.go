@@ -73,7 +73,7 @@ func (r *Reader) Hold() *Chunk {
 // Empty reports whether everything that was received has been returned.
 func (r *Reader) Empty() bool { return r.start == r.end }
 
-// Fill reads at least what Buffered found missing. Its errors are those of Next.
+// Fill reads at least the bytes that Buffered missed. It has the errors of Next.
 func (r *Reader) Fill() error { return r.fill(max(r.need, r.end-r.start+1)) }
 
 // fill reads until need bytes are there.
@@ -97,7 +97,7 @@ func (r *Reader) fill(need int) error {
 	return nil
 }
 
-// grow moves what is not returned yet to a new chunk.
+// grow moves the bytes that are not returned yet to a new chunk.
 func (r *Reader) grow(need int) {
 	have := r.end - r.start
 	if need < have+minRead { // the length is not known yet

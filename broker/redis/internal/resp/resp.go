@@ -1,5 +1,5 @@
-// Package resp reads what a Redis server sends, in RESP2 or RESP3, without an allocation per
-// value: payloads are parts of the chunks that they were received in.
+// Package resp reads the values that a Redis server sends, in RESP2 or RESP3, without an allocation per value: payloads are
+// parts of the chunks that they were received in.
 package resp
 
 import (
@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// Bounds of a value. What a PUB/SUB connection receives has three elements.
+// Bounds of a value. A message of PUB/SUB has three elements.
 const (
 	maxValues = 4096     // nested ones included
 	maxDepth  = 8        // of nesting

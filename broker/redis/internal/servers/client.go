@@ -44,9 +44,8 @@ type Options struct {
 }
 
 const (
-	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are
-	// replicas, it is also that of rueidis' pings, which notice a server that does not answer.
-	// Elsewhere watchSilence does.
+	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are replicas, it is also the interval
+	// of rueidis' pings, which notice a server that does not answer. Elsewhere watchSilence does.
 	keepAlive = 400 * time.Millisecond
 	// ringScale: a connection has room for 2^ringScale calls in flight. Room for one is 0.3 KB in several objects, which every collection
 	// of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.

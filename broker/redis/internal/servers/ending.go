@@ -23,7 +23,7 @@ func answerWithin(ctx context.Context, limit time.Duration) (context.Context, co
 }
 
 // within runs do, which talks over a connection. When ctx ends first, it closes the connection, and the error is the cause of
-// that end and not what do saw of it.
+// that end, not the error of do.
 func within(ctx context.Context, raw net.Conn, do func() error) error {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	err := do()

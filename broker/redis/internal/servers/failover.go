@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// When the Sentinels replace a primary that lives, by SENTINEL FAILOVER say, the old one takes writes for a second or more until
-// the new one is announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover announces its
-// next step some 100 ms before it makes a replica the primary: until then the replica gets what the old primary has answered.
+// When the Sentinels replace a primary that lives, by SENTINEL FAILOVER say, the old one takes writes for a second or more
+// until the new one is announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover
+// announces its next step some 100 ms before it makes a replica the primary: until then the replica gets everything that the
+// old primary has answered.
 
 // Announcements of a Sentinel.
 const (
@@ -27,7 +28,7 @@ const maxHold = 3 * time.Second
 // pingPause is the time between pings at a new primary.
 const pingPause = 10 * time.Millisecond
 
-// hold has commands wait while a primary is replaced.
+// hold makes commands wait while a primary is replaced.
 type hold struct {
 	until atomic.Pointer[chan struct{}] // is closed at the end; nil: no command waits
 
@@ -50,7 +51,7 @@ func (h *hold) wait(ctx context.Context) error {
 	}
 }
 
-// begin has commands wait, while the primary with this address is replaced.
+// begin makes commands wait while the primary with this address is replaced.
 func (h *hold) begin(old string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +98,7 @@ func (c *Client) release(primary string) {
 	c.hold.end()
 }
 
-// announced does what an announcement of a Sentinel asks for.
+// announced handles an announcement of a Sentinel.
 func (c *Client) announced(sentinel int, channel, text string) {
 	name, primary, ok := announcement(channel, text)
 	if !ok || name != c.opts.SentinelMaster {

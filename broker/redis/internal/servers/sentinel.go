@@ -139,7 +139,7 @@ const relistenInterval = time.Second
 // listenSentinel waits for announcements of a Sentinel. The one that leads a failover tells of more than the others.
 func (c *Client) listenSentinel(i int) {
 	for c.ctx.Err() == nil {
-		c.hearSentinel(i) // what it misses, watchSentinel finds
+		c.hearSentinel(i) // watchSentinel finds missed announcements
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(relistenInterval):

@@ -10,22 +10,22 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// The connection for commands to a server is looked at eight times per IOTimeout, and every maxLook at least. rueidis
-// would ping each connection in a rhythm of its own, for which an idle process with many shards wakes up all the time.
+// The connection for commands to a server is looked at eight times per IOTimeout, and every maxLook at least. rueidis would
+// ping each connection in a rhythm of its own, and an idle process with many shards would wake up all the time.
 const (
 	maxLook         = 500 * time.Millisecond
 	looksPerTimeout = 8
-	// restLooks is how many looks without an answer, and without a command that waits for one, have the server pinged.
-	// A shard with PUB/SUB gets a canary more often.
+	// After restLooks looks without an answer, and without a command that waits for one, the server is pinged. A shard with
+	// PUB/SUB gets a canary more often.
 	restLooks = 2
 )
 
 // silence judges by looks at a connection whether its server answers. A server that has stopped answering is noticed
-// IOTimeout after its last answer at the latest. Looks are counted and no time is measured, so that time in which the
-// process itself stood still is no silence.
+// IOTimeout after its last answer at the latest. Looks are counted and no time is measured, so that a standstill of the
+// process itself is no silence.
 type silence struct {
 	limit            int // looks
-	unheard, waiting int // looks in a row since the last answer, and those of them at which a command waited
+	unheard, waiting int // looks in a row since the last answer, and the looks among them when a command waited
 }
 
 // look takes in one look: whether the server has sent something since the last one, and whether a command waits.
@@ -43,14 +43,14 @@ func (s *silence) look(heard, waits bool) (rests, dead bool) {
 	return !waits && s.unheard >= restLooks, s.unheard >= s.limit && 2*s.waiting > s.limit
 }
 
-// activity is what is known of a connection for looks at it.
+// activity is the state of a connection for looks at it.
 type activity struct {
 	heard atomic.Bool // since the last look
 	waits atomic.Bool // something was written since the last answer
 }
 
 // watchSilence closes connections whose server does not answer, so that commands fail at once and the next one connects
-// again. It pings a server that nobody asks anything.
+// again. It pings a server that gets no commands.
 func (c *Client) watchSilence() {
 	period := min(maxLook, c.opts.IOTimeout/looksPerTimeout)
 	limit := int(c.opts.IOTimeout/period) - 1 // the server may have stopped right before a look
@@ -69,7 +69,7 @@ func (c *Client) watchSilence() {
 				defer pinging.Store(false)
 				ctx, cancel := context.WithTimeout(c.ctx, c.opts.IOTimeout)
 				defer cancel()
-				_ = c.redis.Do(ctx, c.redis.B().Ping().Build()).Error() // what it brings, the next look sees
+				_ = c.redis.Do(ctx, c.redis.B().Ping().Build()).Error() // the next look sees the answer
 			})
 		}
 	}

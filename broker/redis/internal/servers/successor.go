@@ -12,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new owner
-// of the slots up to a second later, and connects to the old one until then. So dialNode asks
-// other nodes who has the slots of a node that it cannot reach, and connects there.
+// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new owner of the slots up to a second
+// later, and connects to the old one until then. So dialNode asks other nodes for the owner of the slots of a node that it
+// cannot reach, and connects to the owner.
 
 // owned has a slot of each node, by its address. Former slots of a node stay in it, because
 // rueidis may still connect to that node.
@@ -23,8 +23,7 @@ type owned map[string]int64
 // maxOwned is more than the nodes of a Cluster.
 const maxOwned = 4096
 
-// noteOwners asks a node, on a new connection, who has which slots. It returns errors of the
-// connection only.
+// noteOwners asks a node, on a new connection, for the owners of all slots. It returns errors of the connection only.
 func (c *Client) noteOwners(d *resp.Dialog) error {
 	var refused *resp.Refusal
 	nodes, err := d.Do("CLUSTER", "NODES")
@@ -79,7 +78,7 @@ func (c *Client) successor(ctx context.Context, address string) string {
 	return ""
 }
 
-// askOwner asks a node who has a slot.
+// askOwner asks a node for the owner of a slot.
 func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string, error) {
 	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
