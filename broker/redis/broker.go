@@ -31,7 +31,7 @@ import (
 // CLUSTERDOWN, ...).
 type Broker struct {
 	engine *Engine
-	kinds  historyKinds
+	kinds  *commands.HistoryScripts // how history is kept
 	maps   *mapEntries
 
 	lifecycle enginekit.Lifecycle
@@ -53,28 +53,14 @@ type Broker struct {
 
 var errRunTwice = errors.New("redis: the broker has been run before, or closed")
 
-// historyKinds are the key names and scripts of one way to keep history.
-type historyKinds struct {
-	history, meta format.KeyKind
-	scripts       *commands.HistoryScripts
-}
-
-// publish returns the script that publishes with history.
-func (k *historyKinds) publish(sharded bool) *commands.Script {
-	if sharded {
-		return k.scripts.ShardPublish
-	}
-	return k.scripts.Publish
-}
-
 func newBroker(e *Engine) *Broker {
 	b := &Broker{
 		engine: e, node: uuid.NewString(),
 		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotConnected, ErrClosed: errClosed},
 	}
-	b.kinds = historyKinds{format.Stream, format.StreamMeta, &commands.Streams}
+	b.kinds = &commands.Streams
 	if e.cfg.HistoryUseLists {
-		b.kinds = historyKinds{format.List, format.ListMeta, &commands.Lists}
+		b.kinds = &commands.Lists
 	}
 	b.maps = &mapEntries{broker: b}
 	return b

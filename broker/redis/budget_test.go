@@ -47,7 +47,7 @@ func TestReceiveAllocations(t *testing.T) {
 
 // TestBatchAllocations holds the price of preparing a batch.
 func TestBatchAllocations(t *testing.T) {
-	b := &Broker{engine: &Engine{}, kinds: historyKinds{format.Stream, format.StreamMeta, &commands.Streams}}
+	b := &Broker{engine: &Engine{}, kinds: &commands.Streams}
 	pub := &channel.Publication{Data: make([]byte, 128), Time: 1}
 	batch := make([]broker.BatchItem, 1000)
 	items := make([]shareItem, len(batch))

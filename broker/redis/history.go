@@ -72,8 +72,8 @@ func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
 	s.keepsHistory()
 	known := s.known(ch, hash, sub)
-	c.Script = b.kinds.scripts.Read
-	c.Key(m.Name(&s.names, b.kinds.history, ch, hash), m.Name(&s.names, b.kinds.meta, ch, hash))
+	c.Script = b.kinds.Read
+	c.Key(m.Name(&s.names, b.kinds.History, ch, hash), m.Name(&s.names, b.kinds.Meta, ch, hash))
 	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(b.metaTTL(f)))
 	direction, start := "f", "-"
 	switch {
@@ -113,8 +113,8 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 		return err
 	}
 	m := commands.NewArena(64 + len(ch))
-	c := commands.Call{Script: b.kinds.scripts.Remove}
-	c.Key(m.Name(&s.names, b.kinds.history, ch, hash))
+	c := commands.Call{Script: b.kinds.Remove}
+	c.Key(m.Name(&s.names, b.kinds.History, ch, hash))
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

@@ -23,7 +23,7 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	default:
 		tags = []string{""}
 	}
-	return losses.NewMarks(&s.names, b.node, tags, b.kinds.publish(s.names.Partitions > 0))
+	return losses.NewMarks(&s.names, b.node, tags, b.kinds.PublishBy(s.names.Partitions > 0))
 }
 
 // mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of publications after

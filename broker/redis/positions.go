@@ -86,7 +86,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 				continue
 			}
 			list = append(list, expected{it, sub, r.shard.known(ch, it.hash, sub)})
-			cmds = append(cmds, r.shard.client.B().Hmget().Key(m.Name(&r.shard.names, r.kinds.meta, ch, it.hash)).Field("e", "s").Build())
+			cmds = append(cmds, r.shard.client.B().Hmget().Key(m.Name(&r.shard.names, r.kinds.Meta, ch, it.hash)).Field("e", "s").Build())
 		}
 		if len(list) == 0 {
 			continue

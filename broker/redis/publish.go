@@ -106,8 +106,8 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p pu
 func (b *Broker) keepCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions, name string) {
 	s.keepsHistory()
 	known := s.acked.Known(p.ch, p.hash)
-	c.Script = b.kinds.publish(s.names.Partitions > 0)
-	c.Key(m.Name(&s.names, b.kinds.history, p.ch, p.hash), m.Name(&s.names, b.kinds.meta, p.ch, p.hash))
+	c.Script = b.kinds.PublishBy(s.names.Partitions > 0)
+	c.Key(m.Name(&s.names, b.kinds.History, p.ch, p.hash), m.Name(&s.names, b.kinds.Meta, p.ch, p.hash))
 	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
 	c.Arg(m.Milliseconds(enginekit.PositiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
 	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Earlier == "" {

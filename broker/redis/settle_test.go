@@ -9,7 +9,6 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
-	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/gyrotest/wait"
@@ -266,51 +265,4 @@ func publishTo(t *testing.T, b *Broker, data string) channel.StreamPosition {
 		return err
 	})
 	return result.Position
-}
-
-// TestOvertaken: in a Cluster, publications of the new owner of a slot may overtake those of the old one.
-// An offset that comes late puts a stream in doubt, and what was delivered last tells that it holds all, even
-// if a read was ahead.
-func TestOvertaken(t *testing.T) {
-	t.Parallel()
-	sub := losses.NewStream("ch")
-	deliver := func(offset uint64, want bool) {
-		t.Helper()
-		data := fmt.Append(nil, "publication ", offset)
-		if _, again := sub.Deliver([]byte("e"), offset, data); again != want {
-			t.Fatalf("offset %d came again: %v", offset, again)
-		}
-	}
-	deliver(41, false)
-	deliver(41, false)
-	deliver(40, true)
-	deliver(42, false)
-	sub.Read(channel.StreamPosition{Epoch: "e", Offset: 43})
-	c := candidateOf(sub)
-	if c.Offset != 41 || c.top != 43 || c.doubt == nil {
-		t.Fatalf("%+v", c)
-	}
-	for _, test := range []struct {
-		top   uint64
-		entry string
-		want  bool
-	}{
-		{45, "publication 41", true},
-		{45, "another one", false},
-		{42, "publication 41", false}, // 43 was read
-		{43, "", true},
-		{44, "", false},
-	} {
-		if got := c.holds(test.top, test.entry, true); got != test.want {
-			t.Errorf("%+v: holds %v", test, got)
-		}
-	}
-	c.sub.Confirm(c.doubt)
-	if c = candidateOf(sub); c.doubt != nil || c.Offset != 43 || c.Sum != 0 {
-		t.Errorf("%+v behind the comparison", c)
-	}
-	deliver(44, false)
-	if c = candidateOf(sub); c.Offset != 44 || c.top != 44 || c.Sum == 0 {
-		t.Errorf("%+v behind the next publication", c)
-	}
 }

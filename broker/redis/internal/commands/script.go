@@ -7,6 +7,8 @@ import (
 	"embed"
 	"encoding/hex"
 	"strings"
+
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
 // Script is Lua that Redis knows by its SHA-1, once it has been sent.
@@ -30,8 +32,10 @@ func lua(name string) string {
 	return string(text)
 }
 
-// HistoryScripts has the scripts of one way to keep history.
+// HistoryScripts has the scripts of one way to keep history, and the kinds of keys that they use.
 type HistoryScripts struct {
+	History, Meta format.KeyKind
+
 	Publish      *Script // to the history and to subscribers
 	ShardPublish *Script // the same by sharded PUB/SUB
 	Read         *Script // the position, and publications
@@ -39,12 +43,21 @@ type HistoryScripts struct {
 	Remove       *Script
 }
 
+// PublishBy returns the script that publishes with history, by sharded PUB/SUB or not.
+func (h *HistoryScripts) PublishBy(sharded bool) *Script {
+	if sharded {
+		return h.ShardPublish
+	}
+	return h.Publish
+}
+
 // newHistory makes the scripts of one way to keep history of its parts.
-func newHistory(functions, publish, undo, read string) HistoryScripts {
+func newHistory(history, meta format.KeyKind, functions, publish, undo, read string) HistoryScripts {
 	by := func(verb string) *Script {
 		return newScript(verbed(verb), functions, lua("publish_begin"), publish, lua("publish_send"), lua("publish_end"), undo)
 	}
 	return HistoryScripts{
+		History: history, Meta: meta,
 		Publish: by(Publish), ShardPublish: by(ShardPublish), Read: newScript(functions, read, lua("position"), lua("history")),
 		Entry: newScript(functions, read, lua("entry")), Remove: newScript(functions, read, lua("remove")),
 	}
@@ -83,8 +96,8 @@ var (
 
 // Scripts of the broker.
 var (
-	Streams = newHistory("", lua("publish_stream"), lua("undo_stream"), lua("read_stream"))
-	Lists   = newHistory(lua("payload"), lua("publish_list"), lua("undo_list"), lua("read_list"))
+	Streams = newHistory(format.Stream, format.StreamMeta, "", lua("publish_stream"), lua("undo_stream"), lua("read_stream"))
+	Lists   = newHistory(format.List, format.ListMeta, lua("payload"), lua("publish_list"), lua("undo_list"), lua("read_list"))
 	Mark    = newScript(lua("mark"))  // writes a mark, and tells which was there
 	Renew   = newScript(lua("renew")) // gives a stream another epoch
 	Once    = newScript(lua("once"))  // publishes without history, once per idempotency key
