@@ -129,7 +129,7 @@ test('the reference of the client for JavaScript is a part of it', { timeout: wh
 
 test('code has no words that are for the tests, and diagrams are drawn', { timeout: whole }, async () => {
   const page = await open({ viewport: desktop });
-  await visit(page, 'start.html');
+  await visit(page, 'getting-started.html');
   const languages = await page.locator('.vp-doc span.lang').allTextContents();
   assert.ok(languages.includes('json') && languages.includes('sh'), `${languages}`);
   assert.deepEqual(
@@ -162,7 +162,7 @@ test('the search finds text, and asks nobody', { timeout: whole }, async () => {
 });
 
 for (const [colorScheme, looked] of [
-  ['light', ['index.html', 'start.html', 'concepts.html', 'comparison.html']],
+  ['light', ['index.html', 'start.html', 'architecture.html', 'concepts.html', 'comparison.html']],
   ['dark', ['concepts.html', 'scaling.html']],
 ]) {
   test(`nothing serious for axe, ${colorScheme}`, { timeout: whole }, async () => {

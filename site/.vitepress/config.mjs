@@ -60,8 +60,8 @@ const home = {
     text: 'Real-time messages for your users',
     tagline: 'A server that keeps their connections and delivers what your backend publishes, in any language. And the Go library that it is built on.',
     actions: [
-      { theme: 'brand', text: 'A first look', link: '/start#a-first-look' },
-      { theme: 'alt', text: 'A chat in ten minutes', link: '/start#a-chat-of-your-own-in-ten-minutes' },
+      { theme: 'brand', text: 'A first look', link: '/getting-started#a-first-look' },
+      { theme: 'alt', text: 'A chat in ten minutes', link: '/getting-started#a-chat-of-your-own-in-ten-minutes' },
       { theme: 'alt', text: 'A backend in your language', link: '/quick-start' },
     ],
   },

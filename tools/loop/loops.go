@@ -8,6 +8,7 @@ const (
 	server     = "cd server && CGO_ENABLED=0 go build -o ../.bin/gyro ./cmd/gyro"
 	python     = "venv .cache/venv e2e/python/requirements.txt"
 	javascript = "modules e2e/js"
+	clientJS   = "cd clients/js && modules . && npm run --silent build"
 	java       = "jars .cache/java e2e/java/pom.xml"
 	rigJS      = "../../.cache/rig npm run --silent "
 	rigPython  = ".cache/rig .cache/venv/bin/python -W ignore::ResourceWarning -m unittest discover -s e2e/python"
@@ -56,8 +57,8 @@ var loops = map[string]*loop{
 			{name: "sdk-js", about: "npm centrifuge, on memory and on two nodes with Redis", needs: []string{"npm", "redis-server"}, do: []action{
 				sh(javascript), together(shIn("e2e/js", rigJS+"test"), shIn("e2e/js", twoRedis+rigJS+"test")),
 			}},
-			{name: "readme", about: "the commands of README.md", needs: []string{"python3-venv", "npm", "curl", "chromium"}, do: []action{
-				sh(python), sh(javascript), goTestIn("-run=TestPages/README.md", "./e2e/docs"),
+			{name: "readme", about: "the commands of README.md and of docs/getting-started.md", needs: []string{"python3-venv", "npm", "curl", "chromium"}, do: []action{
+				sh(python), sh(javascript), sh(clientJS), goTestIn("-run=TestPages/(README|getting-started).md", "./e2e/docs"),
 			}},
 		}, []step{
 			{name: "budgets", about: "budgets of allocations and memory, which the race detector distorts", do: []action{
@@ -89,11 +90,11 @@ var loops = map[string]*loop{
 				{name: "long", about: "what `make test` leaves out of Go tests: engines on all kinds of servers, long property tests; without the race detector", wants: []string{"redis-server", "initdb"},
 					do: []action{goTest(long, "-p=3", "-parallel=8", "-skip="+distortedNames)}},
 				{name: "pages", about: "gyro dev, the admin web interface and the examples in Chromium", needs: []string{"npm", "chromium", "python3-venv"}, do: []action{
-					sh(javascript), sh(python), sh("cd clients/js && modules . && npm run --silent build"), sh("go build -o .cache/ ./examples/board ./examples/bot"),
+					sh(javascript), sh(python), sh(clientJS), sh("go build -o .cache/ ./examples/board ./examples/bot"),
 					sh("root=$PWD; cd e2e/js; ../../.cache/rig env E2E_BOARD=$root/.cache/board E2E_BOT=$root/.cache/bot npm run --silent browser"),
 				}},
 				{name: "docs", about: "every block of README.md and docs, in seven languages", needs: []string{"python3-venv", "npm", "curl", "jq", "php", "ruby", "javac", "mcs", "chromium"}, do: []action{
-					sh(python), sh(javascript), goTestIn("-timeout=15m", "./e2e/docs"),
+					sh(python), sh(javascript), sh(clientJS), goTestIn("-timeout=15m", "./e2e/docs"),
 				}},
 				{name: "packages", about: "deb, rpm and image in a clean Debian; needs root", do: []action{sh("scripts/packages.sh")}},
 				{name: "site", about: "the documentation as a web site, in Chromium", needs: []string{"npm", "chromium"}, do: []action{
