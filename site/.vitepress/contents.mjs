@@ -25,25 +25,31 @@ export const address = name => `/${name.replace(/(^|\/)index\.md$/, '$1').replac
 export const references = new Map([['clients/js/README.md', '/reference/client-js/index.html']]);
 export const leave = '_self';
 
-// sidebar has a group for each section of the table of contents, and an entry for each item of its lists that
-// begins with a link to a page. It fails if a page of docs is missing. Pages in folders of docs need no entry.
+// sidebar has a group for each section of the table of contents, a group in it for each subsection, and an entry for each item of its lists
+// that begins with a link to a page. The subsections of all sections but the first can be folded, and are. It fails if a page of docs is
+// missing. Pages in folders of docs need no entry.
 export function sidebar(root) {
   const names = new Map(pages(root));
   const missing = new Set([...names.keys()].filter(name => name.split('/').length < 3));
   missing.delete(contents);
   const groups = [];
+  let group;
   for (const line of readFileSync(path.join(root, contents), 'utf8').split('\n')) {
-    const section = line.match(/^## (.+)$/)?.[1];
-    if (section) groups.push({ text: section, items: [] });
+    const [, marks, title] = line.match(/^(##|###) (.+)$/) ?? [];
+    if (title) {
+      group = { text: title, items: [] };
+      if (marks === '##') groups.push(group);
+      else groups.at(-1).items.push(groups.length > 1 ? { ...group, collapsed: true } : group);
+    }
     const [, text, target] = line.match(/^\* \[([^\]]+)\]\(([^)]+)\)/) ?? [];
     if (!text) continue;
     const [file, anchor] = target.split('#');
     const source = path.posix.join('docs', file);
-    if (references.has(source)) groups.at(-1).items.push({ text, link: references.get(source), target: leave });
+    if (references.has(source)) group.items.push({ text, link: references.get(source), target: leave });
     if (!names.has(source)) continue; // an example, which is not on the site
     missing.delete(source);
-    groups.at(-1).items.push({ text, link: `${address(names.get(source))}${anchor ? `#${anchor}` : ''}` });
+    group.items.push({ text, link: `${address(names.get(source))}${anchor ? `#${anchor}` : ''}` });
   }
   if (missing.size > 0) throw new Error(`${contents} has no item for ${[...missing].join(', ')}`);
-  return groups.filter(group => group.items.length > 0);
+  return groups;
 }
