@@ -56,7 +56,7 @@ var products = []product{
 	{name: "api.binpb", dir: "server/internal/api/grpcapi", command: codecgen + "-schema ../api.proto -descriptor api.binpb -out OUT/server/internal/api/grpcapi"},
 	{name: "python-client", dir: "server/internal/api", command: codecgen + "-schema api.proto -python -out OUT/clients/python/src/gyro_api"},
 	{name: "proxy", dir: "server/internal/proxy/message", command: codecgen + "-schema proxy.proto -package message -elements 65536 -service=false -out OUT/server/internal/proxy/message"},
-	{name: "configuration.md", dir: "server/internal/config", command: "go run ./internal/configdoc OUT/docs/configuration.md"},
+	{name: "configuration.md", dir: "server/internal/config", command: "go run ./internal/configdoc OUT/docs", owns: "docs/configuration/*.md"},
 	{name: "kubernetes", dir: ".", command: "go run ./tools/chart -f deploy/helm/values-million.yaml -out OUT/deploy/kubernetes gyro deploy/helm/gyro", owns: "deploy/kubernetes/*.yaml"},
 	{name: "dashboard", dir: ".", command: "go run ./tools/dashboard -out OUT/"},
 	{name: "packages.md", dir: ".", command: "go run ./tools/layers -packages OUT/docs/packages.md"},
