@@ -98,7 +98,8 @@ func TestPlaces(t *testing.T) {
 	err := run(fstest.MapFS{
 		"deep/a.go":              file("// Package deep is.\npackage deep\n\nfunc (t *Table) Find() {}\n"),
 		"docs/other.md":          file("`deep/lost.go`\n"),
-		"docs/decisions/1-is.md": file("`deep`, `deep/b.go`, `Deep/b.go` and `/api/publish`\n"),
+		".cache/a.txt":           file(""),
+		"docs/decisions/1-is.md": file("`deep`, `deep/b.go`, `Deep/b.go`, `.cache/out` and `/api/publish`\n"),
 		"docs/changing.md": file("`deep/a.go:Find`, `deep/a.go:Table.Find`, `deep/a.go:Lose`, `deep/`, `deep/deeper/`, `root.go:Node`\n" +
 			"```\n`deep/gone.go`\n```\n"),
 	})

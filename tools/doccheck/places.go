@@ -44,8 +44,8 @@ func (c *checker) places() error {
 
 func (c *checker) placeExists(file, word string) error {
 	if top, _, below := strings.Cut(file, "/"); below {
-		if _, err := fs.Stat(c.tree, top); err != nil {
-			return nil // a path of something else, such as a request
+		if _, err := fs.Stat(c.tree, top); err != nil || top[0] == '.' {
+			return nil // a path of something else, such as a request, or of a file that a command writes
 		}
 	}
 	if _, err := fs.Stat(c.tree, path.Clean(file)); err != nil {
