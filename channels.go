@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"github.com/gyrohq/gyro/internal/users"
+	"github.com/gyrohq/gyro/internal/client"
 )
 
 // Presence returns the clients in a channel by their IDs.
@@ -45,13 +45,13 @@ func (n *Node) NumClients() int {
 // which holds up their traffic for about a millisecond per 30,000 clients; the clients of a user
 // are found at once.
 func (n *Node) Clients(ctx context.Context, t *Target) iter.Seq[*Client] {
-	var of *users.Target
+	var of *client.Target
 	if t != nil {
 		if err := t.check(); err != nil {
 			n.cfg.Logger.Error("Node.Clients selects nobody", "error", err)
 			return func(func(*Client) bool) {}
 		}
-		of = &users.Target{User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session}
+		of = &client.Target{User: t.User, AnyUser: t.anyUser(), Client: t.Client, Session: t.Session}
 	}
 	return func(yield func(*Client) bool) {
 		for c := range n.clients.Select(ctx, of) {

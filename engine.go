@@ -5,7 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
-	"github.com/gyrohq/gyro/internal/presence"
+	"github.com/gyrohq/gyro/internal/engines"
 )
 
 // Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or one of your own.
@@ -32,7 +32,7 @@ func (c *Config) setEngines() error {
 	case traits.Local:
 		c.Presence = memory.NewPresence(memory.Config{})
 	default:
-		c.Presence = presence.Absent{}
+		c.Presence = engines.NoPresence{}
 	}
 	return nil
 }

@@ -14,22 +14,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/attach"
 	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/client"
 	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster"
-	"github.com/gyrohq/gyro/internal/fanout"
-	"github.com/gyrohq/gyro/internal/fill"
+	"github.com/gyrohq/gyro/internal/engines"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/inspector"
-	"github.com/gyrohq/gyro/internal/members"
-	"github.com/gyrohq/gyro/internal/metered"
+	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/nodeaccess"
+	"github.com/gyrohq/gyro/internal/operations"
 	"github.com/gyrohq/gyro/internal/position"
 	"github.com/gyrohq/gyro/internal/procstat"
-	"github.com/gyrohq/gyro/internal/pulse"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/validate"
 	"github.com/gyrohq/gyro/logging"
@@ -43,16 +39,16 @@ type Node struct {
 	cfg       Config
 	uid       string
 	clients   *client.Registry
-	engines   *attach.Engines
+	engines   *engines.Engines
 	rules     *validate.Rules
 	maps      broker.Maps
 	health    []func() []Health // of the engines
 	positions *position.Checker
-	fanout    *fanout.Fanout
+	fanout    *engines.Fanout
 	polls     *sharedpoll.Polls
-	pulse     *pulse.Pulse
+	pulse     *loop.Pulse
 	cluster   *cluster.Cluster
-	member    *members.Member
+	member    *operations.Member
 
 	mu       sync.Mutex
 	shutdown bool
@@ -73,10 +69,10 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
-	n.health = pulse.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
-	n.engines = attach.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, metered.New(&cfg.Observer), cfg.Logger)
+	n.health = engines.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
+	n.engines = engines.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, engines.NewMeter(&cfg.Observer), cfg.Logger)
 	settings := cfg.session()
-	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), beat.BeatOf(n.uid)
+	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), beat.Of(n.uid)
 	n.rules = &validate.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
 	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
 	recorder := flightrecorder.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
@@ -86,7 +82,7 @@ func New(cfg Config) (*Node, error) {
 		UserConnectionLimit: cfg.UserConnectionLimit,
 	})
 	if cfg.Handlers.CacheEmpty != nil {
-		n.engines.Fill = fill.New(n.fill, cfg.InlineHandlers)
+		n.engines.Fill = engines.NewFiller(n.fill, cfg.InlineHandlers)
 	}
 	n.loops = nodeaccess.Lead(n.clients)
 	loops := n.clients.Loops()
@@ -95,7 +91,7 @@ func New(cfg Config) (*Node, error) {
 		Concurrency: cfg.PollConcurrency, Polled: cfg.Observer.Polled, Panicked: n.clients.Panicked, Log: cfg.Logger,
 	})}
 	n.clients.SetPolls(n.polls.Table)
-	n.fanout = &fanout.Fanout{Routes: n.engines.Routes, Loops: loops, Taps: settings.Taps, Keyed: n.polls.Take}
+	n.fanout = &engines.Fanout{Routes: n.engines.Routes, Loops: loops, Taps: settings.Taps, Keyed: n.polls.Take}
 	n.positions = position.New(position.Config{
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
@@ -103,13 +99,13 @@ func New(cfg Config) (*Node, error) {
 	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
 	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
 	process := procstat.New()
-	n.pulse = pulse.New(loops, recorder.Node().Watch(n.Health), process.Tick)
-	n.member = &members.Member{
+	n.pulse = loop.NewPulse(loops, recorder.Node().Watch(n.Health), process.Tick)
+	n.member = &operations.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
 		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
-		Inspector: &inspector.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Cluster().Nodes, Expressions: cfg.Expressions},
+		Inspector: &operations.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Cluster().Nodes, Expressions: cfg.Expressions},
 	}
-	cfg.Controller = metered.Controller(cmp.Or(cfg.Controller, n.engines.Traits.Control), metered.New(&cfg.Observer))
+	cfg.Controller = engines.MeterController(cmp.Or(cfg.Controller, n.engines.Traits.Control), engines.NewMeter(&cfg.Observer))
 	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Clocks: settings.Clocks, Logger: cfg.Logger})
 	n.member.Inspector.Survey = n.cluster.Survey
 	return n, nil

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
-	"github.com/gyrohq/gyro/internal/batch"
+	"github.com/gyrohq/gyro/internal/engines"
 	"github.com/gyrohq/gyro/internal/validate"
 )
 
@@ -70,7 +70,7 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o 
 // get up to 4,096 elements at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 	if publish := n.engines.Traits.Batch; publish != nil {
-		batch.Publish(ctx, n.rules, publish, elements, n.engines.Traits.BatchSize())
+		engines.PublishBatch(ctx, n.rules, publish, elements, n.engines.Traits.BatchSize())
 		return
 	}
 	for i := range elements {

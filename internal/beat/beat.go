@@ -31,10 +31,10 @@ func Take(deadline *int64, now int64) bool {
 // leastBeat is the precision with which the owners of timers keep deadlines.
 const leastBeat = int64(50 * time.Millisecond)
 
-// beatOf returns the time between two moments of the beat. Actions that repeat after an
+// lengthOf returns the time between two moments of the beat. Actions that repeat after an
 // interval are due on such moments only. So an idle node wakes up rarely and then finds the
 // answers of many clients: all but the first cost less, as code and data are in the cache.
-func beatOf(interval int64) int64 {
+func lengthOf(interval int64) int64 {
 	switch {
 	case interval >= int64(10*time.Second):
 		return int64(time.Second)
@@ -50,9 +50,9 @@ type Beat struct {
 	shift int64 // from the clock's moments to those of the node, less than a second
 }
 
-// BeatOf returns the beat of a node. Nodes have different ones: what is due on one moment is done in one burst, and
+// Of returns the beat of a node. Nodes have different ones: what is due on one moment is done in one burst, and
 // nodes that share a machine would have theirs at the same time.
-func BeatOf(uid string) Beat {
+func Of(uid string) Beat {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, uid) // a hash returns no error
 	return Beat{int64(h.Sum64() % uint64(time.Second))}
@@ -61,7 +61,7 @@ func BeatOf(uid string) Beat {
 // Next returns the moment on the beat that is nearest to one interval from now. If it
 // rounded up, the delay of each action would add to that of the one before.
 func (b Beat) Next(now int64, interval time.Duration) int64 {
-	beat := beatOf(int64(interval))
+	beat := lengthOf(int64(interval))
 	now -= b.shift
 	return max(now+int64(interval)+beat/2, now+beat)/beat*beat + b.shift
 }
@@ -70,7 +70,7 @@ func (b Beat) Next(now int64, interval time.Duration) int64 {
 // the second half of the interval. phase(n) returns a number in [0, n), which chooses the
 // moment; sessions with the same phase are due together.
 func (b Beat) First(now int64, interval time.Duration, phase func(n int64) int64) int64 {
-	beat := beatOf(int64(interval))
+	beat := lengthOf(int64(interval))
 	first := (now - b.shift + int64(interval)/2 + beat - 1) / beat
 	n := max(int64(interval)/2/beat, 1)
 	behind := (phase(n) - first%n + n) % n

@@ -18,9 +18,6 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/ingress"
-	"github.com/gyrohq/gyro/internal/lane"
-	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
@@ -36,13 +33,13 @@ type Client struct {
 	loop    *Loop
 	session session.Session
 	timer   loop.Timer
-	life    life.Life
+	life    lifetime
 	// ctx has the values and the meta that the application gave the client; nil if it gave
 	// neither.
-	ctx atomic.Pointer[life.Context]
+	ctx atomic.Pointer[valueContext]
 	// request opened the connection; nil once the client has connected.
 	request *request
-	lane    lane.Lane
+	effects workQueue
 	// connectedAt is when the client has connected, in milliseconds of the Unix epoch.
 	connectedAt int64
 	// userSlot is the client's index in Loop.users.
@@ -141,7 +138,7 @@ func (c *Client) ReadJSON(data []byte) bool {
 }
 
 // Post calls f later on the client's loop.
-func (c *Client) Post(f func()) { c.loop.Post(&ingress.Call{Session: &c.session, F: f}) }
+func (c *Client) Post(f func()) { c.loop.Post(&sessionCall{Session: &c.session, F: f}) }
 
 // Call calls f on the client's loop and waits for it. It returns the error of ctx if ctx ends
 // before, and DisconnectShutdown if the loop has ended.
@@ -172,7 +169,7 @@ func (e *env) Dirty()                         { e.loop.Dirty(&e.session) }
 func (e *env) Pool() *sendqueue.Pool          { return e.loop.Pool() }
 func (e *env) Scratch() *session.Scratch      { return &e.loop.scratch }
 func (e *env) Timer() *loop.Timer             { return &e.timer }
-func (e *env) Do(f effect.Effect) bool        { return e.lane.Do(&e.loop.lanes, (*executor)(e), f) }
+func (e *env) Do(f effect.Effect) bool        { return e.effects.Do(&e.loop.work, (*executor)(e), f) }
 func (e *env) Unregister()                    { e.loop.unregister(e.client()) }
 func (e *env) SessionID() string              { return e.loop.sessions.ids[e.client()].String() }
 func (e *env) Allowance() *int                { return e.loop.Allowance() }
@@ -205,10 +202,10 @@ func (e *env) Closed(d protocol.Disconnect) {
 }
 
 // Tick is called when the session's deadline has passed. It also frees the memory of an idle
-// lane, because it is called now and then for every client.
+// queue of effects, because it is called now and then for every client.
 func (e *env) Tick() {
 	e.session.Tick()
-	e.lane.Rest()
+	e.effects.Rest()
 }
 
 func (e *env) Join(b *session.Subscription) {
@@ -222,7 +219,7 @@ func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 
 // peer returns the client for a transport with goroutines of its own.
 func (c *Client) peer() transport.Peer {
-	p := ingress.New()
+	p := newPostingPeer()
 	p.Loop, p.Session, p.Gone = c.loop.Loop, &c.session, c.life.Done
 	p.Ended = (*direct)(c).Closed
 	return p

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/effect"
-	"github.com/gyrohq/gyro/internal/life"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -44,7 +43,7 @@ type Application interface {
 // cannot decide without blocking.
 var ErrWouldBlock = errors.New("gyro: the handler would block")
 
-// executor implements lane.Client: it does the effects of a client.
+// executor implements worker: it does the effects of a client.
 type executor Client
 
 func (x *executor) client() *Client           { return (*Client)(x) }
@@ -52,7 +51,7 @@ func (x *executor) node() *Config             { return &x.loop.clients.Config }
 func (x *executor) has() *session.Handles     { return &x.loop.clients.Config.Session.Handles }
 func (x *executor) Session() *session.Session { return &x.session }
 
-// Panicked implements lane.Client.
+// Panicked implements worker.
 func (x *executor) Panicked(reason any, stack []byte) {
 	x.client().panicked(reason, stack)
 	x.client().Post(x.client().crash)
@@ -72,7 +71,7 @@ func (x *executor) Connecting(e *effect.Connecting, inline bool) bool {
 func (c *Client) connecting(ctx context.Context, app Application, e *effect.Connecting, inline bool) error {
 	if !inline {
 		var done func()
-		ctx, done = life.During(&c.life, ctx)
+		ctx, done = requestContext(&c.life, ctx)
 		defer done()
 	}
 	values, meta, err := app.Connecting(ctx, c, e, inline)
@@ -84,7 +83,7 @@ func (c *Client) connecting(ctx context.Context, app Application, e *effect.Conn
 	}
 	c.request = nil // it is large, and no longer needed
 	if values != nil || meta != nil {
-		c.ctx.Store(life.NewContext(&c.life, c.loop.clients.handling, values, meta))
+		c.ctx.Store(newValueContext(&c.life, c.loop.clients.handling, values, meta))
 	}
 	return nil
 }
@@ -190,7 +189,7 @@ func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 }
 
 func (x *executor) Close(e *effect.Close, inline bool) bool {
-	x.life.End() // before the handlers, also if the lane is faster than the loop
+	x.life.End() // before the handlers, also if the queue of effects is faster than the loop
 	tell := e.Connected && x.has().Disconnected
 	if inline && tell {
 		return false
@@ -398,7 +397,7 @@ func (c *Client) failed(what, ch string, err error) {
 	}
 }
 
-// owner implements attach.Owner: the client whose subscriptions the engines keep.
+// owner implements engines.Owner: the client whose subscriptions the engines keep.
 type owner Client
 
 func (o *owner) ID() string                        { return o.id.String() }

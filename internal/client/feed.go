@@ -5,7 +5,6 @@ import (
 
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/guard"
-	"github.com/gyrohq/gyro/internal/ingress"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -40,7 +39,7 @@ func (c *Client) feedEnded(b *session.Subscription, why protocol.Unsubscribe) {
 // fed hands a publication of a feed to its subscription, and waits until it is queued for the client.
 func (c *Client) fed(b *session.Subscription, p *channel.Publication) error {
 	taken := make(chan bool, 1)
-	posted := c.loop.Post(&ingress.Call{Session: &c.session, F: func() { taken <- b.Fed(p) }})
+	posted := c.loop.Post(&sessionCall{Session: &c.session, F: func() { taken <- b.Fed(p) }})
 	if !posted {
 		return errFeedOver
 	}

@@ -11,10 +11,8 @@ import (
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/hub"
-	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/session"
-	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
@@ -26,7 +24,7 @@ type Loop struct {
 	// Index of the loop among those of the node; constant.
 	Index   int
 	clients *Registry
-	lanes   lane.Group
+	work    workGroup
 	// users are the authenticated clients by user.
 	users    map[string][]*Client
 	sessions sessions
@@ -81,14 +79,14 @@ func (l *Loop) unregister(c *Client) {
 }
 
 // each calls f with the clients that t selects. f may close them.
-func (l *Loop) each(t *users.Target, f func(*Client)) {
+func (l *Loop) each(t *Target, f func(*Client)) {
 	for _, c := range l.selected(t) {
 		c.contained(func() { f(c) })
 	}
 }
 
 // selected returns the clients that t selects, or all if t is nil.
-func (l *Loop) selected(t *users.Target) []*Client {
+func (l *Loop) selected(t *Target) []*Client {
 	if t == nil {
 		return slices.Concat(slices.Collect(maps.Values(l.users))...)
 	}
@@ -97,7 +95,7 @@ func (l *Loop) selected(t *users.Target) []*Client {
 
 // of returns the clients of the user of t, or only the one with the session ID of t. Without either, it looks for the
 // client ID of t among all clients.
-func (l *Loop) of(t *users.Target) []*Client {
+func (l *Loop) of(t *Target) []*Client {
 	switch {
 	case t.Session != "":
 		id, _ := parseSessionID(t.Session)
@@ -204,7 +202,7 @@ func (l *Loop) panicked(subject, reason any, stack []byte) {
 		c = e.Of().Env().(*env).client()
 	}
 	l.entered = nil
-	l.lanes.Abort()
+	l.work.Abort()
 	if c != nil {
 		c.panicked(reason, stack)
 		c.crash()

@@ -12,21 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/attach"
-	"github.com/gyrohq/gyro/internal/clientid"
 	"github.com/gyrohq/gyro/internal/clientmetrics"
 	"github.com/gyrohq/gyro/internal/connkind"
-	"github.com/gyrohq/gyro/internal/drain"
+	"github.com/gyrohq/gyro/internal/engines"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/guard"
-	"github.com/gyrohq/gyro/internal/lane"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/tap"
-	"github.com/gyrohq/gyro/internal/users"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -35,7 +31,7 @@ import (
 // Config of a Registry.
 type Config struct {
 	Session     *session.Config
-	Engines     *attach.Engines
+	Engines     *engines.Engines
 	Application Application
 	Observer    observe.Observer
 	Flight      *flightrecorder.Recorder // nil: nothing is recorded
@@ -54,7 +50,7 @@ type Registry struct {
 	// unreadable bounds the reports of payloads that are not JSON.
 	unreadable guard.PerMinute
 	loops      []*Loop
-	users      users.Counts
+	users      userCounts
 	panics     atomic.Uint64
 
 	// handling is the context of handlers, which Stop ends. parting is that of Unsubscribed and
@@ -65,9 +61,9 @@ type Registry struct {
 	accepted atomic.Uint32 // connections, modulo 2^32
 	reported atomic.Uint32 // refusals of transports, likewise
 	// connections counts those that transports have, running the loops that run, workers
-	// the goroutines of lanes.
+	// the goroutines of work queues.
 	connections, running sync.WaitGroup
-	workers              lane.Tally
+	workers              tally
 
 	mu    sync.Mutex // serialises admit, Open and Refuse
 	kinds connkind.Kinds
@@ -84,7 +80,7 @@ func New(cfg Config) *Registry {
 	for i := range runtime.GOMAXPROCS(0) {
 		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
 		l.refusals = r.recorder(l.tape)
-		l.lanes = lane.Group{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
+		l.work = workGroup{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if cfg.Observer.Turn != nil {
 			l.counts = clientmetrics.New(&r.Observer, l, r.Panicked)
@@ -194,7 +190,7 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 		return nil, nil, protocol.DisconnectShutdown
 	}
 	r.connections.Add(1)
-	c := &Client{loop: l, request: &request{ctx, info.Header, info.Repeated}, id: clientid.New(), remoteAddr: info.RemoteAddr}
+	c := &Client{loop: l, request: &request{ctx, info.Header, info.Repeated}, id: newClientID(), remoteAddr: info.RemoteAddr}
 	return c, r.kinds.Of(info), nil
 }
 
@@ -234,13 +230,13 @@ func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 }
 
 // Each calls f with each client that t selects, on its loop, and waits for that.
-func (r *Registry) Each(ctx context.Context, t *users.Target, f func(*Client)) error {
+func (r *Registry) Each(ctx context.Context, t *Target, f func(*Client)) error {
 	return r.OnLoops(ctx, func(l *Loop) { l.each(t, f) })
 }
 
 // Select iterates over the authenticated clients that t selects, or all if t is nil. It asks
 // one loop after the other and calls yield elsewhere. It ends early if ctx ends.
-func (r *Registry) Select(ctx context.Context, t *users.Target) iter.Seq[*Client] {
+func (r *Registry) Select(ctx context.Context, t *Target) iter.Seq[*Client] {
 	return func(yield func(*Client) bool) {
 		if open, _ := r.State(); !open {
 			return
@@ -267,7 +263,7 @@ func (r *Registry) Subscribers(ctx context.Context, ch string) (int, error) {
 }
 
 // PostEach is Each without waiting.
-func (r *Registry) PostEach(t *users.Target, f func(*Client)) {
+func (r *Registry) PostEach(t *Target, f func(*Client)) {
 	for _, l := range r.loops {
 		l.Post(loop.Func(func() { l.each(t, f) }))
 	}
@@ -337,7 +333,7 @@ func (r *Registry) panicked(client string, reason any, stack []byte) {
 // Drain refuses new clients and disconnects the present ones, spread over a time.
 func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	r.Refuse()
-	return drain.Run(ctx, over, len(r.loops), func(portion drain.Portion) (int, error) {
+	return spreadEnds(ctx, over, len(r.loops), func(portion drainPortion) (int, error) {
 		var left atomic.Int64
 		err := r.OnLoops(ctx, func(l *Loop) {
 			l.drain(portion(l.Index, l.connections))
@@ -366,7 +362,7 @@ func (r *Registry) End(ctx context.Context) {
 	r.connections.Wait()
 	defer time.AfterFunc(patience, r.Stop).Stop()
 	defer func() { r.stop(); r.endParting() }()
-	// The completion of the last effect of a lane can start another one on the loop: the
+	// The completion of the last effect of a client can start another one on the loop: the
 	// attach of a client that has gone is undone.
 	for range 3 {
 		r.workers.Wait()

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/internal/cluster/control"
-	"github.com/gyrohq/gyro/internal/glob"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -31,7 +30,7 @@ func Reserved(op string) bool {
 // their subscribers. If all nodes have answered but silent ones, it returns the channels of the
 // others with an error that names the silent nodes.
 func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int, error) {
-	match, err := glob.Compile(pattern)
+	match, err := compileGlob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%w: pattern %.40q: %w", protocol.ErrorBadRequest, pattern, err)
 	}
@@ -65,7 +64,7 @@ func (c *Cluster) answerChannels(ctx context.Context, data []byte) Answer {
 	if err := req.UnmarshalProto(data); err != nil {
 		return Answer{CodeInvalid, []byte(err.Error())}
 	}
-	match, err := glob.Compile(req.Pattern)
+	match, err := compileGlob(req.Pattern)
 	if err != nil {
 		return Answer{CodeInvalid, []byte(err.Error())}
 	}

@@ -23,7 +23,7 @@ type Effect interface {
 	Execute(x Executor, inline bool) (done bool)
 }
 
-// Traits say how a lane schedules an effect.
+// Traits say how the work queue of a client schedules an effect.
 type Traits uint8
 
 const (

@@ -1,0 +1,136 @@
+package client
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/guard"
+)
+
+// effectQueue holds the effects of one client that wait, and counts those that run. Any goroutine
+// may use it.
+type effectQueue struct {
+	// awaited is the number of effects that are not completed yet. It belongs to the loop.
+	awaited int
+
+	mu        sync.Mutex
+	effects   []effect.Effect
+	running   int
+	exclusive bool
+}
+
+// idle reports whether all effects are done.
+func (q *effectQueue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running == 0 && len(q.effects) == 0
+}
+
+// push queues e. It reports whether the caller has to start a worker.
+func (q *effectQueue) push(e effect.Effect, most int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.effects = append(q.effects, e)
+	if !q.ready(most) {
+		return false
+	}
+	q.running++
+	return true
+}
+
+// pushAhead queues e before all others. It is for the time in which an exclusive effect is
+// completed: the worker of that effect takes e next.
+func (q *effectQueue) pushAhead(e effect.Effect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.effects = slices.Insert(q.effects, 0, e)
+}
+
+// ready reports whether the first effect may start beside those that run.
+func (q *effectQueue) ready(most int) bool {
+	switch {
+	case len(q.effects) == 0:
+		return false
+	case q.running == 0:
+		return true
+	}
+	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(effect.Concurrent)
+}
+
+// next gives a worker its next effect, and reports whether the worker has to start another
+// one. If e is nil, the worker ends.
+func (q *effectQueue) next(most int) (e effect.Effect, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running--
+	if q.running == 0 {
+		q.exclusive = false
+	}
+	if !q.ready(most) {
+		if len(q.effects) == 0 && q.running == 0 {
+			q.effects = nil
+		}
+		return nil, false
+	}
+	e = q.effects[0]
+	q.effects[0] = nil
+	q.effects = q.effects[1:]
+	q.running++
+	q.exclusive = !e.Traits().Has(effect.Concurrent)
+	if q.ready(most) {
+		q.running++
+		more = true
+	}
+	return e, more
+}
+
+// work starts a worker, which does effects until there is none that may start.
+func (q *effectQueue) work(g *workGroup, c worker) {
+	g.Workers.Add()
+	go func() {
+		defer g.Workers.Done()
+		growStack()
+		for {
+			e, more := q.next(g.Concurrency)
+			if more {
+				q.work(g, c)
+			}
+			if e == nil {
+				return
+			}
+			// After a panic the queue goes on: it has to undo what was established.
+			guard.Do(func() { e.Execute(c, false) }, c.Panicked)
+			q.complete(g, c, e)
+		}
+	}()
+}
+
+// growStack gives a new goroutine the 8 KiB of stack that handlers with a network call need. A goroutine begins
+// with less, and growing copies all frames: for a call of the application's backend that was a sixth of its CPU.
+// Here there is one frame to copy.
+//
+//go:noinline
+func growStack() byte {
+	var frame [4 << 10]byte
+	return frame[len(frame)-zeroIndex-1]
+}
+
+// zeroIndex keeps the compiler from removing frame.
+var zeroIndex int
+
+// complete posts the completion of an effect, and waits for it if other effects may continue
+// this one: they come before the next effect of the queue.
+func (q *effectQueue) complete(g *workGroup, c worker, e effect.Effect) {
+	t := e.Traits()
+	if !t.Has(effect.Completes) {
+		return
+	}
+	d := &completion{group: g, queue: q, session: c.Session(), effect: e}
+	if t.Has(effect.Begins) {
+		d.done = make(chan struct{})
+	}
+	if g.Loop.Post(d) && d.done != nil {
+		<-d.done
+	}
+}

@@ -1,0 +1,37 @@
+package client
+
+import "sync"
+
+// tally counts what is under way. Unlike the counter of a sync.WaitGroup, it may rise from
+// zero while somebody waits.
+type tally struct {
+	mu   sync.Mutex
+	n    int
+	zero sync.Cond
+}
+
+// Add counts up.
+func (t *tally) Add() {
+	t.mu.Lock()
+	t.n++
+	t.mu.Unlock()
+}
+
+// Done counts down.
+func (t *tally) Done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.zero.L != nil {
+		t.zero.Broadcast()
+	}
+}
+
+// Wait waits until the count is zero.
+func (t *tally) Wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.zero.L = &t.mu
+	for t.n > 0 {
+		t.zero.Wait()
+	}
+}

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/session"
+)
+
+// workQueue does the effects of one client in their order: on the client's loop if they cannot block, and else on a goroutine. It
+// belongs to the client's loop. While there is nothing to do it is a nil pointer and has no goroutine. The zero value is ready
+// for use.
+type workQueue struct{ queue *effectQueue }
+
+// workGroup is what the work queues of a loop share. The exported fields are constant.
+type workGroup struct {
+	Loop *loop.Loop
+	// Concurrency is how many Concurrent effects of one client may run at a time.
+	Concurrency int
+	// Workers counts the goroutines that do effects.
+	Workers *tally
+
+	completing *completion // the one that runs on the loop now; nil: none
+}
+
+// worker is the client that has a work queue.
+type worker interface {
+	effect.Executor
+	Session() *session.Session
+	// Panicked is told that an effect panicked on a goroutine of the queue.
+	Panicked(reason any, stack []byte)
+}
+
+// Do does an effect at once if that cannot block and no other effect comes first, and
+// reports true. Otherwise it queues the effect. Do is called on the loop.
+func (l *workQueue) Do(g *workGroup, c worker, e effect.Effect) (done bool) {
+	traits := e.Traits()
+	ahead := traits.Has(effect.Continues) && g.completes(c)
+	if traits.Has(effect.Instant) && (ahead || l.idle()) && e.Execute(c, true) {
+		return true
+	}
+	if l.queue == nil {
+		l.queue = new(effectQueue)
+	}
+	if traits.Has(effect.Completes) {
+		l.queue.awaited++
+	}
+	switch {
+	case ahead:
+		l.queue.pushAhead(e)
+	case l.queue.push(e, g.Concurrency):
+		l.queue.work(g, c)
+	}
+	return false
+}
+
+// Rest frees the memory of a queue that has nothing to do.
+func (l *workQueue) Rest() {
+	if l.idle() {
+		l.queue = nil
+	}
+}
+
+// idle reports whether all effects are done and completed.
+func (l *workQueue) idle() bool { return l.queue == nil || l.queue.awaited == 0 && l.queue.idle() }
+
+// completes reports whether the loop is completing an effect of c that others may continue.
+func (g *workGroup) completes(c worker) bool {
+	d := g.completing
+	return d != nil && d.done != nil && d.session == c.Session()
+}
+
+// Abort ends the completion that is under way, because it panicked. The queue goes on.
+func (g *workGroup) Abort() {
+	if d := g.completing; d != nil {
+		d.end()
+	}
+}
+
+// completion is the task that takes an effect back to its session.
+type completion struct {
+	group   *workGroup
+	queue   *effectQueue
+	session *session.Session
+	effect  effect.Effect
+	done    chan struct{} // closed at the end; nil if the worker does not wait for that
+}
+
+// Run implements loop.Task.
+func (d *completion) Run() {
+	d.group.completing = d
+	d.queue.awaited--
+	d.session.Complete(d.effect)
+	d.end()
+}
+
+func (d *completion) end() {
+	if d.group.completing != d {
+		return // aborted
+	}
+	d.group.completing = nil
+	if d.done != nil {
+		close(d.done)
+	}
+}
+
+// Of returns the session that the task is for.
+func (d *completion) Of() *session.Session { return d.session }
+
+var _ loop.Task = (*completion)(nil)

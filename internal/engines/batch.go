@@ -1,0 +1,133 @@
+package engines
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/validate"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// PublishBatch publishes the elements of a batch in their order, at most size of them at once, and
+// sets the Result and Err of each. publish is broker.Traits.Batch.
+func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
+	r := batchRounds.Get().(*batchRound)
+	r.rules = by
+	for len(batch) > 0 {
+		part := batch[:min(len(batch), size)]
+		batch = batch[len(part):]
+		r.publish(ctx, publish, part)
+	}
+	r.rules = nil
+	batchRounds.Put(r) // not deferred: after a panic of the broker, r is garbage
+}
+
+// batchRound is a call of the engine.
+type batchRound struct {
+	rules *validate.Rules
+	items []broker.BatchItem
+	of    []int // for each item the index of its element
+	pubs  slabs
+}
+
+var batchRounds = sync.Pool{New: func() any { return new(batchRound) }}
+
+func (r *batchRound) publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication) {
+	if len(r.items) < len(batch) {
+		r.items, r.of = make([]broker.BatchItem, len(batch)), make([]int, len(batch))
+	}
+	n := r.fill(batch)
+	publish(ctx, r.items[:n])
+	r.pubs.reclaim(r.items[:n])
+	for i := range r.items[:n] {
+		item, p := &r.items[i], &batch[r.of[i]]
+		p.Result, p.Err = item.Result, item.Err
+	}
+	clear(r.items[:n]) // so that the pool keeps no payloads in memory
+}
+
+var noOptions channel.PublishOptions
+
+func options(p *channel.BatchPublication) *channel.PublishOptions {
+	if p.Options == nil {
+		return &noOptions
+	}
+	return p.Options
+}
+
+// fill makes items of the elements that can be published, and returns their number.
+// Consecutive elements with the same data and options share a publication, as in a broadcast
+// without history. Publications that are not for history share allocations.
+func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
+	var last *channel.BatchPublication
+	var known batchFindings
+	at := r.rules.Clocks.Stamp()
+	for i := range batch {
+		p := &batch[i]
+		item, o := &r.items[n], options(p)
+		item.Channel, item.Options = p.Channel, *o
+		if p.Err = r.check(item, o, p.Data, &known); p.Err != nil {
+			p.Result, *item = channel.PublishResult{}, broker.BatchItem{}
+			continue
+		}
+		kept := item.Options.Kept()
+		switch {
+		case !kept && last != nil && options(last) == o && same(last.Data, p.Data):
+			item.Pub = r.items[n-1].Pub
+		case kept:
+			item.Pub, last = new(o.Publication(p.Data)), nil // its offset is that of one stream
+			item.Pub.Checked = known.covers(p.Data)
+		default:
+			item.Pub, last = r.pubs.next(), p
+			*item.Pub = o.Publication(p.Data)
+			item.Pub.Checked = known.covers(p.Data)
+		}
+		item.Pub.Time = at
+		r.of[n] = i
+		n++
+	}
+	return n
+}
+
+// batchFindings are what check found out, for elements that share options or data.
+type batchFindings struct {
+	// options are right in every channel; json is what Rules.Publish said of them.
+	options *channel.PublishOptions
+	json    bool
+	// data was found to be JSON; plain is for channel.Publication.Checked.
+	data  []byte
+	plain bool
+}
+
+// covers reports whether data is known to be JSON without line breaks.
+func (f *batchFindings) covers(data []byte) bool { return f.plain && same(f.data, data) }
+
+// check applies the rules of the node to an item with these options and data.
+func (r *batchRound) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *batchFindings) error {
+	if item.Channel == "" {
+		return protocol.ErrorBadRequest
+	}
+	json := f.json
+	if f.options != o {
+		var err error
+		if json, err = r.rules.Publish(item.Channel, &item.Options); err != nil {
+			return err
+		}
+		if r.rules.Channel == nil && (o.HistorySize > 0 || o.SkipHistory) {
+			f.options, f.json = o, json
+		}
+	}
+	if !json || same(f.data, data) {
+		return nil
+	}
+	plain, err := validate.Payload(item.Channel, data)
+	if err == nil {
+		f.data, f.plain = data, plain
+	}
+	return err
+}
+
+// same reports whether two payloads are the same piece of memory.
+func same(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }

@@ -1,0 +1,84 @@
+package engines
+
+import (
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+// slabSize is how many publications share an allocation. One that is kept keeps all of them
+// in memory.
+const slabSize = 32
+
+type slab struct {
+	pubs [slabSize]channel.Publication
+	// kept is set if the broker keeps one of those that were handed out since the last
+	// reclaim.
+	kept bool
+}
+
+// slabs hand out publications. The zero value is ready for use, by one goroutine.
+type slabs struct {
+	slabs []*slab
+	// first is the number of publications in the first slab that earlier batches keep.
+	first int
+	used  int // publications that were handed out since the last reclaim
+}
+
+// next returns an empty publication.
+func (s *slabs) next() *channel.Publication {
+	end := s.first + s.used
+	if end == len(s.slabs)*slabSize {
+		s.slabs = append(s.slabs, nil)
+	}
+	of := &s.slabs[end/slabSize]
+	if *of == nil {
+		*of = new(slab)
+	}
+	s.used++
+	return s.at(s.used - 1)
+}
+
+// reclaim must be called after each batch, with the items that the broker got. It takes back
+// the slabs of which the broker keeps nothing: a batch into channels without subscribers and
+// history, to which backends often publish, allocates a third less. Of a slab that was
+// handed out in part, it takes back the rest, so that small batches share slabs.
+func (s *slabs) reclaim(items []broker.BatchItem) {
+	// The items have the publications in the order in which they were handed out. Several
+	// items may share one, and some have a publication that is not from here.
+	at := -1
+	for i := range items {
+		item := &items[i]
+		if at+1 < s.used && item.Pub == s.at(at+1) {
+			at++
+		}
+		if !item.Unkept && at >= 0 && item.Pub == s.at(at) {
+			s.slabs[(s.first+at)/slabSize].kept = true
+		}
+	}
+	end := s.first + s.used
+	for i, from := 0, s.first; from < end; i, from = i+1, (i+1)*slabSize {
+		of := s.slabs[i]
+		switch to := min((i+1)*slabSize, end); {
+		case !of.kept:
+			clear(of.pubs[from-i*slabSize : to-i*slabSize])
+		case to < (i+1)*slabSize: // the last one: the next batch begins with its rest
+			of.kept = false
+			s.slabs[i], s.slabs[0] = s.slabs[0], of
+			if s.first > 0 && i > 0 {
+				s.slabs[i] = nil // earlier batches keep its first publications
+			}
+			s.first = to - i*slabSize
+		default:
+			s.slabs[i] = nil
+			if i == 0 {
+				s.first = 0
+			}
+		}
+	}
+	s.used = 0
+}
+
+func (s *slabs) at(i int) *channel.Publication {
+	i += s.first
+	return &s.slabs[i/slabSize].pubs[i%slabSize]
+}

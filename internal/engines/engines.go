@@ -1,0 +1,282 @@
+// Package engines is everything between a node and its engines. Calls go out through Engines: it establishes the subscriptions
+// of clients and ends them, limits the calls in progress at engines that are reached over a network, lets identical reads share
+// one, counts all calls, repeats removals of presence that fail, and lets the application fill empty streams. What a broker
+// delivers comes in through Fanout.
+package engines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/guard"
+	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Engines of a node, and its routes. The fields do not change once it is used.
+type Engines struct {
+	Broker broker.Broker
+	Traits broker.Traits // of Broker
+	// Streams is Broker for Subscribe and History, and Presence the presence manager, each
+	// behind a limit unless it is local. Presence repeats removals that fail.
+	Streams  broker.Broker
+	Presence broker.PresenceManager
+	// Maps of Broker, likewise; nil if it has none.
+	Maps   broker.Maps
+	Routes *route.Table
+	// Watch starts the checks of positions in a channel.
+	Watch func(ch string, metaTTL time.Duration)
+	// Fragile has subscribers of a channel without a stream hear of losses.
+	Fragile func(ch string)
+	// MetaTTL is for reads of a channel's stream that name none.
+	MetaTTL func(ch string) time.Duration
+	// Fill has the application fill empty streams; nil if it does not.
+	Fill *Filler
+	// Local is set if none of the engines makes callers wait: see broker.Traits.
+	Local    bool
+	presence *presenceManager // nil if the presence manager is local
+	meter    *Meter           // may be nil
+}
+
+// New puts limits before the engines that are not local. concurrency is how many calls may
+// be in progress at each. meter, if it is not nil, counts the calls, as many as come to the
+// limits.
+func New(b broker.Broker, p broker.PresenceManager, concurrency int, meter *Meter, log *slog.Logger) *Engines {
+	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, meter: meter}
+	localPresence := p.Describe().Local
+	g.Local = g.Traits.Local && localPresence
+	g.Maps = g.Traits.Maps
+	if !g.Traits.Local {
+		limited := limitBroker(b, concurrency)
+		g.Streams, g.Maps = limited, limited.Maps(g.Maps)
+	}
+	if !localPresence {
+		g.presence = newPresenceManager(limitPresence(p, concurrency), log)
+		g.Presence = g.presence
+	}
+	if meter != nil {
+		g.Broker, g.Streams = meterBroker(b, meter), meterStreams(g.Streams, meter)
+		g.Presence, g.Traits = meterPresence(g.Presence, meter), g.Broker.Describe()
+		g.Maps = meterMaps(g.Maps, meter)
+	}
+	g.Routes = route.New(g.Streams)
+	return g
+}
+
+// Close ends the background work. It tries failed removals of presence again, for 2 s at
+// most. No method may be called after it.
+func (g *Engines) Close() {
+	if g.Fill != nil {
+		g.Fill.Close()
+	}
+	if g.presence != nil {
+		g.presence.Close()
+	}
+	g.Routes.Close()
+}
+
+// Owner of subscriptions: a client.
+type Owner interface {
+	// ID of the client.
+	ID() string
+	// Loop is the number of the client's loop.
+	Loop() int
+	// Failed logs what went wrong.
+	Failed(what, ch string, err error)
+	// Panicked logs a panic of an engine.
+	Panicked(reason any, stack []byte)
+}
+
+// atOnce is how many subscriptions of one client are established at a time at engines that
+// are not local.
+const atOnce = 16
+
+// Instant reports whether Attach can establish subscriptions inline: neither an engine nor the
+// application makes it wait.
+func (g *Engines) Instant(ctx context.Context, items []*effect.AttachItem) bool {
+	return g.Local && !(g.Fill != nil && slices.ContainsFunc(items, func(it *effect.AttachItem) bool { return g.asks(ctx, it) }))
+}
+
+// asks reports whether the attach of an item has to wait for the application.
+func (g *Engines) asks(ctx context.Context, it *effect.AttachItem) bool {
+	if it.Latest == nil {
+		return false
+	}
+	if _, err := g.Fill.Inline(it.Channel); err == nil {
+		return false
+	}
+	f := it.HistoryFilter
+	f.MetaTTL = g.metaTTL(it.Channel, f.MetaTTL)
+	h, err := g.Streams.History(ctx, it.Channel, f)
+	return err == nil && it.Lacks(h)
+}
+
+// Attach establishes subscriptions, and sets the results and the error of each. With inline, it does
+// not wait for the application.
+func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachItem, inline bool) {
+	if len(items) == 1 || inline || g.Local && g.Fill == nil {
+		for _, it := range items {
+			g.attach(ctx, o, it, inline)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, it := range items {
+		slots <- struct{}{}
+		wg.Go(func() {
+			g.attach(ctx, o, it, false)
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// errPanic is the error of a call that panicked.
+var errPanic = errors.New("panic, logged before")
+
+// safely turns a panic of f into an error, so that the caller goes on or undoes its steps.
+func safely(o Owner, f func() error) (err error) {
+	if !guard.Do(func() { err = f() }, o.Panicked) {
+		return errPanic
+	}
+	return err
+}
+
+// attach subscribes at the broker, then adds the presence, and reads the stream last: what is
+// published meanwhile is delivered.
+func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, inline bool) {
+	it.Err = safely(o, func() (err error) {
+		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
+		return err
+	})
+	if it.Err != nil {
+		o.Failed("broker subscribe", it.Channel, it.Err)
+		return
+	}
+	it.Err = safely(o, func() (err error) {
+		if it.Info != nil {
+			err = g.Presence.Add(ctx, it.Channel, it.Info)
+		}
+		if err == nil && it.Appears != nil {
+			err = g.Appear(ctx, it.Appears.Info, it.Appears.Maps)
+		}
+		if err == nil && it.Fragile {
+			g.Fragile(it.Channel)
+		}
+		if err == nil && it.Positioned {
+			it.MetaTTL = g.metaTTL(it.Channel, it.MetaTTL)
+			g.Watch(it.Channel, it.MetaTTL)
+			g.meter.Action(reads(&it.HistoryFilter), it.Channel, 1)
+			it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
+		}
+		if err == nil && it.Resumes && it.Top.Offset == 0 {
+			err = g.streamless(ctx, it.Channel)
+		}
+		if err == nil && !inline && g.Fill != nil && it.Lacks(it.History) {
+			err = g.refill(ctx, it)
+		}
+		return err
+	})
+	if it.Err == nil {
+		return
+	}
+	o.Failed("subscribe", it.Channel, it.Err)
+	undo := effect.DetachItem{Channel: it.Channel, Presence: it.Info != nil, Info: it.Info}
+	if it.Appears != nil {
+		undo.Maps = it.Appears.Maps
+	}
+	if err := g.Detach(o, &undo); err != nil {
+		o.Failed("undoing subscribe", it.Channel, err)
+	}
+}
+
+// refill has the application fill the stream of an item, and reads it again if it has.
+func (g *Engines) refill(ctx context.Context, it *effect.AttachItem) error {
+	filled, err := g.Fill.Do(ctx, it.Channel)
+	switch {
+	case err != nil:
+		return &effect.Unfilled{Err: err}
+	case filled:
+		it.History, err = g.Streams.History(ctx, it.Channel, it.HistoryFilter)
+	}
+	return err
+}
+
+func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
+	if own == 0 {
+		own = g.MetaTTL(ch)
+	}
+	return own
+}
+
+// reads tells what an attach reads with a filter.
+func reads(f *broker.HistoryFilter) observe.Action {
+	switch {
+	case f.Reverse:
+		return observe.ActionHistoryRecoverCache
+	case f.Since != nil:
+		return observe.ActionHistoryRecover
+	}
+	return observe.ActionHistoryStreamTop
+}
+
+// History reads a stream for a client or a backend, and checks what engines do not.
+func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
+	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
+		return broker.History{}, protocol.ErrorBadRequest
+	}
+	f.MetaTTL = g.metaTTL(ch, f.MetaTTL)
+	g.meter.Action(observe.ActionHistory, ch, 1)
+	h, err := g.Streams.History(ctx, ch, f)
+	if err != nil {
+		return broker.History{}, err
+	}
+	if f.Since != nil && f.Since.Epoch != "" && f.Since.Epoch != h.Top.Epoch {
+		return broker.History{Top: h.Top}, protocol.ErrorUnrecoverablePosition
+	}
+	return h, nil
+}
+
+// HistoryFor is History for a client. If the stream is empty, the application may fill it first.
+func (g *Engines) HistoryFor(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
+	h, err := g.History(ctx, ch, f)
+	if err != nil || g.Fill == nil || f.Limit == 0 || len(h.Publications) > 0 {
+		return h, err
+	}
+	if f.Since != nil && (f.Reverse || f.Since.Offset >= h.Top.Offset) {
+		return h, nil // there may be publications on the other side of the position
+	}
+	filled, err := g.Fill.Do(ctx, ch)
+	switch {
+	case err != nil:
+		return h, &effect.Unfilled{Err: err}
+	case filled:
+		return g.History(ctx, ch, f)
+	}
+	return h, nil
+}
+
+// Detach ends a subscription: it removes the presence, publishes the leave and unsubscribes at the
+// broker, each also if one before has failed. It does not need the connection, which may have ended.
+func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
+	ctx := context.Background()
+	var absent, left, gone error
+	if it.Presence {
+		absent = safely(o, func() error { return g.Presence.Remove(ctx, it.Channel, o.ID(), it.Info.User) })
+	}
+	if it.Leave {
+		left = safely(o, func() error { return g.Broker.PublishLeave(ctx, it.Channel, it.Info) })
+	}
+	if len(it.Maps) > 0 {
+		gone = safely(o, func() error { return g.disappear(ctx, o.ID(), it.Maps) })
+	}
+	return errors.Join(absent, left, gone, safely(o, func() error { return g.Routes.Remove(ctx, it.Channel, o.Loop()) }))
+}

@@ -1,0 +1,264 @@
+package engines
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/channel"
+)
+
+const (
+	// maxEntries bounds the entries. Clients for whom there is no room stay present until
+	// their time to live is over.
+	maxEntries = 1 << 16
+	// maxWorkers is how many calls are repeated at a time.
+	maxWorkers = 16
+	// minPause and maxPause bound the pause of a worker after a call that failed.
+	minPause, maxPause = 50 * time.Millisecond, 400 * time.Millisecond
+	// callTimeout bounds a repeated call.
+	callTimeout = 5 * time.Second
+	// confirmAfter is when a call that succeeded is done again. A call that failed before,
+	// and went by another connection, must be over by then.
+	confirmAfter = 2 * time.Second
+	// closeTimeout bounds how long Close waits for removals.
+	closeTimeout = 2 * time.Second
+)
+
+// presenceManager stands in front of a presence manager over a network. Nobody knows whether a call
+// that failed was done, or will be. So it repeats a removal until it succeeds, and does
+// a call that succeeded after a failure again when the failed call must be over. The newest
+// call for a client in a channel counts.
+//
+// Any goroutine may call the methods. Calls for one client in one channel must come one
+// after the other.
+type presenceManager struct {
+	broker.PresenceManager
+	log   *slog.Logger
+	limit int // of entries
+
+	number atomic.Int64 // of entries
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	entries map[presenceKey]*presenceEntry
+	lists   [numStates]list.List // of entries that are not held
+	held    int                  // entries
+	workers int
+	waiting bool          // a worker waits for the first entry to confirm
+	wake    chan struct{} // wakes it
+	closing bool
+	empty   chan struct{} // if closing: has an element when no entry is left
+	outage  outage
+}
+
+type presenceKey struct{ channel, client string }
+
+// presenceState of an entry says what the workers have to do.
+type presenceState uint8
+
+const (
+	// doubtful: an Add failed, and no call has followed yet.
+	doubtful presenceState = iota
+	// failed: the newest call has to be repeated.
+	failed
+	// confirming: the newest call succeeded, and is done again when it is due.
+	confirming
+	numStates
+)
+
+// presenceEntry is a client in a channel about which a call failed.
+type presenceEntry struct {
+	presenceKey
+	user string
+	// info is what the newest call added. Nil: it removed the client.
+	info    *channel.ClientInfo
+	state   presenceState
+	due     time.Time // if confirming
+	version int       // counts the calls
+	element *list.Element
+	free    chan struct{} // not nil while somebody holds the entry; closed when it is free
+}
+
+// outage is what has happened since removals began to fail.
+type outage struct {
+	since         time.Time // zero: removals do not fail
+	removed, lost int
+}
+
+// newPresenceManager returns a manager in front of p.
+func newPresenceManager(p broker.PresenceManager, log *slog.Logger) *presenceManager {
+	m := &presenceManager{
+		PresenceManager: p, log: log, limit: maxEntries, entries: make(map[presenceKey]*presenceEntry),
+		wake: make(chan struct{}, 1), empty: make(chan struct{}, 1),
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+func (m *presenceManager) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
+	k := presenceKey{ch, info.Client}
+	e, err := m.hold(ctx, k)
+	if err != nil {
+		return err
+	}
+	version := 0
+	if e != nil {
+		version = e.version
+	}
+	err = m.PresenceManager.Add(ctx, ch, info)
+	if e == nil && err == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.over()
+	switch {
+	case e == nil:
+		m.insert(&presenceEntry{presenceKey: k, state: doubtful})
+	case err != nil || e.version != version:
+		m.release(e, e.state)
+	default:
+		e.info, e.version = info, e.version+1
+		m.release(e, confirming)
+	}
+	return err
+}
+
+// Remove implements broker.PresenceManager. It returns nil if the client is removed, or
+// will be as soon as that is possible.
+func (m *presenceManager) Remove(ctx context.Context, ch, client, user string) error {
+	k := presenceKey{ch, client}
+	if m.hand(k, user) {
+		return nil
+	}
+	err := m.PresenceManager.Remove(ctx, ch, client, user)
+	if err == nil && m.number.Load() == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[k]
+	switch {
+	case e == nil && err == nil:
+		return nil
+	case e == nil:
+		e = &presenceEntry{presenceKey: k, user: user, state: failed}
+		if !m.insert(e) {
+			return err
+		}
+	case err == nil: // but the Add that failed may still be done
+		m.move(e, confirming)
+		e.user = user
+		return nil
+	default:
+		m.move(e, failed)
+		e.user = user
+	}
+	m.begun(e, err)
+	return nil
+}
+
+// hand leaves a removal to the workers if they have work with the client already.
+func (m *presenceManager) hand(k presenceKey, user string) bool {
+	if m.number.Load() == 0 {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[k]
+	if e == nil || e.state == doubtful {
+		return false
+	}
+	e.user, e.info, e.version = user, nil, e.version+1
+	if e.free != nil {
+		e.state = failed // the holder looks at it in the end
+		return true
+	}
+	m.move(e, failed)
+	return true
+}
+
+// hold keeps the workers from the entry of a client in a channel, until release or remove.
+// It returns nil if there is no entry.
+func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEntry, error) {
+	for m.number.Load() > 0 {
+		m.mu.Lock()
+		e := m.entries[k]
+		if e == nil {
+			m.mu.Unlock()
+			break
+		}
+		free := e.free
+		if free == nil {
+			m.take(e)
+		}
+		m.mu.Unlock()
+		if free == nil {
+			return e, nil
+		}
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return nil, nil
+}
+
+// begun logs the first removal that failed.
+func (m *presenceManager) begun(e *presenceEntry, err error) {
+	if !m.outage.since.IsZero() {
+		return
+	}
+	m.outage = outage{since: time.Now()}
+	m.log.Warn("presence cannot be removed, and is tried again until it can", "channel", e.channel, "client", e.client, "error", err)
+}
+
+// over logs that no removal is left.
+func (m *presenceManager) over() {
+	o := m.outage
+	if o.since.IsZero() || m.lists[failed].Len()+m.held > 0 {
+		return
+	}
+	m.outage = outage{}
+	m.log.Info("presence is removed again", "removed", o.removed, "failed_at", o.since, "after_ms", time.Since(o.since).Milliseconds())
+	m.tellLost(o.lost)
+}
+
+// tellLost logs how many clients stay present.
+func (m *presenceManager) tellLost(n int) {
+	if n > 0 {
+		m.log.Warn("presence of clients that have gone was not removed, and ends with its time to live", "count", n, "limit", m.limit)
+	}
+}
+
+// Close waits until the removals that have failed are done, for 2 s at most, and gives up
+// the rest. No method may be called after it.
+func (m *presenceManager) Close() {
+	m.mu.Lock()
+	m.closing = true
+	for m.lists[doubtful].Len() > 0 {
+		m.remove(m.lists[doubtful].Front().Value.(*presenceEntry))
+	}
+	signal(m.wake) // entries to confirm are due now
+	left := len(m.entries)
+	m.mu.Unlock()
+	if left > 0 {
+		select {
+		case <-m.empty:
+		case <-time.After(closeTimeout):
+		}
+	}
+	m.cancel()
+	m.work.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tellLost(m.outage.lost + m.lists[failed].Len())
+}

@@ -1,0 +1,196 @@
+package engines
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// insert adds an entry, and tells whether there was room. If there is none, it forgets a
+// doubtful entry or, for a removal, one whose newest call succeeded.
+func (m *presenceManager) insert(e *presenceEntry) bool {
+	if len(m.entries) >= m.limit {
+		least := m.lists[doubtful].Front()
+		if least == nil && e.state == failed {
+			least = m.lists[confirming].Front()
+		}
+		if least == nil {
+			if e.state == failed {
+				m.outage.lost++
+			}
+			return false
+		}
+		m.remove(least.Value.(*presenceEntry))
+	}
+	m.entries[e.presenceKey] = e
+	m.number.Store(int64(len(m.entries)))
+	m.move(e, e.state)
+	return true
+}
+
+// remove forgets an entry, held or not.
+func (m *presenceManager) remove(e *presenceEntry) {
+	m.unlist(e)
+	delete(m.entries, e.presenceKey)
+	m.number.Store(int64(len(m.entries)))
+	m.loose(e)
+	if m.closing && len(m.entries) == 0 {
+		signal(m.empty)
+	}
+}
+
+// move puts an entry that nobody holds at the end of the list of a state.
+func (m *presenceManager) move(e *presenceEntry, s presenceState) {
+	m.unlist(e)
+	e.state, e.element = s, m.lists[s].PushBack(e)
+	switch s {
+	case doubtful:
+		return
+	case confirming:
+		e.due = time.Now().Add(confirmAfter)
+	}
+	m.rouse()
+}
+
+func (m *presenceManager) unlist(e *presenceEntry) {
+	if e.element != nil {
+		m.lists[e.state].Remove(e.element)
+		e.element = nil
+	}
+}
+
+// take holds an entry that nobody else holds.
+func (m *presenceManager) take(e *presenceEntry) {
+	m.unlist(e)
+	e.free = make(chan struct{})
+	m.held++
+}
+
+// loose wakes those who wait for an entry, if it is held.
+func (m *presenceManager) loose(e *presenceEntry) {
+	if e.free != nil {
+		close(e.free)
+		e.free = nil
+		m.held--
+	}
+}
+
+// release ends take, with a new state.
+func (m *presenceManager) release(e *presenceEntry, s presenceState) {
+	m.loose(e)
+	m.move(e, s)
+}
+
+// rouse starts a worker, unless there are enough.
+func (m *presenceManager) rouse() {
+	if m.workers < maxWorkers && m.ctx.Err() == nil {
+		m.workers++
+		m.work.Go(m.run)
+	}
+}
+
+// run works until nothing is left to do.
+func (m *presenceManager) run() {
+	pause := minPause
+	for m.ctx.Err() == nil {
+		e, wait := m.next()
+		switch {
+		case e == nil && wait == 0:
+			return
+		case e == nil:
+			m.await(wait)
+		case m.repeat(e):
+			pause = minPause
+		default:
+			m.pause(pause)
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// next takes an entry that needs work. If none does, one worker has to wait for the first
+// entry to confirm, and the others end.
+func (m *presenceManager) next() (e *presenceEntry, wait time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.lists[confirming].Front()
+	if first != nil && !m.closing {
+		wait = time.Until(first.Value.(*presenceEntry).due)
+	}
+	if first == nil || wait > 0 {
+		if other := m.lists[failed].Front(); other != nil {
+			first, wait = other, 0
+		}
+	}
+	if first == nil || wait > 0 && m.waiting {
+		m.workers--
+		return nil, 0
+	}
+	if wait > 0 {
+		m.waiting = true
+		return nil, wait
+	}
+	e = first.Value.(*presenceEntry)
+	m.take(e)
+	if m.lists[confirming].Len()+m.lists[failed].Len() > 0 {
+		m.rouse()
+	}
+	return e, 0
+}
+
+// await waits until the first entry to confirm is due.
+func (m *presenceManager) await(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-m.wake:
+	case <-m.ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = false
+}
+
+// repeat does the newest call of an entry again, and tells whether it succeeded.
+func (m *presenceManager) repeat(e *presenceEntry) bool {
+	m.mu.Lock()
+	user, info, version := e.user, e.info, e.version
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(m.ctx, callTimeout)
+	defer cancel()
+	var err error
+	if info != nil {
+		err = m.PresenceManager.Add(ctx, e.channel, info)
+	} else {
+		err = m.PresenceManager.Remove(ctx, e.channel, e.client, user)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.over()
+	switch {
+	case err != nil, e.version != version:
+		m.release(e, failed)
+	case e.state == confirming || m.closing:
+		m.remove(e)
+	default:
+		if info == nil {
+			m.outage.removed++
+		}
+		m.release(e, confirming)
+	}
+	return err == nil
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for a while, about as long as d.
+func (m *presenceManager) pause(d time.Duration) {
+	select {
+	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not call together
+	case <-m.ctx.Done():
+	}
+}

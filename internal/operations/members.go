@@ -1,0 +1,135 @@
+// Package operations is what a node does for other nodes and for operators. Member carries out commands of the cluster on this
+// node's clients and answers the surveys of other nodes. Inspector tells of the connections of all nodes, and of what happened
+// to them.
+package operations
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/client"
+	"github.com/gyrohq/gyro/internal/cluster"
+	"github.com/gyrohq/gyro/internal/cluster/control"
+	"github.com/gyrohq/gyro/internal/route"
+	"github.com/gyrohq/gyro/internal/tap"
+	"github.com/gyrohq/gyro/observe"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// Member implements cluster.Handler for the clients of a node. The exported fields are
+// constant.
+type Member struct {
+	// UID, Name, Version and Started describe the node to others.
+	UID, Name, Version string
+	Started            time.Time
+	*client.Registry   // implements Channels and Dispatch
+	Routes             *route.Table
+	// Survey answers the application's surveys.
+	Survey     func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
+	*Inspector // implements Inquire
+	// Process says what the process takes.
+	Process func() inspect.Process
+
+	// subscriptions is the number that Info got last.
+	subscriptions atomic.Int64
+}
+
+// Describe implements cluster.Handler. It takes 1 s at most, so that the node does not look
+// dead to the others when a loop hangs.
+func (m *Member) Describe(ctx context.Context) inspect.Node {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	info, _ := m.Info(ctx)
+	return info
+}
+
+// Info describes the node. With an error, which is that of ctx, NumSubs is an earlier one.
+func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
+	subs, err := m.Subscriptions(ctx)
+	if err == nil {
+		m.subscriptions.Store(int64(subs))
+	}
+	info := inspect.Node{
+		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
+		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second), Process: m.Process(),
+	}
+	info.NumClients, info.NumUsers = m.Totals()
+	return info, err
+}
+
+// Answer implements cluster.Handler.
+func (m *Member) Answer(ctx context.Context, from, op string, data []byte) (cluster.Answer, error) {
+	return m.Survey(ctx, from, op, data)
+}
+
+// Inquire implements cluster.Handler.
+func (m *Member) Inquire(ctx context.Context, op string, data []byte) cluster.Answer {
+	if op == cluster.OpTap {
+		return m.Session.Taps.Answer(data)
+	}
+	return m.Inspector.Inquire(ctx, op, data)
+}
+
+// Watch is gyro.Inspector.Tap.
+func (m *Member) Watch(ctx context.Context, of observe.Tap, c *cluster.Cluster, see func([]observe.Tapped) error) error {
+	return tap.Watch(ctx, of, c.Survey, see)
+}
+
+// Apply implements cluster.Handler.
+func (m *Member) Apply(cmd *control.Command) {
+	t, do, err := operation(cmd)
+	if err != nil {
+		m.Log.Warn("control message is not understood", "node", cmd.UID, "error", err)
+		return
+	}
+	m.PostEach(&t, do)
+}
+
+// Operate makes every node carry out a command, the others first. Without an error all have
+// done it.
+func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.Command) error {
+	t, do, err := operation(cmd)
+	if err == nil {
+		err = c.Tell(ctx, cmd)
+	}
+	if err != nil {
+		return err
+	}
+	return m.Each(ctx, &t, do)
+}
+
+// operation returns which clients a command is for, and what it does with each of them. Codes that no client can get,
+// which another node's software may let pass, are replaced by those that such a command has by default.
+func operation(cmd *control.Command) (t client.Target, do func(*client.Client), err error) {
+	switch {
+	case cmd.Subscribe != nil:
+		m := cmd.Subscribe
+		opts, err := m.Options()
+		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Subscribe(m.Channel, opts) }, err
+	case cmd.Unsubscribe != nil:
+		m := cmd.Unsubscribe
+		u := protocol.Unsubscribe{Code: m.Code, Reason: m.Reason}
+		if u.Check() != nil {
+			u = protocol.UnsubscribeServer
+		}
+		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Session().Unsubscribe(m.Channel, u) }, nil
+	case cmd.Disconnect != nil:
+		m := cmd.Disconnect
+		d := protocol.Disconnect{Code: m.Code, Reason: m.Reason}
+		if d.Check() != nil {
+			d = protocol.DisconnectForceNoReconnect
+		}
+		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session, Whitelist: m.Whitelist},
+			func(c *client.Client) { c.Session().Dismiss(d) }, nil
+	case cmd.Refresh != nil:
+		m := cmd.Refresh
+		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
+			func(c *client.Client) { c.Session().Refresh(m.Expired, m.ExpireAt, m.Info) }, nil
+	}
+	return t, nil, errors.New("no operation")
+}
