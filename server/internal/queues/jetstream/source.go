@@ -56,9 +56,6 @@ type Source struct {
 
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
-	if !c.Existing && c.MaxAckPending < 1 {
-		return nil, fmt.Errorf("max_ack_pending: %d is less than 1", c.MaxAckPending)
-	}
 	return &Source{cfg: c, closed: make(chan struct{})}, nil
 }
 

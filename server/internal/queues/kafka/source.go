@@ -84,14 +84,6 @@ type partition struct {
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
 	switch {
-	case c.MaxPollRecords < 1:
-		return nil, fmt.Errorf("max_poll_records: %d is less than 1", c.MaxPollRecords)
-	case c.QueueSize < -1:
-		return nil, fmt.Errorf("partition_queue_max_size: %d is less than -1", c.QueueSize)
-	case c.FetchMaxBytes < 0 || c.FetchMaxBytes > 1<<30:
-		return nil, fmt.Errorf("fetch_max_bytes: %d is not between 0 and 1 GB", c.FetchMaxBytes)
-	}
-	switch {
 	case c.QueueSize == 0:
 		c.QueueSize = defaultQueueSize
 	case c.QueueSize < 0:

@@ -398,13 +398,6 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for want, c := range map[string]Config{
-		"max_poll_records": {}, "partition_queue_max_size": {MaxPollRecords: 1, QueueSize: -2}, "fetch_max_bytes": {MaxPollRecords: 1, FetchMaxBytes: -1},
-	} {
-		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want+":") {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }
 
 // TestProbe: it finds the topics, or tells which one is missing, and makes none.

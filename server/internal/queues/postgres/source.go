@@ -45,10 +45,6 @@ type Config struct {
 }
 
 const (
-	// maxPartitions bounds the goroutines of a source.
-	maxPartitions = 4096
-	// maxLimit bounds the rows in memory.
-	maxLimit = 100_000
 	// startTimeout bounds the check at the start.
 	startTimeout = 10 * time.Second
 	// listenPause is the pause before another attempt to listen.
@@ -69,14 +65,6 @@ type Source struct {
 
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
-	switch {
-	case c.Partitions < 1 || c.Partitions > maxPartitions:
-		return nil, fmt.Errorf("num_partitions: %d is not between 1 and %d", c.Partitions, maxPartitions)
-	case c.Limit < 1 || c.Limit > maxLimit:
-		return nil, fmt.Errorf("partition_select_limit: %d is not between 1 and %d", c.Limit, maxLimit)
-	case c.PollInterval <= 0:
-		return nil, fmt.Errorf("partition_poll_interval: %v is not positive", c.PollInterval)
-	}
 	s := &Source{cfg: c}
 	var err error
 	if s.pool, err = pgxpool.ParseConfig(c.DSN); err != nil {

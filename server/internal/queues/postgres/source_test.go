@@ -261,9 +261,6 @@ func TestStart(t *testing.T) {
 	for want, edit := range map[string]func(*Config){
 		"dsn":                        func(c *Config) { c.DSN = "postgres://u:hush@h:port/x" },
 		"partition_notification_dsn": func(c *Config) { c.Channel, c.ChannelDSN = "c", "postgres://u:hush@h:port/x" },
-		"num_partitions":             func(c *Config) { c.Partitions = 0 },
-		"partition_select_limit":     func(c *Config) { c.Limit = -1 },
-		"partition_poll_interval":    func(c *Config) { c.PollInterval = 0 },
 	} {
 		c := Config{DSN: "postgres://u@h/x", Partitions: 1, Limit: 1, PollInterval: 1}
 		edit(&c)

@@ -58,22 +58,9 @@ type Source struct {
 
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
-	switch {
-	case c.MaxMessages < 1:
-		return nil, fmt.Errorf("max_outstanding_messages: %d is less than 1", c.MaxMessages)
-	case c.MaxBytes < 1:
-		return nil, fmt.Errorf("max_outstanding_bytes: %d is less than 1", c.MaxBytes)
-	}
 	s := &Source{cfg: c}
-	switch strings.ToLower(c.Auth) {
-	case "", "default":
-	case "service_account":
-		if c.CredentialsFile == "" {
-			return nil, fmt.Errorf("credentials_file: is required with auth_mechanism %s", c.Auth)
-		}
+	if strings.EqualFold(c.Auth, "service_account") {
 		s.options = append(s.options, option.WithAuthCredentialsFile(option.ServiceAccount, c.CredentialsFile))
-	default:
-		return nil, fmt.Errorf("auth_mechanism: %.100q is unknown", c.Auth)
 	}
 	return s, nil
 }

@@ -64,12 +64,6 @@ type Source struct {
 
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
-	switch {
-	case c.Workers < 1 || c.Workers > 1024:
-		return nil, fmt.Errorf("num_workers: %d is not between 1 and 1024", c.Workers)
-	case c.VisibilityTimeout < time.Second:
-		return nil, fmt.Errorf("visibility_timeout: %v is less than 1s", c.VisibilityTimeout)
-	}
 	return &Source{
 		cfg: c, consumer: rand.Text(), interval: min(claimInterval, c.VisibilityTimeout), last: make(map[string]string),
 	}, nil

@@ -298,14 +298,6 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for want, edit := range map[string]func(*Config){
-		"num_workers":        func(c *Config) { c.Workers = 0 },
-		"visibility_timeout": func(c *Config) { c.VisibilityTimeout = time.Millisecond },
-	} {
-		if _, err := New(config(server, edit)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }
 
 // TestCluster: a plain address may be that of a Cluster's node.

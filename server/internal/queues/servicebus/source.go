@@ -45,8 +45,6 @@ const (
 	retryDelay = 100 * time.Millisecond
 	// settleTime bounds what is sent to the service when messages have been executed.
 	settleTime = 10 * time.Second
-	// maxMessages is the most messages that the service lets a receiver ask for at a time.
-	maxMessages = 5000
 )
 
 // Source is a queues.Source.
@@ -60,12 +58,6 @@ type Source struct {
 func New(c Config) (*Source, error) { return newSource(c, nil, nil) }
 
 func newSource(c Config, options *azservicebus.ClientOptions, identity *azidentity.ClientSecretCredentialOptions) (s *Source, err error) {
-	switch {
-	case c.Receivers < 1:
-		return nil, fmt.Errorf("max_concurrent_calls: %d is less than 1", c.Receivers)
-	case c.MaxMessages < 1 || c.MaxMessages > maxMessages:
-		return nil, fmt.Errorf("max_receive_messages: %d is not between 1 and %d", c.MaxMessages, maxMessages)
-	}
 	if options == nil {
 		options = new(azservicebus.ClientOptions)
 	}

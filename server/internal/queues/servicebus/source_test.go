@@ -356,10 +356,8 @@ func TestSecurity(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]Config{
-		"max_concurrent_calls": {},
-		"max_receive_messages": {Receivers: 1},
-		"connection_string":    {Receivers: 1, MaxMessages: 1, ConnectionString: "SharedAccessKeyName=k;SharedAccessKey=hush"},
-		"tenant_id":            {Receivers: 1, MaxMessages: 1, Namespace: "n", Tenant: "no tenant", ClientID: "c", ClientSecret: "hush"},
+		"connection_string": {Receivers: 1, MaxMessages: 1, ConnectionString: "SharedAccessKeyName=k;SharedAccessKey=hush"},
+		"tenant_id":         {Receivers: 1, MaxMessages: 1, Namespace: "n", Tenant: "no tenant", ClientID: "c", ClientSecret: "hush"},
 	} {
 		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want+":") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", want, err)

@@ -71,16 +71,6 @@ type Source struct {
 
 // New returns a source. Errors name the option.
 func New(c Config) (*Source, error) {
-	switch {
-	case c.MaxMessages < 1 || c.MaxMessages > 10:
-		return nil, fmt.Errorf("max_number_of_messages: %d is not between 1 and 10", c.MaxMessages)
-	case c.WaitTime > 20*time.Second:
-		return nil, fmt.Errorf("wait_time_time: %v is more than 20 seconds", c.WaitTime)
-	case c.VisibilityTimeout > 12*time.Hour:
-		return nil, fmt.Errorf("visibility_timeout: %v is more than 12 hours", c.VisibilityTimeout)
-	case c.Concurrency < 1:
-		return nil, fmt.Errorf("max_concurrency: %d is less than 1", c.Concurrency)
-	}
 	return &Source{cfg: c}, nil
 }
 

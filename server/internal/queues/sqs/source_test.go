@@ -313,14 +313,6 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	for want, c := range map[string]Config{
-		"max_number_of_messages": {MaxMessages: 11}, "wait_time_time": {MaxMessages: 1, WaitTime: 21 * time.Second},
-		"visibility_timeout": {MaxMessages: 1, VisibilityTimeout: 13 * time.Hour}, "max_concurrency": {MaxMessages: 1},
-	} {
-		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want+":") {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 	for d, want := range map[time.Duration]int32{0: 1, time.Millisecond: 1, 1900 * time.Millisecond: 1, 20 * time.Second: 20} {
 		if got := seconds(d); got != want {
 			t.Errorf("%v: %d seconds", d, got)
