@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // guard keeps a backend that is slow or down from taking clients with it. It bounds the calls
@@ -22,9 +24,8 @@ type guard struct {
 	queue         int64
 	breaker       *gobreaker.TwoStepCircuitBreaker[struct{}] // nil if it is switched off
 
-	failing atomic.Bool  // the log says that calls fail
-	failed  atomic.Int64 // calls since then
-	last    atomic.Int64 // the time of the latest failure, in nanoseconds
+	outage services.Outage
+	last   atomic.Int64 // the time of the latest failure, in nanoseconds
 }
 
 // unusable is the error of an answer that is of no use. It shows that the backend is there. Every other error says that the
@@ -139,11 +140,12 @@ func (g *guard) report(err error) {
 	case errors.Is(err, context.Canceled):
 	case err != nil:
 		g.last.Store(time.Now().UnixNano())
-		g.failed.Add(1)
-		if g.failing.CompareAndSwap(false, true) {
+		if g.outage.Failed() == 1 {
 			g.log.Error("the backend gives no answer", "key", g.bound(err), "event", g.event.String(), "endpoint", g.endpoint, "error", err)
 		}
-	case g.failing.Load() && time.Now().UnixNano()-g.last.Load() > int64(calm) && g.failing.CompareAndSwap(true, false):
-		g.log.Info("the backend answers again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "failures", g.failed.Swap(0))
+	case g.outage.Lasts() && time.Now().UnixNano()-g.last.Load() > int64(calm):
+		if n := g.outage.Over(); n > 0 {
+			g.log.Info("the backend answers again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "failures", n)
+		}
 	}
 }

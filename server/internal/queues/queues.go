@@ -290,23 +290,23 @@ func AllDone(messages []*Message) bool {
 }
 
 // Outage logs when something stops working and when it works again, and counts each failure. The
-// zero value is ready. It may be used by one goroutine at a time.
-type Outage struct{ failures int }
+// zero value is ready.
+type Outage struct{ failures services.Outage }
 
 // Failed reports a failure and returns the pause before the next attempt.
 func (o *Outage) Failed(p *Processor, what string, err error) time.Duration {
 	p.cfg.Meter.Failed()
-	if o.failures++; o.failures == 1 {
+	n := o.failures.Failed()
+	if n == 1 {
 		p.log.Error(what+" failed, trying again", "error", err)
 	}
-	return services.Backoff(o.failures)
+	return services.Backoff(n)
 }
 
 // Over reports that it works.
 func (o *Outage) Over(p *Processor, what string) {
-	if o.failures > 0 {
-		p.log.Info(what+" works again", "failures", o.failures)
-		o.failures = 0
+	if n := o.failures.Over(); n > 0 {
+		p.log.Info(what+" works again", "failures", n)
 	}
 }
 

@@ -54,16 +54,16 @@ var _ api.Statuses = (*Keeper)(nil)
 // Keeper keeps the status of users: of those who are connected to this node by itself, of others when it is told. Any
 // goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close and Connected may be called.
 type Keeper struct {
-	store Store
-	cfg   Config
-	log   *slog.Logger
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	store  Store
+	cfg    Config
+	log    *slog.Logger
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	outage services.Outage // of notes of who is online
 
 	mu       sync.Mutex
 	gathered map[string]struct{} // users who have connected
 	noted    map[string]struct{} // users whose activity was noted within the last second
-	broken   bool                // the last call failed
 }
 
 // New returns the keeper that a configuration describes, nil for none. It connects to nothing. Errors name the key.
@@ -209,14 +209,10 @@ func (k *Keeper) online(ctx context.Context, users []string) {
 	if ctx.Err() != nil {
 		return
 	}
-	k.mu.Lock()
-	before := k.broken
-	k.broken = err != nil
-	k.mu.Unlock()
 	switch {
-	case err != nil && !before:
+	case err != nil && k.outage.Failed() == 1:
 		k.log.Error("user status: who is online cannot be noted, trying again", "key", "user_status", "users", len(users), "error", err)
-	case err == nil && before:
+	case err == nil && k.outage.Over() > 0:
 		k.log.Info("user status: who is online is noted again", "key", "user_status")
 	}
 }

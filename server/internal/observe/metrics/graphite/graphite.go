@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 const (
@@ -46,7 +48,7 @@ type Pusher struct {
 
 	// The goroutine of the pusher uses what follows, Shutdown after its end.
 	sent   totals
-	failed bool
+	outage services.Outage
 }
 
 // Start begins to push. It does not look for Graphite. The first push is after an interval.
@@ -95,12 +97,11 @@ func (p *Pusher) push(ctx context.Context) {
 	}
 	err = errors.Join(err, gathering)
 	switch {
-	case err != nil && !p.failed:
-		p.cfg.Logger.Warn("metrics cannot be pushed to Graphite", "key", "graphite", "address", p.cfg.Address, "error", err)
-	case err == nil && p.failed:
+	case err == nil && p.outage.Over() > 0:
 		p.cfg.Logger.Info("metrics are pushed to Graphite again", "address", p.cfg.Address)
+	case err != nil && p.outage.Failed() == 1:
+		p.cfg.Logger.Warn("metrics cannot be pushed to Graphite", "key", "graphite", "address", p.cfg.Address, "error", err)
 	}
-	p.failed = err != nil
 }
 
 func (p *Pusher) send(ctx context.Context, text []byte) error {

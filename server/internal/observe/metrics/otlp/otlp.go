@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/gyrohq/gyro/server/internal/observe/otlpenv"
+	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // Config of a Pusher.
@@ -93,18 +94,17 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 type reported struct {
 	sdk.Exporter
 	log    *slog.Logger
-	failed bool
+	outage services.Outage
 }
 
 // Export implements sdk.Exporter.
 func (r *reported) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	err := r.Exporter.Export(ctx, m)
 	switch {
-	case err != nil && !r.failed:
-		r.log.Warn("metrics cannot be pushed by OTLP", "key", "opentelemetry.metrics", "error", err)
-	case err == nil && r.failed:
+	case err == nil && r.outage.Over() > 0:
 		r.log.Info("metrics are pushed by OTLP again")
+	case err != nil && r.outage.Failed() == 1:
+		r.log.Warn("metrics cannot be pushed by OTLP", "key", "opentelemetry.metrics", "error", err)
 	}
-	r.failed = err != nil
 	return err
 }
