@@ -16,8 +16,8 @@ type outage struct {
 	err      error // the newest one
 }
 
-// Fail notes a failure. It reports whether the outage begins with it.
-func (o *Outage) Fail(err error) (begins bool) {
+// Fail notes a failure, and returns how many there were in a row. The outage begins with the first one.
+func (o *Outage) Fail(err error) (failures int) {
 	for {
 		before := o.now.Load()
 		next := &outage{failures: 1, err: err}
@@ -27,7 +27,7 @@ func (o *Outage) Fail(err error) (begins bool) {
 			next.since, next.failures = before.since, before.failures+1
 		}
 		if o.now.CompareAndSwap(before, next) {
-			return before == nil
+			return next.failures
 		}
 	}
 }

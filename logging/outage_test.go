@@ -18,11 +18,11 @@ func TestOutage(t *testing.T) {
 				t.Errorf("%d failures of nothing, since %v", n, since)
 			}
 			began := time.Now()
-			if !o.Fail(first) {
+			if o.Fail(first) != 1 {
 				t.Error("an outage has not begun")
 			}
 			time.Sleep(time.Second)
-			if o.Fail(second) || !errors.Is(o.Err(), second) {
+			if o.Fail(second) != 2 || !errors.Is(o.Err(), second) {
 				t.Error("an outage has begun twice")
 			}
 			if n, since := o.End(); n != 2 || !since.Equal(began) {
@@ -44,7 +44,7 @@ func TestOutageOfMany(t *testing.T) {
 		group.Wait()
 	}
 	each(func() {
-		if o.Fail(errors.New("down")) {
+		if o.Fail(errors.New("down")) == 1 {
 			begun.Add(1)
 		}
 	})

@@ -37,7 +37,7 @@ func (c *cache) keepInSync() {
 		err := c.compare()
 		if err == nil {
 			outage.End()
-		} else if outage.Fail(err) && c.lifetime.Err() == nil {
+		} else if outage.Fail(err) == 1 && c.lifetime.Err() == nil {
 			c.cfg.Logger.Warn("positions of cached maps cannot be compared with the broker's; trying again",
 				"interval_ms", c.cfg.SyncInterval.Milliseconds(), "error", err)
 		}

@@ -177,7 +177,7 @@ func (p *routeProbe) reached(err error) {
 		return
 	}
 	if err != nil {
-		if p.outage.Fail(err) {
+		if p.outage.Fail(err) == 1 {
 			p.b.log.Warn("a server of the NATS cluster cannot be reached", "engine", p.b.part, "server", p.host, "error", err)
 		}
 	} else if failures, _ := p.outage.End(); failures > 0 {

@@ -313,7 +313,7 @@ func (b *Broker) expireMaps(ctx context.Context) {
 		b.expiry.Looked(began, err)
 		if err == nil {
 			outage.End()
-		} else if outage.Fail(err) {
+		} else if outage.Fail(err) == 1 {
 			b.cfg.Logger.Warn("postgres: entries of maps do not expire, trying again", "engine", b.part, "error", err)
 		}
 	}

@@ -119,7 +119,7 @@ func (m *mapEntries) round(ctx context.Context) {
 	m.looks.meter.Looked(began, err)
 	if err == nil {
 		m.looks.outage.End()
-	} else if m.looks.outage.Fail(err) {
+	} else if m.looks.outage.Fail(err) == 1 {
 		m.broker.engine.cfg.Logger.Warn("redis: entries of maps do not expire; trying again", "interval_ms", m.interval().Milliseconds(), "error", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/gyrohq/gyro/server/internal/services"
+	"github.com/gyrohq/gyro/logging"
 )
 
 // guard keeps a backend that is slow or down from taking clients with it. It bounds the calls
@@ -24,7 +24,7 @@ type guard struct {
 	queue         int64
 	breaker       *gobreaker.TwoStepCircuitBreaker[struct{}] // nil if it is switched off
 
-	outage services.Outage
+	outage logging.Outage
 	last   atomic.Int64 // the time of the latest failure, in nanoseconds
 }
 
@@ -140,11 +140,11 @@ func (g *guard) report(err error) {
 	case errors.Is(err, context.Canceled):
 	case err != nil:
 		g.last.Store(time.Now().UnixNano())
-		if g.outage.Failed() == 1 {
+		if g.outage.Fail(err) == 1 {
 			g.log.Error("the backend gives no answer", "key", g.bound(err), "event", g.event.String(), "endpoint", g.endpoint, "error", err)
 		}
-	case g.outage.Lasts() && time.Now().UnixNano()-g.last.Load() > int64(calm):
-		if n := g.outage.Over(); n > 0 {
+	case g.outage.Err() != nil && time.Now().UnixNano()-g.last.Load() > int64(calm):
+		if n, _ := g.outage.End(); n > 0 {
 			g.log.Info("the backend answers again", "key", g.key, "event", g.event.String(), "endpoint", g.endpoint, "failures", n)
 		}
 	}

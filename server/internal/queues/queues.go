@@ -291,12 +291,12 @@ func AllDone(messages []*Message) bool {
 
 // Outage logs when something stops working and when it works again, and counts each failure. The
 // zero value is ready.
-type Outage struct{ failures services.Outage }
+type Outage struct{ outage logging.Outage }
 
 // Failed reports a failure and returns the pause before the next attempt.
 func (o *Outage) Failed(p *Processor, what string, err error) time.Duration {
 	p.cfg.Meter.Failed()
-	n := o.failures.Failed()
+	n := o.outage.Fail(err)
 	if n == 1 {
 		p.log.Error(what+" failed, trying again", "error", err)
 	}
@@ -305,7 +305,7 @@ func (o *Outage) Failed(p *Processor, what string, err error) time.Duration {
 
 // Over reports that it works.
 func (o *Outage) Over(p *Processor, what string) {
-	if n := o.failures.Over(); n > 0 {
+	if n, _ := o.outage.End(); n > 0 {
 		p.log.Info(what+" works again", "failures", n)
 	}
 }

@@ -96,7 +96,7 @@ func (f *Feed) lead(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if outage.Fail(err) {
+		if outage.Fail(err) == 1 {
 			f.cfg.Logger.Warn("postgres: the connection is lost whose locks tell who reads for all, trying again", "error", err)
 		}
 		enginekit.Sleep(ctx, election)
@@ -299,7 +299,7 @@ func (w *worker) send(ctx context.Context) {
 			return
 		case err != nil:
 			f.traffic.unsent.Add(1)
-			if f.traffic.outage.Fail(err) {
+			if f.traffic.outage.Fail(err) == 1 {
 				f.cfg.Logger.Warn("postgres: rows cannot be sent to other nodes, which read them from the database", "error", err)
 			}
 		default:

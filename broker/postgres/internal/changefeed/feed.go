@@ -155,7 +155,7 @@ func (f *Feed) scout(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if f.outage.Fail(err) {
+			if f.outage.Fail(err) == 1 {
 				f.cfg.Logger.Warn("postgres: looking for new rows fails, trying again", "error", err)
 			}
 		default:

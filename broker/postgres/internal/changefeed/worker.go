@@ -175,7 +175,7 @@ func (w *worker) await(ctx context.Context) {
 }
 
 func (w *worker) fail(err error) {
-	if w.outage.Fail(err) {
+	if w.outage.Fail(err) == 1 {
 		w.feed.cfg.Logger.Warn("postgres: reading new rows fails, trying again", "table", w.table.Name, "shard", w.shard, "error", err)
 	}
 }

@@ -110,7 +110,7 @@ func (c *Client) watchSentinel() {
 		address, err := c.primary(ctx)
 		cancel()
 		if err != nil {
-			if outage.Fail(err) {
+			if outage.Fail(err) == 1 {
 				c.opts.Logger.Warn("no Sentinel answers", "part", c.opts.Name, "error", err)
 			}
 			continue

@@ -59,7 +59,7 @@ type Keeper struct {
 	log    *slog.Logger
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
-	outage services.Outage // of notes of who is online
+	outage logging.Outage // of notes of who is online
 
 	mu       sync.Mutex
 	gathered map[string]struct{} // users who have connected
@@ -209,10 +209,11 @@ func (k *Keeper) online(ctx context.Context, users []string) {
 	if ctx.Err() != nil {
 		return
 	}
-	switch {
-	case err != nil && k.outage.Failed() == 1:
-		k.log.Error("user status: who is online cannot be noted, trying again", "key", "user_status", "users", len(users), "error", err)
-	case err == nil && k.outage.Over() > 0:
+	if err != nil {
+		if k.outage.Fail(err) == 1 {
+			k.log.Error("user status: who is online cannot be noted, trying again", "key", "user_status", "users", len(users), "error", err)
+		}
+	} else if failures, _ := k.outage.End(); failures > 0 {
 		k.log.Info("user status: who is online is noted again", "key", "user_status")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gyrohq/gyro/server/internal/services"
+	"github.com/gyrohq/gyro/logging"
 )
 
 const (
@@ -48,7 +48,7 @@ type Pusher struct {
 
 	// The goroutine of the pusher uses what follows, Shutdown after its end.
 	sent   totals
-	outage services.Outage
+	outage logging.Outage
 }
 
 // Start begins to push. It does not look for Graphite. The first push is after an interval.
@@ -96,11 +96,12 @@ func (p *Pusher) push(ctx context.Context) {
 		return // it was ended
 	}
 	err = errors.Join(err, gathering)
-	switch {
-	case err == nil && p.outage.Over() > 0:
+	if err != nil {
+		if p.outage.Fail(err) == 1 {
+			p.cfg.Logger.Warn("metrics cannot be pushed to Graphite", "key", "graphite", "address", p.cfg.Address, "error", err)
+		}
+	} else if failures, _ := p.outage.End(); failures > 0 {
 		p.cfg.Logger.Info("metrics are pushed to Graphite again", "address", p.cfg.Address)
-	case err != nil && p.outage.Failed() == 1:
-		p.cfg.Logger.Warn("metrics cannot be pushed to Graphite", "key", "graphite", "address", p.cfg.Address, "error", err)
 	}
 }
 

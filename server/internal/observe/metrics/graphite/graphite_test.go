@@ -227,7 +227,7 @@ func TestTCP(t *testing.T) {
 	ln.Close()
 	s.counter.Inc()
 	p.push(t.Context())
-	if !p.outage.Lasts() || !strings.Contains(log.String(), "key=graphite") {
+	if p.outage.Err() == nil || !strings.Contains(log.String(), "key=graphite") {
 		t.Errorf("without a listener: %s", log.String())
 	}
 	if ln, err = net.Listen("tcp", address); err != nil {

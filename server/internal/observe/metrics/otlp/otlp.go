@@ -16,8 +16,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/observe/otlpenv"
-	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 // Config of a Pusher.
@@ -94,17 +94,18 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 type reported struct {
 	sdk.Exporter
 	log    *slog.Logger
-	outage services.Outage
+	outage logging.Outage
 }
 
 // Export implements sdk.Exporter.
 func (r *reported) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	err := r.Exporter.Export(ctx, m)
-	switch {
-	case err == nil && r.outage.Over() > 0:
+	if err != nil {
+		if r.outage.Fail(err) == 1 {
+			r.log.Warn("metrics cannot be pushed by OTLP", "key", "opentelemetry.metrics", "error", err)
+		}
+	} else if failures, _ := r.outage.End(); failures > 0 {
 		r.log.Info("metrics are pushed by OTLP again")
-	case err != nil && r.outage.Failed() == 1:
-		r.log.Warn("metrics cannot be pushed by OTLP", "key", "opentelemetry.metrics", "error", err)
 	}
 	return err
 }
