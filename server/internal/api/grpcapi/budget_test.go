@@ -11,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/api/internal/apitest"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
 // quickNode publishes into nothing.
@@ -21,7 +22,11 @@ func (quickNode) PublishBatch(context.Context, []gyro.BatchPublication) {}
 // TestPublishAllocations holds the budget of a call within grpc-go: the request, what surrounds it, its channel
 // and payload, the answer.
 func TestPublishAllocations(t *testing.T) {
-	s, err := New(api.NewExecutor(api.Config{Node: quickNode{}, Channels: apitest.Namespaces()}), Config{Key: "secret"})
+	guard, err := rights.New(rights.Config{Section: "grpc_api", Key: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(api.NewExecutor(api.Config{Node: quickNode{}, Channels: apitest.Namespaces()}), Config{Guard: func() *rights.Guard { return guard }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web/grpcserver"
 )
 
-// Config of the gRPC API. The zero value serves everybody in plaintext.
+// Config of the gRPC API. The zero value refuses all calls.
 type Config struct {
 	// TLS of the listener. Default: plaintext.
 	TLS *tls.Config
@@ -33,11 +33,8 @@ type Config struct {
 	// nothing is.
 	HandshakeFailed func(addr string, err error)
 	// Guard returns what is in force about keys and tokens, and what they may do; each call of a
-	// method asks it. Default: that of Key. The services health and reflection need neither.
+	// method asks it. Default: every call is refused. The services health and reflection need neither.
 	Guard func() *rights.Guard
-	// Key that calls must present, as metadata authorization with the value "apikey KEY". Without
-	// a key every call is allowed.
-	Key string
 	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status). A call
 	// can ask for the latter with its metadata.
 	ErrorMode string
@@ -93,11 +90,11 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 		observed: api.Observed{By: c.Observer}, tracer: c.Tracer, refusals: refusal.Reporter{Log: logging.Wrap(c.Logger)},
 	}
 	if s.guard == nil {
-		only, err := rights.New(rights.Config{Section: "grpc_api", Key: c.Key, Insecure: c.Key == ""})
+		closed, err := rights.New(rights.Config{Section: "grpc_api"})
 		if err != nil {
 			return nil, err
 		}
-		s.guard = func() *rights.Guard { return only }
+		s.guard = func() *rights.Guard { return closed }
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.Server = grpcserver.New(c.TLS, c.HandshakeFailed,

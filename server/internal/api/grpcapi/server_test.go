@@ -34,6 +34,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/grpcapi"
 	"github.com/gyrohq/gyro/server/internal/api/httpapi"
 	"github.com/gyrohq/gyro/server/internal/api/internal/apitest"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
 	"github.com/gyrohq/gyro/server/internal/testkit/grpctest"
 	"github.com/gyrohq/gyro/server/internal/testkit/schematest"
 )
@@ -95,10 +96,30 @@ type fixture struct {
 	buf      lockedBuffer
 }
 
+// byKey is for senders with a key; an empty one lets nobody in.
+func byKey(key string) func() *rights.Guard {
+	return guardOf(rights.Config{Section: "grpc_api", Key: key})
+}
+
+// anybody lets every sender in.
+func anybody() *rights.Guard { return guardOf(rights.Config{Section: "grpc_api", Insecure: true})() }
+
+func guardOf(c rights.Config) func() *rights.Guard {
+	g, err := rights.New(c)
+	if err != nil {
+		panic(err) // there is no list of keys that could be wrong
+	}
+	return func() *rights.Guard { return g }
+}
+
+// start starts a server that lets everybody in, unless c has a guard.
 func start(t *testing.T, c grpcapi.Config) *fixture {
 	t.Helper()
 	f := &fixture{node: new(apitest.Node)}
 	f.logger = logging.Wrap(slog.New(slog.NewJSONHandler(&f.buf, nil)))
+	if c.Guard == nil {
+		c.Guard = anybody
+	}
 	c.Observer, c.Logger = &f.observer, f.logger
 	exec := api.NewExecutor(api.Config{Node: f.node, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: f.node}, Logger: f.logger})
 	var err error
@@ -186,7 +207,7 @@ func TestMethods(t *testing.T) {
 	other := new(apitest.Node)
 	fill(f.node)
 	fill(other)
-	h, err := httpapi.New(api.NewExecutor(api.Config{Node: other, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: other}}), httpapi.Config{Prefix: "/api", Insecure: true})
+	h, err := httpapi.New(api.NewExecutor(api.Config{Node: other, Channels: apitest.Namespaces(), Statuses: apitest.Statuses{Node: other}}), httpapi.Config{Prefix: "/api", Guard: anybody})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,9 +307,20 @@ func TestTransportMode(t *testing.T) {
 	}
 }
 
+// TestClosed: without a guard nobody gets in.
+func TestClosed(t *testing.T) {
+	s, err := grpcapi.New(api.NewExecutor(api.Config{Node: new(apitest.Node), Channels: apitest.Namespaces()}), grpcapi.Config{Logger: logging.Wrap(slog.New(slog.DiscardHandler))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grpctest.Call(t.Context(), grpctest.Serve(t, s), api.MethodInfo, `{}`); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestKey: calls need exactly the key; health and reflection do not.
 func TestKey(t *testing.T) {
-	f := start(t, grpcapi.Config{Key: "very-secret", Reflection: true})
+	f := start(t, grpcapi.Config{Guard: byKey("very-secret"), Reflection: true})
 	const body = `{"channel":"a","data":1}`
 	for _, pairs := range [][]string{
 		nil, {"authorization", ""}, {"authorization", "apikey very-secre"}, {"authorization", "apikey very-secret "}, {"authorization", "ApiKey very-secret"},
@@ -490,7 +522,7 @@ func TestHealth(t *testing.T) {
 
 // TestReflection: the services, and the schema from which a client can be made.
 func TestReflection(t *testing.T) {
-	f := start(t, grpcapi.Config{Reflection: true, Key: "k"})
+	f := start(t, grpcapi.Config{Reflection: true, Guard: byKey("k")})
 	stream, err := reflectionpb.NewServerReflectionClient(f.conn).ServerReflectionInfo(bounded(t))
 	if err != nil {
 		t.Fatal(err)

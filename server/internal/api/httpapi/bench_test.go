@@ -29,7 +29,7 @@ func (d *discard) WriteHeader(int)             {}
 // net/http does around it.
 func publisher(tb testing.TB) func() {
 	exec := api.NewExecutor(api.Config{Node: quickNode{}, Channels: apitest.Namespaces()})
-	h, err := httpapi.New(exec, httpapi.Config{Prefix: "/api", Key: "secret"})
+	h, err := httpapi.New(exec, httpapi.Config{Prefix: "/api", Guard: byKey("secret")})
 	if err != nil {
 		tb.Fatal(err)
 	}

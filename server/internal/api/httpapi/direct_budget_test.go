@@ -68,7 +68,7 @@ func (e *eternal) Accept() (net.Conn, error) {
 // calls. With vary, the head of each differs from that before.
 func directPublisher(tb testing.TB, vary bool) func(n int) {
 	exec := api.NewExecutor(api.Config{Node: quickNode{}, Channels: apitest.Namespaces()})
-	h, err := httpapi.New(exec, httpapi.Config{Prefix: "/api", Key: "secret"})
+	h, err := httpapi.New(exec, httpapi.Config{Prefix: "/api", Guard: byKey("secret")})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -27,13 +27,8 @@ type Config struct {
 	// Prefix of all paths, "/api" by convention; "" is "/".
 	Prefix string
 	// Guard returns what is in force about keys and tokens, and what they may do; each request
-	// calls it. A guard that was replaced must not come back. Default: that of Key and Insecure.
+	// calls it. It has to return a new pointer after each change. Default: every request is refused.
 	Guard func() *rights.Guard
-	// Key that requests must present. Without a key every request is refused,
-	// unless Insecure is set.
-	Key string
-	// Insecure turns the check of the key off.
-	Insecure bool
 	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
 	// status). A request can ask for the latter with a header.
 	ErrorMode string
@@ -91,11 +86,11 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		prefix: "/" + strings.Trim(c.Prefix, "/"), routes: make(map[string]route),
 	}
 	if h.guard == nil {
-		only, err := rights.New(rights.Config{Section: "http_api", Key: c.Key, Insecure: c.Insecure})
+		closed, err := rights.New(rights.Config{Section: "http_api"})
 		if err != nil {
 			return nil, err
 		}
-		h.guard = func() *rights.Guard { return only }
+		h.guard = func() *rights.Guard { return closed }
 	}
 	h.first = h.guard()
 	if h.maxBody <= 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 	"github.com/gyrohq/gyro/server/internal/api/httpapi"
 	"github.com/gyrohq/gyro/server/internal/api/internal/apitest"
+	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
 var position = gyro.PublishResult{Position: gyro.StreamPosition{Offset: 1, Epoch: "aXbQ"}}
@@ -47,7 +48,23 @@ func newHandler(t testing.TB, node *apitest.Node, c httpapi.Config) *httpapi.Han
 }
 
 func insecure(t testing.TB, node *apitest.Node) *httpapi.Handler {
-	return newHandler(t, node, httpapi.Config{Prefix: "/api", Insecure: true})
+	return newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: anybody})
+}
+
+// byKey is for senders with a key; an empty one lets nobody in.
+func byKey(key string) func() *rights.Guard {
+	return guardOf(rights.Config{Section: "http_api", Key: key})
+}
+
+// anybody lets every sender in.
+func anybody() *rights.Guard { return guardOf(rights.Config{Section: "http_api", Insecure: true})() }
+
+func guardOf(c rights.Config) func() *rights.Guard {
+	g, err := rights.New(c)
+	if err != nil {
+		panic(err) // there is no list of keys that could be wrong
+	}
+	return func() *rights.Guard { return g }
 }
 
 func send(h http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
@@ -165,7 +182,7 @@ func TestPaths(t *testing.T) {
 	node := &apitest.Node{}
 	body := `{"channel":"a","data":1}`
 	for prefix, base := range map[string]string{"/api": "/api", "/api/": "/api", "api//": "/api", "/v1/rt": "/v1/rt", "": "", "/": ""} {
-		h := newHandler(t, node, httpapi.Config{Prefix: prefix, Insecure: true})
+		h := newHandler(t, node, httpapi.Config{Prefix: prefix, Guard: anybody})
 		expect(t, post(h, base+"/publish", body), 200, `{"result":{}}`)
 		legacy := base
 		if legacy == "" {
@@ -203,7 +220,7 @@ func TestBadConfig(t *testing.T) {
 }
 
 func TestMethodBeforeKey(t *testing.T) {
-	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "k"})
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey("k")})
 	for _, m := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"} {
 		expect(t, send(h, m, "/api/publish", "{}"), 405, "")
 		expect(t, send(h, m, "/api", "{}"), 405, "")
@@ -243,7 +260,7 @@ func TestAuth(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: tt.key})
+			h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey(tt.key)})
 			for _, path := range []string{"/api/info", "/api"} {
 				w := post(h, path+tt.query, `{"method":"info"}`, tt.header...)
 				if w.Code != tt.want {
@@ -253,7 +270,7 @@ func TestAuth(t *testing.T) {
 					expect(t, w, 401, "Unauthorized: …")
 				}
 			}
-			open := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: tt.key, Insecure: true})
+			open := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: anybody})
 			expect(t, post(open, "/api/info"+tt.query, `{}`, tt.header...), 200, `{"result":{"nodes":[]}}`)
 		})
 	}
@@ -284,10 +301,10 @@ func TestErrorModes(t *testing.T) {
 		expect(t, post(h, "/api/"+tt.path, tt.body, "X-Centrifugo-Error-Mode", "Transport"), 200, wrapped)
 		expect(t, post(h, "/api/"+tt.path, tt.body, "X-Centrifugo-Error-Mode", "transport"), tt.status, tt.bare)
 		expect(t, post(h, "/api/"+tt.path, tt.body, "X-Gyro-Error-Mode", "transport"), tt.status, tt.bare)
-		h = newHandler(t, node, httpapi.Config{Prefix: "/api", Insecure: true, ErrorMode: "transport"})
+		h = newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: anybody, ErrorMode: "transport"})
 		expect(t, post(h, "/api/"+tt.path, tt.body), tt.status, tt.bare)
 	}
-	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Insecure: true, ErrorMode: "transport"})
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: anybody, ErrorMode: "transport"})
 	expect(t, post(h, "/api/publish", `{"channel":"a","data":1}`), 200, `{"result":{}}`)
 	expect(t, post(h, "/api/batch", `{"commands":[{}]}`), 200, `{"replies":[{"error":{"code":104,"message":"not found"}}]}`)
 	expect(t, post(h, "/api/broadcast", `{"channels":[""],"data":1}`), 200,
@@ -313,7 +330,7 @@ type failingReader struct{}
 func (failingReader) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
 func TestBodyLimits(t *testing.T) {
-	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Insecure: true, MaxBodySize: 4000})
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: anybody, MaxBodySize: 4000})
 	fits := `{"pad":"` + strings.Repeat("x", 4000-10) + `"}`
 	for _, path := range []string{"/api/info", "/api"} {
 		for _, chunked := range []bool{false, true} {
@@ -395,7 +412,7 @@ func TestRefusedRequests(t *testing.T) {
 	} {
 		var lines bytes.Buffer
 		log := logging.Wrap(slog.New(slog.NewJSONHandler(&lines, nil)))
-		h, err := httpapi.New(newExecutor(&apitest.Node{}), httpapi.Config{Prefix: "/api", Key: tt.key, Logger: log})
+		h, err := httpapi.New(newExecutor(&apitest.Node{}), httpapi.Config{Prefix: "/api", Guard: byKey(tt.key), Logger: log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func TestLegacyOneLinePerReply(t *testing.T) {
 }
 
 func TestLegacyShutdown(t *testing.T) {
-	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "k", ShuttingDown: func() bool { return true }})
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey("k"), ShuttingDown: func() bool { return true }})
 	expect(t, send(h, http.MethodGet, "/api", ""), 405, "")
 	expect(t, post(h, "/api", ""), 401, "Unauthorized: …")
 	expect(t, post(h, "/api", "", "X-API-Key", "k"), 503, "")

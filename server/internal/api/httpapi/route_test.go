@@ -138,7 +138,7 @@ func TestRoutesAnswerLikeServer(t *testing.T) {
 			var calls [2][]string
 			for i, direct := range []bool{false, true} {
 				node := &apitest.Node{Result: position}
-				s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), direct)
+				s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), fronttest.Listen(t), direct)
 				var err error
 				if got[i], err = s.Exchange(e.parts...); err != nil {
 					t.Fatal(direct, err)
@@ -166,7 +166,7 @@ func TestRoutesAnswerLikeServer(t *testing.T) {
 
 // In transport mode the status depends on the error: net/http answers all.
 func TestRoutesTransportMode(t *testing.T) {
-	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret", ErrorMode: "transport"})
+	h := newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey("secret"), ErrorMode: "transport"})
 	s := start(t, h, fronttest.Listen(t), true)
 	got, err := s.Exchange(request(publishPath, notPublished, keyField))
 	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "404") || s.Served.Load() != 1 {
@@ -219,7 +219,7 @@ func FuzzRoutes(f *testing.F) {
 				sites[i].Close()
 			}
 			nodes[i] = &apitest.Node{Result: position}
-			sites[i] = open(newHandler(t, nodes[i], httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), direct)
+			sites[i] = open(newHandler(t, nodes[i], httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), fronttest.Listen(t), direct)
 		}
 	}
 	renew(f)
@@ -270,7 +270,7 @@ func lifetime(t *testing.T, p *fronttest.Pipes, sent string, answers int) (time.
 func TestRoutesTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fronttest.NewPipes()
-		s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), p, true)
 		for _, test := range []struct {
 			sent    string
 			answers int
@@ -304,7 +304,7 @@ func TestKeyBeforeBody(t *testing.T) {
 		for _, direct := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				p := fronttest.NewPipes()
-				s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, direct)
+				s := start(t, newHandler(t, &apitest.Node{}, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), p, direct)
 				c := p.Dial()
 				begin := time.Now()
 				go func() { _, _ = io.WriteString(c, sent) }()
@@ -345,7 +345,7 @@ func TestRoutesShutdown(t *testing.T) {
 			}
 		}}
 		p := fronttest.NewPipes()
-		s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), p, true)
 		fresh, idle, busy := p.Dial(), p.Dial(), p.Dial()
 		idleReader, busyReader := bufio.NewReader(idle), bufio.NewReader(busy)
 		ask := func(c net.Conn) { go func() { _, _ = io.WriteString(c, goodPublish) }() }
@@ -394,7 +394,7 @@ func TestRoutesShutdownInHaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := fronttest.NewPipes()
-		s := start(t, newHandler(t, &apitest.Node{Hook: func() { <-release }}, httpapi.Config{Prefix: "/api", Key: "secret"}), p, true)
+		s := start(t, newHandler(t, &apitest.Node{Hook: func() { <-release }}, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), p, true)
 		c := p.Dial()
 		go func() { _, _ = io.WriteString(c, goodPublish) }()
 		synctest.Wait()
@@ -422,7 +422,7 @@ func TestRoutesPanic(t *testing.T) {
 			panic("boom")
 		}
 	}}
-	s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Key: "secret"}), fronttest.Listen(t), true)
+	s := start(t, newHandler(t, node, httpapi.Config{Prefix: "/api", Guard: byKey("secret")}), fronttest.Listen(t), true)
 	if got, err := s.Exchange(goodPublish, goodPublish); len(got) > 0 {
 		t.Errorf("%v, %v", got, err)
 	}
