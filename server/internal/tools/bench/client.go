@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// The ids of a connection's commands; those of publications follow.
+// The ids of a connection's first commands. Publish commands have the ids from firstPublishID on.
 const (
 	connectID uint32 = 1 + iota
 	subscribeID
@@ -78,8 +78,8 @@ func (c *client) token() (string, error) {
 	return c.run.target.token(c.index)
 }
 
-// greeting returns the first commands: connect and subscribe. One-way clients only connect; they ask
-// in that request for what they missed.
+// greeting returns the first commands: connect and subscribe. One-way clients only connect; their connect request asks
+// for the publications that they missed.
 func (c *client) greeting(token string, again bool) []*protocol.Command {
 	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
 	if c.channel == noChannel {
@@ -249,7 +249,7 @@ func (c *client) connected(conn *wire.Conn, r *protocol.Reply, ready joined) err
 
 var errNotSubscribed = errors.New("they need a token that names the channel (--token-hmac-secret makes such tokens), or a server that subscribes them for another reason")
 
-// live replaces the deadline of connecting by that of the next ping.
+// live replaces the deadline of connecting by the deadline of the next ping.
 func (c *client) live(conn *wire.Conn) {
 	c.subscribed = true
 	var within time.Duration

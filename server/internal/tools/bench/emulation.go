@@ -11,9 +11,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/proc"
 )
 
-// Emulation is a load of commands that clients of HTTP streams send by emulation requests: an
-// unsubscribe command each, which does nothing, and whose reply comes by the stream. The URL of its
-// Target is that of the endpoint http_stream, which is its Transport whatever that says.
+// Emulation is a load of commands that clients of HTTP streams send by emulation requests. Each is an unsubscribe
+// command, which does nothing, and its reply comes by the stream. The URL of its Target is the endpoint http_stream;
+// Run ignores the Transport of the Target.
 type Emulation struct {
 	Target
 	Streams  int // clients, each with one request at a time
@@ -79,7 +79,7 @@ func (e *emulation) steps(r *run, rep *Report) error {
 	return err
 }
 
-// receiver returns the handler of a client's replies, which have to come in the order of its commands.
+// receiver returns the handler of a client's replies, which must come in the order of its commands.
 func (e *emulation) receiver(r *run, c *client) func(*protocol.Reply) {
 	next := firstPublishID
 	return func(reply *protocol.Reply) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// Load says how many publishers there are, and what they publish.
+// Load is the number of publishers, and the number and the rate of their publications.
 type Load struct {
 	Publishers int
 	Messages   int           // per publisher; 0 for no limit, then Duration is required
@@ -88,7 +88,7 @@ func (r *run) connectPublishers() error {
 	return err
 }
 
-// publish has all producers publish what the load asks for.
+// publish starts all producers and waits until they have published the load.
 func (r *run) publish(l *Load) (*PublishResult, error) {
 	r.enter("publishing")
 	before, err := proc.Read(r.target.PID)

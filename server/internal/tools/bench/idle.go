@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/proc"
 )
 
-// Idle is a number of connections, subscribed, to which nothing is published.
+// Idle is a number of subscribed connections without publications.
 type Idle struct {
 	Target
 	Connections int

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/account"
 )
 
-// What the client protocol calls a subscription to a map, and the phases in which it catches up.
+// The type of a subscription to a map in the client protocol, and the phases of its catch-up.
 const (
 	mapType     = 1
 	phaseStream = 1

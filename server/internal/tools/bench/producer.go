@@ -173,7 +173,7 @@ func (s *clientSender) room(ctx context.Context, most int) (int, error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	for len(s.taken) < most && len(s.slots) > 0 { // nobody else takes slots
+	for len(s.taken) < most && len(s.slots) > 0 { // no other goroutine takes slots
 		s.taken = append(s.taken, <-s.slots)
 	}
 	return len(s.taken), nil

@@ -77,7 +77,7 @@ type IdleResult struct {
 	Server      *Usage  `json:"server,omitempty"` // during that time; memory grown since before they connected
 }
 
-// EmulationResult tells about the requests by which clients with streams send commands.
+// EmulationResult tells about the requests with which clients of streams send commands.
 type EmulationResult struct {
 	Requests  uint64   `json:"requests"`
 	Replies   uint64   `json:"replies"` // that came by the streams
@@ -106,7 +106,7 @@ type StormResult struct {
 	Server *Usage `json:"server,omitempty"`
 }
 
-// Usage is what the server's process used during a time.
+// Usage is the use of CPU and memory by the server's process during a time.
 type Usage struct {
 	CPUSeconds    float64 `json:"cpu_seconds"`
 	CPUPercent    float64 `json:"cpu_percent"` // of one core

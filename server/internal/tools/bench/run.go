@@ -1,5 +1,5 @@
-// Package bench puts load on a server of the client protocol, and reports what was delivered and what it cost:
-// the commands below "gyro bench" (docs/performance.md).
+// Package bench puts load on a server of the client protocol, and reports the deliveries and their cost: the commands
+// below "gyro bench" (docs/performance.md).
 package bench
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// ErrFailed is the error of a run that came to its end, but in which something was lost,
-// duplicated, refused or disconnected. The text of the error that wraps it says what.
+// ErrFailed is the error of a run that came to its end, but in which something was lost, duplicated, refused or
+// disconnected. The error that wraps it has the details in its text.
 var ErrFailed = errors.New("failed")
 
 // run is one execution of a scenario.
@@ -37,7 +37,7 @@ type run struct {
 	fail context.CancelCauseFunc // ends the run early
 
 	channels    []string
-	recoverable bool // subscriptions have to be
+	recoverable bool // subscriptions must be recoverable
 	subscribers []*client
 	publishers  []*client
 	stripes     [stripes]stripe
@@ -104,7 +104,7 @@ const (
 	maxPage = 1 << 20
 )
 
-// spareFiles is how many descriptors the process needs beside those of clients.
+// spareFiles is the number of descriptors that the process needs beside the clients' connections.
 const spareFiles = 64
 
 // elapsed returns nanoseconds since the run began.
@@ -270,11 +270,11 @@ func (r *run) drain() error {
 	})
 }
 
-// awaitPause is the time between two looks at what has come.
+// awaitPause is the time between two calls of count by await.
 const awaitPause = 10 * time.Millisecond
 
-// await waits until count returns what is wanted, or has not changed for target.Drain. Only the looks count: while this process
-// stands still, nothing can come.
+// await waits until count returns the wanted number, or has not changed for target.Drain. It measures that time in its
+// own calls of count: while this process stands still, it cannot receive anything.
 func (r *run) await(want uint64, count func() uint64) error {
 	tick := time.NewTicker(awaitPause)
 	defer tick.Stop()
@@ -322,8 +322,8 @@ func (r *run) deliver(start int64) *DeliverResult {
 	return d
 }
 
-// since describes what the server has used since before was read, in all and for each of n
-// connections or messages. It is nil if the server's process is not known.
+// since describes the use of CPU and memory since before was read, in all and for each of n connections or messages. It
+// is nil if the server's process is not known.
 func (r *run) since(before *proc.Usage, n uint64, took time.Duration) (*Usage, error) {
 	now, err := proc.Read(r.target.PID)
 	if before == nil || err != nil {

@@ -33,7 +33,7 @@ type Latency struct {
 	Max   int64   `json:"max"`
 }
 
-// latency describes what was recorded; nil if nothing was.
+// latency describes the recorded times; nil if there are none.
 func (h histogram) latency() *Latency {
 	if h.h.TotalCount() == 0 {
 		return nil

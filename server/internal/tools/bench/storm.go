@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/proc"
 )
 
-// Storm cuts all connections at once. All clients come back and recover what they missed, while
+// Storm cuts all connections at once. All clients come back and recover the publications that they missed, while
 // publications go on.
 type Storm struct {
 	Target
@@ -24,7 +24,7 @@ type Storm struct {
 	// Live is the rate of one more publisher, in publications per second over all channels. It
 	// publishes from before the cut until all clients are back. 0 for no such publisher.
 	Live float64
-	// Away is the least time for which clients stay away.
+	// Away is the least time that clients stay away.
 	Away time.Duration
 }
 

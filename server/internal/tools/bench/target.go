@@ -35,7 +35,7 @@ type Target struct {
 	API      string // of the HTTP API, without trailing slash; for publishing over it
 	APIKey   string
 	Encoding protocol.Encoding
-	Header   http.Header // of the handshake or the request of a stream, beyond what it needs
+	Header   http.Header // added to the handshake or to the request of a stream
 	TLS      *tls.Config // of wss and https; nil for the defaults
 
 	// Token returns the connection token of a client; nil connects without one. The token has to

@@ -1,9 +1,9 @@
-// Package account identifies messages, and keeps who has received which.
+// Package account identifies messages, and records which subscriber has received which message.
 package account
 
 import "slices"
 
-// Outcome says what a subscriber has received: a message for the first time, or again.
+// Outcome is the kind of a received message: new, late, or a duplicate.
 type Outcome int
 
 const (
@@ -19,7 +19,7 @@ type Ledger struct {
 }
 
 type track struct {
-	next  uint64 // all below came, except those in holes
+	next  uint64 // all numbers below it came, except the numbers in holes
 	holes []span // in order
 }
 

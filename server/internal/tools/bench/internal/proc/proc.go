@@ -1,4 +1,4 @@
-// Package proc tells what a process on this machine has used.
+// Package proc reads the use of CPU and memory by a process on this machine.
 package proc
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Usage is what a process has used so far.
+// Usage is the use of CPU and memory by a process since its start.
 type Usage struct {
 	CPU    time.Duration // user and system, of all threads; to 10 ms
 	Memory int64         // resident bytes
