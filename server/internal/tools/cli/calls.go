@@ -59,7 +59,7 @@ func (r *RPC) Run(ctx context.Context, out *Output) error {
 	return out.line(string(compact(answer)))
 }
 
-// Presence prints who is in channels.
+// Presence prints the clients that are present in channels.
 type Presence struct {
 	Remote
 	Channels []string
@@ -137,7 +137,7 @@ type Info struct {
 	Remote
 }
 
-// Node is what a node tells of itself.
+// Node is the description of a node in its reply to info.
 type Node struct {
 	UID         string `json:"uid"`
 	Name        string `json:"name"`

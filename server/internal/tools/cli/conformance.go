@@ -22,19 +22,19 @@ type Conformance struct {
 	Remote
 	// URLs of the endpoints, each with its transport; none: Remote.URL.
 	URLs []string
-	// Emulation is the endpoint for the commands of streams; empty for that of the host.
+	// Emulation is the endpoint for the commands of streams; empty for /emulation on the host of the stream.
 	Emulation string
 	// Encodings to judge; none: all that a transport has.
 	Encodings []protocol.Encoding
 	// Channels are prefixes of names.
 	Channels []string
-	// Seed, Steps, Timeout and Patience are those of package conformance.
+	// See conformance.Config for Seed, Steps, Timeout and Patience.
 	Seed              uint64
 	Steps             int
 	Timeout, Patience time.Duration
 	// Only, unless it is empty, is a regular expression that the names of checks have to match.
 	Only string
-	// Verbose also prints what has passed.
+	// Verbose also prints the checks that have passed.
 	Verbose bool
 }
 
@@ -91,7 +91,7 @@ func (c *Conformance) Run(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// print prints a result: as text, what has passed only if Verbose.
+// print prints a result. As text, it prints a passed check only if Verbose.
 func (c *Conformance) print(out *Output, r conformance.Result) error {
 	if out.JSON {
 		return out.object(r)
@@ -125,7 +125,7 @@ func (c *Conformance) sum(out *Output, v verdict) error {
 	return out.line(fmt.Sprintf("%d passed, %d failed, %d skipped; seed %d", v.Passed, v.Failed, v.Skipped, v.Seed))
 }
 
-// Rules prints what the checks are about.
+// Rules prints the rule of each check.
 func (c *Conformance) Rules(out *Output) error {
 	rows := [][]string{{"CHECK", "SECTION", "RULE"}}
 	var objects []any
@@ -184,7 +184,7 @@ func sign(section *config.Token, claims auth.Claims, ttl time.Duration) (string,
 	return auth.Sign(*section, claims, now)
 }
 
-// userOf returns the user that a token names, whoever has signed it.
+// userOf returns the user of a token, without a look at its signature.
 func userOf(token string) string {
 	var claims struct {
 		User string `json:"sub"`

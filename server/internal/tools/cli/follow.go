@@ -29,7 +29,7 @@ const (
 	Stream Type = iota
 	Map
 	MapClients // of clients that are present
-	MapUsers   // of users who are present
+	MapUsers   // of present users
 	SharedPoll
 )
 
@@ -38,11 +38,11 @@ type Kind struct {
 	Type Type
 	// Keys of shared polls, which are tracked.
 	Keys []string
-	// Delta asks the server for differences. What is printed is the same.
+	// Delta asks the server for differences. The printed publications are the same.
 	Delta bool
 }
 
-// check tells whether what is asked for fits together.
+// check reports an error if the options of the kind contradict each other.
 func (k *Kind) check(channels []string) error {
 	for i, ch := range channels {
 		if slices.Contains(channels[:i], ch) {
@@ -146,7 +146,7 @@ func (r *Remote) follow(ctx context.Context, c *client.Client, subs []*client.Su
 	for _, s := range subs {
 		s.Subscribe()
 	}
-	go func() { _ = c.Connect(ctx) }() // the events have what it returns
+	go func() { _ = c.Connect(ctx) }() // an error of Connect comes as an event too
 	for e := range events {
 		if f.strange(e) {
 			continue
@@ -169,11 +169,11 @@ type following struct {
 	url       string
 	connected bool            // at least once
 	left      map[string]bool // channels whose subscriptions have not ended
-	foreign   map[string]bool // channels to which the server has subscribed the client
+	foreign   map[string]bool // channels of server-side subscriptions
 }
 
-// strange reports whether an event is one of a channel that nobody has asked for. Publications of a subscription to a
-// pattern have other channels than that.
+// strange reports whether an event is about a channel that the command has not asked for. Publications of a
+// subscription to a pattern have other channels than the pattern.
 func (f *following) strange(e client.Event) bool {
 	switch e := e.(type) {
 	case client.SubscribedEvent:
@@ -197,7 +197,7 @@ func (f *following) strange(e client.Event) bool {
 	return false
 }
 
-// refused notes an event, and returns an error if the server has refused what was asked for.
+// refused notes an event, and returns an error if the server has refused the connection or a subscription.
 func (f *following) refused(e client.Event) error {
 	switch e := e.(type) {
 	case client.ConnectedEvent:
@@ -252,7 +252,7 @@ func ending(ch string, r client.Reason) error {
 	return fmt.Errorf("subscribe to %q: %w", ch, refusal(r))
 }
 
-// refusal is the error by which a server has refused something for good.
+// refusal is the error for a final refusal by the server.
 func refusal(r client.Reason) error {
 	switch {
 	case r == client.Unauthorized: // there is no other token
@@ -274,7 +274,7 @@ func (f *following) failure(e client.ErrorEvent) error {
 	return fmt.Errorf("%s: %w", f.url, cause(e))
 }
 
-// cause is why an attempt has failed: what the network says, if it does.
+// cause is the reason of a failed attempt: the error of the network, if there is one.
 func cause(e client.ErrorEvent) error {
 	if all, ok := e.Err.(interface{ Unwrap() []error }); ok && e.Code != client.ErrTimeout.Code {
 		list := all.Unwrap()

@@ -65,7 +65,7 @@ func (o *Output) say(format string, args ...any) {
 	fmt.Fprintln(o.Err, harmless(fmt.Sprintf(format, args...)))
 }
 
-// harmless replaces control characters but tabs, by which what others have published could control the terminal.
+// harmless replaces control characters but tabs. With them, a publisher could control the terminal.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -75,7 +75,7 @@ func harmless(text string) string {
 	}, text)
 }
 
-// compact is a payload in one line. What is no JSON is made a JSON string.
+// compact is a payload in one line. A payload that is not JSON becomes a JSON string.
 func compact(data []byte) json.RawMessage {
 	var buf bytes.Buffer
 	if json.Compact(&buf, data) != nil {

@@ -20,14 +20,14 @@ const maxLine = 64 << 20
 type Publish struct {
 	Remote
 	Channel string
-	// Key, unless it is empty, is that of a map, whose value each payload is. With Remove, the key is removed, and
-	// there are no payloads.
+	// Key, unless it is empty, is a key of a map, and each payload is a value of it. With Remove, the key is removed,
+	// and there are no payloads.
 	Key    string
 	Remove bool
 	// Data is the payload; nil: each line of In is one.
 	Data []byte
 	In   io.Reader
-	// Text makes a JSON string of each payload, which has to be JSON otherwise.
+	// Text makes a JSON string of each payload. Without Text, payloads must be JSON.
 	Text bool
 	// AsClient publishes over a connection instead of the server API, without the options below.
 	AsClient       bool

@@ -1,4 +1,4 @@
-// Package cli has what the commands of gyro do that talk to a server: sub, tail, pub, rpc, presence and info. It knows no
+// Package cli contains the commands of gyro that talk to a server: sub, tail, pub, rpc, presence and info. It knows no
 // flags and no environment; data goes to one stream, messages to another.
 package cli
 
@@ -27,15 +27,15 @@ const tokenTTL = time.Hour
 
 // Remote is a server, and who asks it.
 type Remote struct {
-	// URL is the WebSocket endpoint: ws or wss, or http or https for the same; without a path, that of
-	// the default. Empty: the host of API.
+	// URL is the WebSocket endpoint: ws or wss, or http or https for the same; without a path, the path of DefaultURL.
+	// Empty: the host of API.
 	URL string
 	// API is the server API: http or https; without a path, /api. Empty: the host of URL.
 	API string
 	// APIKey of the server API; empty for none.
 	APIKey string
-	// Token of the connection; empty for none. Sign, if it is not nil, signs tokens for User instead, and Subscribe
-	// those of subscriptions.
+	// Token of the connection; empty for none. If Sign is not nil, it signs connection tokens for User instead.
+	// Subscribe signs subscription tokens.
 	Token           string
 	User            string
 	Sign, Subscribe *config.Token
@@ -112,8 +112,8 @@ func (r *Remote) complete() error {
 	return err
 }
 
-// endpoint makes the address of one endpoint of a text, which may be that of another endpoint on the same host, or
-// of the host alone.
+// endpoint makes the address of an endpoint of a text. The text may be the address of another endpoint on the same
+// host, or of the host alone.
 func endpoint(name, text string, other bool, scheme, path string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {

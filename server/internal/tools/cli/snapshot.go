@@ -15,7 +15,7 @@ import (
 // Snapshot prints connections.
 type Snapshot struct {
 	Remote
-	// User, Client, Channel and Expression select connections for which all of them hold that are not empty.
+	// User, Client, Channel and Expression select connections. A connection must match all of them that are not empty.
 	User, Client, Channel, Expression string
 	// Labels are those that a connection must have, each as NAME=VALUE, or as NAME for any value.
 	Labels []string
@@ -92,7 +92,7 @@ func (s *Snapshot) Run(ctx context.Context, out *Output) error {
 	return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
 }
 
-// end says what the last line tells.
+// end prints the summary in the last line, and returns an error if the snapshot is not complete.
 func (s *Snapshot) end(line string, out *Output) error {
 	var last struct {
 		Summary struct {

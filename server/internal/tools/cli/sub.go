@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// Subscribe prints what is published in channels.
+// Subscribe prints the publications of channels.
 type Subscribe struct {
 	Remote
 	Channels []string
@@ -18,7 +18,7 @@ type Subscribe struct {
 	Since *client.StreamPosition
 	// Count is after how many publications the command ends; 0: never.
 	Count int
-	// JoinLeave also tells who comes and goes.
+	// JoinLeave also prints joins and leaves.
 	JoinLeave bool
 	Kind
 	// Once ends the command when the state of all maps is printed.
@@ -175,7 +175,7 @@ func (p *printer) event(e client.Event) error {
 	return nil
 }
 
-// tell prints what is no publication, if it is to be an object.
+// tell prints a line that is not a publication, if the output is JSON.
 func (p *printer) tell(l line) error {
 	if !p.out.JSON {
 		return nil
@@ -238,8 +238,9 @@ func (p *printer) publication(kind string, pub *client.Publication) error {
 	return err
 }
 
-// text is a publication as fields with tabs between them: the channel if there are several, the key where there are keys,
-// the data. A key that was removed has no data. Entries of presence have, for data, who is present.
+// text is a publication as fields with tabs between them: the channel if there are several, the key where there are
+// keys, the data. A key that was removed has no data. For an entry of presence, the data is the description of the
+// present client.
 func (p *printer) text(pub *client.Publication) string {
 	var fields []string
 	if p.named {

@@ -22,7 +22,7 @@ const (
 	page = 1000
 )
 
-// Tail prints the last publications of channels, and then what comes.
+// Tail prints the last publications of channels, and then new publications.
 type Tail struct {
 	Remote
 	Channels []string
@@ -58,15 +58,15 @@ func (t *Tail) Run(ctx context.Context, out *Output) error {
 	return done(f.follow(ctx))
 }
 
-// follower prints the history of channels, then what is new.
+// follower prints the history of channels, then new publications.
 type follower struct {
 	t       *Tail
-	mu      sync.Mutex // guards what follows, and orders what is printed
+	mu      sync.Mutex // guards the fields below, and orders the output
 	printer printer
 	streams map[string]*stream
 }
 
-// stream is what was printed of a channel.
+// stream is the state of a channel: its printed publications.
 type stream struct {
 	begun bool                 // its history was asked for, or its entries were printed
 	live  bool                 // its history was printed
@@ -75,8 +75,8 @@ type stream struct {
 	epoch string
 }
 
-// follow connects as a client. The history of a channel is read once the client is subscribed to it, and what comes
-// meanwhile waits. So nothing is missing between the two, and what both have is printed once.
+// follow connects as a client. It reads the history of a channel once the client is subscribed to the channel, and
+// holds publications that come meanwhile. So it misses none between the two, and prints a publication of both once.
 func (f *follower) follow(ctx context.Context) error {
 	c, subs, err := f.t.subscriptions(f.t.Channels, f.t.Kind, false, nil)
 	if err != nil {
@@ -153,7 +153,8 @@ func (f *follower) published(pub *client.Publication) error {
 	return f.printer.publication("publication", pub)
 }
 
-// history prints the last publications of a channel and what is held. A channel that has no history has none to print.
+// history prints the last publications of a channel and the held publications. A channel that has no history has none
+// to print.
 func (f *follower) history(ctx context.Context, c *client.Client, ch string) error {
 	pubs, err := f.read(ctx, c, ch)
 	if err != nil {
@@ -199,7 +200,7 @@ func (f *follower) read(ctx context.Context, c *client.Client, ch string) ([]cli
 	return h.Publications, err
 }
 
-// historyRequest and historyResult are those of the server API.
+// historyRequest and historyResult are messages of the server API.
 type historyRequest struct {
 	Channel string    `json:"channel"`
 	Limit   int       `json:"limit"`
@@ -277,7 +278,7 @@ func (f *follower) poll(ctx context.Context, api *apicall.Caller) error {
 	}
 }
 
-// news prints what a stream has that was not printed.
+// news prints the publications of a stream that have not been printed.
 func (f *follower) news(ctx context.Context, api *apicall.Caller, ch string, s *stream) error {
 	for {
 		res, err := history(ctx, api, historyRequest{Channel: ch, Limit: page, Since: &position{s.last, s.epoch}})

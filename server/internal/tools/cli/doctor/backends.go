@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// backends tells whether what the server asks about clients can be reached.
+// backends checks whether the server can reach the backends that it asks about clients.
 func (d *doctor) backends(ctx context.Context) {
 	c := d.Config
 	seen := map[string]bool{}
@@ -81,7 +81,8 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	d.expiry(endpoint, client.ConnectionState().PeerCertificates[0], "its operator has to renew it")
 }
 
-// correct says which keys would change an error of a connection: those of TLS if that is to blame, else the address.
+// correct returns the keys that would change an error of a connection: the keys of TLS for an error of TLS, else the
+// address.
 func correct(err error, address, section string) string {
 	if option := services.TLSOption(section, err); option != "" && section != "" {
 		return "correct " + option + ", or the certificate of the other side"

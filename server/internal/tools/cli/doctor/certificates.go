@@ -102,7 +102,7 @@ func (d *doctor) chain(key string, chain []*x509.Certificate) {
 	}
 }
 
-// named tells whether one of the certificates is for the name by which clients reach the server.
+// named checks whether one of the certificates is for the host name that clients use.
 func (d *doctor) named(key string, leaves []*x509.Certificate) {
 	var names []string
 	for _, c := range leaves {

@@ -1,4 +1,4 @@
-// Package doctor looks at what a server needs around it, as its configuration says: limits of the system, ports, Redis,
+// Package doctor checks everything around a server that its configuration names: limits of the system, ports, Redis,
 // NATS, PostgreSQL, clocks, certificates, backends and tokens. It changes nothing.
 package doctor
 
@@ -17,7 +17,7 @@ import (
 // Status of a finding.
 type Status string
 
-// Statuses: what is well, what may become a problem, what is one.
+// Statuses: no problem, a possible problem, a problem.
 const (
 	OK   Status = "ok"
 	Warn Status = "warning"
@@ -40,11 +40,11 @@ type Options struct {
 	Warnings []string
 	// Check finds mistakes that the validation does not find. It connects to nothing.
 	Check func(*config.Config) error
-	// Host, unless it is empty, is the name by which clients reach the server: certificates have to be for it.
+	// Host, unless it is empty, is the host name that clients use: certificates must be for it.
 	Host string
 	// Proc is the /proc of the system; nil if it has none.
 	Proc fs.FS
-	// Roots are the authorities that clients know; nil: those of the system.
+	// Roots are the authorities that clients know; nil: the authorities of the system.
 	Roots *x509.CertPool
 	// Ahead is how far the clock of this machine is ahead of what time.Now tells.
 	Ahead time.Duration

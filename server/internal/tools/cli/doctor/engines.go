@@ -33,7 +33,7 @@ const (
 	leastPostgres      = 13
 )
 
-// engines looks at what the nodes of a cluster share: at all that a server with this configuration connects to.
+// engines checks the services that the nodes of a cluster share: all that a server with this configuration connects to.
 func (d *doctor) engines(ctx context.Context) {
 	set, err := engine.New(d.Config, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *doctor) role(key, name, addressKey, info string, clustered bool) {
 	}
 }
 
-// memory tells whether Redis may lose what it keeps.
+// memory checks whether Redis may lose or evict its keys.
 func (d *doctor) memory(name, info string) {
 	const area, more = "redis", "CONFIG SET maxmemory to more, or keep less history"
 	most, _ := strconv.ParseInt(field(info, "maxmemory"), 10, 64)
@@ -174,12 +174,13 @@ func older(version, than string) bool {
 	return false
 }
 
-// clock compares the time that a server told with that of this machine. The server looked at its clock at some moment while it
-// was asked, from begun until took had passed.
+// clock compares the time that a server told with the clock of this machine. The server read its clock at some moment
+// while it was asked, between begun and begun+took.
 func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 	const area = "clocks"
 	begun = begun.Add(d.Ahead)
-	first, last := told.Sub(begun), told.Sub(begun.Add(took)) // what the clocks differ, if it was the first moment, or the last
+	// the difference of the clocks if the server read its clock at once, or at the end
+	first, last := told.Sub(begun), told.Sub(begun.Add(took))
 	switch {
 	case last > skew || first < -skew:
 		d.say(area, Fail, "synchronise both clocks (chrony, systemd-timesyncd)", "the clock of %s differs by %s: tokens expire at the wrong time, and what is recovered may be wrong", of, (last + took/2).Round(time.Millisecond))
@@ -245,7 +246,7 @@ func (d *doctor) postgres(ctx context.Context, key string, c *postgres.Config) {
 	}
 }
 
-// database is a PostgreSQL, and what is wanted of it.
+// database is a PostgreSQL, and the features of it that the server needs.
 type database struct {
 	key, option, dsn string
 	tls              *tls.Config
@@ -319,7 +320,7 @@ func blamed(key, option string, err error) string {
 	return key + "." + strings.ReplaceAll(option, ", ", ", "+key+".")
 }
 
-// password is that of a URL.
+// password matches the password in a URL.
 var password = regexp.MustCompile(`(://[^:/@\s]*:)[^@\s]*@`)
 
 // secretless is the text of an error in one line, without passwords of URLs.

@@ -55,7 +55,7 @@ func (d *doctor) notifications(ctx context.Context) {
 	const area = "shared polls"
 	r, err := notify.New(d.Config, notify.Config{Notify: func(string, ...string) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil || r == nil {
-		return // the check of the configuration has told, or nobody notifies
+		return // the check of the configuration has told, or no service notifies
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()

@@ -58,12 +58,12 @@ func (d *doctor) limits(context.Context) {
 	d.table(area)
 }
 
-// table compares the kernel's table of TCP connections with client.connection_limit: the kernel looks up the connection of each
-// segment there, and goes through all that share a place. Without a limit nobody knows how many there will be. Linux
-// before 6.1 does not tell the size.
+// table compares the kernel's table of TCP connections with client.connection_limit: the kernel looks up the connection
+// of each segment there, and goes through all connections that share a place. Without a limit, the number of
+// connections is unknown. Linux before 6.1 does not tell the size of the table.
 func (d *doctor) table(area string) {
 	places, ok := d.sysctl("net.ipv4.tcp_ehash_entries", 0)
-	if places < 0 { // it is that of the host, which this network namespace shares
+	if places < 0 { // the table of the host, which this network namespace shares
 		places = -places
 	}
 	if !ok || places <= 0 {
@@ -100,7 +100,7 @@ func (d *doctor) files() (soft, hard int64, ok bool) {
 	return 0, 0, false
 }
 
-// number reads a number; what is none is without limit.
+// number reads a number. A text that is not a number means no limit.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxMetrics bounds what is read of metrics, in bytes.
+// maxMetrics bounds the answer with the metrics, in bytes.
 const maxMetrics = 64 << 20
 
 // Scrape returns a function that gets the metrics at a URL, in the text format of Prometheus.

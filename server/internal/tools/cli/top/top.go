@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// Source of what is shown.
+// Source is the server to show.
 type Source struct {
 	// Nodes asks for the nodes of the cluster.
 	Nodes func(ctx context.Context) ([]cli.Node, error)
@@ -166,7 +166,7 @@ func clock(at time.Time) string {
 	return at.Format(time.TimeOnly)
 }
 
-// table lists the nodes with what has changed since the sample before.
+// table lists the nodes with the changes since the previous sample.
 func (m *model) table() string {
 	nodes := slices.Clone(m.last.nodes)
 	if of := columns[m.order].of; of != nil {
@@ -215,7 +215,7 @@ var rated = []struct{ name, title string }{
 	{"client_refusals_total", "limits reached"},
 }
 
-// rates lists what the node of the metrics does in a second.
+// rates lists the rates per second of the node that the metrics describe.
 func (m *model) rates() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -247,7 +247,7 @@ func family(metrics map[string]float64, name string) (float64, bool) {
 	return 0, false
 }
 
-// fit cuts what does not fit the terminal, and replaces what could control it.
+// fit cuts text to the size of the terminal, and replaces characters that could control it.
 func (m *model) fit(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if m.height > 0 && len(lines) > m.height {
