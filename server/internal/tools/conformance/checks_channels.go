@@ -92,7 +92,7 @@ func subscribeChecks() []check {
 	}
 }
 
-// payloads are values that have to come as they were sent.
+// payloads are values that must arrive unchanged.
 var payloads = []string{
 	`{}`, `[]`, `"text"`, `0`, `-0.0`, `1e400`, `12345678901234567890.000`, `null`, `true`, `{"a":{"b":[1,[2,{"c":null}]]}}`,
 	`"\u0000\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"`, `"é😀ß\u2028"`, `{"a":1,"a":2}`, `{ "spaces" : [ 1 , 2 ] }`, `"<&>"`,
@@ -298,7 +298,7 @@ func presenceChecks() []check {
 	}
 }
 
-// comes waits for the next join or leave, which has to be the one of a client. The client's own join may precede it.
+// comes waits for the next join or leave, which must name a client. The client's own join may precede it.
 func comes(c *client, ch, kind, id string) {
 	for {
 		p := c.Push("the "+kind+" of client "+id, func(p *protocol.Push) bool { return p.Join != nil || p.Leave != nil })
@@ -371,7 +371,7 @@ type kept struct {
 	top     uint64
 }
 
-// fill publishes n times into a channel, to which a client is subscribed. Publication n has offset n.
+// fill subscribes a client to a channel, and publishes n times into it. Publication n has offset n.
 func (t *trial) fill(n int) *kept {
 	h := &kept{c: t.Connect(), channel: t.Channel()}
 	r := h.c.Subscribe(h.channel)
@@ -401,7 +401,7 @@ func (h *kept) expect(r protocol.HistoryRequest, offsets ...uint64) {
 	h.check(got.Publications)
 }
 
-// check compares publications with what was published.
+// check compares publications with the sent ones.
 func (h *kept) check(pubs []*protocol.Publication) {
 	for _, p := range pubs {
 		h.c.Want(bytes.Equal(p.Data, h.c.Data(int(p.Offset))), "publication %d has the data %s, expected %s", p.Offset, p.Data, h.c.Data(int(p.Offset)))

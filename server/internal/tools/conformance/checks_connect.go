@@ -113,7 +113,7 @@ var malformed = []struct {
 	{"protobuf.group", "a wire type that does not exist ends the connection with 3501", "\x02\x0f\x01", inProtobuf},
 }
 
-// wellFormed are frames that have to be accepted, with the ids of the replies that they get.
+// wellFormed are frames that the server must accept, with the ids of the replies that they get.
 var wellFormed = []struct {
 	name, rule, frame string
 	ids               []uint32
@@ -134,7 +134,7 @@ func frameChecks() []check {
 	for _, m := range malformed {
 		out = append(out, check{"frames." + m.name, section, m.rule, m.needs, func(t *trial) {
 			c := t.Connect()
-			c.Expects[2] = true // what comes before the mistake has been done
+			c.Expects[2] = true // the server has executed the command before the mistake
 			c.Conn.Send([]byte(m.frame))
 			c.Ends(3501)
 		}})

@@ -95,8 +95,8 @@ func httpURL(address string) string {
 	return address
 }
 
-// expecting has the body wait until the server wants it. A server that refuses it at once may end the connection while it is
-// sent, and the answer is lost then.
+// expecting makes the client send the body only when the server asks for it. A server that refuses a request at once
+// may close the connection while the body is sent, and the answer is lost then.
 func expecting(r *http.Request) { r.Header.Set("Expect", "100-continue") }
 
 // status compares the status of a response.
@@ -135,7 +135,7 @@ func (t *trial) upgrade(query string, protocols []string) (chosen string, op ws.
 	}
 	op = ws.OpText
 	if e == protocol.Protobuf {
-		op = ws.OpBinary // text would have to be UTF-8
+		op = ws.OpBinary // a text frame must be UTF-8
 	}
 	t.writeFrame(conn, ws.NewFrame(op, true, hello))
 	f := t.readFrame(conn)
@@ -182,7 +182,7 @@ func (t *trial) readFrame(conn net.Conn) ws.Frame {
 // fragments sends a command in parts with a ping between them, another as the other opcode, and closes.
 func (t *trial) fragments() {
 	op, other, protocols := ws.OpText, ws.OpBinary, []string(nil)
-	if t.Encoding == protocol.Protobuf { // the second command is UTF-8 there, as text has to be
+	if t.Encoding == protocol.Protobuf { // the second command is UTF-8 there, as a text frame must be
 		op, other, protocols = ws.OpBinary, ws.OpText, []string{"centrifuge-protobuf"}
 	}
 	conn, _ := t.webSocket("", protocols)

@@ -126,7 +126,7 @@ func mapReturnChecks() []check {
 	}
 }
 
-// settle takes changes until the replica has what the last one made.
+// settle makes a last change, and reads changes until the replica has it.
 func settle(m *probe.Replica, writer *client, want map[string]string) {
 	writer.OK(probe.Set(m.Channel, "last", writer.Data(999)))
 	want["last"] = string(writer.Data(999))
@@ -135,7 +135,8 @@ func settle(m *probe.Replica, writer *client, want map[string]string) {
 	}
 }
 
-// away leaves a map for some changes, and returns it as it was, a client that comes back, and what the map has.
+// away disconnects a client from a map, changes the map, and returns the replica of that moment, a client for the
+// return, and the state of the map.
 func (t *trial) away() (*probe.Replica, *client, map[string]string) {
 	c, ch, want := t.Connect(), t.Channel(), map[string]string{}
 	m := c.Follow(ch, 0, nil)

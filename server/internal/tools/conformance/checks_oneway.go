@@ -70,7 +70,7 @@ func oneWayChecks() []check {
 	}
 }
 
-// wrappedChecks are those of transports that carry the protocol in frames of their own.
+// wrappedChecks are the checks of transports that carry the protocol in frames of their own.
 func wrappedChecks() []check {
 	closes := func(t *trial) {
 		c := t.Connect()

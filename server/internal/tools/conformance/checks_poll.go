@@ -16,7 +16,7 @@ func (t *trial) poller(ch string) *client {
 	return c
 }
 
-// track makes a command that tracks keys, of which a client holds a version.
+// track makes a command that tracks keys. The client has the given version of each.
 func (t *trial) track(ch string, version uint64, ttl time.Duration, keys ...string) *protocol.Command {
 	b := &protocol.TrackBatch{Signature: t.SignKeys(ch, keys, ttl)}
 	for _, key := range keys {

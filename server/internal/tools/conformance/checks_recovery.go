@@ -159,7 +159,7 @@ func lossChecks() []check {
 	}
 }
 
-// recovered makes a client come back from a position, and compares what it gets.
+// recovered makes a client come back from a position, and compares the recovered publications.
 func (h *kept) recovered(c *client, offset uint64, epoch string, offsets ...uint64) {
 	r := c.Recover(h.channel, offset, epoch)
 	h.c.Want(r.WasRecovering && r.Recovered, "from %d of %q: was_recovering is %t, recovered %t", offset, epoch, r.WasRecovering, r.Recovered)
@@ -180,7 +180,7 @@ func (h *kept) checkLost(r *protocol.SubscribeResult) {
 	h.c.Want(r.Offset == h.top && r.Epoch == h.epoch, "the result has the position %d of %q, expected the top, %d of %q", r.Offset, r.Epoch, h.top, h.epoch)
 }
 
-// long is a payload of which most stays the same, and which has characters of several bytes.
+// long is a payload with characters of several bytes. Most of it is the same for each n.
 func (t *trial) long(n int) []byte {
 	return fmt.Appendf(nil, `{"name":"%s","text":"Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich — 😀","value":%d,"as text":"%[2]d\n\"é\u00e9\""}`, t.Name, n)
 }

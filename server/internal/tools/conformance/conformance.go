@@ -23,22 +23,23 @@ import (
 
 // Options of a run.
 type Options struct {
-	// URL of the endpoint, by which the transport is known: ws or wss for WebSocket; http or https for a stream, which is
-	// of server-sent events if its path ends with sse; https for WebTransport if it ends with webtransport, http or https for SockJS if it
-	// ends with sockjs. One-way transports have paths that end with uni_websocket, uni_sse or uni_http_stream.
+	// URL of the endpoint. It determines the transport: ws or wss for WebSocket; http or https for a stream (of
+	// server-sent events if the path ends with sse); https for WebTransport if the path ends with webtransport; http or
+	// https for SockJS if the path ends with sockjs. One-way transports have paths that end with uni_websocket, uni_sse
+	// or uni_http_stream.
 	URL string
 	// Emulation is the endpoint for the commands of streams; by default /emulation on the host of URL.
 	Emulation string
 	Encoding  protocol.Encoding
 	TLS       *tls.Config
-	// Prefixes of the names of channels; each stands for what the server grants there.
+	// Prefixes of the names of channels; each stands for the permissions of the server's namespace.
 	Prefixes []string
-	// Token is that of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never); SignSubscription those of
-	// subscriptions.
+	// Token is the token of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never).
+	// SignSubscription signs subscription tokens.
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
-	// SignKeys signs keys of shared poll for User; nil: nobody does.
+	// SignKeys signs keys of shared poll for User; nil: no signatures.
 	SignKeys func(channel string, keys []string, ttl time.Duration) string
 	// User of all tokens; empty for anonymous connections.
 	User string
@@ -48,9 +49,10 @@ type Options struct {
 	Seed uint64
 	// Steps of each random conversation; 0 for 150.
 	Steps int
-	// Timeout bounds the wait for anything that has to come; 0 for 5 s.
+	// Timeout bounds the wait for any message that must come; 0 for 5 s.
 	Timeout time.Duration
-	// Patience bounds the wait for what the server does by itself after a time that it announces, such as pings; 0 for 60 s.
+	// Patience bounds the wait for messages that the server sends by itself after a time that it announces, such as
+	// pings; 0 for 60 s.
 	Patience time.Duration
 	// Only, unless it is nil, leaves out checks whose names it does not match.
 	Only *regexp.Regexp
@@ -59,7 +61,7 @@ type Options struct {
 // Status of a check.
 type Status string
 
-// Statuses. A check is skipped if the server does not offer what it needs.
+// Statuses. A check is skipped if the server lacks a feature that it needs.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
@@ -70,13 +72,13 @@ const (
 type Result struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Transport and Encoding by which it was made.
+	// Transport and Encoding of the connections.
 	Transport string `json:"transport"`
 	Encoding  string `json:"encoding"`
 	// Section of the specification, below docs/, and the Rule in short.
 	Section string `json:"section"`
 	Rule    string `json:"rule"`
-	// Text says what was expected and what came, or why the check was skipped.
+	// Text has the expected and the received message, or the reason why the check was skipped.
 	Text string `json:"text,omitempty"`
 	// Transcript has the last messages before a failure, without tokens.
 	Transcript []string `json:"transcript,omitempty"`
@@ -122,7 +124,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	return results, context.Cause(ctx)
 }
 
-// Rules returns what each check is about, in the order in which checks are made.
+// Rules returns the rule of each check, in the order of the checks.
 func Rules() []Result {
 	var out []Result
 	for _, c := range checks() {
@@ -135,7 +137,7 @@ func Rules() []Result {
 type suite struct {
 	Options
 	server *probe.Server
-	kinds  []grant // what the channels of each prefix grant
+	kinds  []grant // permissions of the channels of each prefix
 }
 
 func newSuite(o Options) (*suite, error) {

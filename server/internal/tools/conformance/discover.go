@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// discover finds out whether the server lets clients in, and what the channels of each prefix grant.
+// discover finds out whether the server lets clients in, and which permissions the channels of each prefix grant.
 func (s *suite) discover(ctx context.Context) error {
 	for _, prefix := range s.Prefixes {
 		t := newTrial(ctx, s, "discovery", grant{prefix: prefix})

@@ -8,17 +8,17 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/talk"
 )
 
-// need is what a check needs of the server: a set of bits.
+// need is the set of features that a check needs, one bit each.
 type need uint32
 
-// What channels may grant, and then what is needed besides channels.
+// Permissions of channels, and then features besides channels.
 const (
 	stream       need = 1 << iota // clients may subscribe
 	publishes                     // clients may publish
 	positions                     // subscriptions have a position
 	recovers                      // and recover
 	keeps                         // clients may read the history
-	presence                      // clients may ask who is there
+	presence                      // clients may ask for presence
 	joins                         // subscribers get joins and leaves
 	deltas                        // patches in place of payloads
 	filters                       // by tags
@@ -33,7 +33,7 @@ const (
 	published   // something can publish: clients or the API
 	api         // the HTTP API
 	signs       // tokens can be signed
-	signsSubs   // and those of subscriptions
+	signsSubs   // and subscription tokens
 	webSocket   // the transport is WebSocket
 	emulated    // the transport is a stream and requests
 	eventStream // of server-sent events
@@ -47,7 +47,7 @@ const (
 	framed    // messages come in frames, requests or events, which can be cut off
 )
 
-// texts of what is needed, in the order of the bits.
+// texts name the needs, in the order of the bits.
 var texts = []string{
 	"subscribing", "publishing by clients", "positions", "recovery", "reading the history", "presence", "joins and leaves", "deltas",
 	"filters by tags", "numbers instead of names", "maps", "maps with positions", "changing maps by clients", "deltas of maps", "cache mode",
@@ -70,7 +70,7 @@ func (n need) String() string {
 	return strings.Join(out, ", ")
 }
 
-// grant is what the channels of a prefix grant.
+// grant is the set of permissions of the channels of a prefix.
 type grant struct {
 	prefix string
 	has    need
@@ -95,7 +95,7 @@ func (s *suite) around() need {
 	return n
 }
 
-// choose returns the first channels that grant what a check needs, or what is missing.
+// choose returns the first channels with the permissions that a check needs, or the missing ones.
 func (s *suite) choose(n need) (grant, string) {
 	if missing := n &^ ofChannels &^ s.around(); missing != 0 {
 		return grant{}, "needs " + missing.String()

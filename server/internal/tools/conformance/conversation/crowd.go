@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/talk"
 )
 
-// crowd is a conversation of several clients in one channel that wait for nothing. The first only listens: what it gets is the order
-// that the others have to agree with.
+// crowd is a conversation of several clients in one channel. The clients do not wait for each other. The first only
+// listens: all others must receive publications in its order.
 type crowd struct {
 	*Talk
 	name    string
@@ -34,7 +34,7 @@ type guest struct {
 	*client
 	crowd *crowd
 	sub   uint32 // the id of the subscribe command, while it has no reply; 0: none
-	end   uint32 // that of the unsubscribe command
+	end   uint32 // the id of the unsubscribe command
 	live  bool
 	seen  bool   // at means something
 	at    uint64 // the offset of the last publication
@@ -71,7 +71,7 @@ func (w *crowd) guest() *guest {
 	return &guest{client: w.Connect(), crowd: w, posts: make(map[uint32]string)}
 }
 
-// act has a guest do something.
+// act makes a guest do something.
 func (w *crowd) act(g *guest, i int, returns bool) {
 	busy := g.sub > 0 || g.end > 0
 	switch what := w.Random.IntN(10); {
@@ -113,7 +113,7 @@ func (g *guest) come(back bool) {
 	g.Send(cmd)
 }
 
-// listen takes what has come.
+// listen handles the received messages.
 func (g *guest) listen() {
 	for {
 		r, err := g.Take(0)
@@ -128,7 +128,7 @@ func (g *guest) listen() {
 	}
 }
 
-// hear compares what comes with what may come.
+// hear compares a message with the allowed ones.
 func (g *guest) hear(r *protocol.Reply) {
 	switch {
 	case r.ID > 0 && r.ID == g.sub:
@@ -166,7 +166,7 @@ func (g *guest) subscribed(r *protocol.SubscribeResult) {
 	}
 }
 
-// gone fails if the history still has what a recovery did not give.
+// gone fails if the history still has publications that a recovery left out.
 func (g *guest) gone(from, top uint64) {
 	if !g.crowd.History || top-from > 50 {
 		return // it may be gone, or too much
@@ -217,7 +217,7 @@ func (w *crowd) enter(data string) {
 	w.log = append(w.log, data)
 }
 
-// finish waits until all commands are answered and all who are subscribed have everything.
+// finish waits until all commands are answered and all subscribed guests have everything.
 func (w *crowd) finish() {
 	first := w.guests[0]
 	w.next++
@@ -245,7 +245,7 @@ func (g *guest) settle() {
 	g.until("replies to all commands", func() bool { return len(g.posts) == 0 && g.sub == 0 && g.end == 0 })
 }
 
-// until takes what comes until something holds.
+// until handles messages until holds returns true.
 func (g *guest) until(what string, holds func() bool) {
 	for deadline := time.Now().Add(g.Timeout); !holds(); {
 		r, err := g.Next(time.Until(deadline))

@@ -13,7 +13,7 @@ import (
 // client is a connection of a conversation.
 type client = probe.Client
 
-// Talk is what the conversations of a probe are made of.
+// Talk is the random source and the settings of the conversations of a probe.
 type Talk struct {
 	*probe.Probe
 	Random *rand.Rand
@@ -30,8 +30,8 @@ type room struct {
 	members map[int]bool
 }
 
-// Turns has clients subscribe, unsubscribe, publish, ask for presence and history, in random order. Each step ends when all that it
-// causes has come.
+// Turns makes clients subscribe, unsubscribe, publish, ask for presence and history, in random order. Each step ends
+// when all that it causes has come.
 func (t *Talk) Turns() {
 	clients := []*client{t.Connect(), t.Connect(), t.Connect()}
 	rooms := make([]*room, 3)

@@ -1,5 +1,6 @@
-// Package probe is a client that expects something: what comes instead ends what it is used for with a Failure that names the section of the
-// specification, or, where nothing can be said, with a Skip. Both are panics, which those who judge take.
+// Package probe is a client that expects certain messages. Any other message ends the probe with a Failure, which names
+// the section of the specification, or, where no judgement is possible, with a Skip. Both are panics, which the caller
+// recovers.
 package probe
 
 import (
@@ -18,7 +19,7 @@ import (
 
 // Failure ends a probe that a server has not passed.
 type Failure struct {
-	// Section of the specification, if it is not that of what was checked.
+	// Section of the specification; empty for the section of the check.
 	Section string
 	Text    string
 }
@@ -31,18 +32,19 @@ type Server struct {
 	Dialer   *talk.Dialer
 	Encoding protocol.Encoding
 	TLS      *tls.Config
-	// Token is that of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never; below 0: they have ended);
-	// SignSubscription those of subscriptions.
+	// Token is the token of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never; below
+	// 0: they have ended). SignSubscription signs subscription tokens.
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
-	// SignKeys signs keys of shared poll; nil: nobody does.
+	// SignKeys signs keys of shared poll; nil: no signatures.
 	SignKeys func(channel string, keys []string, ttl time.Duration) string
 	// User of all tokens; empty for anonymous connections.
 	User string
 	// API is the HTTP API of the server; nil for none.
 	API *apicall.Caller
-	// Timeout bounds the wait for anything that has to come, Moment that for what must not come, and nothing tells that it will not.
+	// Timeout bounds the wait for a message that must come. Moment bounds the wait for a message that must not come,
+	// where no other message shows its absence.
 	Timeout, Moment time.Duration
 	// Run begins the names of channels, after their prefix.
 	Run string
@@ -87,7 +89,7 @@ func (t *Probe) Want(holds bool, format string, args ...any) {
 	}
 }
 
-// Channel returns the name of a channel that nobody has used.
+// Channel returns the name of a new channel.
 func (t *Probe) Channel() string {
 	t.named++
 	return fmt.Sprintf("%s%s%s-%s-%d", t.Prefix, t.Run, strings.ToLower(t.Encoding.String()), t.Name, t.named)
@@ -112,12 +114,12 @@ func (t *Probe) Backend(method string, request any) {
 	}
 }
 
-// Client is a connection, and what came and nobody has asked for yet. Its methods end the probe if something else comes than they
-// are for.
+// Client is a connection, with the received messages that no method has returned yet. Its methods end the probe if
+// another message comes than the expected one.
 type Client struct {
 	*Probe
 	Conn *talk.Conn
-	// ID by which the server calls it, of Hello, the result of connect.
+	// ID of the client, from Hello, the result of connect.
 	ID    string
 	Hello *protocol.ConnectResult
 	// Pending are replies and pushes in their order, Pings when pings came.
@@ -254,7 +256,7 @@ func (c *Client) Succeeded(r *protocol.Reply) {
 	c.Want(r.Error == nil, "the command is answered by error %s", Describe(r.Error))
 }
 
-// Refused is call for a command that has to be answered by one of some errors.
+// Refused is call for a command that the server must answer with one of some errors.
 func (c *Client) Refused(cmd *protocol.Command, codes ...uint32) {
 	r := c.Call(cmd)
 	c.Want(r.Error != nil, "the command succeeds; expected error %s", list(codes))
@@ -296,7 +298,7 @@ func (c *Client) Reply(id uint32) *protocol.Reply {
 	return c.Await(fmt.Sprintf("a reply to command %d", id), c.Timeout, func(r *protocol.Reply) bool { return r.ID == id })
 }
 
-// Push waits for the first push for which a function holds.
+// Push waits for the first push that satisfies a function.
 func (c *Client) Push(what string, is func(*protocol.Push) bool) *protocol.Push {
 	return c.Await(what, c.Timeout, func(r *protocol.Reply) bool { return r.Push != nil && is(r.Push) }).Push
 }
@@ -306,7 +308,7 @@ func (c *Client) Publication(what string) *protocol.Push {
 	return c.Push("the publication "+what, func(p *protocol.Push) bool { return p.Pub != nil })
 }
 
-// Await returns the first reply, of those that have come and those that come, for which a function holds.
+// Await returns the first reply that satisfies a function. It looks at the received replies first.
 func (c *Client) Await(what string, within time.Duration, is func(*protocol.Reply) bool) *protocol.Reply {
 	if i := slices.IndexFunc(c.Pending, is); i >= 0 {
 		r := c.Pending[i]
@@ -329,7 +331,7 @@ func (c *Client) Await(what string, within time.Duration, is func(*protocol.Repl
 	}
 }
 
-// Take returns what comes next, or nil for a ping.
+// Take returns the next reply, or nil for a ping.
 func (c *Client) Take(within time.Duration) (*protocol.Reply, error) {
 	r, at, err := c.Conn.Next(c.Ctx, within)
 	if err != nil {
@@ -352,7 +354,7 @@ func (c *Client) Take(within time.Duration) (*protocol.Reply, error) {
 	return nil, nil
 }
 
-// Next returns what comes next and is no ping.
+// Next returns the next reply that is not a ping.
 func (c *Client) Next(within time.Duration) (*protocol.Reply, error) {
 	for deadline := time.Now().Add(within); ; {
 		if r, err := c.Take(time.Until(deadline)); r != nil || err != nil {
@@ -418,7 +420,7 @@ func (c *Client) checkEnd(e talk.End) {
 // Alive fails unless the connection still answers.
 func (c *Client) Alive() { c.OK(Unsubscribe("conformance-nothing")) }
 
-// Still fails if something comes for which a function holds, within a moment that the answer to a command ends.
+// Still fails if a reply that satisfies a function comes within a moment. The answer to a command ends the moment.
 func (c *Client) Still(what string, is func(*protocol.Reply) bool) {
 	c.Alive()
 	if i := slices.IndexFunc(c.Pending, is); i >= 0 {

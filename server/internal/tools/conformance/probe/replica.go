@@ -81,7 +81,7 @@ func (m *Replica) Change() *protocol.Publication {
 	return p.Pub
 }
 
-// Is compares the Replica with what the map has.
+// Is compares the Replica with the state of the map.
 func (m *Replica) Is(want map[string]string) {
 	if maps.Equal(m.Entries, want) {
 		return

@@ -14,7 +14,7 @@ type Link interface {
 	Cut()
 }
 
-// Dialer opens connections: those of package wire, or of another transport.
+// Dialer opens connections of package wire, or of another transport.
 type Dialer struct {
 	*wire.Dialer
 	// Over opens a connection of another transport; nil: there is none. Pushed tells that such a connection ends with a disconnect
@@ -26,10 +26,10 @@ type Dialer struct {
 // pushed reports whether the last message of a connection is a disconnect push.
 func (d *Dialer) pushed() bool { return d.Pushed || d.Kind.Emulated() || d.Kind.OneWay }
 
-// linesEnd reports whether the last line of a JSON frame has an end.
+// linesEnd reports whether the last line of a JSON frame ends with a newline.
 func (d *Dialer) linesEnd() bool { return d.Kind.Emulated() || d.Kind.Name == "uni_http_stream" }
 
-// carrier is what a Conn needs of a connection.
+// carrier sends and receives the frames of a Conn.
 type carrier interface {
 	SendFrame(frame []byte) error
 	Address(node, session string)
@@ -68,7 +68,7 @@ func (l linked) SendFrame(frame []byte) error          { return l.Write(frame) }
 func (linked) Address(string, string)                  {}
 func (l linked) Serve(handle func([]byte) error) error { return l.Read(handle) }
 
-// decode reads a message. Those of one-way connections are pushes alone.
+// decode reads a message. Messages of one-way connections are bare pushes.
 func (c *Conn) decode(frame []byte, r *protocol.Reply) ([]byte, error) {
 	if !c.dialer.Kind.OneWay {
 		return c.codec.DecodeReply(frame, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// Script keeps the last lines of what was said on several connections. Several goroutines may use it.
+// Script keeps the last lines of the transcript of several connections. Several goroutines may use it.
 type Script struct {
 	mu    sync.Mutex
 	lines []string
@@ -82,7 +82,8 @@ func plain(frame []byte) string {
 	return string(secrets.ReplaceAll(frame, []byte(`$1"…"`)))
 }
 
-// lines shows Protobuf messages as lines of JSON; what is malformed, or has a payload that is not JSON, as bytes.
+// lines shows Protobuf messages as lines of JSON. It shows a malformed message, or a payload that is not JSON, as
+// bytes.
 func lines[T any](frame []byte, decode func([]byte, *T) ([]byte, error), text func(*T) ([]byte, error)) string {
 	var out []string
 	for rest := frame; len(rest) > 0; {

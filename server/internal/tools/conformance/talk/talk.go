@@ -1,5 +1,5 @@
-// Package talk is a client of the protocol that judges nothing but frames: it sends what it is told to, malformed or not, hands over
-// what comes in its order, and keeps a transcript.
+// Package talk is a client of the protocol that judges nothing but frames: it sends the given frames, malformed or not,
+// hands over the received messages in their order, and keeps a transcript.
 package talk
 
 import (
@@ -22,7 +22,7 @@ type End struct {
 	// Code and Reason of the close frame or of the disconnect push; 0 if there was none.
 	Code   uint32
 	Reason string
-	// Err is what the connection ended with beneath that.
+	// Err is the error of the connection below the protocol.
 	Err error
 }
 
@@ -64,7 +64,7 @@ type Conn struct {
 	done   chan struct{} // closed when the connection has ended
 }
 
-// Dial opens a connection with a first frame; WebSockets send none if it is nil. What is said goes to script, under name.
+// Dial opens a connection with a first frame; WebSockets send none if it is nil. The messages go to script, under name.
 func Dial(ctx context.Context, d *Dialer, first []byte, script *Script, name string) (*Conn, error) {
 	c := &Conn{
 		Encoding: d.Encoding, dialer: d, codec: codec.ForClient(d.Encoding), script: script, name: name,
@@ -104,7 +104,7 @@ func (c *Conn) Send(frame []byte) {
 	}
 }
 
-// Answer tells whether pings are answered from now on: at once, whatever the user of the connection does.
+// Answer tells whether pings are answered from now on. The answers go out at once, without the user of the connection.
 func (c *Conn) Answer(pings bool) { c.answers.Store(pings) }
 
 // Address tells where the commands of emulated transports go.
@@ -157,7 +157,7 @@ func (c *Conn) Close() {
 	<-c.done
 }
 
-// serve takes what comes until the connection ends.
+// serve receives messages until the connection ends.
 func (c *Conn) serve() {
 	defer close(c.done)
 	var last *protocol.Disconnect

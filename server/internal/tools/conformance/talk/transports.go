@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
 )
 
-// messageLimit bounds what a server sends at once, in bytes.
+// messageLimit bounds a message from the server, in bytes.
 const messageLimit = 16 << 20
 
 // Names of transports that package wire lacks.
@@ -50,7 +50,8 @@ func KindOf(address string) (wire.Kind, error) {
 	return kind, nil
 }
 
-// NewDialer returns what opens connections to an endpoint; emulation is that of streams, by default /emulation of its host.
+// NewDialer returns a dialer for an endpoint. emulation is the emulation endpoint of streams, by default /emulation of
+// its host.
 func NewDialer(address, emulation string, e protocol.Encoding, config *tls.Config) (*Dialer, error) {
 	kind, err := KindOf(address)
 	if err != nil {
