@@ -41,7 +41,7 @@ type Options struct {
 	Secret string
 	// APIKey is the key of the server API, at most 256 ASCII characters; empty for a random one.
 	APIKey string
-	// Origins are patterns of further web origins that may connect; those of this machine always may.
+	// Origins are patterns of further web origins that may connect. Origins of this machine always may.
 	Origins []string
 	// Base is a configuration of the developer's; nil for none. All of it stays but addresses, paths and transports, which the demo
 	// page and the admin interface need.
@@ -144,9 +144,9 @@ func printable(text string, limit int) bool {
 	return len(text) <= limit && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// Local reports whether a Host field names this machine: localhost or a loopback address,
-// with or without a port. A page of another site has another name in it, even if that name
-// resolves to loopback; it must not read what is meant for the pages of this server.
+// Local reports whether a Host field names this machine: localhost or a loopback address, with or without a port. A
+// page of another site has another name in it, even if that name resolves to loopback; it must not read the data for
+// the pages of this server.
 func Local(hostport string) bool {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// advices say what a user of `gyro dev` can do about a line that contains a text, which is a
-// key of the configuration where the line names one. The first one that fits is shown.
+// advices tell a user of `gyro dev` how to act on a log line. The text is part of the line; it is a key of the
+// configuration where the line names one. The first match is shown.
 var advices = []struct{ text, advice string }{
 	{"client.allowed_origins", "pages on this machine may connect; gyro dev --origin ORIGIN allows those of ORIGIN too"},
 	{"http_api.key", "the key is printed at the start; gyro dev --api-key KEY keeps it the same at every start"},

@@ -28,8 +28,8 @@ var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
 // maxUser is the most bytes of a user's name.
 const maxUser = 64
 
-// Pages returns the handlers of the demo page and of what it loads, by path. The page shows
-// the secret and the API key of the server, so serve it to this machine only (Local).
+// Pages returns the handlers of the demo page and of its scripts and styles, by path. The page shows the secret and the
+// API key of the server, so serve it to this machine only (Local).
 func Pages(cfg *config.Config) map[string]http.Handler {
 	p := &pages{cfg: cfg}
 	handlers := map[string]http.Handler{
@@ -161,7 +161,7 @@ const publishBody = `{"channel":"` + Channel + `","data":{"text":"Hello from the
 // Examples are code for newcomers to copy. Each works unchanged with the server that shows it.
 type Examples struct {
 	Channel string
-	Client  string // the code with which the page connects
+	Client  string // the code of the page that connects
 	Curl    string
 	Watch   string
 	Python  string

@@ -18,9 +18,9 @@ type body struct {
 	events   bool
 	encoding protocol.Encoding
 
-	left    int    // bytes of the chunk that have not come
-	inChunk bool   // its CRLF has not come
-	message []byte // the start of a message whose rest has not come
+	left    int    // bytes of the chunk that are still to come
+	inChunk bool   // the CRLF of the chunk is still to come
+	message []byte // the start of an incomplete message
 }
 
 // maxChunkHead bounds the line before a chunk, in bytes.
@@ -31,8 +31,8 @@ var (
 	errLarge = fmt.Errorf("the server sends a chunk or a message of more than %d bytes, which is the limit", maxFrame)
 )
 
-// consume handles the complete messages of data and returns what it needs again, with the bytes
-// that follow: the start of a chunk's head. At the end of the body it returns io.EOF.
+// consume handles the complete messages of data and returns the bytes that it needs again with the next data: the start
+// of a chunk's head. At the end of the body it returns io.EOF.
 func (b *body) consume(data []byte, handle func([]byte) error) (rest []byte, err error) {
 	if !b.chunked {
 		return nil, b.take(data, handle)

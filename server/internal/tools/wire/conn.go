@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// readSize is the size of the buffers that connections share. A connection holds one only
-	// while it handles what it has read.
+	// readSize is the size of the buffers that connections share. A connection holds one only while it handles the
+	// bytes of a read.
 	readSize = 64 << 10
-	// maxFrame bounds what a server can make the client allocate, in bytes.
+	// maxFrame bounds the memory that a frame makes the client allocate, in bytes.
 	maxFrame = 64 << 20
 	// usualTimeout is the time-out of a Dialer whose Timeout is 0.
 	usualTimeout = 20 * time.Second
@@ -53,7 +53,7 @@ type Dialer struct {
 	URL       string            // its scheme is one of Kind.Schemes
 	Emulation string            // endpoint for the commands of emulated kinds: http or https
 	Encoding  protocol.Encoding // of commands and replies
-	Header    http.Header       // of the handshake or the request, beyond what it needs
+	Header    http.Header       // added to the handshake or the request
 	TLS       *tls.Config       // of wss and https; nil for the defaults
 	Timeout   time.Duration     // bounds an attempt to connect, subscription included, and each request; 0 for 20 s
 
@@ -69,7 +69,7 @@ type Dialer struct {
 // buffer. One goroutine calls Serve; any may call Send, Expect and Cut.
 type Conn struct {
 	conn  net.Conn
-	tcp   *net.TCPConn    // conn, or what is beneath its TLS; nil: unknown
+	tcp   *net.TCPConn    // conn, or the connection below its TLS; nil: unknown
 	raw   syscall.RawConn // of tcp, for reads without a buffer while there is nothing; nil: not on this system
 	below *tcpConn        // beneath TLS; nil: plaintext
 	codec codec.ClientCodec
@@ -80,7 +80,7 @@ type Conn struct {
 	// The following belong to Serve.
 	body    *body  // of the response; nil for WebSocket and long polls
 	polls   *polls // nil for others
-	held    []byte // the start of a frame whose rest has not come
+	held    []byte // the start of an incomplete frame
 	need    int    // size of that frame, 0 if its header is not complete
 	message []byte // fragments of a message
 	partial bool   // message is not complete
@@ -90,9 +90,8 @@ type Conn struct {
 	mu sync.Mutex // orders writes
 }
 
-// Dial connects and sends the first commands, within the Timeout and until ctx ends. One-way kinds
-// send the request of the first, which has to be a connect command. The connection fails after another
-// Timeout unless Expect is called before.
+// Dial connects and sends the first commands, within the Timeout and until ctx ends. One-way kinds send the request of
+// the first command, which must be connect. The connection fails after another Timeout unless Expect is called before.
 func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, error) {
 	hello, err := t.hello(first)
 	if err != nil {
@@ -207,8 +206,8 @@ func dialHint(err error) string {
 	return ""
 }
 
-// Expect replaces the deadline of connecting, or of the previous call: Serve fails after d,
-// whatever it receives meanwhile, unless Expect is called again. With 0 there is no deadline.
+// Expect replaces the deadline of connecting, or of the previous call: Serve fails after d, even if it receives
+// messages meanwhile, unless Expect is called again. With 0 there is no deadline.
 func (c *Conn) Expect(d time.Duration) {
 	var deadline time.Time
 	if d > 0 {
@@ -232,8 +231,8 @@ func (c *Conn) Cut() {
 	_ = c.tcp.Close()
 }
 
-// Address tells where the further commands of emulated kinds go: what the reply to connect says.
-// It is called before Send.
+// Address sets the node and the session of the further commands of emulated kinds. The reply to connect contains both.
+// Call it before Send.
 func (c *Conn) Address(node, session string) {
 	if c.back != nil {
 		c.back.node, c.back.session = node, session

@@ -14,10 +14,9 @@ const spread = 64
 // ipBindAddressNoPort is IP_BIND_ADDRESS_NO_PORT, which package syscall does not name.
 const ipBindAddressNoPort = 24
 
-// local returns the function that dials the nth connection to an address. Connections to
-// loopback take their local addresses from 127.0.0.1 to 127.0.0.64 in turn, since each of them
-// has its own ports. One address has ports for 28,000 connections, and from half of that on,
-// the kernel's search for a free port takes a third of the client's time.
+// local returns the function that dials the nth connection to an address. Connections to loopback take their local
+// addresses from 127.0.0.1 to 127.0.0.64 in turn, since each address has its own ports. One address has ports for
+// 28,000 connections, and beyond 14,000, the kernel's search for a free port takes a third of the client's time.
 func local(address string, n uint64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{}
 	if u, err := url.Parse(address); err == nil {

@@ -69,7 +69,7 @@ type polled struct {
 	Lost   []string
 }
 
-// consume handles complete answers, and returns what is left of data.
+// consume handles complete answers, and returns the rest of data.
 func (p *polls) consume(data []byte, handle func([]byte) error) (rest []byte, err error) {
 	for {
 		if p.size == 0 {
@@ -137,7 +137,7 @@ func (p *polls) answered(body []byte, handle func([]byte) error) error {
 	return err
 }
 
-// connect returns what the first answer says, as a connect push.
+// connect returns the result of the first answer as a connect push.
 func (a *polled) connect(recovers bool) ([]byte, error) {
 	var positions map[string]*protocol.SubscribeRequest
 	if err := json.Unmarshal(a.Subs, &positions); err != nil {

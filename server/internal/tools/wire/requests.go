@@ -70,7 +70,7 @@ func newPosts(u *url.URL, dial func(ctx context.Context, u *url.URL) (net.Conn, 
 	return &posts{url: u, dial: dial, slots: make(chan struct{}, maxPosts)}
 }
 
-// send sends a request and waits for its answer, which has to be 204.
+// send sends a request and waits for its answer, which must be 204.
 func (s *posts) send(ctx context.Context, contentType string, body []byte) error {
 	select {
 	case s.slots <- struct{}{}:
