@@ -15,14 +15,15 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// LevelAccess is the level of the access log if log.access is set. Lines of this level are not limited, and shown
-// as those of the level info.
+// LevelAccess is the level of the access log if log.access is set. Lines of this level are not limited, and look like
+// lines of the level info.
 const LevelAccess = slog.LevelInfo - 1
 
-// MaxTemporary is how long a level lasts at most that is not that of the configuration.
+// MaxTemporary is the longest duration of a level other than the configured one.
 const MaxTemporary = 24 * time.Hour
 
-// Control changes what a log of this package has, while it is used. Its methods may be called from any goroutine.
+// Control changes the level of a log of this package, and the share of its access log, while the log is used. Its
+// methods may be called from any goroutine.
 type Control struct {
 	level    atomic.Int64
 	access   atomic.Int64 // each how manyth line of the access log is written; 0: none
@@ -32,7 +33,7 @@ type Control struct {
 
 	mu         sync.Mutex
 	configured slog.Level
-	revert     *time.Timer // nil: the level is that of the configuration
+	revert     *time.Timer // nil: the level is the configured one
 	until      time.Time
 }
 
@@ -91,16 +92,15 @@ func (c *Control) configure(level slog.Level) {
 	}
 }
 
-// State is what is in force.
+// State is the level in force and the configured one.
 type State struct {
-	// Level in force, Configured that of the configuration, and Until the time at which the first one ends, if it is
-	// another.
+	// Level is in force, Configured is in the configuration. If they differ, Level ends at Until.
 	Level      string     `json:"level"`
 	Configured string     `json:"configured"`
 	Until      *time.Time `json:"until,omitempty"`
 }
 
-// State returns what is in force.
+// State returns the level in force and the configured one.
 func (c *Control) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +112,7 @@ func (c *Control) State() State {
 	return s
 }
 
-// SetLevel has a level with a name in force for a time. An empty name goes back to that of the configuration at
-// once.
+// SetLevel sets a level by name for a time. An empty name restores the configured level at once.
 func (c *Control) SetLevel(name string, d time.Duration) error {
 	var level slog.Level
 	if name != "" {
@@ -165,7 +164,7 @@ func (c *Control) Reopen() (bool, error) {
 	return true, c.file.Reopen()
 }
 
-// Refusals counts what was refused.
+// Refusals returns the counts of refusals.
 func (c *Control) Refusals() *Refusals { return &c.refusals }
 
 func nameOf(l slog.Level) string {

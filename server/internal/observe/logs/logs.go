@@ -22,7 +22,7 @@ import (
 
 // Levels beyond slog's.
 const (
-	// All is that of a handler which takes all lines, because Control decides.
+	// All is the level of a handler which takes all lines, because Control decides.
 	All        = slog.Level(math.MinInt)
 	levelTrace = slog.LevelDebug - 4
 	levelNone  = slog.LevelError + 100
@@ -169,8 +169,8 @@ func levelName(l slog.Level) string {
 	return strings.ToLower(l.String())
 }
 
-// ReportFatal writes to stderr why the server cannot run: as plain text if stderr is a
-// terminal, otherwise as a JSON line like those of the log.
+// ReportFatal writes to stderr why the server cannot run: as plain text if stderr is a terminal, otherwise as a JSON
+// line like the lines of the log.
 func ReportFatal(err error) {
 	if IsTerminal(os.Stderr) {
 		fmt.Fprintln(os.Stderr, "Error:", err)

@@ -27,8 +27,8 @@ type Recent struct {
 // NewRecent returns an empty Recent.
 func NewRecent() *Recent { return &Recent{more: make(chan struct{})} }
 
-// Handler returns a handler that hands lines to next, and keeps those from the level warn on, whatever
-// the level of next is. It is for below logging.Wrap, which limits lines that repeat themselves.
+// Handler returns a handler that hands lines to next, and keeps lines from the level warn on, even if the level of next
+// is higher. Use it below logging.Wrap, which limits lines that repeat themselves.
 func (r *Recent) Handler(next slog.Handler) slog.Handler {
 	out := &recentLine{to: r}
 	out.json = slog.NewJSONHandler(&out.text, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: logAttr})
@@ -112,7 +112,7 @@ func (l *recentLine) keep(ctx context.Context, by slog.Handler, r slog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Reset()
-	if by.Handle(ctx, r) != nil { // what it writes to takes everything
+	if by.Handle(ctx, r) != nil { // writes to l.text cannot fail
 		return
 	}
 	if l.text.Len() > maxRecentLine {

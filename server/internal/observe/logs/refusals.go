@@ -12,13 +12,13 @@ import (
 const (
 	// maxKinds is how many kinds of refusals are counted each for itself; the others are one kind without a name.
 	maxKinds = 512
-	// maxExamples is how many of the newest refusals of a kind are kept, maxShown what is shown of each of their
-	// texts; bytes.
+	// maxExamples is the number of the newest refusals that are kept of a kind. maxShown bounds each of their texts, in
+	// bytes.
 	maxExamples = 5
 	maxShown    = 256
 )
 
-// Refusals counts what the node refused since its start, by kind, code and key. Its methods may be called from any
+// Refusals counts the refusals of the node since its start, by kind, code and key. Its methods may be called from any
 // goroutine. It needs at most some 5 MiB.
 type Refusals struct {
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ type Refused struct {
 	Examples []Example `json:"examples"`
 }
 
-// Example is a refusal. Its texts are those of the log line.
+// Example is a refusal, with the texts of its log line.
 type Example struct {
 	Time   time.Time `json:"time"`
 	Client string    `json:"client,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// charted are the families of which the admin interface draws charts, and the label by which each is told apart. All
-// other labels are added up, so the size is bounded whatever namespaces, methods and clients there are.
+// charted are the families for the charts of the admin interface, each with the label that separates its lines. All
+// other labels are added up, so the number of namespaces, methods and clients does not change the size.
 var charted = map[string]string{
 	"node_messages_sent_count":                  "type",
 	"node_messages_received_count":              "type",
@@ -27,7 +27,7 @@ var charted = map[string]string{
 	"client_queue_oldest_seconds":               "",
 }
 
-// Charted returns *Figures with those of which the admin interface draws charts, added up over most labels. It
+// Charted returns *Figures with the families for the charts of the admin interface, added up over most labels. It
 // returns nil if r is nil, and otherwise is like Figures.
 func (r *Registry) Charted() any {
 	if r == nil {
@@ -43,7 +43,8 @@ func (r *Registry) Charted() any {
 	return f
 }
 
-// ofOperators tells whether a sample counts commands of the admin interface: its charts show what the application does.
+// ofOperators tells whether a sample counts commands of the admin interface. The charts leave them out: they show the
+// work of the application.
 func ofOperators(s Sample) bool { return s.Labels["protocol"] == OperatorProtocol }
 
 // added adds up samples that have the same value of a label.

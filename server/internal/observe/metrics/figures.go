@@ -36,8 +36,8 @@ type Sample struct {
 	Buckets [][2]float64 `json:"buckets,omitempty"`
 }
 
-// Figures returns all metrics but summaries, those of the Go runtime and of the process. They are at most a second
-// old. Any goroutine may call it.
+// Figures returns all metrics but summaries and the metrics of the Go runtime and of the process. They are at most a
+// second old. Any goroutine may call it.
 func (r *Registry) Figures() *Figures {
 	r.figures.Lock()
 	defer r.figures.Unlock()

@@ -56,7 +56,7 @@ var historic = []line{
 	{"queued", func(s *span) float64 { return s.now.sum("client_queued_bytes", "", "") }},
 }
 
-// point is what the lines were at a time.
+// point has the values of all lines at a time.
 type point struct {
 	at     int64 // Unix milliseconds
 	values []float32
@@ -70,7 +70,7 @@ type History struct {
 	before *Figures
 }
 
-// Look adds a point: what has happened since the look before. The first look adds none.
+// Look adds a point with the changes since the previous call. The first call adds none.
 func (h *History) Look(now *Figures, load Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +131,7 @@ func measured(value float64, rss int64) float64 {
 	return value
 }
 
-// sum adds up the samples of a family, those with a value of a label if the label is not empty.
+// sum adds up the samples of a family. If label is not empty, it takes only samples with this value of the label.
 func (f *Figures) sum(family, label, value string) (total float64) {
 	for _, s := range f.Families[family].Samples {
 		if label == "" || s.Labels[label] == value {
@@ -167,8 +167,8 @@ func (s *span) perSecond(more float64) float64 {
 	return more / (float64(s.now.Time-s.before.Time) / 1000)
 }
 
-// quantile estimates a quantile of what a histogram has observed, as Prometheus does; NaN if that is nothing. Of a native
-// histogram it is the mean.
+// quantile estimates a quantile of the observations of a histogram, as Prometheus does; NaN if there are none. For a
+// native histogram it returns the mean.
 func quantile(family string, q float64) func(*span) float64 {
 	return func(s *span) float64 {
 		var all Sample

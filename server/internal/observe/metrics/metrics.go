@@ -1,6 +1,6 @@
-// Package metrics exports the work of the server to Prometheus: commands of the server API and HTTP
-// requests, beside what the module github.com/gyrohq/gyro/metrics exports of the node. Names, labels and
-// buckets are part of the server's interface: docs/metrics.md lists them.
+// Package metrics exports the work of the server to Prometheus: commands of the server API and HTTP requests, beside
+// the metrics of the node from the module github.com/gyrohq/gyro/metrics. Names, labels and buckets are part of the
+// server's interface: docs/metrics.md lists them.
 //
 // Values of labels never come from outside. Nothing here is on the way of a publication to its
 // subscribers: numbers that other packages count are read at each scrape.
@@ -47,7 +47,7 @@ func New(c Config) *Registry {
 	return r
 }
 
-// Handler serves all metrics, and those of the Go runtime and of the process.
+// Handler serves all metrics, with the metrics of the Go runtime and of the process.
 func (r *Registry) Handler() http.Handler { return r.Metrics.Handler(r.others...) }
 
 // Gatherer has what Handler serves.

@@ -14,8 +14,8 @@ var (
 	items  = []float64{1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000}
 )
 
-// Polls exports what happens in shared poll channels. namespace returns that of a channel. Answered is told of the
-// keys of a question to a proxy and of its answer.
+// Polls exports metrics of shared poll channels. namespace returns the namespace of a channel. The owner calls answered
+// with the number of keys in a question to a proxy and in its answer.
 func (r *Registry) Polls(namespace func(ch string) string) (observer func(*observe.Polled), answered func(proxy string, asked, given int)) {
 	m := &polls{
 		cycle:   r.histograms("shared_poll", "cycle_duration_seconds", "Time from the begin of a cycle to its last answer.", cycles, "channel_namespace"),
@@ -37,7 +37,7 @@ func (r *Registry) Polls(namespace func(ch string) string) (observer func(*obser
 	}
 }
 
-// Notifications exports what comes as notifications of keys. The function is told of each message.
+// Notifications exports metrics of notifications of keys. The owner calls the function for each message.
 func (r *Registry) Notifications() func(*notify.Received) {
 	messages := r.counters("shared_poll", "notification_messages_total", "Messages with notifications of keys.", "result")
 	items := r.counters("shared_poll", "notification_items_total", "Items of messages with notifications of keys.", "result")

@@ -1,4 +1,4 @@
-// Package otlpenv reads what the standard variables OTEL_* say to all exporters by OTLP, whatever they export.
+// Package otlpenv reads the standard variables OTEL_* that concern all exporters by OTLP, of traces and of metrics.
 package otlpenv
 
 import (
@@ -53,13 +53,13 @@ func Resource(ctx context.Context, node, version string) (*resource.Resource, er
 	return res, nil
 }
 
-// cloudScope is what the tokens of Google are for.
+// cloudScope is the scope of Google's tokens.
 const cloudScope = "https://www.googleapis.com/auth/cloud-platform"
 
 // Google returns what authenticates exports by the application default credentials: a client for HTTP, and an option
 // for gRPC, which sends tokens over TLS alone. Tokens are fetched when something is exported.
 func Google() (*http.Client, grpc.DialOption, error) {
-	// The context is that of all later fetches, so it must not end.
+	// All later fetches use this context too, so it must not end.
 	found, err := google.FindDefaultCredentials(context.Background(), cloudScope)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opentelemetry.google_cloud_adc_auth: %w", err)

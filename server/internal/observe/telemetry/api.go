@@ -20,7 +20,7 @@ type way struct {
 	status attribute.Key
 }
 
-// method is what the spans of requests for a method begin with.
+// method has the name and the options of the spans of a method's requests.
 type method struct {
 	name    string
 	options []trace.SpanStartOption
@@ -152,7 +152,7 @@ func firstError(res api.Result) error {
 	return nil
 }
 
-// Node returns a node whose calls to engines and other nodes are spans within those of requests. It returns n
+// Node returns a node whose calls to engines and other nodes are spans within the spans of requests. It returns n
 // itself if requests and messages are not traced.
 func (t *Tracer) Node(n api.Node) api.Node {
 	if t == nil || !t.settings.API && !t.settings.Consuming {
@@ -167,7 +167,7 @@ type node struct {
 	tracer *Tracer
 }
 
-// call begins a span within that of a request. Without a request that is sampled there is none.
+// call begins a span within the span of a request. Without a sampled request there is none.
 func (n *node) call(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, trace.Span) {
 	if around := trace.SpanFromContext(ctx); !around.IsRecording() {
 		return ctx, nil
@@ -185,7 +185,7 @@ func done(span trace.Span, err error) {
 	span.End()
 }
 
-// spanPublish is the span of a call by which an engine publishes.
+// spanPublish is the name of the span of a publication by an engine.
 const spanPublish = "engine publish"
 
 // PublishBatch implements api.Node.

@@ -70,7 +70,7 @@ func (t *Tracer) Consumers() func(c *config.Consumer) queues.Tracer {
 	}
 }
 
-// messages are those of one consumer. It implements queues.Tracer.
+// messages traces the messages of one consumer. It implements queues.Tracer.
 type messages struct {
 	tracer *Tracer
 	about  []attribute.KeyValue
@@ -113,7 +113,7 @@ type together map[string]trace.Span
 
 type togetherKey struct{}
 
-// BeginBatch implements queues.Tracer. The call to the engine is a span within that of each message, because each
+// BeginBatch implements queues.Tracer. The call to the engine is a span within the span of each message, because each
 // message may have a trace of its own.
 func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publications []api.Command) (context.Context, []func(error)) {
 	spans, ends := make(together, len(msgs)), make([]func(error), len(msgs))

@@ -24,7 +24,7 @@ const (
 	keyChannels = attribute.Key("gyro.channels") // their number
 	keyClient   = attribute.Key("gyro.client")
 	keyMethod   = attribute.Key("gyro.method")
-	keyCommands = attribute.Key("gyro.commands") // the number of those of a batch
+	keyCommands = attribute.Key("gyro.commands") // the number of commands of a batch
 	keyCode     = attribute.Key("gyro.error.code")
 	keyProxy    = attribute.Key("gyro.proxy")
 	keyConfig   = attribute.Key("gyro.config.key")
@@ -43,23 +43,22 @@ func text(s string) string {
 
 func channelOf(ch string) attribute.KeyValue { return keyChannel.String(text(ch)) }
 
-// parent is the function by which a header is read that names the parent of a span. It implements
-// propagation.TextMapCarrier.
+// parent returns the header with a name, to find the parent of a span. It implements propagation.TextMapCarrier.
 type parent func(name string) string
 
 func (p parent) Get(name string) string { return p(name) }
 func (parent) Set(string, string)       {}
 func (parent) Keys() []string           { return nil }
 
-// to is the function by which a header is set. It implements propagation.TextMapCarrier.
+// to sets a header. It implements propagation.TextMapCarrier.
 type to func(name, value string)
 
 func (to) Get(string) string        { return "" }
 func (t to) Set(name, value string) { t(name, value) }
 func (to) Keys() []string           { return nil }
 
-// within returns a context with the remote span that the headers name. Unlike that of a span of this process, its
-// parent is always remote, so ctx may be that of any request.
+// within returns a context with the remote span that the headers name. The parent of such a span is always remote,
+// unlike the parent of a span of this process, so ctx may be the context of any request.
 func (t *Tracer) within(ctx context.Context, get func(name string) string) context.Context {
 	return t.carry.Extract(ctx, parent(get))
 }

@@ -1,5 +1,5 @@
-// Package telemetry makes traces with OpenTelemetry and exports them by OTLP (docs/tracing.md): spans of requests
-// to the server API, of calls to the application's backend, of messages of queues, and of what the node does for
+// Package telemetry makes traces with OpenTelemetry and exports them by OTLP (docs/tracing.md): spans of requests to
+// the server API, of calls to the application's backend, of messages of queues, and of the work of the node for
 // clients. Spans have channels, methods and IDs, but no payloads and no tokens.
 //
 // The packages that are traced declare the interfaces that a Tracer implements, so that none of them knows
@@ -104,7 +104,7 @@ func (t *Tracer) Start(ctx context.Context, node string) error {
 // patience is how long Shutdown waits for the collector.
 const patience = 3 * time.Second
 
-// Shutdown exports what has ended, until ctx ends and for 3 s at most, and stops exporting.
+// Shutdown exports the ended spans, until ctx ends and for 3 s at most, and stops exporting.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil || t.provider == nil {
 		return nil
@@ -114,7 +114,7 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.log.Error("the last spans cannot be exported", "error", err)
 	}
-	return nil // what is not traced fails no shutdown
+	return nil // lost spans fail no shutdown
 }
 
 // sampler returns the one that opentelemetry.sampler names, else the one of OTEL_TRACES_SAMPLER and
@@ -166,8 +166,8 @@ func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// takeErrors lets errors that the OpenTelemetry library reports to nobody (a part of an export that the collector
-// refused, for example) go to a log. The library has one place for them in a process.
+// takeErrors writes errors to a log that the OpenTelemetry library does not return (a part of an export that the
+// collector refused, for example). The library has one place for them in a process.
 func takeErrors(log *slog.Logger) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry", "error", err) }))
 }

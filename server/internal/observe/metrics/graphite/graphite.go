@@ -1,5 +1,5 @@
-// Package graphite pushes metrics to Graphite, by its plaintext protocol: lines with a path, a value and a time, over
-// a TCP connection for each interval. The names are those of Prometheus with dots.
+// Package graphite pushes metrics to Graphite, by its plaintext protocol: lines with a path, a value and a time, over a
+// TCP connection for each interval. The names are the Prometheus names with dots.
 package graphite
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	Prefix, Node string
 	// Interval is the time between two pushes.
 	Interval time.Duration
-	// Tags has labels written as tags. Otherwise they are parts of the path.
+	// Tags writes labels as tags. Otherwise they are parts of the path.
 	Tags bool
 	// Logger gets a warning when a push fails, and a line when one succeeds after that.
 	Logger *slog.Logger
@@ -83,8 +83,8 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 	p.push(ctx)
 }
 
-// push sends what the metrics are, and what counters have grown by since the last push that succeeded: what a push that
-// failed would have told is told by the next one.
+// push sends the values of the metrics, and the growth of counters since the last push that succeeded. So the next push
+// contains the growth that a failed push did not deliver.
 func (p *Pusher) push(ctx context.Context) {
 	families, gathering := p.cfg.Gatherer.Gather() // with an error, it has what could be collected
 	text, next := p.format.append(nil, families, p.sent, time.Now())

@@ -42,17 +42,17 @@ func valueRune(r rune) rune {
 	return r
 }
 
-// lines are those of one interval.
+// lines builds the lines of one interval.
 type lines struct {
 	format
 	text   []byte
-	time   []byte // of all lines, with what is around it
+	time   []byte // the end of each line: a space, the time and a newline
 	before totals
 	after  totals
 }
 
-// append appends the lines of the families to dst, and returns the totals for the next interval. Counters are written as
-// what they have grown since before. Histograms are left out.
+// append appends the lines of the families to dst, and returns the totals for the next interval. For a counter it
+// writes the growth since before. Histograms are left out.
 func (f format) append(dst []byte, families []*dto.MetricFamily, before totals, now time.Time) ([]byte, totals) {
 	l := lines{format: f, text: dst, before: before, after: make(totals, len(before))}
 	l.time = append(strconv.AppendInt([]byte{' '}, now.Unix(), 10), '\n')
@@ -89,7 +89,7 @@ func quantile(q float64) string {
 	return text
 }
 
-// path is where a value belongs: that of its name, and its labels.
+// path is the path of a value: prefix, name, suffix and labels.
 func (l *lines) path(name, suffix string, m *dto.Metric) string {
 	var b strings.Builder
 	b.WriteString(l.prefix)
@@ -111,7 +111,7 @@ func (l *lines) path(name, suffix string, m *dto.Metric) string {
 	return b.String()
 }
 
-// grown writes what a counter has grown by. Whole numbers are those of the sums, so that fractions are not lost.
+// grown writes the growth of a counter. It subtracts rounded sums for a whole number, so that fractions are not lost.
 func (l *lines) grown(path string, sum float64, whole bool) {
 	l.after[path] = sum
 	before := l.before[path]

@@ -26,7 +26,7 @@ type Config struct {
 	Gatherer prometheus.Gatherer
 	// Google authenticates by Google application default credentials.
 	Google bool
-	// Node is the ID of the node, Version that of the server.
+	// Node is the ID of the node, Version is the version of the server.
 	Node, Version string
 	// Logger gets a warning when a push fails, and a line when one succeeds after that.
 	Logger *slog.Logger

@@ -24,7 +24,7 @@ type Pushers []interface{ Shutdown(ctx context.Context) }
 // byOTLP tells whether metrics are pushed by OTLP.
 func byOTLP(c *config.Config) bool { return c.OpenTelemetry.Enabled && c.OpenTelemetry.Metrics }
 
-// Wanted tells whether the configuration has metrics pushed.
+// Wanted tells whether the configuration asks to push metrics.
 func Wanted(c *config.Config) bool { return byOTLP(c) || c.Graphite.Enabled }
 
 // Check returns an error that names what keeps metrics from being pushed.
@@ -35,7 +35,8 @@ func Check(c *config.Config) error {
 	return nil
 }
 
-// Start begins to push what a gatherer has, if that is wanted. It does not look for who gets it.
+// Start begins to push the metrics of a gatherer, if the configuration asks for it. It does not check whether the
+// receiver can be reached.
 func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, n Node, log *slog.Logger) (p Pushers, err error) {
 	if byOTLP(c) {
 		pusher, err := otlp.Start(ctx, otlp.Config{
@@ -55,7 +56,7 @@ func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, 
 	return p, nil
 }
 
-// patience is how long Shutdown waits for who gets the metrics.
+// patience is how long Shutdown waits for the receiver of the metrics.
 const patience = 3 * time.Second
 
 // Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: the log has what went wrong.
