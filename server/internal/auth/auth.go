@@ -74,8 +74,8 @@ type ConnectToken struct {
 	ID *channel.Token
 }
 
-// SubscribeToken has the verified claims of a subscription token. The caller
-// compares User, Channel and Client with those of the connection.
+// SubscribeToken has the verified claims of a subscription token. The caller compares User, Channel and Client with the
+// connection.
 type SubscribeToken struct {
 	User    string
 	Channel string // never empty
@@ -270,8 +270,8 @@ func (v *Verifier) subscribeToken(c *claims) (SubscribeToken, error) {
 	return out, nil
 }
 
-// verify makes all checks but those of times. All of them fail with ErrInvalid, so their
-// order does not matter; the signature, which costs most, comes last. With an error, too, it returns the claims if there are any.
+// verify makes all checks but the checks of times. All of them fail with ErrInvalid, so their order does not matter;
+// the signature, the most expensive one, comes last. With an error, too, it returns the claims if there are any.
 func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	p, err := parse(token)
 	if err != nil {
@@ -297,7 +297,7 @@ func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	return c, err
 }
 
-// checkSource compares the claims iss and aud with what the configuration requires.
+// checkSource compares the claims iss and aud with the configuration.
 func (v *Verifier) checkSource(issuer string, audience []string) error {
 	switch {
 	case v.issuer != "" && issuer != v.issuer:

@@ -224,8 +224,8 @@ func (c *claims) switched(name string) *bool {
 	return on
 }
 
-// subs returns the channels that the token grants: those of the claim subs, or if there are
-// none, those of the claim channels. It skips empty names.
+// subs returns the channels that the token grants. They are in the claim subs or, if that has none, in the claim
+// channels. It skips empty names.
 func (c *claims) subs() map[string]SubscribeOptions {
 	subs := c.object("subs")
 	var channels []string

@@ -12,9 +12,8 @@ import (
 // processors are left for everything else.
 var costly = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// Costly tells whether the signature of a token takes so long to verify that a loop should not
-// do it: every algorithm but HMAC, if there is a key of this kind. The key may even have to be
-// fetched first.
+// Costly tells whether the signature of a token takes so long to verify that a loop should not do it: every algorithm
+// but HMAC, if there is a key of this kind. The verification may even fetch the key first.
 func (v *Verifier) Costly(token string) bool {
 	k := &v.keys
 	if v.skipSignature || len(v.providers) == 0 && k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {

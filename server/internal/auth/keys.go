@@ -105,7 +105,7 @@ func keyOf(alg string) string {
 	return ""
 }
 
-// lookup returns the keys for an algorithm, in the order in which they are tried.
+// lookup returns the keys for an algorithm, in the order of the attempts.
 func (k *keys) lookup(alg string) []any {
 	switch keyOf(alg) {
 	case "hmac_secret_key":

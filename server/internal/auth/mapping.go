@@ -18,7 +18,7 @@ type mapped struct {
 	name string
 }
 
-// namePattern is what the names of values match.
+// namePattern matches the names of values.
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // newMapping parses a mapping of the configuration, from paths of claims to names. Errors name the
@@ -64,7 +64,7 @@ func splitPath(text string) []string {
 	return parts
 }
 
-// find returns a claim by its path, in which null counts as absent.
+// find returns a claim by its path. A claim null counts as absent.
 func (c *claims) find(path []string) (json.RawMessage, bool) {
 	raw, ok := c.get(path[0])
 	for _, name := range path[1:] {
@@ -81,8 +81,7 @@ func (c *claims) find(path []string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// values returns the claims that mappings name, those of later ones in place of earlier ones; nil for
-// none.
+// values returns the claims that mappings name; nil for none. Later mappings win.
 func (c *claims) values(mappings ...mapping) map[string]json.RawMessage {
 	var out map[string]json.RawMessage
 	for _, m := range mappings {
@@ -119,8 +118,8 @@ func (c *claims) meta(members map[string]json.RawMessage) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// labels returns the members of the claim labels, and further ones in their place, as texts; nil for
-// none. What is not a string becomes its JSON.
+// labels returns the members of the claim labels and the given members as texts; nil for none. The given members win. A
+// value that is not a string becomes its JSON.
 func (c *claims) labels(members map[string]json.RawMessage) map[string]string {
 	if _, ok := c.get("labels"); !ok && len(members) == 0 {
 		return nil

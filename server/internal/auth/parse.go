@@ -90,9 +90,9 @@ func header(part string) (alg, kid string, critical bool, err error) {
 	return alg, kid, critical, r.End()
 }
 
-// object returns the members of a JSON object by exact name, the last of those with the same name;
-// nil for null. They alias data. It refuses text that is not UTF-8: claims are sent to clients
-// unchanged, and would break their connections.
+// object returns the members of a JSON object by exact name; nil for null. If a name comes twice, the last member wins.
+// The members alias data. It refuses text that is not UTF-8: claims are sent to clients unchanged, and would break
+// their connections.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	r := jsonwire.NewReader(data)
 	if r.Null() {

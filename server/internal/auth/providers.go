@@ -16,7 +16,7 @@ import (
 type provider struct {
 	// key is the configuration key of its URL, below the section.
 	key string
-	// issuer and audience are those of its tokens; empty for any.
+	// Tokens of the provider must have this issuer and this audience; empty for any.
 	issuer, audience string
 	ofMeta, ofLabels mapping
 	template         *jwks.Template

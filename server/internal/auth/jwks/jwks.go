@@ -1,9 +1,9 @@
 // Package jwks finds the public keys that tokens are verified with in JSON Web Key Sets, which
 // identity providers serve over HTTP (docs/tokens.md).
 //
-// The keys of a set stay in use until a fetch brings others, so an endpoint that is slow or broken
-// for a while refuses nobody. A key that is not known is looked for at once, by one fetch for all
-// who wait for it, and by at most one fetch per Interval.
+// The keys of a set stay in use until a fetch brings others, so no client is refused if an endpoint is slow or broken
+// for a while. A key that is not known is looked for at once, by one fetch for all goroutines that wait for the key,
+// and by at most one fetch per Interval.
 package jwks
 
 import (
@@ -25,7 +25,7 @@ import (
 const (
 	// Interval is the least time from the beginning of one fetch of a set to the next one.
 	Interval = 2 * time.Second
-	// RenewAfter is the age at which the keys of a set are fetched again while they stay in use.
+	// RenewAfter is the age of keys at which their set is fetched again. The keys stay in use meanwhile.
 	RenewAfter = time.Hour
 	// retryAfter is the least time between fetches that only renew keys.
 	retryAfter = 30 * time.Second
@@ -71,7 +71,7 @@ type Cache struct {
 	fetches sync.WaitGroup
 }
 
-// source is what a set is known by.
+// source identifies a set.
 type source struct {
 	url string
 	tls config.TLS
@@ -181,8 +181,8 @@ func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.Public
 	}
 }
 
-// Probe fetches the set at a URL, apart from what is kept, and tells how many keys it has. skipped says why some of its keys
-// cannot be used. If ctx has a deadline, that counts instead of Timeout.
+// Probe fetches the set at a URL, without a look at the cache or a change of it, and returns its number of keys.
+// skipped says why some of its keys cannot be used. If ctx has a deadline, that counts instead of Timeout.
 func (e *Endpoint) Probe(ctx context.Context, url string) (keys int, skipped, err error) {
 	list, skipped, err := e.fetch(ctx, url)
 	return len(list), skipped, err
@@ -208,7 +208,7 @@ type set struct {
 	used   time.Time // guarded by cache.mu
 
 	mu sync.Mutex
-	// keys are those of the last fetch that succeeded, which ended at confirmed.
+	// keys are from the last fetch that succeeded, which ended at confirmed.
 	keys      []key
 	confirmed time.Time
 	// began is when the last request was sent, and failure why it failed; "" if it did not.
@@ -296,8 +296,8 @@ func (s *set) fetchNow(e *Endpoint, after time.Duration, done chan struct{}) {
 	close(done)
 }
 
-// report takes over what a fetch has brought, and logs when an endpoint begins to fail, fails for
-// another reason, and works again.
+// report takes the result of a fetch, and logs when an endpoint begins to fail, fails for another reason, and works
+// again.
 func (s *set) report(e *Endpoint, keys []key, skipped, err error) {
 	at := []any{"key", e.key, "url", redacted(s.source.url)}
 	before := s.failure

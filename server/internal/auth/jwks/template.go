@@ -63,10 +63,9 @@ func (t *Template) URL(values map[string]string) (string, error) {
 	return text, nil
 }
 
-// CheckSafe refuses a template whose placeholders are filled from claims that may be anything,
-// because values are taken from tokens before their signatures are verified. patterns are the
-// regular expressions that match claims. Each group that fills a placeholder has to be a choice of
-// literal texts, and no pattern may have a class of characters.
+// CheckSafe refuses a template whose placeholders are filled from claims that may be anything, because values are taken
+// from tokens before their signatures are verified. patterns are the regular expressions that match claims. Each group
+// that fills a placeholder must be a choice of literal texts, and no pattern may have a class of characters.
 func (t *Template) CheckSafe(patterns ...*regexp.Regexp) error {
 	if t.Static() {
 		return nil
