@@ -1,5 +1,5 @@
-// Package dictionary makes the dictionaries that the messages of WebSocket clients are compressed against: it
-// trains them from samples, and loads those of a configuration.
+// Package dictionary makes the dictionaries for the compression of messages to WebSocket clients: it trains them from
+// samples, and loads the dictionaries of a configuration.
 package dictionary
 
 import (

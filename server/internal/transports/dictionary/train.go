@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sample is a message of which there are many similar ones.
+// Sample is an example of many similar messages.
 type Sample struct {
 	// Source is whose message it is: a user, or anything that tells apart what must not show in the
 	// dictionary. Empty: each sample is a source of its own.
@@ -20,7 +20,7 @@ type Sample struct {
 type Options struct {
 	// Size is the most bytes of the dictionary.
 	Size int
-	// Sources is from how many different sources a text has to be to get into the dictionary.
+	// Sources is the number of different sources that a text must be from to get into the dictionary.
 	Sources int
 }
 
@@ -127,7 +127,7 @@ func (t *trainer) texts() (found []text) {
 	return found
 }
 
-// runs calls f with the longest parts of p all of whose grams are frequent.
+// runs calls f with the longest parts of p that consist of frequent grams only.
 func (t *trainer) runs(p []byte, f func(run []byte)) {
 	start := -1
 	for at := 0; at+gram <= len(p); at++ {
@@ -145,7 +145,7 @@ func (t *trainer) runs(p []byte, f func(run []byte)) {
 	}
 }
 
-// count finds in which samples the texts are. It looks them up by their first gram.
+// count finds the samples that contain the texts. It looks the texts up by their first gram.
 func (t *trainer) count(texts map[string]struct{}) map[string]text {
 	byGram := make(map[string][]string)
 	counts := make(map[string]tally)

@@ -33,8 +33,8 @@ func line(frame string) string { return frame + "\n" }
 // event escapes what clients unescape.
 func event(frame string) string { return "data: " + strings.ReplaceAll(frame, "%", "%25") + "\r\n\r\n" }
 
-// receive serves a request that receives what the server sends. Its body means nothing, but has to
-// be there: net/http would wait for it before it sends the answer, and this request has no deadline.
+// receive serves a request that receives the messages of the server. The handler ignores the body but reads it to its
+// end: net/http would wait for it before it sends the answer, and this request has no deadline.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *envelope) {
 	if _, ok := h.body(w, r); !ok {
 		return
@@ -45,7 +45,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *
 	}
 	w.Header().Set("Content-Type", e.contentType)
 	out := response{w: w, control: http.NewResponseController(w), timeout: h.cfg.WriteTimeout}
-	_ = out.control.SetReadDeadline(time.Time{}) // that of the server is meant for requests
+	_ = out.control.SetReadDeadline(time.Time{}) // this request lasts longer than the server's limit for requests
 	err := s.attach()
 	if err != nil {
 		d := protocol.Disconnect{Code: 2010, Reason: "Another connection still open"}
@@ -98,7 +98,7 @@ func (s *session) deliver(r *http.Request, out *response, e *envelope) {
 	}
 }
 
-// response is what a request that receives writes to.
+// response writes to the client of a receiving request.
 type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -106,8 +106,8 @@ type response struct {
 	size    int
 }
 
-// extend gives what is written next its time. Without it, the time since the latest write counts, and that of the server
-// before.
+// extend gives the next write its full time. Without it, the time counts from the latest write, or the write timeout of
+// the server counts before the first.
 func (o *response) extend() { _ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) }
 
 func (o *response) write(text string) error {

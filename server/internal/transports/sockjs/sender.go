@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// sender is what the requests of a session show of who sends them. Pages choose the IDs of sessions, so that an ID proves
-// nothing.
+// sender identifies the client behind the requests of a session by their header fields. Pages choose the IDs of
+// sessions, so an ID proves nothing.
 type sender struct {
 	first, latest http.Header
 }

@@ -134,7 +134,7 @@ func (s *session) attach() error {
 // quiet reports whether the client is to end the session. The lock is held.
 func (s *session) quiet() bool { return s.closing && s.last == "" }
 
-// detach ends the receiving of a request that is complete. Another one has to come soon.
+// detach ends the receiving of a request that is complete. Another one must come soon.
 func (s *session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

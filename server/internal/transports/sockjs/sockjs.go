@@ -1,10 +1,9 @@
-// Package sockjs is the SockJS transport, protocol version 0.3, for clients that still use it:
-// WebSocket, XHR streaming, XHR polling and EventSource. The messages are those of the
-// client protocol, in JSON.
+// Package sockjs is the SockJS transport, protocol version 0.3, for clients that still use it: WebSocket, XHR
+// streaming, XHR polling and EventSource. The messages are messages of the client protocol, in JSON.
 //
-// A session is on the node that its first request came to, and further requests have to come to the
-// same one. Its ID is chosen by the client, and is no secret. So requests that pages of other origins make a browser send have
-// to be refused before they get here, or an attacker could use a session that was opened in the name of another user.
+// A session is on the node that got its first request, and further requests must come to the same node. The client
+// chooses the ID of the session, which is no secret. So the web server must refuse requests that pages of other origins
+// make a browser send before they get here, or an attacker could use a session of another user.
 package sockjs
 
 import (
@@ -34,8 +33,8 @@ type Config struct {
 	// Admit is called for each new session. It must not block. If it returns an error, the
 	// answer is 503 with the text of the error. Default: all are admitted.
 	Admit func(r *http.Request) error
-	// Identity are the names of the fields that say who a client is, beside Cookie. A request of a session needs those of
-	// its first request. Stranger is called for a request that has others, which is answered with 404.
+	// Identity are the names of the header fields that identify a client, beside Cookie. A request of a session needs
+	// the same values as its first request. Otherwise the handler calls Stranger with the request and answers 404.
 	Identity []string
 	Stranger func(r *http.Request)
 	// MaxBodySize is the most bytes of a request with messages. A larger one is refused with
@@ -84,7 +83,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// sessionPath is SERVER/SESSION/TRANSPORT. What the client puts for SERVER is for proxies.
+// sessionPath is SERVER/SESSION/TRANSPORT. SERVER is for proxies; this node ignores it.
 var sessionPath = regexp.MustCompile(`^/([^/.]+)/([^/.]+)/([a-z_]+)$`)
 
 // maxName bounds SERVER and SESSION, in bytes. The patterns do not, because each repetition of a bounded one takes memory.

@@ -28,7 +28,7 @@ type webSocketAcceptor struct {
 	acceptor transport.Acceptor
 
 	mu      sync.Mutex
-	framers map[transport.Framer]*arrayFramer // by that of the connection
+	framers map[transport.Framer]*arrayFramer // by the framer of the connection
 }
 
 func (a *webSocketAcceptor) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
@@ -101,7 +101,7 @@ func (p *webSocketPeer) Receive(msg []byte) {
 	}
 }
 
-// decode returns the messages in what a client sent: an array of strings, or one string.
+// decode returns the messages in the text of a client: an array of strings, or one string.
 func decode(data []byte) (messages []string, err error) {
 	if err = json.Unmarshal(data, &messages); err != nil {
 		var one string

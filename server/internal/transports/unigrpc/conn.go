@@ -70,7 +70,7 @@ func (c *conn) serve(ctx context.Context, a transport.Acceptor, info transport.I
 	return nil
 }
 
-// contain has a panic end the connection. It reports whether one did, now or before.
+// contain ends the connection after a panic. It reports whether there was a panic, now or before.
 func (c *conn) contain(reason any) bool {
 	if reason != nil {
 		c.fail(&transport.Panic{Reason: reason, Stack: debug.Stack()})
@@ -148,8 +148,8 @@ func (c *conn) writable() {
 	c.peer.Writable()       // it is set, since it has written
 }
 
-// next returns what is to be written. If that is nothing, drained tells that the peer waits for
-// that, and ended that the connection has ended.
+// next returns the messages to write. If there are none, drained tells that the peer waits for this moment, and ended
+// tells that the connection has ended.
 func (c *conn) next() (batch []byte, drained, ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,7 +63,7 @@ const (
 	// maxDeaf is how many streams may end because the client does not read them. gRPC keeps up to 64 KB
 	// and a message of each, for as long as the connection lasts.
 	maxDeaf = 16
-	// maxWaiting is how many streams may be without a whole connect request. gRPC keeps what has come of each.
+	// maxWaiting is how many streams may be without a whole connect request. gRPC keeps the received part of each.
 	maxWaiting = 100
 )
 
@@ -128,7 +128,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return &client{Conn: nc}, nil
 }
 
-// client is a connection, on which there may be several streams.
+// client is a connection, which may carry several streams.
 type client struct {
 	net.Conn
 	deaf    atomic.Int32 // streams that ended because the client did not read them
