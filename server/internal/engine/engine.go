@@ -1,5 +1,5 @@
-// Package engine makes the brokers and presence managers that the configuration describes, and
-// finds those of a channel.
+// Package engine makes the brokers and presence managers that the configuration describes, and finds the broker and the
+// presence manager of a channel.
 package engine
 
 import (
@@ -24,7 +24,7 @@ type Set struct {
 	// Broker and Presence hand each channel to its engine.
 	Broker   broker.Broker
 	Presence broker.PresenceManager
-	// Controller replaces that of Broker unless it is nil.
+	// Controller, unless it is nil, replaces the controller of Broker.
 	Controller broker.Controller
 	// Brokers has the traits of each broker by its name in the configuration, which is empty for the
 	// default broker. The names of brokers of maps begin with map_broker/.
@@ -77,7 +77,7 @@ type connector interface {
 // Server is what an engine connects to. One of Redis, NATS and Postgres is set: how the engine does it.
 type Server struct {
 	Key string // of the section
-	// AddressKey is the key, below that of the section, that has the address.
+	// AddressKey is the key of the address, below the key of the section.
 	AddressKey string
 	Redis      *redis.Config
 	NATS       *nats.Config
@@ -142,7 +142,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	return s, nil
 }
 
-// named is a list of engines with what they are for. The first is the default.
+// named is a list of engines. index has their uses and names. The first is the default.
 type named[T any] struct {
 	list  []T
 	index map[slot]int
@@ -203,7 +203,7 @@ func (s *Set) Describe() []any {
 	return out
 }
 
-// defaultPrefix is that of keys and subjects if the configured one is empty.
+// defaultPrefix is the prefix of keys and subjects if the configured one is empty.
 const defaultPrefix = "centrifugo"
 
 // maker makes the engines of a set.

@@ -30,8 +30,9 @@ func needsMapBroker(cfg *config.Config) bool {
 	return false
 }
 
-// maps adds the brokers of maps to the brokers. That of the section map_broker is made if something needs it. The default
-// broker has its maps, too, if both are in the process, or if both are the same tables of PostgreSQL: what nodes read there has both.
+// maps adds the brokers of maps to the brokers. It makes the broker of the section map_broker if a namespace needs it.
+// The default broker serves maps, too, if both brokers are in the process, or if both use the same tables of
+// PostgreSQL: nodes then read publications and maps together.
 func (m *maker) maps(brokers *named[broker.Broker]) {
 	for i := range m.cfg.MapBrokers {
 		c := &m.cfg.MapBrokers[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// sharesPostgres tells whether the default broker and that of maps are the same tables of PostgreSQL.
+// sharesPostgres tells whether the default broker and the broker of maps use the same tables of PostgreSQL.
 func (m *maker) sharesPostgres() bool {
 	b, maps := &m.cfg.Broker, &m.cfg.MapBroker
 	return b.Enabled && b.Type == engines.TypePostgres && maps.Type == engines.TypePostgres && reflect.DeepEqual(b.Postgres, maps.Postgres.Postgres)
@@ -68,10 +68,10 @@ func (m *maker) fanout(key string, c *engines.BrokerFanout) (f postgres.Fanout, 
 	return postgres.FanoutOver(e.Broker()), name, nil
 }
 
-// defaultFanoutPrefix is that of channels and subjects of a fan-out if the configured one is empty.
+// defaultFanoutPrefix is the prefix of the channels and subjects of a fan-out if the configured one is empty.
 const defaultFanoutPrefix = "gyro_fanout"
 
-// controller makes the controller that replaces that of the broker.
+// controller makes the controller that replaces the controller of the broker.
 func (m *maker) controller() error {
 	if !m.cfg.Controller.Enabled {
 		return nil

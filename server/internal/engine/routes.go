@@ -24,7 +24,7 @@ type Routes struct {
 // place has the indexes of the engines of a namespace.
 type place struct{ broker, presence int }
 
-// naming has the rules by which the namespace of a channel is found.
+// naming has the rules that find the namespace of a channel.
 type naming struct{ privatePrefix, boundary string }
 
 // Routes returns the routes of a validated configuration, which names the same engines as the
@@ -67,7 +67,7 @@ func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Ro
 	return r, errors.Join(errs...)
 }
 
-// of returns the place of a channel: that of the default engines if its namespace is unknown.
+// of returns the place of a channel. If its namespace is unknown, these are the default engines.
 func (r *Routes) of(ch string) place { return r.places[r.channels.Namespace(ch)] }
 
 // hasStreamedMap tells whether a channel is a map that has a stream.

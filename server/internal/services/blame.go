@@ -18,7 +18,7 @@ func (e *OptionError) Error() string { return e.Option + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Blame returns an error that names an option: that of err, if it has one.
+// Blame returns an error that names an option. If err names an option, that option stays.
 func Blame(option string, err error) error {
 	if inner, ok := errors.AsType[*OptionError](err); ok {
 		option, err = inner.Option, inner.Err

@@ -21,7 +21,7 @@ type NATS struct {
 	TLS                   *tls.Config // nil: none
 }
 
-// NATSOf returns what a section of the configuration says. Errors name the key.
+// NATSOf returns the NATS of a section of the configuration. Errors name the key.
 func NATSOf(key string, c *config.NATSServer) (NATS, error) {
 	secure, err := c.TLS.ClientConfig()
 	if err != nil {

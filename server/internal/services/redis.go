@@ -1,5 +1,5 @@
-// Package services connects to Redis, NATS and PostgreSQL for what is no engine, says which option of the configuration is to
-// blame if that fails, and how long to wait before the next attempt.
+// Package services connects to Redis, NATS and PostgreSQL for uses other than engines, says which option of the
+// configuration is to blame if that fails, and how long to wait before the next attempt.
 package services
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 )
 
-// Redis connects to a shard. A plain address may be that of a Cluster's node. If an option of the shard's section is
-// to blame for an error, it is a *OptionError; place is the option with the addresses.
+// Redis connects to a shard. A plain address may be the address of a Cluster's node. If an option of the shard's
+// section is to blame for an error, it is a *OptionError; place is the option with the addresses.
 func Redis(ctx context.Context, s *redis.Shard, place string) (rueidis.Client, error) {
 	client, err := detect(ctx, s)
 	if err != nil {
@@ -24,7 +24,7 @@ func Redis(ctx context.Context, s *redis.Shard, place string) (rueidis.Client, e
 	return client, nil
 }
 
-// detect finds out what is at the address, unless the shard says it.
+// detect finds out whether the address is a plain Redis, a Cluster or a Sentinel, unless the shard says it.
 func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	mode := s.Mode
 	switch {

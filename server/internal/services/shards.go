@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// addresses returns the list of addresses in use and its key: that of clusters
-// if it is set, else that of Sentinels, else the plain one.
+// addresses returns the list of addresses in use and its key. Addresses of clusters come before addresses of Sentinels,
+// and these before plain ones.
 func addresses(c *engines.Redis) (list []string, name string, mode redis.Mode) {
 	switch {
 	case len(c.ClusterAddress) > 0:

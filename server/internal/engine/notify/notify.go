@@ -1,5 +1,6 @@
-// Package notify receives notifications by which applications have keys of shared poll channels asked for at once
-// (docs/shared-poll.md). They are messages of a PUB/SUB channel in Redis, or of a subject in NATS, which all nodes get.
+// Package notify receives notifications from applications, which make the node ask for keys of shared poll channels at
+// once (docs/shared-poll.md). The notifications are messages of a PUB/SUB channel in Redis, or of a subject in NATS,
+// and reach all nodes.
 package notify
 
 import (
@@ -32,14 +33,14 @@ const (
 type Received struct {
 	// Malformed: the message is ignored as a whole.
 	Malformed bool
-	// Tracked and Ignored are the items of which some, or no, client of this node tracks the key. Invalid are those
-	// that cannot name a key.
+	// Tracked counts the items with a key that a client of this node tracks, Ignored counts the items with other keys.
+	// Invalid counts items that cannot name a key.
 	Tracked, Ignored, Invalid int
 }
 
 // Config of a Receiver.
 type Config struct {
-	// Notify has the node ask for keys of a channel, and returns how many of them are tracked. It must not block.
+	// Notify makes the node ask for keys of a channel, and returns the number of tracked keys. It must not block.
 	Notify func(channel string, keys ...string) (tracked int)
 	// Observe, if set, hears of each message. It is called on the goroutine that receives.
 	Observe func(*Received)

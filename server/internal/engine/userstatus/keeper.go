@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// renewal is how often users who are connected are renewed as online. A round is spread over most of it.
+	// renewal is the time between two rounds that note the connected users as online. A round is spread over most of
+	// it.
 	renewal = 25 * time.Second
 	// gathering is how long users who connect gather before they are noted.
 	gathering = time.Second
@@ -26,7 +27,7 @@ const (
 	batchSize = 512
 )
 
-// Node is what a Keeper needs of a *gyro.Node.
+// Node is the part of *gyro.Node that a Keeper uses.
 type Node interface {
 	Cluster() gyro.Cluster
 	Inspect() gyro.Inspector
@@ -34,7 +35,7 @@ type Node interface {
 
 // Kinds of calls to the storage, as Keeper.Config.Observe hears of them.
 const (
-	Online = "online" // notes who is connected
+	Online = "online" // notes connected users
 	Active = "active" // notes an activity
 	Get    = "get"
 	Delete = "delete"
@@ -51,8 +52,9 @@ type Config struct {
 
 var _ api.Statuses = (*Keeper)(nil)
 
-// Keeper keeps the status of users: of those who are connected to this node by itself, of others when it is told. Any
-// goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close and Connected may be called.
+// Keeper keeps the status of users. It notes the users that are connected to this node by itself, and others when a
+// client or the API asks for it. Any goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close
+// and Connected may be called.
 type Keeper struct {
 	store  Store
 	cfg    Config
@@ -62,7 +64,7 @@ type Keeper struct {
 	outage logging.Outage // of notes of who is online
 
 	mu       sync.Mutex
-	gathered map[string]struct{} // users who have connected
+	gathered map[string]struct{} // users that have connected
 	noted    map[string]struct{} // users whose activity was noted within the last second
 }
 
@@ -92,8 +94,8 @@ func newKeeper(s Store, c Config) *Keeper {
 	return &Keeper{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
 }
 
-// Start connects to the storage, and notes from now on who is online. An error names the configuration key, and leaves
-// nothing running.
+// Start connects to the storage, and notes from now on which users are online. An error names the configuration key,
+// and leaves nothing running.
 func (k *Keeper) Start(ctx context.Context) error {
 	if k == nil {
 		return nil
@@ -130,7 +132,7 @@ func (k *Keeper) Connected(user string) {
 	}
 }
 
-// Method is the RPC by which clients say that their user is active.
+// Method is the RPC that tells the server that a client's user is active.
 const Method = "update_user_status"
 
 // Active answers that RPC. Within a second, further calls for the same user write nothing.
@@ -218,7 +220,7 @@ func (k *Keeper) online(ctx context.Context, users []string) {
 	}
 }
 
-// noteConnected notes users who have connected.
+// noteConnected notes users that have connected.
 func (k *Keeper) noteConnected(ctx context.Context) {
 	ticker := time.NewTicker(gathering)
 	defer ticker.Stop()
@@ -244,8 +246,9 @@ func (k *Keeper) noteConnected(ctx context.Context) {
 	}
 }
 
-// renew notes in rounds who is connected. A round begins within the time of one by chance, so that nodes which were
-// started together do not write together, and makes one call at a time, with pauses between.
+// renew notes in rounds which users are connected. The first round begins at a random moment within the time of one
+// round, so that nodes which were started together do not write together. A round makes one call at a time, with pauses
+// between.
 func (k *Keeper) renew(ctx context.Context) {
 	wait := func(d time.Duration) error {
 		select {

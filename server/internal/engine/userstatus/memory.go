@@ -15,8 +15,8 @@ const (
 	sweepEach = time.Minute
 )
 
-// Memory is a Store in memory, for one node. It keeps 1,000,000 users at most: beyond, those are forgotten of whom
-// nothing was heard for a long time.
+// Memory is a Store in memory, for one node. It keeps 1,000,000 users at most. Beyond, it forgets users with an old
+// last update.
 type Memory struct {
 	expire  time.Duration
 	most    int // users per stripe
@@ -32,7 +32,7 @@ type stripe struct {
 	m  map[string]known
 }
 
-// known is what is known of a user, and since when nothing was heard.
+// known is the status of a user, with the time of its last update.
 type known struct {
 	Status
 	heard int64 // Unix seconds
@@ -85,7 +85,7 @@ func (s *stripe) expire(oldest int64) {
 	}
 }
 
-// makeRoom removes one of some users: that of whom nothing was heard for longest.
+// makeRoom removes one of some users: the user with the oldest last update.
 func (s *stripe) makeRoom() {
 	victim, since, seen := "", int64(0), 0
 	for user, k := range s.m { // begins anywhere

@@ -28,7 +28,7 @@ type Redis struct {
 	clients  []rueidis.Client
 }
 
-// callTime bounds a call, whatever the caller's context.
+// callTime bounds a call, also if the caller's context has no deadline.
 const callTime = 5 * time.Second
 
 // merging is Status.merge. The arguments are active, online, state and the expire interval in seconds.
@@ -45,8 +45,8 @@ end
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 return 0`)
 
-// NewRedis returns a store that forgets users after a time. section is the key of the section that describes the shards,
-// place that of their addresses below it. It connects to nothing.
+// NewRedis returns a store that forgets users after a time. section is the key of the section that describes the
+// shards, place is the key of their addresses below it. It connects to nothing.
 func NewRedis(section, place string, shards []redis.Shard, prefix string, expire time.Duration) *Redis {
 	return &Redis{shards: shards, section: section, place: place, prefix: prefix + ".user_status.", expire: expire}
 }

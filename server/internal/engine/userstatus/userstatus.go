@@ -48,7 +48,7 @@ type Status struct {
 	State string
 }
 
-// merge adds what is known of a user later. Times do not go back.
+// merge adds a later status of a user. Times do not go back.
 func (s *Status) merge(later Status) {
 	s.Active, s.Online = max(s.Active, later.Active), max(s.Online, later.Online)
 	if later.State != "" {
@@ -56,18 +56,18 @@ func (s *Status) merge(later Status) {
 	}
 }
 
-// Store keeps the status of users. A user of whom nothing was heard for the expire interval is forgotten. Any goroutine
-// may call its methods between Start and Close. The same user may come more than once in a call.
+// Store keeps the status of users. It forgets a user after the expire interval without an update. Any goroutine may
+// call its methods between Start and Close. The same user may come more than once in a call.
 type Store interface {
 	// Start connects to the storage. An error names the configuration key.
 	Start(ctx context.Context) error
 	Close()
-	// Update merges the same status into that of all users: times do not go back, and an empty State changes nothing.
-	// With an error, some of them may be updated.
+	// Update merges the same status into the status of all users: times do not go back, and an empty State changes
+	// nothing. With an error, some of them may be updated.
 	Update(ctx context.Context, users []string, s Status) error
 	// Get returns a status for each user, in their order: the zero value for unknown ones.
 	Get(ctx context.Context, users []string) ([]Status, error)
-	// Delete forgets users. Whoever is connected is soon online again.
+	// Delete forgets users. A connected user is soon online again.
 	Delete(ctx context.Context, users []string) error
 }
 
