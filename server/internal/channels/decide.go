@@ -72,7 +72,7 @@ func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool)
 	return c.decideSubscribe(f, asked, hasToken, nil)
 }
 
-// decideSubscribe notes what it looks at: see ExplainSubscribe.
+// decideSubscribe records in t the options that it reads: see ExplainSubscribe.
 func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool, t *trace) Decision {
 	if asked != c.Type {
 		return denied(c.wrongType(asked))
@@ -238,8 +238,9 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	}
 }
 
-// validFromClient is ValidData for a publication of a client, which has to be JSON by default: subscribers with JSON connections
-// could not get other data. client.insecure lets clients publish what no rule allows, as test suites of SDKs do.
+// validFromClient is ValidData for a publication of a client, which must be JSON by default: subscribers with JSON
+// connections could not get other data. client.insecure lets clients publish what no rule allows, as test suites of
+// SDKs do.
 func (o *Options) validFromClient(f Facts, data []byte) bool {
 	if o.PublicationDataFormat == "" && !f.Insecure {
 		return codec.ValidJSON(data)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Describe tells what a namespace gives its subscribers: those options that are not off.
+// Describe returns the options of a namespace for its subscribers that are not off.
 func Describe(o *Options) map[string]string {
 	options := map[string]string{"subscription_type": cmp.Or(o.SubscriptionType, "stream")}
 	for option, on := range map[string]bool{

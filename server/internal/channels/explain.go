@@ -15,7 +15,7 @@ type Check struct {
 	Holds      bool
 }
 
-// Explanation of a decision: what was looked at, in this order, until it was made.
+// Explanation of a decision: the options that the decision looked at, in their order.
 type Explanation struct {
 	// Namespace of the channel; nil if it is unknown.
 	Namespace *Options
@@ -25,8 +25,8 @@ type Explanation struct {
 	Key, Reason string
 }
 
-// ExplainSubscribe explains what happens if a connection asks to subscribe to a channel, of whatever type that
-// is. It makes the decision by ForClient and DecideSubscribe, which note what they look at.
+// ExplainSubscribe explains the answer to a connection that asks to subscribe to a channel of any type. It makes the
+// decision by ForClient and DecideSubscribe, which record the options that they look at.
 func (r *Resolver) ExplainSubscribe(name string, f Facts, hasToken bool) Explanation {
 	var t trace
 	ch, err := r.forClient(name, &t)

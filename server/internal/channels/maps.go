@@ -14,13 +14,13 @@ const (
 	defaultStreamTTL  = time.Minute
 	// metaFactor is how many TTLs of the stream the position of a recoverable map lives.
 	metaFactor = 10
-	// maxEntries is how many entries a map has in which clients set no new key.
+	// In a map with maxEntries entries, clients set no new key.
 	maxEntries = 10_000
 )
 
 const ephemeral = "ephemeral"
 
-// mapSubscription returns what the namespace says of subscriptions to its maps; nil if it has none.
+// mapSubscription returns the options of subscriptions to the namespace's maps; nil if it has none.
 func mapSubscription(ch Channel) *channel.MapSubscription {
 	if ch.Type < Map || ch.Type > MapUsers {
 		return nil
@@ -33,8 +33,8 @@ func mapSubscription(ch Channel) *channel.MapSubscription {
 	}
 }
 
-// presenceMaps returns the maps that show who is in a channel, and the one that the client's entry leaves with
-// the client.
+// presenceMaps returns the maps that show the clients and users in a channel. With RemoveOnUnsubscribe it also returns
+// the map of the channel itself, which loses the entry of a client that leaves.
 func presenceMaps(ch Channel) []channel.PresenceMap {
 	var list []channel.PresenceMap
 	add := func(name string, of *Options, kind channel.MapKind) {
@@ -74,9 +74,9 @@ func MapChange(of *Options) (o channel.MapOptions, err error) {
 	return o, nil
 }
 
-// ClientMapChange returns the options of a change that a client makes, by itself or by a proxy: MapChange, with the bound of
-// map.client_max_entries. By default a map whose keys are the IDs of users has none, because a client sets one key alone.
-// IDs of clients are as many as somebody opens connections.
+// ClientMapChange returns the options of a change that a client makes, by itself or by a proxy: MapChange, with the
+// bound of map.client_max_entries. By default a map whose keys are the IDs of users has none, because a client sets one
+// key alone. But a user can get any number of IDs of clients, one for each connection.
 func ClientMapChange(of *Options) (channel.MapOptions, error) {
 	o, err := MapChange(of)
 	switch n := of.Map.ClientMaxEntries; {

@@ -64,8 +64,8 @@ func (c Channel) meant() Channel {
 	}
 }
 
-// closed returns why a connection cannot subscribe without a token, whatever the options of the namespace say; nil if these
-// decide. What is closed is closed under derived names as well. c is a result of ForClient or Named.
+// closed returns why a connection cannot subscribe without a token, if no option of the namespace can allow it; nil if
+// the options decide. A closed channel is closed under derived names as well. c is a result of ForClient or Named.
 func (c Channel) closed(f Facts, t *trace) error {
 	m := c.meant()
 	derived := len(m.Name) < len(c.Name)

@@ -1,5 +1,5 @@
 // Package channels resolves the names of channels to their options, decides what clients may do with a channel
-// (docs/permissions.md), and turns the options into those of the node. It does no I/O: where a token or a proxy
+// (docs/permissions.md), and turns the options into options of the node. It does no I/O: where a token or a proxy
 // decides, the decision says so.
 package channels
 
@@ -38,7 +38,8 @@ type Options struct {
 	Name string
 	// Type is SubscriptionType as a number.
 	Type SubscriptionType
-	// ClientsMap and UsersMap are the options of the maps that show who is in a channel; nil without.
+	// ClientsMap and UsersMap are the options of the maps that show the clients and the users in a channel; nil
+	// without.
 	ClientsMap, UsersMap *Options
 	// FullStates are the prefixes of the full-state channels that the namespace is for; empty if it is an ordinary one.
 	FullStates []string
@@ -51,7 +52,7 @@ type Options struct {
 // methods do not allocate.
 type Resolver struct {
 	naming
-	// personalPrefix is what the names of personal channels begin with; empty if there are none.
+	// personalPrefix begins the names of personal channels; empty if there are none.
 	personalPrefix string
 
 	plain   *Options            // of channels without a namespace
@@ -109,7 +110,7 @@ func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, err
 	return r, nil
 }
 
-// Each calls f with the options of each namespace, and with those of channels without one.
+// Each calls f with the options of each namespace, and with the options of channels without a namespace.
 func (r *Resolver) Each(f func(of *Options)) {
 	f(r.plain)
 	for _, o := range r.options {
@@ -194,10 +195,9 @@ func (r *Resolver) forClient(name string, t *trace) (Channel, error) {
 	return ch, err
 }
 
-// Covers tells whether subscribers of pattern, a channel with wildcards, get what is published
-// to name, a channel that it matches. They do if a client that may subscribe to pattern may also
-// subscribe to name: if both are in the same namespace, and name is neither private, user-limited nor personal, and stands for
-// no such channel.
+// Covers tells whether subscribers of pattern, a channel with wildcards, get the publications of name, a channel that
+// it matches. They do if a client that may subscribe to pattern may also subscribe to name: if both are in the same
+// namespace, and name is neither private, user-limited nor personal, and stands for no such channel.
 func (r *Resolver) Covers(pattern, name string) bool {
 	p, known := r.Resolve(pattern)
 	ch, also := r.Resolve(name)
@@ -241,9 +241,8 @@ func (c Channel) UserLimited() bool {
 	return c.AllowUserLimitedChannels && c.resolver.userBoundary != "" && strings.Contains(c.Name, c.resolver.userBoundary)
 }
 
-// ListsUser reports whether a user is in the list of a user-limited name. The list is what
-// follows the last boundary, where boundaries are found from the left. The anonymous user is in
-// no list: an empty element names nobody.
+// ListsUser reports whether a user is in the list of a user-limited name. The list follows the last boundary, where
+// boundaries are found from the left. The anonymous user is in no list: an empty element names no user.
 func (c Channel) ListsUser(user string) bool {
 	if user == "" {
 		return false

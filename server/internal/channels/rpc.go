@@ -29,8 +29,8 @@ func NewRPC(cfg config.RPC) *RPC {
 	return r
 }
 
-// Decide says who answers a method: the built-in ping, with empty data (ping is true), the proxy
-// of this name, or nobody (err, a *refusal.Reason with a *protocol.Error).
+// Decide tells how a method is answered: the built-in ping, with empty data (ping is true), the proxy of this name, or
+// not at all (err, a *refusal.Reason with a *protocol.Error).
 func (r *RPC) Decide(method string) (ping bool, proxy string, err error) {
 	switch {
 	case r.ping != "" && method == r.ping:
