@@ -1,5 +1,5 @@
-// Package httpmem serves HTTP in memory, for tests in a bubble of testing/synctest: its time stands still while
-// somebody waits for a socket.
+// Package httpmem serves HTTP in memory, for tests in a bubble of testing/synctest: the time of a bubble stands still
+// while a goroutine waits for a socket.
 package httpmem
 
 import (
@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Dial connects to a server, whatever the address says.
+// Dial connects to a server and ignores the address.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Serve serves until the test ends.

@@ -41,7 +41,7 @@ type Span struct {
 
 // Collector receives spans. Its methods may be called from any goroutine.
 type Collector struct {
-	// Endpoint is the value of OTEL_EXPORTER_OTLP_ENDPOINT, Protocol that of OTEL_EXPORTER_OTLP_PROTOCOL.
+	// Endpoint and Protocol are values for OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_PROTOCOL.
 	Endpoint, Protocol string
 
 	certificate string // a file; empty without TLS

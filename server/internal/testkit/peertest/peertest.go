@@ -57,7 +57,7 @@ func (p *Peer) Frames(messages ...string) (list [][]byte) {
 	return list
 }
 
-// Write writes frames as the core does: what is not taken, it writes again when the transport asks for it.
+// Write writes frames as the core does: it writes the rest again when the transport asks for it.
 func (p *Peer) Write(frames ...[]byte) error {
 	out := bytes.Join(frames, nil)
 	for {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Fault is what a backend may do instead of answering a call that it has read.
+// Fault is a fault of a backend that has read a call: it does not answer as it should.
 type Fault struct {
 	Name string
 	Do   func(c Carrier, w http.ResponseWriter, r *http.Request)

@@ -22,7 +22,7 @@ type Carrier struct {
 	grpc bool
 }
 
-// Message is a request or a response. Those of package message implement it.
+// Message is a request or a response. The messages of package message implement it.
 type Message interface {
 	AppendJSON(dst []byte) ([]byte, error)
 	AppendProto(dst []byte) []byte
@@ -54,8 +54,8 @@ func (c Carrier) Server(h http.HandlerFunc) *http.Server {
 	return s
 }
 
-// Endpoint is that of a backend at an address, for a proxy of an event such as SubRefresh. The
-// backend gets the event as the last part of the path.
+// Endpoint is the endpoint of a backend at an address, for a proxy of an event such as SubRefresh. The backend gets the
+// event as the last part of the path.
 func (c Carrier) Endpoint(address, event string) string {
 	if c.grpc {
 		return "grpc://" + address
