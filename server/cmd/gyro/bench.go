@@ -65,7 +65,7 @@ func newBenchFlags(cmd *cobra.Command) *benchFlags {
 	return &benchFlags{cmd: cmd, size: 128}
 }
 
-// common adds the flags of all scenarios after those of the scenario itself.
+// common adds the flags of all scenarios after the flags of the scenario.
 func (b *benchFlags) common(timeout time.Duration) {
 	f := b.cmd.Flags()
 	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "endpoint of the transport: ws:// or wss:// of WebSocket, http:// or https:// of the others; unless given, that of --transport")
@@ -144,7 +144,7 @@ func (b *benchFlags) durationFlag(l *bench.Load) {
 	})
 }
 
-// target returns what the flags say about the server.
+// target returns the server that the flags describe.
 func (b *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{
 		Transport: b.transport, URL: b.url, Emulation: b.emulation, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),

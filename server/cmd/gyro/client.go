@@ -225,7 +225,7 @@ func infoCommand() *cobra.Command {
 // kinds are the values of --type.
 var kinds = map[string]cli.Type{"stream": cli.Stream, "map": cli.Map, "clients": cli.MapClients, "users": cli.MapUsers, "poll": cli.SharedPoll}
 
-// kindFlags adds the flags that say what channels are, and returns what they say.
+// kindFlags adds the flags for the kind of channels, and returns a function that reads them.
 func kindFlags(cmd *cobra.Command) func() (cli.Kind, error) {
 	var k cli.Kind
 	f := cmd.Flags()

@@ -22,11 +22,11 @@ import (
 // devSite is what `gyro dev` adds to a server.
 type devSite struct {
 	pages map[string]http.Handler
-	// announce prints what a newcomer needs, once the server listens at addr.
+	// announce prints the addresses, the keys and an example for newcomers, once the server listens at addr.
 	announce func(addr string)
 }
 
-// devCommand runs a server with which newcomers can try Gyro out.
+// devCommand runs a server for newcomers to try Gyro out.
 func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -103,7 +103,7 @@ func develop(cfg *config.Config, warnings config.Warnings, level slog.Level) err
 	defer logging.Flush(log) //nolint:errcheck // the process ends
 	site := &devSite{pages: dev.Pages(cfg), announce: func(addr string) {
 		_ = logging.Flush(log) // warnings of the start come first
-		lowest.Set(logs.All)   // before anybody knows the address, so that the first refusal is explained
+		lowest.Set(logs.All)   // before the address is known, so that the first refusal is explained
 		announce(cfg, warnings.Source, addr, user, token)
 	}}
 	err = serveWith(log, recent, cfg, warnings, nil, site)

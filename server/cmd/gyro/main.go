@@ -118,7 +118,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand{text}
 }
 
-// tellUsage makes usage errors of what the checks of arguments find.
+// tellUsage turns errors of the checks of arguments into usage errors.
 func tellUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -14,9 +14,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/migrate"
 )
 
-// reportMigration prints what a configuration of Centrifugo means to Gyro. The error says
-// that Gyro does not start with it or, if strict, that keys or variables are unknown; the
-// report has told of it.
+// reportMigration prints the meaning of a configuration of Centrifugo for Gyro. The error says that Gyro does not start
+// with it or, if strict, that keys or variables are unknown; the report has told of it.
 func reportMigration(cmd *cobra.Command, file string, strict bool, print func(*cobra.Command, string, any) error) error {
 	x, err := examine(cmd, file)
 	if err != nil {

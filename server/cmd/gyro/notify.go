@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// What the server tells systemd, if a unit of Type=notify runs it: sd_notify(3).
+// Messages of the server to systemd, if a unit of Type=notify runs it: sd_notify(3).
 const (
 	ready    = "READY=1"
 	stopping = "STOPPING=1"

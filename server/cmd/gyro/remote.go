@@ -21,8 +21,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// clientEnv is the prefix of the variables that stand for flags of commands that talk to a server. It is not
-// that of the configuration, whose unknown variables the server warns of.
+// clientEnv is the prefix of the variables that stand for flags of commands that talk to a server. It differs from the
+// prefix of the configuration, because the server warns of unknown variables with that prefix.
 const clientEnv = "GYROCLI_"
 
 // remoteFlags has the flags of commands that talk to a server. A flag wins over its variable, a
@@ -43,7 +43,7 @@ type clientError struct {
 
 func (e clientError) Unwrap() error { return e.error }
 
-// talks adds the flags of the server API to a command and, if asClient, those of a client of the protocol.
+// talks adds the flags of the server API to a command and, if asClient, the flags of a client of the protocol.
 func talks(cmd *cobra.Command, asClient bool) *remoteFlags {
 	r := &remoteFlags{cmd: cmd, asClient: asClient}
 	f := cmd.Flags()
@@ -141,7 +141,8 @@ func (r *remoteFlags) tls() (*tls.Config, error) {
 	return out, nil
 }
 
-// run executes a command until a signal ends it, whose exit code then is that of shells: 128 and its number.
+// run executes a command until it ends or a signal ends it. The exit code for a signal is, as in shells, 128 and the
+// number of the signal.
 func (r *remoteFlags) run(do func(ctx context.Context, remote cli.Remote, out *cli.Output) error) error {
 	remote, err := r.remote()
 	if err != nil {
@@ -178,7 +179,7 @@ func untilSignal(ctx context.Context, do func(ctx context.Context) error) error 
 // wrongUsage is the exit code for arguments and flags that are wrong.
 const wrongUsage = 2
 
-// exitCode returns that of an error, and whether it is worth no message.
+// exitCode returns the exit code for an error, and whether to print no message.
 func exitCode(err error) (code int, silent bool) {
 	if _, ok := errors.AsType[cli.UsageError](err); ok {
 		return wrongUsage, false

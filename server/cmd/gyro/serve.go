@@ -56,8 +56,7 @@ func serverCommand() *cobra.Command {
 	return cmd
 }
 
-// serverFlags adds the keys that can be given as flags. The reference of the configuration
-// says what they mean.
+// serverFlags adds the keys that can be given as flags. The reference of the configuration explains them.
 func serverFlags(f *pflag.FlagSet) {
 	def := config.DefaultConfig()
 	text := func(name, short, value string) { f.StringP(name, short, value, config.Describe(name)) }
@@ -103,7 +102,7 @@ func changed(f *pflag.FlagSet) map[string]string {
 	return set
 }
 
-// heapFloor is the size of the heap in bytes up to which no garbage is collected: see docs/performance.md.
+// heapFloor is a size of the heap in bytes. Below it, no garbage is collected: see docs/performance.md.
 const heapFloor = 16 << 20
 
 // loader reads the configuration again.
@@ -125,8 +124,8 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 	return err
 }
 
-// serveWith is serve with a log and its recent lines, and with what a development server adds; site is nil for
-// others. Without reload, SIGHUP ends the server too.
+// serveWith is serve with a given log and its recent lines. site has the additions of a development server; nil for
+// other servers. Without reload, SIGHUP ends the server too.
 func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	gcfloor.Set(heapFloor)
 	o := app.Options{Version: version, Logger: log, Load: reload, Recent: recent}

@@ -18,8 +18,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// tokenSection returns the section of the configuration by which connection tokens or
-// subscription tokens are signed and verified.
+// tokenSection returns the section of the configuration that signs and verifies connection tokens or subscription
+// tokens.
 func tokenSection(cfg *config.Config, sub bool) config.Token {
 	if sub && cfg.Client.SubscriptionToken.Enabled {
 		return cfg.Client.SubscriptionToken.Token
@@ -66,7 +66,7 @@ func tokenCommand(name string, sub bool) *cobra.Command {
 	return cmd
 }
 
-// described is a token as JSON: one that was made, or what a valid one says.
+// described is a token as JSON: a new one, or the claims of a valid one.
 type described struct {
 	Token    string          `json:"token,omitempty"`
 	User     string          `json:"user"`
