@@ -1,8 +1,6 @@
-// Package api executes the commands of the server API (docs/http-api.md): what a
-// backend may do with channels and connections. It knows nothing of HTTP, so
-// that every way in (HTTP, gRPC, consumers of queues) shares one behaviour:
-// they decode a Request, call Executor, and encode what comes back. api.proto describes
-// requests and results.
+// Package api executes the commands of the server API (docs/http-api.md), with which a backend acts on channels and
+// connections. It knows nothing of HTTP, so that every way in (HTTP, gRPC, consumers of queues) shares one behaviour:
+// they decode a Request, call Executor, and encode its result. api.proto describes requests and results.
 package api
 
 import (
@@ -17,8 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// Node is what the API needs of a *gyro.Node. Its methods may be called from
-// any goroutine.
+// Node is the part of *gyro.Node that the API calls. Its methods may be called from any goroutine.
 type Node interface {
 	// PublishBatch keeps nothing of batch, and of channel names and keys only copies.
 	PublishBatch(ctx context.Context, batch []gyro.BatchPublication)
@@ -67,7 +64,7 @@ type Config struct {
 	// RPC are the extension methods by name. The map is not copied: do not change
 	// it later.
 	RPC map[string]RPCHandler
-	// Statuses are those of users; nil: the methods answer code 108.
+	// Statuses keeps the statuses of users; nil: the methods answer code 108.
 	Statuses Statuses
 	// Logger hears why commands are refused, and of failures behind code 100. It is wrapped
 	// by logging.Wrap; nil: slog.Default().
@@ -83,10 +80,9 @@ type Executor struct {
 	rpc      map[string]RPCHandler
 	statuses Statuses // nil: none
 	refusals refusal.Reporter
-	// rights are those of the sender; nil: everything.
-	rights Rights
-	// most is Config.BatchSize.
-	most int
+	// rights are the rights of the sender; nil: everything.
+	rights    Rights
+	batchSize int
 }
 
 // NewExecutor returns an executor. It panics without Node or Channels.
@@ -94,7 +90,7 @@ func NewExecutor(c Config) *Executor {
 	if c.Node == nil || c.Channels == nil {
 		panic("api: Config.Node and Config.Channels are required")
 	}
-	e := &Executor{node: c.Node, channels: c.Channels, insecure: c.Insecure, keyed: c.Keyed, rpc: c.RPC, statuses: c.Statuses, most: cmp.Or(c.BatchSize, 256)}
+	e := &Executor{node: c.Node, channels: c.Channels, insecure: c.Insecure, keyed: c.Keyed, rpc: c.RPC, statuses: c.Statuses, batchSize: cmp.Or(c.BatchSize, 256)}
 	e.refusals.Log = logging.Wrap(c.Logger)
 	return e
 }

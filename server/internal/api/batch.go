@@ -95,7 +95,7 @@ func (p *publishes) flush(ctx context.Context) {
 	})
 }
 
-// results are those of many publications, which live and die together.
+// results holds the results of many publications, which are freed together.
 type results struct{ free []PublishResult }
 
 // keep returns a copy of res. When memory for copies runs out, it makes more, for room of

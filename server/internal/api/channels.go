@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// surveyTimeout is how long the nodes have to tell of their channels.
+// surveyTimeout bounds the wait for the nodes' lists of channels.
 const surveyTimeout = 10 * time.Second
 
 // Presence executes a presence command.

@@ -33,7 +33,8 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	}
 	opts := channels.Subscription(ch, channels.SourceServerAPI)
 	if len(ch.FullStates) == 0 {
-		// A program that subscribes somebody asks for the stream, whatever the namespace forces on clients.
+		// A program that subscribes a client asks for the stream, also if the namespace forces something else on
+		// clients.
 		opts.RecoveryMode, opts.AutoRecover = channel.RecoverStream, false
 	}
 	channels.Override(&opts, r.Override.options())

@@ -11,8 +11,7 @@ import (
 
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
-// Errors of the API. They are not those of the client
-// protocol: some messages differ, and none is temporary.
+// Errors of the API. They differ from the errors of the client protocol: some messages differ, and none is temporary.
 var (
 	// ErrInternal: something failed in the server, or nodes of the cluster did not answer. Trying
 	// again may help.

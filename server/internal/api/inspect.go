@@ -40,14 +40,15 @@ func (e *Executor) Connections(ctx context.Context, r *ConnectionsRequest) (*Con
 	return &ConnectionsResult{Connections: list, More: found.More || hidden, Incomplete: incomplete, Failed: found.Failed}, nil
 }
 
-// Filter returns what the request selects.
+// Filter returns the filter of the request.
 func (r *ConnectionsRequest) Filter() inspect.Filter {
 	return inspect.Filter{
 		User: r.User, Client: r.Client, Channel: r.Channel, Labels: r.LabelFilter.tree(), Limit: int(r.Limit), Expression: r.Expression,
 	}
 }
 
-// badFilter is the error for a filter that the node refuses. That of an expression says what is wrong with it.
+// badFilter is the error for a filter that the node refuses. The node's error for an expression names the mistake in
+// it.
 func badFilter(err error) error {
 	if !errors.Is(err, inspect.ErrExpression) {
 		return errFilter
@@ -107,7 +108,8 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 	return res, nil
 }
 
-// explainSubscribe explains the decision of the rules on a client without a token, and what the namespace gives subscribers.
+// explainSubscribe explains the decision of the rules on a client without a token, and lists the options of the
+// namespace for subscribers.
 func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
 	resolver, f := e.channels(), channels.Facts{User: user, Insecure: e.insecure != nil && e.insecure()}
 	why := resolver.ExplainSubscribe(name, f, false)
@@ -137,7 +139,7 @@ const (
 	Backend = "backend"
 )
 
-// gather asks the nodes for connections and events of a user. What the sender may not name is left out.
+// gather asks the nodes for connections and events of a user. It leaves out channels that the sender may not name.
 func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error {
 	var (
 		found       inspect.Connections
@@ -181,7 +183,7 @@ func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error
 	if len(c.Connections) > 0 {
 		return nil
 	}
-	// One of the clients that nobody knows may be the user.
+	// The user may be one of the clients that were refused before their user was known.
 	if log, err := e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
 		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
 	}
@@ -203,8 +205,8 @@ func partial(err, bad error) (incomplete string, _ error) {
 	return "", err
 }
 
-// connections are those of an answer. hidden tells that subscriptions are left out to which the sender has
-// no right.
+// connections converts the connections of an answer. hidden tells that it left out subscriptions, because the sender
+// has no right to their channels.
 func (e *Executor) connections(list []inspect.Connection) (_ map[string]*ConnectionInfo, hidden bool) {
 	infos := make(map[string]*ConnectionInfo, len(list))
 	for i := range list {
@@ -214,7 +216,7 @@ func (e *Executor) connections(list []inspect.Connection) (_ map[string]*Connect
 	return infos, hidden
 }
 
-// Describe returns all that is known of a connection, for senders who may do everything.
+// Describe returns everything that is known of a connection, for senders with all rights.
 func Describe(c *inspect.Connection) *ConnectionInfo {
 	i, _ := describe(c, func(string) error { return nil })
 	return i
@@ -254,7 +256,7 @@ func tokenInfo(t *channel.Token) *TokenInfo {
 	return &TokenInfo{UID: t.ID, IssuedAt: t.IssuedAt}
 }
 
-// events are those of an answer, without those of channels to which the sender has no right.
+// events converts the events of an answer. It leaves out events of channels that the sender has no right to.
 func (e *Executor) events(list []inspect.Event) []FlightEvent {
 	events := make([]FlightEvent, 0, len(list))
 	for _, v := range list {

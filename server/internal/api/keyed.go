@@ -6,10 +6,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// Keyed executes the commands of map and shared poll channels, after the request
-// has passed the checks of its fields; B64Data is then decoded
-// into Data. Errors are mapped like those of a node. The methods may be called
-// from any goroutine.
+// Keyed executes the commands of map and shared poll channels, after the request has passed the checks of its fields;
+// B64Data is then decoded into Data. Errors are mapped like errors of a node. The methods may be called from any
+// goroutine.
 type Keyed interface {
 	// MapPublish gets Delta with the namespace's delta_publish applied.
 	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error)

@@ -5,9 +5,8 @@ import "context"
 // The messages, both of their encodings and the methods are generated from api.proto (tools/generate). To
 // change a message, change the schema and run make generate.
 
-// Request is the request of a command: a pointer to one of this package's messages.
-// Unknown members of the JSON are ignored; errors name the position and what was expected
-// there.
+// Request is the request of a command: a pointer to one of this package's messages. Unknown members of the JSON are
+// ignored; errors name the position and the expected value.
 type Request interface {
 	UnmarshalJSON(data []byte) error
 	UnmarshalProto(data []byte) error

@@ -69,7 +69,7 @@ type Tracer interface {
 	// Begin begins the span of a request that will be executed with the returned context. from has the fields of
 	// the request, which may name the trace of its sender.
 	Begin(ctx context.Context, m Method, r Request, from Fields) (context.Context, Span)
-	// Failed makes the span of a request of which a stage before its execution failed.
+	// Failed makes the span of a request that failed before its execution, at stage s.
 	Failed(ctx context.Context, m Method, s Stage, from Fields)
 }
 
@@ -78,8 +78,8 @@ type Fields interface{ Get(name string) string }
 
 // Span of a request.
 type Span interface {
-	// End ends the span with what Execute returned, and with the status of the answer: that of HTTP, or the code
-	// of gRPC.
+	// End ends the span with the results of Execute, and with the status of the answer: the HTTP status, or the code of
+	// gRPC.
 	End(status int, res Result, err error)
 	// Abort ends the span of a request that panicked. After End it does nothing.
 	Abort()

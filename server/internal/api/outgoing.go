@@ -34,7 +34,7 @@ var batches = sync.Pool{New: func() any { return &batch{plain: kinds{options: &n
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
-	b.channels, b.most = e.channels(), e.most
+	b.channels, b.most = e.channels(), e.batchSize
 	return b
 }
 
@@ -48,8 +48,7 @@ func (b *batch) release() {
 
 func (b *batch) full() bool { return len(b.items) >= b.most }
 
-// put adds a publication, unless the batch is full, whose options nobody changes
-// before the flush.
+// put adds a publication, unless the batch is full. The caller must not change the options before the flush.
 func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
 	if b.shared && o.HistorySize > 0 {
 		data = bytes.Clone(data) // or history would keep the other commands in memory, too
@@ -58,7 +57,7 @@ func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
 	b.items = append(b.items, gyro.BatchPublication{Channel: ch, Data: data, Options: o})
 }
 
-// options returns room for those of the next item.
+// options returns room for the options of the next item.
 func (b *batch) options() *gyro.PublishOptions {
 	i := len(b.items)
 	if i/ownChunk == len(b.own) {
@@ -90,8 +89,8 @@ func (b *batch) add(id int, r *PublishRequest) error {
 	return nil
 }
 
-// addPlain is add for a command without options. Such commands share the options of their
-// channels, as those of a broadcast do.
+// addPlain is add for a command without options. Like the publications of a broadcast, such commands share the options
+// of their channels.
 func (b *batch) addPlain(id int, r *PublishRequest) error {
 	k, err := b.plain.of(b.channels, r.Channel)
 	if err != nil {
@@ -104,8 +103,7 @@ func (b *batch) addPlain(id int, r *PublishRequest) error {
 	return nil
 }
 
-// flush publishes what was put, in that order, and calls done with the outcome of
-// each; a failure has been logged.
+// flush publishes the items in their order, and calls done with the outcome of each; a failure has been logged.
 func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id int, res PublishResult, err *Error)) {
 	if len(b.items) == 0 {
 		return

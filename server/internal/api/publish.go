@@ -68,12 +68,12 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 
 // kinds are the kinds of channels that like publications go to.
 type kinds struct {
-	// options are those of every publication.
+	// options apply to every publication.
 	options *PublishOptions
 	// first is the kind of the first channel, known all of them if there are several.
 	first kind
 	known map[*channels.Options]*kind
-	// last is what the channel before was like; nil if there was none.
+	// last is the kind of the previous channel; nil if there was none.
 	last *kind
 }
 

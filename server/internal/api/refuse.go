@@ -40,8 +40,8 @@ var (
 	errNull       = refusal.Because(ErrBadRequest, "", "the batch has a command whose request is null")
 )
 
-// failed turns the error of a check, a node, an engine or a handler into the API's, and logs
-// what the caller will not see: the reason.
+// failed turns the error of a check, a node, an engine or a handler into an error of the API, and logs the reason,
+// which the caller does not see.
 func (e *Executor) failed(ctx context.Context, m Method, ch string, err error) *Error {
 	apiErr := fromNode(err)
 	_, refused := errors.AsType[*refusal.Reason](err)

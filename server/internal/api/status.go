@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Statuses keeps when users were active and online. Its methods may be called from any goroutine. Errors for what a
-// request may not ask wrap ErrBadRequest.
+// Statuses keeps the times at which users were last active and online. Its methods may be called from any goroutine.
+// Errors for a request that is not allowed wrap ErrBadRequest.
 type Statuses interface {
 	Update(ctx context.Context, users []string, state string) error
 	// Get returns a status for each user, in their order.

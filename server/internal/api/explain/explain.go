@@ -1,5 +1,5 @@
-// Package explain finds out, from what the nodes know, why a user does not get messages
-// (docs/flight-recorder.md). It asks nobody.
+// Package explain finds out why a user does not get messages (docs/flight-recorder.md). It works on the answers of the
+// nodes, and sends no requests itself.
 package explain
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// Case is what is known.
+// Case has the answers of the nodes about a user.
 type Case struct {
 	User string
 	// Channel whose messages the user does not get; empty for any.

@@ -29,10 +29,9 @@ func presented(authorization []string) rights.Credentials {
 	return rights.Credentials{Token: rights.Authorization(authorization[0]).Token}
 }
 
-// sender is what enter has found out about the sender of a call, in the context of the call. A sender
-// who may do everything has none.
+// sender is the result of enter, in the context of the call. For a sender with all rights, the context has none.
 type sender struct {
-	exec *api.Executor // nil: token has to be verified by guard
+	exec *api.Executor // nil: guard must verify token
 	// guard is the one that was in force when the call came.
 	guard *rights.Guard
 	token string
@@ -43,8 +42,8 @@ type senderKey struct{}
 // errUnauthenticated has the text of the specification.
 var errUnauthenticated = status.Error(codes.Unauthenticated, "unauthenticated")
 
-// enter is called for each call before anything of its request is read, on the goroutine that reads the
-// connection. It leaves tokens to the call's own goroutine, because their keys may have to be fetched.
+// enter is called for each call before anything of its request is read, on the goroutine that reads the connection. It
+// leaves tokens to the call's own goroutine, because it may take a fetch of their keys.
 func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !strings.HasPrefix(info.FullMethodName, prefix) {
 		return s.untilStop(ctx), nil

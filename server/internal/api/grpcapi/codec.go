@@ -11,16 +11,16 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// codec encodes the messages of the API by their generated code, and those of the services of grpc-go by
-// the Protobuf runtime.
+// codec encodes the messages of the API by their generated code, and the messages of the services of grpc-go by the
+// Protobuf runtime.
 type codec struct{}
 
 func (codec) Name() string { return proto.Name }
 
-// call is what the codec decodes a request into, and encodes the answer from.
+// call is the target for the decoding of a request, and the source for the encoding of its answer.
 type call struct {
 	request api.Request
-	err     error // what is wrong with the bytes of the request
+	err     error // the mistake in the bytes of the request
 	// answer is in this field of the response; if the field is 0, it is the response itself.
 	field  byte
 	answer api.Result

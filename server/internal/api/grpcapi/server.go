@@ -32,8 +32,8 @@ type Config struct {
 	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
 	// nothing is.
 	HandshakeFailed func(addr string, err error)
-	// Guard returns what is in force about keys and tokens, and what they may do; each call of a
-	// method asks it. Default: every call is refused. The services health and reflection need neither.
+	// Guard returns the guard in force, which knows keys, tokens and their rights; each call of a method asks it.
+	// Default: every call is refused. The services health and reflection need neither a key nor a token.
 	Guard func() *rights.Guard
 	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status). A call
 	// can ask for the latter with its metadata.
@@ -43,8 +43,8 @@ type Config struct {
 	MaxReceiveMessageSize int
 	// Reflection turns the reflection service on.
 	Reflection bool
-	// Ready, if set, decides what the health service answers: SERVING if it returns nil. It is
-	// called from any goroutine and must not block. Default: always SERVING.
+	// Ready, if set, decides the answer of the health service: SERVING if it returns nil. It is called from any
+	// goroutine and must not block. Default: always SERVING.
 	Ready func() error
 	// Observer, if set, hears of all commands.
 	Observer api.Observer
@@ -54,8 +54,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Workers are goroutines that serve calls one after the other, with a stack that has grown already. A call for
-// which no worker is free gets a goroutine of its own.
+// Workers are goroutines that serve calls one after the other, with a stack that has grown already. A call that finds
+// no free worker gets a goroutine of its own.
 const (
 	workersPerCPU = 64
 	maxWorkers    = 512
@@ -113,8 +113,8 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 	return s, nil
 }
 
-// service describes the methods. Their requests and results are not those of a Protobuf runtime, so there
-// is no type that implements the service.
+// service describes the methods. Their requests and results are not messages of a Protobuf runtime, so there is no type
+// that implements the service.
 func (s *Server) service() *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: api.ServiceName, HandlerType: (*any)(nil), Metadata: schemaName}
 	for _, m := range api.Methods() {

@@ -107,7 +107,7 @@ func reflect(s *Server) error {
 	return nil
 }
 
-// resolver finds the schema of the API, and those of the services that grpc-go brings along.
+// resolver finds the schema of the API, and the schemas of the services of grpc-go.
 type resolver struct{ own *protoregistry.Files }
 
 func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {

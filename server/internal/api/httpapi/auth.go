@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
-// fields are those of a request, whoever has read it.
+// fields are the headers of a request, read by net/http or by the front.
 type fields interface{ Get(name string) string }
 
 // presented returns the credentials in the fields X-API-Key and Authorization. The latter is not

@@ -19,11 +19,11 @@ const (
 	// do not live on as buffers of small requests.
 	maxSmall  = 64 << 10
 	maxPooled = 16 << 20
-	// maxImplicit is the size up to which net/http finds the Content-Length itself.
+	// maxImplicit is the largest size of an answer to which net/http adds the Content-Length itself.
 	maxImplicit = 2048
 )
 
-// buffer holds the body of a request and then that of its answer.
+// buffer holds the body of a request and then the body of its answer.
 type buffer struct{ b []byte }
 
 var smallBuffers, largeBuffers sync.Pool
@@ -81,8 +81,8 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	writeText(w, http.StatusInternalServerError)
 }
 
-// readAll reads src to its end; want is how long it claims to be, or negative. A
-// claim counts for as much as four times what has been sent.
+// readAll reads src to its end. want is the claimed length, or negative. For a claim, the buffer grows to no more than
+// four times the received bytes.
 func readAll(body *buffer, src io.Reader, want int) error {
 	b := body.b[:0]
 	for {
@@ -113,7 +113,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	if status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	// An error means that the caller is gone; there is nobody to tell.
+	// An error means that the caller is gone.
 	_, _ = w.Write(body)
 }
 

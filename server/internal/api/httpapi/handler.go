@@ -17,17 +17,16 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
-// DefaultMaxBodySize is far above any sensible request. The field knows no limit
-// here; a server that reads whatever it is sent can be made to run out of memory
-// by one bug of one backend.
+// DefaultMaxBodySize is far above any sensible request. Other servers have no limit here, but then one bug of one
+// backend can make the server run out of memory.
 const DefaultMaxBodySize = 64 << 20
 
 // Config of the HTTP API.
 type Config struct {
 	// Prefix of all paths, "/api" by convention; "" is "/".
 	Prefix string
-	// Guard returns what is in force about keys and tokens, and what they may do; each request
-	// calls it. It has to return a new pointer after each change. Default: every request is refused.
+	// Guard returns the guard in force, which knows keys, tokens and their rights; each request calls it. Guard returns a
+	// new pointer after each reload. Default: every request is refused.
 	Guard func() *rights.Guard
 	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
 	// status). A request can ask for the latter with a header.
@@ -40,8 +39,7 @@ type Config struct {
 	Observer api.Observer
 	// Tracer, if set, makes spans of requests.
 	Tracer api.Tracer
-	// Operators are further endpoints, by the last part of their path. Only senders who may do everything get
-	// in; they POST.
+	// Operators are further endpoints, by the last part of their path. Only senders with all rights get in; they POST.
 	Operators map[string]http.Handler
 	// Logger hears why requests are refused, and of answers that cannot be encoded. It is
 	// wrapped by logging.Wrap; nil: slog.Default().
@@ -152,7 +150,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r, exec)
 }
 
-// serveOperator serves a sender who may do everything.
+// serveOperator serves a sender with all rights, and refuses others.
 func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *api.Executor, operator http.Handler) {
 	if exec == h.exec {
 		operator.ServeHTTP(w, r)
@@ -171,8 +169,8 @@ func (h *Handler) refuse(r *http.Request, status int, key, text string) {
 		uint32(status), refusal.Because(answer, key, text))
 }
 
-// hangUp is for requests whose body nobody reads. Over HTTP/1.1 the server would wait
-// for the body, to go on with the connection; this ends it instead.
+// hangUp is for requests with an unread body. Over HTTP/1.1 the server would wait for the body, to go on with the
+// connection; this ends it instead.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")

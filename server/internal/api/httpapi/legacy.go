@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// legacyMethods are the method numbers of the legacy endpoint. The names that are no methods
-// of api are those of another edition: they are known and answered with "not found".
+// legacyMethods are the method numbers of the legacy endpoint. The names that are no methods of api belong to another
+// edition: they are known and answered with "not found".
 var legacyMethods = [...]string{
 	0: "publish", 1: "broadcast", 2: "unsubscribe", 3: "disconnect", 4: "presence",
 	5: "presence_stats", 6: "history", 7: "history_remove", 8: "channels", 9: "info",
@@ -32,15 +32,14 @@ var legacyNames = func() map[string]bool {
 			names[n] = true
 		}
 	}
-	for _, m := range api.Methods() { // those of Gyro have no number
+	for _, m := range api.Methods() { // the methods of Gyro alone have no number
 		names[m.String()] = m != api.MethodBatch
 	}
 	return names
 }()
 
 const (
-	// maxLegacy is the most commands of a request: far more than anybody sends, as batch
-	// and broadcast are there.
+	// maxLegacy bounds the commands of a request. It is far above any sensible number, as batch and broadcast exist.
 	maxLegacy = 1 << 16
 	// maxReplies bounds the replies of a request; bytes.
 	maxReplies = 64 << 20
@@ -136,7 +135,7 @@ func tooMany(body []byte) bool {
 	return n > maxLegacy
 }
 
-// decode sets c, which is empty, to what the JSON value text says.
+// decode reads the command in the JSON value text into c, which is empty.
 func (c *legacyCommand) decode(text []byte) error {
 	c.name = legacyMethods[0]
 	r := jsonwire.NewReader(text)

@@ -13,13 +13,12 @@ var frequent = []api.Method{
 	api.MethodPublish, api.MethodBroadcast, api.MethodMapPublish, api.MethodMapRemove, api.MethodSharedPollPublish,
 }
 
-// Routes returns the way of the frequent requests of backends that keep their connections, as
-// long as they are small and as usual clients write them: most of what a publish costs by way
-// of net/http is net/http. Everything else, such as a wrong key, malformed JSON or another
-// method, is left to h as a handler of net/http, which has to serve the paths as well. The
-// routes have no Gate.
+// Routes returns routes for the frequent requests of backends that keep their connections, if the requests are small
+// and written as usual clients write them. They avoid net/http, which is most of the cost of a publish. Everything
+// else, such as a wrong key, malformed JSON or another method, is left to h as a handler of net/http, which must serve
+// the paths as well. The routes have no Gate.
 func (h *Handler) Routes() []front.Route {
-	if h.transport { // in which errors have statuses of their own
+	if h.transport { // errors have HTTP statuses of their own there
 		return nil
 	}
 	var routes []front.Route

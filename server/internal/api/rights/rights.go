@@ -1,5 +1,5 @@
-// Package rights decides who may use the server API, and for what (docs/http-api.md). Every way in
-// asks a Guard who sent a request, and executes it by the executor that the Guard returns.
+// Package rights decides which senders may use the server API, and for what (docs/http-api.md). Every way in asks a
+// Guard for the sender of a request, and executes the request by the executor that the Guard returns.
 package rights
 
 import (
@@ -53,8 +53,7 @@ type Config struct {
 type Guard struct {
 	section  string
 	insecure bool
-	// digest is that of Key: comparing digests takes the same time whatever is presented, its
-	// length included.
+	// digest is the digest of Key: comparing digests takes the same time for every presented key, of any length.
 	digest [sha256.Size]byte
 	hasKey bool
 	named  []named
@@ -111,7 +110,7 @@ func (g *Guard) Prefetch() {
 	}
 }
 
-// Credentials are what a request presents: a key, else a token.
+// Credentials of a request: a key, else a token.
 type Credentials struct{ Key, Token string }
 
 // Authorization returns the credentials of a header field or a metadata value: "apikey KEY" or
@@ -155,7 +154,7 @@ func (g *Guard) Knows(key string) bool {
 	return ok
 }
 
-// Unlimited tells that whoever has a key that the guard knows may do everything.
+// Unlimited tells that every key that the guard knows grants all rights.
 func (g *Guard) Unlimited() bool { return len(g.named) == 0 || g.insecure }
 
 // find returns the rights of a key; nil for all.
@@ -180,7 +179,7 @@ func (g *Guard) find(key string) (*holder, bool) {
 	return found, ok
 }
 
-// explain says why nobody is known by the credentials.
+// explain says why the guard does not know the credentials.
 func (g *Guard) explain(c Credentials) string {
 	key := g.section + ".key"
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Node records the calls that it gets and answers with what it was told.
+// Node records the calls that it gets and gives prepared answers.
 type Node struct {
 	// Err is the answer of every method if not nil.
 	Err error
