@@ -53,8 +53,8 @@ func (p *Processor) decode(m *Message) (api.Method, api.Request, error) {
 	return method, request, nil
 }
 
-// envelope returns what a payload with the members method and payload has. The latter may be a
-// string of JSON, as tools that capture changes of tables write it.
+// envelope returns the members method and payload of a payload. The member payload may be a string of JSON, as tools
+// that capture changes of tables write it.
 func envelope(data []byte) (method string, payload []byte, err error) {
 	var e struct {
 		Method  string          `json:"method"`

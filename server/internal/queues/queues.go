@@ -1,7 +1,6 @@
-// Package queues executes server API commands that come as messages of queues (docs/consumers.md).
-// It decides what a message means, in which order messages are executed, and whether a message is
-// done, has to be tried again, or is given up. A Source, in a package of its own below this one,
-// receives the messages of one kind of queue and acknowledges them.
+// Package queues executes server API commands that come as messages of queues (docs/consumers.md). It decodes messages,
+// decides their order, and decides whether a message is done, must be tried again, or is given up. A Source, in a
+// package of its own below this one, receives the messages of one kind of queue and acknowledges them.
 package queues
 
 import (
@@ -23,20 +22,20 @@ type Source interface {
 	// Connect checks that the queue can be used, within seconds unless ctx has a deadline. It is called once, before
 	// Run. If an option is to blame, it returns an *OptionError.
 	Connect(ctx context.Context) error
-	// Run consumes until ctx ends, then finishes what it has begun and returns nil. An error means
-	// that the source cannot go on; faults that may pass are no errors.
+	// Run consumes until ctx ends, then finishes its work and returns nil. An error means that the source cannot go on;
+	// faults that may pass are no errors.
 	//
 	// work is for what must not stop when ctx ends: executing and acknowledging messages that have
 	// been received. It ends only when the server has no time left.
 	Run(ctx, work context.Context, p *Processor) error
 	// Close closes connections. It is called after Run, or if Connect failed.
 	Close()
-	// Probe tells whether Connect and Run would succeed, in place of them: it changes nothing, takes no message, and closes what
-	// it opens. If an option is to blame, it returns an *OptionError.
+	// Probe tells whether Connect and Run would succeed. It is called in place of them, changes nothing, takes no
+	// message, and closes its connections. If an option is to blame, it returns an *OptionError.
 	Probe(ctx context.Context) error
 }
 
-// Meter counts what a consumer does. Its methods are called from any goroutine.
+// Meter counts the work of a consumer. Its methods are called from any goroutine.
 type Meter interface {
 	// Processed counts messages that are done: executed, skipped or given up.
 	Processed(n int)
@@ -54,8 +53,8 @@ type Tracer interface {
 	// attributes of the message may name the trace of its sender. The caller calls end when the command was
 	// executed, with its error.
 	Begin(ctx context.Context, msg *Message, m api.Method, r api.Request) (_ context.Context, end func(err error))
-	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together. The returned
-	// context is that of all of them; ends has a function for each.
+	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together. All of them
+	// share the returned context; ends has a function for each.
 	BeginBatch(ctx context.Context, messages []*Message, publications []api.Command) (_ context.Context, ends []func(err error))
 }
 
@@ -88,8 +87,7 @@ type Config struct {
 	Tracer Tracer
 	// Mode, unless it is nil, takes payloads as the data of publications.
 	Mode *DataMode
-	// Ordered stops at the first message that has to be tried again, so that later messages do not
-	// overtake it.
+	// Ordered stops at the first message that must be tried again, so that later messages do not overtake it.
 	Ordered bool
 	// RetryTime is how long a message is tried again before it is given up; 0: for ever.
 	RetryTime time.Duration
@@ -108,12 +106,12 @@ type Message struct {
 	Method string
 	// Payload may be referred to after the message was processed: it must not be changed.
 	Payload []byte
-	// Attributes are what the queue calls headers, fields, attributes or properties.
+	// Attributes are the headers, fields, attributes or properties of the message; each queue has its own name for
+	// them.
 	Attributes []Attribute
 	// Group, if set, names messages that wait for each other, as Config.Ordered lets all of them.
 	Group string
-	// Broken, if set, says why the source could not get the payload out of what it received. The
-	// message is refused.
+	// Broken, if set, says why the source could not find the payload. The message is refused.
 	Broken error
 	// Outcome is set by Process.
 	Outcome Outcome
@@ -136,15 +134,15 @@ func (m *Message) attribute(key string) string {
 	return ""
 }
 
-// Outcome says what a source does with a message.
+// Outcome tells the source how to treat a message.
 type Outcome uint8
 
 const (
-	// Pending: the message was not executed, because one before it has to be tried again.
+	// Pending: the message was not executed, because one before it must be tried again.
 	Pending Outcome = iota
 	// Done: the message is executed, skipped or given up. The source acknowledges it.
 	Done
-	// Retry: the message failed, and has to be processed again.
+	// Retry: the message failed, and must be processed again.
 	Retry
 )
 
@@ -167,7 +165,7 @@ func NewProcessor(c Config) *Processor {
 	return &Processor{cfg: c, log: logging.Wrap(c.Logger).With("consumer", c.Name), failing: make(map[string]time.Time)}
 }
 
-// Meter returns Config.Meter, for what the source itself counts.
+// Meter returns Config.Meter, for the counts of the source itself.
 func (p *Processor) Meter() Meter { return p.cfg.Meter }
 
 // Log returns the logger, which names the consumer.
@@ -256,8 +254,8 @@ func (p *Processor) expired(m *Message) bool {
 	return p.cfg.RetryTime > 0 && time.Since(since) >= p.cfg.RetryTime && (waitedFor || p.lastSuccess.After(since))
 }
 
-// giveUp reports a message that will not be executed, and keeps it in the dead letters. It returns
-// false if that failed; then the message has to be tried again.
+// giveUp reports a message that will not be executed, and keeps it in the dead letters. It returns false if that
+// failed; then the message must be tried again.
 func (p *Processor) giveUp(ctx context.Context, m *Message) bool {
 	if p.cfg.DeadLetter != nil {
 		if err := p.cfg.DeadLetter(ctx, m, m.err); err != nil {

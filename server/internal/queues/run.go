@@ -12,8 +12,8 @@ import (
 // maxBatch is the most publications that go to the node together.
 const maxBatch = 256
 
-// run is one call of Process. Publications in a row go to the node together, but those of one
-// channel, or of one group, in batches of their own: if one fails, the next one must not overtake it.
+// run is one call of Process. Successive publications go to the node together. But two publications of one channel, or
+// of one group, never share a batch: if one fails, the next one must not overtake it.
 type run struct {
 	p        *Processor
 	ctx      context.Context
@@ -21,8 +21,8 @@ type run struct {
 	batch    []api.Command
 	channels set  // in batch
 	groups   set  // in batch
-	failed   bool // a message has to be tried again
-	stopped  set  // groups with a message that has to be tried again
+	failed   bool // a message must be tried again
+	stopped  set  // groups with a message that must be tried again
 }
 
 // set is made when it is first needed.
@@ -40,10 +40,10 @@ func (s set) has(key string) bool {
 	return ok
 }
 
-// waits tells whether a message has to wait because one before it has to be tried again.
+// waits tells whether a message must wait because one before it must be tried again.
 func (r *run) waits(m *Message) bool { return r.failed && (r.p.cfg.Ordered || r.stopped.has(m.Group)) }
 
-// add executes a message, or puts it into the batch, unless it has to wait.
+// add executes a message, or puts it into the batch, unless it must wait.
 func (r *run) add(m *Message) {
 	if r.waits(m) {
 		return

@@ -77,7 +77,7 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 	return err
 }
 
-// Probe implements queues.Source: it looks for the stream, and for the consumer if it has to be there.
+// Probe implements queues.Source: it looks for the stream, and for the consumer if it must exist.
 func (s *Source) Probe(ctx context.Context) error {
 	conn, err := s.cfg.Server.Connect(nats.NoReconnect())
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor) error {
 	incoming := make(chan jetstream.Msg, maxPull)
 	broken := make(chan error, 1)
-	stopped := make(chan struct{}) // nobody reads incoming any more
+	stopped := make(chan struct{}) // no goroutine reads incoming any more
 	subscription, err := s.consumer.Consume(func(m jetstream.Msg) {
 		select {
 		case incoming <- m:
@@ -203,7 +203,7 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor) error {
 	}
 }
 
-// ends tells whether a consumer has to be attached again after an error.
+// ends tells whether an error ends the attachment of a consumer, so that it must be attached again.
 func ends(err error) bool {
 	for _, e := range []error{
 		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrStreamNotFound,

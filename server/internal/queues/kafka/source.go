@@ -43,8 +43,8 @@ type Config struct {
 	// DialTimeout bounds a connection; not above 0: 3 s. With TLS it is 10 s.
 	DialTimeout time.Duration
 	TLS         *tls.Config // nil: none
-	// Mechanism is "", "plain", "scram-sha-256", "scram-sha-512" or "aws-msk-iam", for which User and
-	// Password are the access key and the secret key.
+	// Mechanism is "", "plain", "scram-sha-256", "scram-sha-512" or "aws-msk-iam". With the last one, User and Password
+	// are the access key and the secret key.
 	Mechanism, User, Password string
 	// Role replaces the keys of "aws-msk-iam": an ARN, assumed with the credentials of the environment.
 	Role string
@@ -109,7 +109,7 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// mechanism returns that of SASL, nil without.
+// mechanism returns the mechanism of SASL, nil without.
 func (c *Config) mechanism() (sasl.Mechanism, error) {
 	switch c.Mechanism {
 	case "":

@@ -34,7 +34,7 @@ type Config struct {
 	Limit int
 	// PollInterval is the pause after a transaction with fewer rows.
 	PollInterval time.Duration
-	// Channel is that of notifications, whose payload is the number of a partition; empty: none.
+	// Channel is the channel of notifications, whose payload is the number of a partition; empty: none.
 	Channel string
 	// ChannelDSN is for the connection that listens. Default: DSN, with TLS.
 	ChannelDSN string
@@ -188,8 +188,8 @@ func (s *Source) wait(ctx context.Context, partition int) {
 	}
 }
 
-// batch executes rows in a transaction, which holds the lock of the partition and deletes the rows
-// that are done. more tells that there may be further rows; failed that one has to be tried again.
+// batch executes rows in a transaction, which holds the lock of the partition and deletes the rows that are done. more
+// tells that there may be further rows, failed that a row must be tried again.
 //
 // ctx interrupts the wait for the lock only.
 func (s *Source) batch(ctx, work context.Context, p *queues.Processor, partition int) (more, failed bool, err error) {

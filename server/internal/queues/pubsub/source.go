@@ -24,10 +24,10 @@ type Config struct {
 	// Project and Subscriptions are IDs. They are required.
 	Project       string
 	Subscriptions []string
-	// MaxMessages and MaxBytes bound what is under way of each subscription.
+	// MaxMessages and MaxBytes bound the messages under way of each subscription.
 	MaxMessages, MaxBytes int
-	// Auth is "" or "default" for the credentials of the environment, or "service_account" for those
-	// in CredentialsFile.
+	// Auth is "" or "default" for the credentials of the environment, or "service_account" for the credentials in
+	// CredentialsFile.
 	Auth, CredentialsFile string
 	// Method is the attribute with the API method.
 	Method string
@@ -37,7 +37,7 @@ type Config struct {
 
 const (
 	startTimeout = 10 * time.Second
-	// streams by which the messages of a subscription come.
+	// streams is the number of streams that receive the messages of a subscription.
 	streams = 10
 	// ackDeadline is after what time messages come again whose receiver has vanished.
 	ackDeadline = 20 * time.Second
@@ -76,7 +76,7 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 		_, err := s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{
 			Subscription: "projects/" + s.cfg.Project + "/subscriptions/" + id,
 		})
-		// Who may receive messages need not be allowed to look at the subscription.
+		// An account that may receive messages need not have the right to look at the subscription.
 		if err != nil && status.Code(err) != codes.PermissionDenied {
 			return fmt.Errorf("subscription %s: %w", id, err)
 		}

@@ -1,5 +1,5 @@
-// Package queuetest has what the tests of sources share: a node that remembers publications, a
-// meter, and a processor between them.
+// Package queuetest has shared parts of the tests of sources: a node that remembers publications, a meter, and a
+// processor between them.
 package queuetest
 
 import (
@@ -134,7 +134,7 @@ func (m *Meter) Lag(part string, n int64) {
 	m.lag[part] = n
 }
 
-// Counts returns what was counted.
+// Counts returns the counts.
 func (m *Meter) Counts() (processed, failed, gaveUp int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -308,8 +308,8 @@ func (s *Source) measure(ctx context.Context, p *queues.Processor, stream string
 	}
 }
 
-// leave removes the consumer from the groups, unless it may have entries that were not acknowledged.
-// Redis hands those to other consumers only while it knows their owner.
+// leave removes the consumer from the groups, unless it may have entries that were not acknowledged. Redis hands such
+// entries to other consumers only while it knows their owner.
 func (s *Source) leave(ctx context.Context) {
 	if s.unsure {
 		return

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	// ConnectionString is used unless Namespace is set.
 	ConnectionString string
-	// Namespace is the fully qualified name of one; Tenant, ClientID and ClientSecret are those of an
-	// application that may receive from its queues.
+	// Namespace is a fully qualified name. Tenant, ClientID and ClientSecret are the credentials of an application that
+	// may receive from its queues.
 	Namespace, Tenant, ClientID, ClientSecret string
 	// Queues are names. There is at least one.
 	Queues []string
@@ -43,7 +43,7 @@ const (
 	pause = time.Second
 	// retryDelay is the pause before a retry by the client.
 	retryDelay = 100 * time.Millisecond
-	// settleTime bounds what is sent to the service when messages have been executed.
+	// settleTime bounds the requests that settle executed messages.
 	settleTime = 10 * time.Second
 )
 

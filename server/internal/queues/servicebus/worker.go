@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// receiver is that of a queue, or of a session.
+// receiver receives the messages of a queue, or of a session.
 type receiver interface {
 	ReceiveMessages(context.Context, int, *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
 	CompleteMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.CompleteMessageOptions) error
@@ -27,7 +27,7 @@ type worker struct {
 	p      *queues.Processor
 	queue  string
 	outage queues.Outage
-	failed int // batches in a row of which no message was done
+	failed int // batches in a row without a message that was done
 }
 
 // messages consumes a queue without sessions until ctx ends.
@@ -66,8 +66,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == azservicebus.CodeTimeout
 }
 
-// session is a receiver whose lock one goroutine renews while another one uses it. The client notes the end of the lock at each
-// renewal and at each new link, of which it makes one when a call needs it, without waiting for each other.
+// session is a receiver whose lock one goroutine renews while another one uses it. The client notes the end of the lock
+// at each renewal and at each new link. It makes a new link when a call needs one, and does not wait for a renewal.
 type session struct {
 	*azservicebus.SessionReceiver
 	mu sync.RWMutex // written while the end of the lock is read, or written by a renewal

@@ -37,7 +37,7 @@ type consumer struct {
 	processor *queues.Processor
 }
 
-// built is a source with what the processor has to know of it.
+// built is a source with the settings of its processor.
 type built struct {
 	source     queues.Source
 	deadLetter func(context.Context, *queues.Message, error) error
@@ -193,7 +193,7 @@ type Source struct {
 	Config *config.Consumer
 }
 
-// Sources makes those of enabled consumers, to be probed or connected. Errors name the key.
+// Sources makes the sources of enabled consumers, to be probed or connected. Errors name the key.
 func Sources(cfg *config.Config) ([]Source, error) {
 	var list []Source
 	for i := range cfg.Consumers {
@@ -302,8 +302,8 @@ func (s *Consumers) Run(failed chan<- error) {
 	}
 }
 
-// Shutdown lets the sources finish what they have begun. When ctx ends before, it cuts them off. It may be called again,
-// and without Connect or Run.
+// Shutdown lets the sources finish their work. When ctx ends before, it cuts them off. It may be called again, and
+// without Connect or Run.
 func (s *Consumers) Shutdown(ctx context.Context) error {
 	if s.idle {
 		s.idle = false

@@ -33,7 +33,7 @@ type Config struct {
 	// Region, Profile (of the shared configuration) and Role (an ARN, assumed with the credentials
 	// found otherwise) are optional; without them, the environment counts.
 	Region, Profile, Role string
-	// Endpoint replaces those of AWS; empty: none.
+	// Endpoint replaces the endpoints of AWS; empty: none.
 	Endpoint string
 	// MaxMessages is the most messages of a request, 1 to 10.
 	MaxMessages int
@@ -110,7 +110,7 @@ func (s *Source) Probe(ctx context.Context) error {
 	}
 	for _, url := range s.cfg.Queues {
 		q := &queue{Source: s, url: url}
-		// Who may receive messages need not be allowed to look at the queue.
+		// An account that may receive messages need not have the right to look at the queue.
 		if _, err := q.waiting(ctx); err != nil && !denied(err) {
 			option := "queues"
 			if refused := smithy.APIError(nil); !errors.As(err, &refused) {
