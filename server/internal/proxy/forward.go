@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// From is what is forwarded of a client: headers of the request that opened its connection, and
-// headers that it wrote into its connect command. A client keeps only those that a proxy
-// forwards: see Keep. Names are canonical.
+// From has the forwarded headers of a client: headers of the request that opened its connection, and headers in its
+// connect command. A client keeps only headers that a proxy forwards: see Keep. Names are canonical.
 type From struct {
 	overGRPC  bool    // transport is metadata
 	transport []field // headers, or metadata
@@ -26,7 +25,7 @@ type field struct {
 	values []string
 }
 
-// forward says what a proxy forwards. Names are canonical.
+// forward lists the names of headers that a proxy forwards. Names are canonical.
 type forward struct {
 	transport []string // from the headers of the connection
 	metadata  []string // of clients over gRPC: from the metadata of the stream
@@ -83,15 +82,15 @@ func union(a, b []string) []string {
 type LeftOut struct {
 	// Forged are headers of the connect command that only a request may have.
 	Forged []string
-	// Long are headers for which the limit leaves no room.
+	// Long are headers that exceed the limit.
 	Long []string
 }
 
-// Keep returns what has to be kept of a client for later calls: nil if nothing. header is of
-// the request that opened its connection, or the metadata of its gRPC stream; it is called only
-// if it is needed. emulated are the headers of the connect command. Keep leaves out the headers that exceed the limit, headers of
-// the connect command first. A backend answers long headers with an error, so without the limit a client could use them to
-// keep its backend from deciding.
+// Keep returns the headers to keep of a client for later calls: nil if none. header returns the headers of the request
+// that opened its connection, or the metadata of its gRPC stream; Keep calls it only if it needs them. emulated are the
+// headers of the connect command. Keep leaves out the headers that exceed the limit, headers of the connect command
+// first. A backend answers long headers with an error, so without the limit a client could use them to keep its backend
+// from deciding.
 func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (*From, LeftOut) {
 	var left LeftOut
 	var fromHeader, fromCommand []field

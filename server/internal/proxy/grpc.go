@@ -37,8 +37,8 @@ type grpcCarrier struct {
 	tracer  Tracer // nil: calls are not traced
 }
 
-// reconnect says how often an unreachable backend is tried while there are calls. By default gRPC
-// waits for up to two minutes, in which all calls fail, also if the backend is back.
+// reconnect tells gRPC how often to try an unreachable backend while there are calls. By default gRPC waits for up to
+// two minutes. All calls fail meanwhile, even if the backend is back.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 5 * time.Second,
@@ -70,10 +70,10 @@ func options(e Event, c *config.Proxy) []grpc.DialOption {
 	}
 }
 
-// alive finds connections to a host that is gone without a word, on which calls would time out for a
-// quarter of an hour. Connections without calls are not pinged. Servers allow a ping every 5 minutes by
-// default, and end the connection after the third one that comes earlier. Calls usually take less than the
-// 20 s here; streams may be silent for longer.
+// alive finds connections to a host that is gone without a word. Without it, calls on such a connection would time out
+// for a quarter of an hour. Connections without calls are not pinged. Servers allow a ping every 5 minutes by default,
+// and end the connection after the third one that comes earlier. Calls usually take less than the 20 s here; streams
+// may be silent for longer.
 func alive(e Event) keepalive.ClientParameters {
 	if e == SubscribeStream {
 		return keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}

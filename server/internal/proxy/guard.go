@@ -79,7 +79,7 @@ func redacted(endpoint string) string {
 	return endpoint
 }
 
-// enter waits until the call may be made. done has to be told how the call ended.
+// enter waits until the call may be made. The caller then calls done with the error of the call.
 func (g *guard) enter(ctx context.Context, deadline time.Time) (done func(error), err error) {
 	if err := g.slot(ctx, deadline); err != nil {
 		g.report(err)
@@ -121,7 +121,7 @@ func (g *guard) slot(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// bound returns the key that bounds what the error is about.
+// bound returns the key of the limit that the error is about.
 func (g *guard) bound(err error) string {
 	switch {
 	case errors.Is(err, errQueue):

@@ -228,7 +228,7 @@ func bodyless(status int) bool {
 // past is a time that is over.
 var past = time.Unix(1, 0)
 
-// transform makes res what the configuration says that a status other than 200 means.
+// transform sets res to the error or the disconnect that the configuration names for a status other than 200.
 func (h *httpCarrier) transform(status int, res Response) error {
 	for i := range h.transforms {
 		t := &h.transforms[i]

@@ -51,10 +51,10 @@ type backendConn struct {
 }
 
 var (
-	// errUnsent is the error of a call of which nothing was written.
+	// errUnsent is the error of a call that has written nothing.
 	errUnsent = errors.New("the connection was closed before the request was written")
-	// errStale is the error of a call on a connection that was idle, and that the backend has closed, or on which something has come
-	// that nobody asked for. Nothing was written.
+	// errStale is the error of a call on an idle connection that the backend has closed, or has sent unrequested bytes
+	// on. Nothing was written.
 	errStale = errors.New("the connection was closed while it was idle")
 )
 
@@ -78,7 +78,7 @@ func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error
 		if c == nil {
 			return p.dial(ctx, deadline)
 		}
-		if c.asker != nil || !c.pending() { // else it is closed, or has what nobody asked for
+		if c.asker != nil || !c.pending() { // else it is closed, or has unrequested bytes
 			c.sent, c.reused = false, true
 			return c, nil
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Event is what a backend is asked about.
+// Event is a kind of question to a backend.
 type Event uint8
 
 // Events.
@@ -60,7 +60,7 @@ func eventByName(name string) Event {
 	panic("proxy: there is no event " + name) // the configuration of a start finds it: it uses all names
 }
 
-// Request is what the backend is asked. The requests of package message implement it.
+// Request is a question to the backend. The requests of package message implement it.
 type Request interface {
 	AppendJSON(dst []byte) ([]byte, error)
 	AppendProto(dst []byte) []byte
@@ -95,11 +95,11 @@ type Tracer interface {
 	Inject(ctx context.Context, set func(name, value string))
 }
 
-// Call is what a Tracer is told of a call.
+// Call describes a call to a Tracer.
 type Call struct {
 	Event Event
-	// Name of the proxy and Key of the configuration, as in Options. Protocol is http or grpc. Endpoint is that of
-	// the configuration, without a password.
+	// Name of the proxy and Key of the configuration, as in Options. Protocol is http or grpc. Endpoint is the
+	// configured one, without a password.
 	Name, Key, Protocol, Endpoint string
 	// Method is the full name of the method of a gRPC backend.
 	Method string
@@ -126,7 +126,7 @@ type Proxy struct {
 	forward forward
 	meter   Meter
 	tracer  Tracer // nil: calls are not traced
-	traced  Call   // what it is told
+	traced  Call   // the description of all calls
 	guard   *guard
 	carrier carrier
 	streams streams
@@ -134,7 +134,7 @@ type Proxy struct {
 
 // carrier brings requests to the backend.
 type carrier interface {
-	// prepare encodes a request. An error is about what the request has, and the backend has no part in it.
+	// prepare encodes a request. An error is about the request alone; the backend has no part in it.
 	prepare(req Request) (attempt, error)
 	close()
 }
@@ -147,8 +147,8 @@ type attempt interface {
 	release()
 }
 
-// New returns a proxy. It does not look for the backend: the first call does. An error names the
-// key below that of the proxy.
+// New returns a proxy. It does not look for the backend: the first call does. An error names the key below the key of
+// the proxy.
 func New(o Options) (*Proxy, error) {
 	p := &Proxy{event: o.Event, name: o.Name, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}, tracer: o.Tracer}
 	protocol := "grpc"

@@ -28,8 +28,8 @@ type use struct {
 // Default is the name of a proxy that is not one of the section proxies.
 const Default = config.DefaultProxy
 
-// NewSet makes the proxies that a validated configuration uses. It takes over those of before
-// whose configuration is the same; before may be nil. An error names the key.
+// NewSet makes the proxies that a validated configuration uses. It takes over proxies of before with the same
+// configuration; before may be nil. An error names the key.
 func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event, name string) Meter, tracer Tracer, log *slog.Logger) (*Set, error) {
 	s := &Set{proxies: make(map[use]*Proxy)}
 	var made []*Proxy

@@ -45,15 +45,14 @@ var (
 // errFirst is the error of a stream whose backend does not answer.
 const errFirst = unusable("the first message of the stream has no subscribe_response")
 
-// bidirectionalMethod is what a stream is opened with that takes publications of the client.
+// bidirectionalMethod opens a stream that takes publications of the client.
 const bidirectionalMethod = service + "SubscribeBidirectional"
 
-// farewell is how long a backend may take to read what a client has sent before its subscription ended.
+// farewell is how long a backend may take to read the data that a client sent before its subscription ended.
 const farewell = time.Second
 
-// Open asks the backend about a subscription, and waits for its answer as Call does. The stream stays
-// open until Close, whatever the answer is; ctx is that of the wait alone. The proxy has to be one for
-// SubscribeStream.
+// Open asks the backend about a subscription, and waits for its answer as Call does. The stream stays open until Close,
+// also after a refusal. ctx bounds the wait alone. The event of the proxy must be SubscribeStream.
 func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequest, bidirectional bool) (*Stream, *message.SubscribeResponse, error) {
 	if !p.streams.add(p.config.MaxStreams) {
 		p.meter.Began()
@@ -173,7 +172,7 @@ func (s *Stream) end() {
 type streams struct {
 	mu    sync.Mutex
 	open  int
-	ended chan struct{} // closed once none is open; nil: nobody waits for that
+	ended chan struct{} // closed once none is open; nil: no goroutine waits
 }
 
 // add reports false if there are most streams already.
