@@ -1,6 +1,6 @@
-// Package clients answers the node's questions about clients: who a client is and what it may do. A Policy decides by the
-// rules of the configuration and by tokens; where the configuration leaves that to the application's backend, Backend asks
-// a proxy (package proxy) about the event, and makes the node's reply of the answer.
+// Package clients answers the node's questions about clients: their user and their rights. A Policy decides by the
+// rules of the configuration and by tokens; where the configuration leaves the decision to the application's backend,
+// Backend asks a proxy (package proxy) about the event, and makes the node's reply of the answer.
 package clients
 
 import (
@@ -62,8 +62,8 @@ func fromOf(c *gyro.Client) *proxy.From {
 	return f
 }
 
-// Keep adds to the reply what proxies forward of the client's headers with this event and later
-// ones. The context of a client of which nothing is forwarded stays as it is.
+// Keep adds to the reply the headers of the client that proxies forward with this event and later ones. Without such
+// headers, the context of the client stays as it is.
 func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectReply) *proxy.From {
 	from, left := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
 	if len(left.Forged) > 0 {
@@ -86,8 +86,8 @@ func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectRe
 
 func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
 
-// during returns the context of a call that a handler with the context ctx makes for a client: it ends with the
-// client. If calls are traced, it has the values of ctx, of which the span is one.
+// during returns the context of a call that a handler with the context ctx makes for a client: it ends with the client.
+// If calls are traced, it has the values of ctx, such as the span.
 func (b *Backend) during(ctx context.Context, c *gyro.Client) context.Context {
 	if !b.Traced {
 		return c.Context()
@@ -123,7 +123,7 @@ func encodingOf(p *proxy.Proxy) string {
 	return "json"
 }
 
-// payload returns the data of a client in the field in which the proxy sends it.
+// payload returns the data of a client in one of two fields: the proxy sends raw as JSON, or b64.
 func payload(p *proxy.Proxy, data []byte) (raw []byte, b64 string) {
 	if p.Binary() {
 		return nil, base64.StdEncoding.EncodeToString(data)
@@ -137,8 +137,8 @@ type answer interface {
 	message.Answer
 }
 
-// ask calls a proxy for a client. The error is the answer to the client: what the backend says,
-// or protocol.ErrorInternal if it says nothing. If the client has gone, it is the error of ctx.
+// ask calls a proxy for a client. The error is the answer to the client: the error of the backend, or
+// protocol.ErrorInternal if the call failed. If the client has gone, it is the error of ctx.
 func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel string, from *proxy.From, req proxy.Request, res answer) error {
 	if err := p.Call(ctx, from, req, res); err != nil {
 		switch {
@@ -153,7 +153,7 @@ func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel strin
 	return refused(p, res)
 }
 
-// refused returns what the backend of a proxy refuses with; nil if it does not.
+// refused returns the error or the disconnect in the answer of a backend; nil if there is none.
 func refused(p *proxy.Proxy, res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
@@ -167,7 +167,7 @@ func refused(p *proxy.Proxy, res message.Answer) error {
 	return nil
 }
 
-// refusalOf returns what a backend refuses with. If its code is wrong, no client gets it, but fallback.
+// refusalOf returns the refusal in the answer of a backend. If its code is wrong, the client gets fallback instead.
 func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
 	if wrong != nil {
 		return refusal.Because(fallback, p.Key(), "the answer of the backend cannot be sent: "+wrong.Error())
@@ -175,7 +175,7 @@ func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
 	return refusal.Because(answer, p.Key(), backendRefuses)
 }
 
-// backendRefuses is the reason for what a backend refuses. The code of the answer says more.
+// backendRefuses is the reason for a refusal by a backend. The code of the answer says more.
 const backendRefuses = "the backend refuses it"
 
 // prolong returns how long the client, or its subscription to a channel, lives on after a refresh proxy gave no answer. ok is
@@ -192,8 +192,8 @@ func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err er
 	return until, true
 }
 
-// decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a
-// client if the backend sends what is not base64.
+// decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a client if b64 is not
+// base64.
 func decoded(p *proxy.Proxy, raw []byte, b64, field string) ([]byte, error) {
 	if b64 == "" {
 		return raw, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Subscribe asks whether the client may subscribe. What the client wishes (positioned, recoverable,
-// join_leave) does not count: the namespace and the answer decide.
+// Subscribe asks whether the client may subscribe. The wishes of the client (positioned, recoverable, join_leave) do
+// not count: the namespace and the answer decide.
 func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
 	var res message.SubscribeResponse
@@ -24,7 +24,7 @@ func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Cha
 	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, err
 }
 
-// subscription returns what a proxy is asked about a subscription.
+// subscription returns the request to a proxy about a subscription.
 func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *message.SubscribeRequest {
 	req := &message.SubscribeRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
 
-// connecting finds out who a client is: by its token, as anybody where that is allowed, or by
-// the header that an authenticating proxy sets.
+// connecting identifies a client: by its token, as the anonymous user where that is allowed, or by the header that an
+// authenticating proxy sets.
 func (p *Policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	if operators.Connects(ctx) {
 		return operators.Connect(ctx, p.Channels)

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Connect asks who the client is, and adds the answer to the reply. It reports false if the
-// backend does not know the client. from is what Keep returned.
+// Connect asks for the user of the client, and adds the answer to the reply. It reports false if the backend does not
+// know the client. from is the result of Keep.
 func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.From, reply *gyro.ConnectReply) (known bool, err error) {
 	p := b.Proxies.Of(proxy.Connect, "")
 	req := &message.ConnectRequest{
@@ -43,8 +43,7 @@ func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.
 	return true, b.subscribe(p, r, reply)
 }
 
-// subscribe makes the subscriptions that the answer to a connect has: those of subs replace those
-// of channels.
+// subscribe makes the subscriptions in the answer to a connect: subs replace channels.
 func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyro.ConnectReply) error {
 	add := func(name string, sub *message.SubscribeOptions) error {
 		if name == "" {

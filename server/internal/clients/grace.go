@@ -59,7 +59,7 @@ func (u *unanswered) answered(t thing) {
 	delete(u.things, t)
 }
 
-// sweep forgets what has ended otherwise: it was not asked about again.
+// sweep forgets things that have not been asked about for some time, because they have ended without an answer.
 func (u *unanswered) sweep(now time.Time) {
 	if now.Sub(u.swept) < grace {
 		return

@@ -21,8 +21,8 @@ import (
 // uniGRPC is the name of the transport whose clients have metadata instead of headers.
 const uniGRPC = "uni_grpc"
 
-// Policy decides about clients by one configuration: who a client is, and what it may do. It is made and checked as a whole
-// and never changes.
+// Policy decides about clients by one configuration: their user and their rights. It is made and checked as a whole and
+// never changes.
 type Policy struct {
 	// Channels resolves the names of channels.
 	Channels *channels.Resolver
@@ -120,7 +120,7 @@ func byPolicy[E, R any](
 	return func(ctx context.Context, c *gyro.Client, e E) (R, error) { return method(inForce(), ctx, c, e) }
 }
 
-// facts returns what the rules of a channel ask about a connection.
+// facts returns the facts about a connection that the rules of a channel need.
 func (p *Policy) facts(user string, subscribed bool) channels.Facts {
 	return channels.Facts{User: user, Subscribed: subscribed, Insecure: p.cfg.Client.Insecure}
 }
@@ -277,7 +277,7 @@ func (p *Policy) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.C
 	return gyro.CacheEmptyReply{Populated: populated}, err
 }
 
-// call answers RPCs: those that are built in, and what the backend answers.
+// call answers RPCs: the built-in ones itself, others by the backend.
 func (p *Policy) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	if p.status != nil && e.Method == userstatus.Method {
 		return nil, p.status.Active(ctx, c.UserID())

@@ -36,7 +36,7 @@ func polls(cfg *config.SharedPoll, resolver *channels.Resolver, inForce func() *
 	return list
 }
 
-// track verifies the signatures with which a client wants to track keys.
+// track verifies the signatures of the keys that a client wants to track.
 func (p *Policy) track(r *channel.TrackRequest) error {
 	of, err := p.Channels.Named(r.Channel)
 	switch {

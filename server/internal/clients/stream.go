@@ -79,7 +79,7 @@ func (s *stream) Run(publish func(*gyro.Publication) error) gyro.Unsubscribe {
 	}
 }
 
-// ended returns what the end of the stream means to the client.
+// ended returns the unsubscribe for the client after the end of the stream.
 func (s *stream) ended(err error) gyro.Unsubscribe {
 	switch {
 	case errors.Is(err, proxy.ErrClosed):
