@@ -1,5 +1,5 @@
-// Package config is the configuration of the Gyro server: one typed schema, from which keys,
-// defaults, environment variables, checks and documentation derive.
+// Package config is the configuration of the Gyro server: one typed schema, which determines keys, defaults,
+// environment variables, checks and documentation.
 package config
 
 import (
@@ -23,8 +23,7 @@ const EnvPrefix = "GYRO_"
 
 var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
 
-// maxSuggestions bounds the unknown keys, and the unknown variables, of which what was meant
-// is searched.
+// maxSuggestions bounds the unknown keys, and the unknown variables, that Load looks for a similar name of.
 const maxSuggestions = 100
 
 // Options say where Load finds values. Per key, a flag wins over a non-empty

@@ -30,8 +30,7 @@ type Examination struct {
 
 // Problem is something to know about the value of a key.
 type Problem struct {
-	// Key as messages name it: channel.namespaces[0](chat).presence. It is empty if the problem
-	// is that of no key.
+	// Key as messages name it: channel.namespaces[0](chat).presence. It is empty if the problem has no key.
 	Key string
 	Err error
 }
@@ -41,14 +40,14 @@ type Unknown struct {
 	Name    string // a key as messages name it, or a variable
 	Env     bool   // a variable
 	Where   string // as Examination.Where tells it
-	Meaning string // what was probably meant; may be empty
+	Meaning string // the key that was probably meant; may be empty
 }
 
-// maxPositions bounds the files of which the places of keys are found, bytes.
+// maxPositions bounds the files whose keys get positions, in bytes.
 const maxPositions = 1 << 20
 
-// Examine reads and validates a configuration like Load and Validate, but goes on after
-// every mistake. The error is that of a file that cannot be read as a whole.
+// Examine reads and validates a configuration like Load and Validate, but goes on after every mistake. It returns an
+// error only for a file that cannot be read as a whole.
 func Examine(opts Options) (*Examination, error) {
 	var w Warnings
 	tree, err := readFile(opts, &w)
@@ -81,7 +80,7 @@ func Examine(opts Options) (*Examination, error) {
 	return x, nil
 }
 
-// problemsOf lists the problems that an error joins. Those of no key have the key "".
+// problemsOf lists the problems that an error joins. A problem without a key has the key "".
 func problemsOf(err error) (out []Problem) {
 	var p *schema.Problem
 	joined, many := err.(interface{ Unwrap() []error })
@@ -115,7 +114,7 @@ func (x *Examination) locate(file string) error {
 	if x.positions, err = schema.FindPositions(format, data); err != nil {
 		return fmt.Errorf("configuration file %s: %w", file, err)
 	}
-	for _, list := range x.report.Replaced { // what the file says there does not count
+	for _, list := range x.report.Replaced { // the values of the file there have no effect
 		for key := range x.positions {
 			if strings.HasPrefix(key, list+".") {
 				delete(x.positions, key)
@@ -148,8 +147,8 @@ func (x *Examination) Position(key string) (line, column int) {
 	return pos.Line, pos.Column
 }
 
-// variable returns the variable that sets a key, or what is around it, unless the file has
-// something nearer.
+// variable returns the variable that sets a key, or the section or list around it, unless the file sets something
+// nearer.
 func (x *Examination) variable(key string) string {
 	key = schema.FilePath(key)
 	_, found := x.positions.Find(key)

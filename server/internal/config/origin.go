@@ -1,4 +1,3 @@
-// Package origin decides which web origins may connect (docs/origins.md).
 package config
 
 import (
@@ -10,8 +9,8 @@ import (
 	"github.com/gobwas/glob"
 )
 
-// Origins holds the patterns of client.allowed_origins. It is immutable and safe
-// for concurrent use.
+// Origins holds the patterns of client.allowed_origins, which decide which web origins may connect (docs/origins.md).
+// It is immutable and safe for concurrent use.
 type Origins struct {
 	any      bool
 	patterns []*glob.Pattern
@@ -50,8 +49,8 @@ func (m *Origins) Foreign(field func(name string) string) bool {
 	return field("Sec-Fetch-Mode") == "navigate"
 }
 
-// maxOriginLength is the length of the longest origin that is compared with patterns, in bytes: twice
-// that of the longest host name.
+// maxOriginLength is the length of the longest origin that is compared with patterns, in bytes: twice the length of the
+// longest host name.
 const maxOriginLength = 512
 
 // Match reports whether an origin is allowed. origin is the value of the header, empty if there

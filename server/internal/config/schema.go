@@ -102,7 +102,7 @@ type (
 	TLS = material.TLS
 )
 
-// ListenerTLS is the TLS object of a listener. The keys beyond those of TLS are Gyro's own.
+// ListenerTLS is the TLS object of a listener. The keys beyond TLS are Gyro's own.
 type ListenerTLS struct {
 	TLS
 	Certificates     []CertificatePair `key:"certificates" doc:"Further certificates, for other host names or other kinds of keys. A client gets the first one that has the name which it asks for and that it can verify, beginning with that of cert_pem, which is also that of all other names. Gyro's own key."`
@@ -119,7 +119,7 @@ type CertificatePair struct {
 	KeyPEM  PEM `key:"key_pem" opt:"secret" doc:"Private key."`
 }
 
-// Log says what is logged, and where.
+// Log sets the level, the format and the place of the log.
 type Log struct {
 	Level string `key:"level" opt:"reload" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
 	File  string `key:"file" doc:"File to append lines to. It is opened anew at SIGUSR1, and when it was renamed or removed. If it cannot be written, lines are lost and counted, and stderr says so once."`
@@ -170,7 +170,7 @@ type APIKey struct {
 	Channels []string `key:"channels" doc:"Glob patterns of the channels that its commands may name; * for all."`
 }
 
-// APIJWKS says how tokens are verified by which backends call the server API.
+// APIJWKS verifies tokens of backends that call the server API.
 type APIJWKS struct {
 	Enabled  bool     `key:"enabled" doc:"Accept requests with Authorization: Bearer TOKEN (docs/http-api.md#tokens-of-an-identity-provider)."`
 	Endpoint string   `key:"endpoint" doc:"URL of the JWKS with the keys of the tokens."`
@@ -377,7 +377,7 @@ func (f *Flight) Bytes() int {
 	return f.Size
 }
 
-// OpenTelemetry says what is traced.
+// OpenTelemetry sets which requests, calls and messages are traced.
 type OpenTelemetry struct {
 	Enabled            bool   `key:"enabled" doc:"Export what the other keys switch on. The variables OTEL_* say where to and how (docs/tracing.md); the collector is expected on this machine by default."`
 	Metrics            bool   `key:"metrics" doc:"Push all metrics by OTLP, every 60 s or as OTEL_METRIC_EXPORT_INTERVAL says. prometheus.enabled is not needed for that, but its other keys count."`

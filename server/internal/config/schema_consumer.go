@@ -146,8 +146,8 @@ type AzureConsumer struct {
 	PublicationDataMode     PublicationDataMode `key:"publication_data_mode" arg:"property"`
 }
 
-// PublicationDataMode takes a message's body as the data of a publication and
-// the rest from what the queue calls headers, values, attributes or properties.
+// PublicationDataMode takes a message's body as the data of a publication and the rest from the headers, values,
+// attributes or properties of the queue.
 type PublicationDataMode struct {
 	Enabled        bool   `key:"enabled"`
 	Channels       string `key:"channels_{}" def:"centrifugo-channels" doc:"Holds the channels, comma-separated."`

@@ -13,8 +13,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Starter returns the text of a minimal file to begin with, in which nothing is open and all secrets are random, in a format: json, yaml or toml; or env, which has the secrets alone,
-// as variables whose names begin with the prefix.
+// Starter returns the text of a minimal file for beginners in a format: json, yaml or toml. In this file nothing is
+// open, and all secrets are random. The format env has the secrets alone, as variables whose names begin with the
+// prefix.
 func Starter(format, prefix string) ([]byte, error) {
 	tree := map[string]any{
 		"client": map[string]any{

@@ -1,6 +1,6 @@
 package config
 
-// Transport is a way by which clients connect to the external listener.
+// Transport is a transport of clients that connect to the external listener.
 type Transport struct {
 	// Section of the configuration.
 	Section string

@@ -301,7 +301,7 @@ func (c *Config) checkProxies(p *problem.List) {
 	}
 }
 
-// checkName checks the name of a list's element. seen has those of the elements before it.
+// checkName checks the name of a list's element. seen has the names of the elements before it.
 func checkName(p *problem.List, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
 	if !pattern.MatchString(name) {
 		p.Add(key, "name %s does not match %s", problem.Quote(name), pattern)

@@ -290,7 +290,7 @@ func (n *PollNotification) Gathering(o *SharedPollOptions) NotifyBatch {
 // maxNotifyChannel bounds the name of the PUB/SUB channel, in bytes.
 const maxNotifyChannel = 255
 
-// isSubject tells whether a name is a subject of NATS: tokens with dots between them, none of which is a wildcard.
+// isSubject tells whether a name is a subject of NATS: tokens with dots between them, and no wildcards.
 func isSubject(name string) bool {
 	for token := range strings.SplitSeq(name, ".") {
 		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {

@@ -27,8 +27,7 @@ func EnvOfFile(opts Options) ([]string, error) {
 	return schema.Env(c, EnvPrefix, report.Given), nil
 }
 
-// WriteMarkdown writes the reference of all keys, or of those of one section, with
-// headings from the given level on.
+// WriteMarkdown writes the reference of all keys, or of one section, with headings from the given level on.
 func WriteMarkdown(w io.Writer, section string, level int) error {
 	return schema.WriteMarkdown(w, DefaultConfig(), EnvPrefix, section, level)
 }
@@ -38,8 +37,8 @@ func WriteJSONSchema(w io.Writer) error {
 	return schema.WriteJSONSchema(w, DefaultConfig(), "Configuration of Gyro")
 }
 
-// Describe returns what the reference says of a key: also whether this build does it. Values do not
-// matter to it, so it loads no defaults.
+// Describe returns the text of the reference about a key, which also tells whether this build supports it. Values do
+// not matter to it, so it loads no defaults.
 func Describe(key string) string { return schema.Describe(new(Config), key) }
 
 // Format returns the format of a configuration file by its extension: json, yaml

@@ -15,7 +15,7 @@ type UserStatus struct {
 	ExpireInterval time.Duration `key:"expire_interval" def:"720h" min:"1m" doc:"A user of whom nothing was heard for so long is forgotten."`
 }
 
-// StatusRedis is a Redis, or that of the engine.
+// StatusRedis is a Redis of its own, or the Redis of the engine.
 type StatusRedis struct {
 	PrefixedRedis
 	ReuseFromEngine bool `key:"reuse_from_engine" doc:"Use the Redis of engine.redis, its prefix included; the other keys of this section have no effect."`

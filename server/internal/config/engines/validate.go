@@ -13,7 +13,7 @@ import (
 // maxStartTimeout bounds how long a starting server may wait for an engine.
 const maxStartTimeout = time.Hour
 
-// The limits of what the PostgreSQL engine takes.
+// The limits of the PostgreSQL engine.
 const (
 	minPostgresPeriod  = time.Millisecond
 	maxPostgresPeriod  = time.Hour
@@ -78,7 +78,7 @@ func (r *Redis) Check(p *problem.List, key string) {
 	}
 }
 
-// checkTTL requires a second at least, the unit in which Redis expires entries.
+// checkTTL requires at least one second: Redis expires entries by the second.
 func (r *RedisPresence) checkTTL(p *problem.List, key string) {
 	if r.PresenceTTL < time.Second {
 		p.Add(key+".presence_ttl", "%s is less than 1s", r.PresenceTTL)

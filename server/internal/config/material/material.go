@@ -1,4 +1,4 @@
-// Package material loads what a configuration names: files, certificates and keys.
+// Package material loads the files, certificates and keys that a configuration names.
 package material
 
 import (

@@ -37,7 +37,7 @@ func ofExtended(key string) string {
 type difference struct {
 	key string
 	on  func(*config.Config) bool // the configuration makes it matter
-	// what is so in Gyro, and do is what to do about it, if anything.
+	// what describes the behaviour of Gyro. do, if it is set, advises what the operator should change.
 	what, do string
 }
 

@@ -1,4 +1,4 @@
-// Package migrate tells what a configuration that was written for Centrifugo means to Gyro.
+// Package migrate tells the meaning for Gyro of a configuration that was written for Centrifugo.
 package migrate
 
 import (
@@ -16,7 +16,7 @@ import (
 // Kind of a finding.
 type Kind string
 
-// Kinds, in the order of the report. With those of Refused Gyro does not start.
+// Kinds, in the order of the report. Gyro does not start with findings of the kind Refused.
 const (
 	Refused Kind = "refused" // has a value that is wrong, also in Centrifugo most often
 	Unknown Kind = "unknown" // means nothing

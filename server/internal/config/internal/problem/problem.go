@@ -1,4 +1,4 @@
-// Package problem collects what is wrong with a configuration, by key, and has the checks that several sections need.
+// Package problem collects the mistakes in a configuration, by key, and has the checks that several sections need.
 package problem
 
 import (

@@ -68,7 +68,7 @@ func numberText(raw any) (string, bool) {
 	return "", false
 }
 
-// parseWhole reads a number of a file that has to be whole: 8000, 8e3, 8000.0.
+// parseWhole reads a number of a file that must be whole: 8000, 8e3, 8000.0.
 func parseWhole(text string) (int64, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, true

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Env returns the variables that would set every key of cfg, as sorted lines
-// NAME=value. Unless given is nil, only those of the keys that it has, with values that are not empty.
+// Env returns the variables that would set every key of cfg, as sorted lines NAME=value. Unless given is nil, it
+// returns only variables for the keys in given, with values that are not empty.
 func Env(cfg any, prefix string, given map[string]bool) []string {
 	var out []string
 	walk(path{}, root(cfg), func(l leaf) {
@@ -94,8 +94,8 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 // type have one row, which refers to the first.
 const manyKeys = 30
 
-// docLeaves returns the leaves of a section. A list has those of one element, whose variables
-// have <NAME> in place of its name. seen has the key of the first section that works, by its type.
+// docLeaves returns the leaves of a section. A list has the leaves of one element, whose variables have <NAME> in place
+// of its name. seen has the key of the first section that works, by its type.
 func docLeaves(p path, f field, v reflect.Value, seen map[reflect.Type]string) []leaf {
 	switch f.kind {
 	case kindSection:
@@ -154,8 +154,8 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 	b.WriteByte('\n')
 }
 
-// Describe returns the documentation of a key that is not within a list, or that of its
-// section if it has none of its own.
+// Describe returns the documentation of a key that is not within a list, or the documentation of its section if the key
+// has none.
 func Describe(cfg any, key string) string {
 	p, section, doc := path{}, root(cfg).Type(), ""
 	for name := range strings.SplitSeq(key, ".") {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// schemaKey is the key by which a file names its JSON schema. It is for editors: Load ignores it.
+// schemaKey is the key for the name of the JSON schema in a file. It is for editors: Load ignores it.
 const schemaKey = "$schema"
 
 // durationPattern is what time.ParseDuration accepts.
 const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
-// WriteJSONSchema writes a JSON schema (draft 2020-12) of files for the configuration cfg: every
-// key with its type, default, bounds and documentation. It is stricter than Load, which also
-// takes a number in quotes, for example, because an editor should show what is probably a mistake.
+// WriteJSONSchema writes a JSON schema (draft 2020-12) of files for the configuration cfg: every key with its type,
+// default, bounds and documentation. It is stricter than Load, which also takes a number in quotes, for example,
+// because an editor should show probable mistakes.
 func WriteJSONSchema(w io.Writer, cfg any, title string) error {
 	d := definitions{names: map[definition]string{}, taken: map[string]bool{}}
 	section := d.section(path{}, root(cfg).Type())
@@ -46,7 +46,7 @@ type definitions struct {
 	taken map[string]bool
 }
 
-// definition is what the description of a section depends on.
+// definition identifies the description of a section: sections with the same definition share it.
 type definition struct {
 	typ       reflect.Type
 	arg, idle string

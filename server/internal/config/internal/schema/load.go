@@ -36,7 +36,7 @@ type Report struct {
 
 	// Vars has the names of the variables that set keys, by the path of the key.
 	Vars map[string]string
-	// Replaced has the paths of lists of which a variable replaced what the file says.
+	// Replaced has the paths of lists of the file that a variable has replaced.
 	Replaced []string
 	// Given has the paths of the keys that the file sets, but for sections.
 	Given map[string]bool

@@ -41,8 +41,7 @@ func FindPositions(format string, data []byte) (Positions, error) {
 	return nil, fmt.Errorf("unknown format %q", Clip(format))
 }
 
-// Find returns the place of a path, or of the nearest section or list around it that has
-// one, with the path of what it found.
+// Find returns the place of a path, or of the nearest section or list around it that has one, with the path of that.
 func (at Positions) Find(key string) (Position, string) {
 	for key != "" {
 		if p, ok := at[key]; ok {
@@ -82,7 +81,7 @@ type jsonWalker struct {
 	dec  *json.Decoder
 	at   Positions
 
-	seen, begin, line int // the data up to seen have line lines, of which the last begins at begin
+	seen, begin, line int // the data up to seen have line lines; the last line begins at begin
 }
 
 // next returns where the next token begins.

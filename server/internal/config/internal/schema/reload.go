@@ -78,8 +78,8 @@ func places(list reflect.Value) map[string]int {
 	return at
 }
 
-// elementID tells which elements of two lists are the same one: those of one name, or of one place if elements
-// have no names.
+// elementID tells which elements of two lists are the same one: elements with the same name, or at the same place if
+// elements have no names.
 func elementID(list reflect.Value, i int) string {
 	if name := nameOf(list.Index(i)); name != "" {
 		return name

@@ -16,11 +16,11 @@ type Item struct {
 	// Value is a bool, a number, a string, a list of strings or an object of strings; a duration is
 	// a string.
 	Value any `json:"value"`
-	// Default is that of the schema, in the text form of the environment.
+	// Default is the default of the schema, in the text form of the environment.
 	Default string `json:"default,omitempty"`
-	// Changed: the value is not that of an empty configuration.
+	// Changed: the value differs from the value in an empty configuration.
 	Changed bool `json:"changed,omitempty"`
-	// Secret: the value is Hidden, unless it is that of an empty configuration.
+	// Secret: the value is Hidden, unless it is the value of an empty configuration.
 	Secret bool `json:"secret,omitempty"`
 	// Reload: a running server takes over a new value.
 	Reload bool `json:"reload,omitempty"`
@@ -91,8 +91,7 @@ func (l leaf) shown(changed bool) any {
 	return hide(l.value.String())
 }
 
-// userOfURL is what may have a password in the value of a key that is no secret, such as the
-// endpoint of a proxy.
+// userOfURL matches the user and the password in the value of a key that is no secret, such as the endpoint of a proxy.
 var userOfURL = regexp.MustCompile(`://[^/\s]*@`)
 
 // secretOfQuery is a parameter of a URL whose name tells that its value is a secret.
