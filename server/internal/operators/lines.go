@@ -24,7 +24,8 @@ type lines struct {
 	last      time.Time // of write
 }
 
-// newLines takes away the deadline of the listener, which would end the request. The body of the request must have been read.
+// newLines removes the deadline of the listener, because it would end the request. The body of the request must have
+// been read.
 func newLines(w http.ResponseWriter, writeTime time.Duration) *lines {
 	l := &lines{w: w, control: http.NewResponseController(w), writeTime: writeTime, last: time.Now()}
 	_ = l.control.SetReadDeadline(time.Time{}) // without it, the end of the connection ends the request

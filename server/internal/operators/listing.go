@@ -23,7 +23,7 @@ const (
 	listPatience = 2 * time.Second
 )
 
-// clients is what the list of connections needs of a node.
+// clients is the part of a node that the list of connections uses.
 type clients interface {
 	Cluster() gyro.Cluster
 	Inspect() gyro.Inspector
@@ -40,7 +40,7 @@ type listing struct {
 	Connections []listItem `json:"connections"`
 }
 
-// listItem is what the list has of a connection.
+// listItem describes a connection in the list.
 type listItem struct {
 	Client        string `json:"client"`
 	User          string `json:"user"`
@@ -88,7 +88,7 @@ func (l *lister) list(ctx context.Context) (*listing, error) {
 	if l.latest != nil && time.Now().Before(l.until) {
 		return l.latest, nil
 	}
-	// One who goes away does not end the survey for the others who wait for it.
+	// A caller that goes away does not end the survey for the other callers.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listPatience)
 	defer cancel()
 	infos, err := l.node.Cluster().Nodes(ctx)

@@ -25,7 +25,7 @@ const (
 	phaseState  = 2
 )
 
-// command is what the connection of an operator sends.
+// command is a command of the client protocol on the connection of an operator.
 type command struct {
 	ID        uint32     `json:"id"`
 	Connect   *struct{}  `json:"connect,omitempty"`
@@ -77,8 +77,8 @@ func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r 
 	<-done
 }
 
-// dialogue answers what the node writes to the connection of an operator who watches a map, and turns it into lines as of other
-// channels.
+// dialogue answers the replies of the node on the connection of an operator that watches a map, and turns them into
+// lines like the lines of other channels.
 type dialogue struct {
 	kept
 	channel   string
@@ -90,7 +90,7 @@ type dialogue struct {
 	id        uint32        // of the newest command
 }
 
-// reply is what the node sends.
+// reply is a message of the node.
 type reply struct {
 	Push    json.RawMessage `json:"push"`
 	Error   json.RawMessage `json:"error"`

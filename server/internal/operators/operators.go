@@ -1,5 +1,5 @@
-// Package operators has what the admin web interface asks a node: the endpoints for those who have logged in
-// (docs/admin.md#the-endpoints).
+// Package operators has the endpoints of a node for the admin web interface: the endpoints for operators that have
+// logged in (docs/admin.md#the-endpoints).
 package operators
 
 import (
@@ -31,14 +31,14 @@ const (
 	logQuietTime = 25 * time.Second
 )
 
-// Config says what the endpoints tell of.
+// Config has the sources of the endpoints' answers.
 type Config struct {
 	Node *gyro.Node
 	// Name of the node, and Version of the server.
 	Name, Version string
 	// Commands serves commands of the server API in the format of its legacy endpoint.
 	Commands http.Handler
-	// InForce and Channels are what is in force. Each request calls them.
+	// InForce returns the configuration in force, and Channels its channels. Each request calls them.
 	InForce  func() *config.Config
 	Channels func() *channels.Resolver
 	// Figures returns the metrics as a value for JSON.

@@ -48,7 +48,7 @@ func NewSnapshots(stopped context.Context, n SnapshotNode, log *slog.Logger) *Sn
 	return &Snapshots{node: n, log: log, room: make(chan struct{}, maxSnapshots), stopped: stopped}
 }
 
-// readFilter returns what a request selects.
+// readFilter returns the filter of a request.
 func readFilter(w http.ResponseWriter, r *http.Request) (f inspect.Filter, err error) {
 	var q api.ConnectionsRequest
 	body, err := readBody(w, r, maxSnapshotBody)
@@ -153,7 +153,8 @@ func (s *snapshotStream) see(p inspect.Page) error {
 	return s.write(s.out)
 }
 
-// appendLine appends the line of a connection: what the method connections tells of it, its ID, and the name of its node.
+// appendLine appends the line of a connection: its description as in the answer to the method connections, its ID, and
+// the name of its node.
 func appendLine(dst []byte, node string, c *inspect.Connection) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		Client   string `json:"client"`

@@ -14,10 +14,10 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// tailUser is the user of the connections by which operators watch channels.
+// tailUser is the user of the connections of operators that watch channels.
 const tailUser = "gyro:admin"
 
-// tailing is what the context of such a connection has.
+// tailing marks the context of such a connection.
 type tailing struct {
 	channel string
 	expires time.Time
@@ -51,7 +51,7 @@ func (d *console) tail() http.Handler {
 	})
 }
 
-// opening returns the request by which the connection of an operator begins.
+// opening returns the first request of the connection of an operator.
 func opening(r *http.Request, t tailing, body string) *http.Request {
 	q := r.WithContext(context.WithValue(r.Context(), tailKey{}, t))
 	q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
@@ -75,7 +75,7 @@ func (k kept) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(k.ResponseWriter).SetReadDeadline(t)
 }
 
-// tailed returns the options of a subscription by which an operator watches a channel.
+// tailed returns the options for the subscription of an operator that watches a channel.
 func tailed(ch channels.Channel) (gyro.SubscribeOptions, error) {
 	o := channels.Subscription(ch, channels.SourceServerAPI)
 	switch {
@@ -90,8 +90,8 @@ func tailed(ch channels.Channel) (gyro.SubscribeOptions, error) {
 	}, nil
 }
 
-// Connects tells whether a connection is that of an operator who watches a channel, by the context of its
-// Connecting event.
+// Connects tells whether a connection belongs to an operator that watches a channel, by the context of its Connecting
+// event.
 func Connects(ctx context.Context) bool {
 	_, ok := ctx.Value(tailKey{}).(tailing)
 	return ok
@@ -109,7 +109,7 @@ func Connect(ctx context.Context, resolver *channels.Resolver) (reply gyro.Conne
 		return reply, err
 	}
 	reply.Credentials = &gyro.Credentials{UserID: tailUser, ExpireAt: t.expires}
-	reply.ClientSideRefresh = true // nobody is asked to prolong it
+	reply.ClientSideRefresh = true // no backend is asked to prolong it
 	if o.Map != nil {              // the connection subscribes by commands, which Watches allows
 		reply.Context = context.WithValue(context.Background(), tailKey{}, t)
 		return reply, nil

@@ -1,5 +1,3 @@
-// Package tap serves taps: what happens to a user or in a channel in the whole cluster, as lines of JSON, while the
-// tapRequest is open (docs/tracing.md#taps).
 package operators
 
 import (
@@ -24,7 +22,7 @@ const (
 	// maxTapBody bounds a request, maxEntity the name of a user or a channel; bytes.
 	maxTapBody = 4 << 10
 	maxEntity  = 1 << 10
-	// tapWriteTime is how long a reader may take for what it is sent.
+	// tapWriteTime is how long a reader may take for one write.
 	tapWriteTime = 10 * time.Second
 )
 
@@ -55,7 +53,7 @@ func NewTaps(n TapNode, log *slog.Logger) *Taps {
 // Close ends the taps, because the server stops.
 func (h *Taps) Close() { h.stop() }
 
-// tapRequest is what is asked.
+// tapRequest is the body of a request.
 type tapRequest struct {
 	Type     string  `json:"type"`
 	Entity   *string `json:"entity"`

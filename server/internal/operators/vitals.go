@@ -22,9 +22,9 @@ const (
 	// operators cost a cluster of any size no more than so many answers per second and asking node.
 	minAge         = time.Second
 	nodesPerSecond = 100
-	// historyAge is minAge of the history, in which a node has a new point each 15 s.
+	// historyAge is minAge for the history. A node has a new point each 15 s.
 	historyAge = 5 * time.Second
-	// maxAnswer bounds the bytes of a node's answer, maxError those of a text in it.
+	// maxAnswer bounds a node's answer, maxError each text in it; bytes.
 	maxAnswer = 64 << 10
 	maxError  = 512
 	// maxParts bounds the parts of a node that are told of.
@@ -85,8 +85,8 @@ type round struct {
 	until  time.Time // when latest is too old
 }
 
-// NewCluster returns a Cluster. figures returns the metrics of charts, and history those of the last hour: values for JSON of a bounded size,
-// or nil.
+// NewCluster returns a Cluster. figures returns the metrics of charts, and history their values of the last hour:
+// values for JSON of a bounded size, or nil.
 func NewCluster(n ClusterNode, figures, history func() any) *Cluster {
 	c := &Cluster{node: n, figures: figures}
 	c.vitals = round{op: opVitals, own: c.own, age: minAge, turn: make(chan struct{}, 1)}
@@ -110,7 +110,7 @@ func (c *Cluster) own() Vitals {
 	return Vitals{UID: c.node.UID(), Parts: c.Parts(), Figures: encode(c.figures())}
 }
 
-// encode returns nil for nil, and for what is no value for JSON.
+// encode returns nil for nil, and for a value that JSON cannot encode.
 func encode(value any) json.RawMessage {
 	if value == nil {
 		return nil
@@ -160,7 +160,7 @@ func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Time: now.UnixMilli(), Nodes: make([]Vitals, 0, len(infos))}
-	// One who goes away does not end the survey for the others who wait for it.
+	// A caller that goes away does not end the survey for the other callers.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	answers, err := o.ask(ctx, node, infos)
@@ -185,7 +185,7 @@ func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
 	return r, nil
 }
 
-// ask makes the survey, unless there is nobody to ask.
+// ask makes the survey, unless there are no other nodes.
 func (o *round) ask(ctx context.Context, node ClusterNode, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
 	if len(infos) < 2 {
 		return nil, nil
@@ -201,7 +201,7 @@ func silence(err error) string {
 	return short(err.Error())
 }
 
-// readVitals returns what a node has answered.
+// readVitals decodes the answer of a node.
 func readVitals(uid string, a gyro.SurveyReply) Vitals {
 	v := Vitals{UID: uid}
 	switch {

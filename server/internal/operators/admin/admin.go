@@ -1,5 +1,5 @@
-// Package admin serves the admin web interface (docs/admin.md): the login, the endpoints for operators
-// who have logged in, and the application in their browsers.
+// Package admin serves the admin web interface (docs/admin.md): the login, the endpoints for operators that have logged
+// in, and the application in their browsers.
 package admin
 
 import (
@@ -23,7 +23,7 @@ const maxLogin = 1 << 20
 type Config struct {
 	// Prefix of all paths; it ends with no slash.
 	Prefix string
-	// Settings returns what is in force of the section admin. Each request calls it.
+	// Settings returns the section admin in force. Each request calls it.
 	Settings func() *config.Admin
 	// Endpoints are served to operators alone, at PREFIX/admin/NAME. The context of their requests
 	// ends with the operator's session.
@@ -89,7 +89,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// protect sets the fields that keep browsers from using an answer for what it is not meant for.
+// protect sets the headers that restrict the use of an answer by browsers.
 func protect(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// A token is the second in which it expires, a nonce, and their HMAC, in Base64. Nothing is kept of
-// sessions, so all nodes with the same secret accept it.
+// A token is the second of its expiry, a nonce, and the HMAC of both, in Base64. The server stores no sessions, so all
+// nodes with the same secret accept the token.
 const (
 	timeSize  = 8
 	claimSize = timeSize + 8
@@ -44,8 +44,9 @@ func checkToken(s *config.Admin, text string, now time.Time) (expires time.Time,
 	return expires, now.Before(expires) && !expires.After(now.Add(s.SessionTTL))
 }
 
-// A device is a browser in which an operator has logged in. Its cookie gives it a login budget of its own. An attacker at the
-// same address, behind the same reverse proxy or at many addresses cannot use that budget up. The cookie opens nothing.
+// A device is a browser of an operator that has logged in. Its cookie gives it a login budget of its own. An attacker
+// at the same address, behind the same reverse proxy or at many addresses cannot use that budget up. The cookie opens
+// nothing.
 const (
 	deviceCookie = "gyro-admin-device"
 	deviceTTL    = 90 * 24 * time.Hour

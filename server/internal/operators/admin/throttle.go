@@ -24,7 +24,7 @@ type source struct {
 	address netip.Addr
 }
 
-// bucket has what is left of a budget.
+// bucket has the rest of a budget.
 type bucket struct {
 	left float64
 	at   time.Time

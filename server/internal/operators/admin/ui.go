@@ -22,11 +22,11 @@ import (
 //go:embed ui/*.gz
 var embedded embed.FS
 
-// policy lets the application load and call nothing but this server, and run no code but that of files.
+// policy lets the application load and call nothing but this server, and run no code but code in files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// ownPolicy is that of another application, whose code this package does not know.
+// ownPolicy is the policy of another application, whose code this package does not know.
 const ownPolicy = "frame-ancestors 'none'"
 
 // kinds are the types of the application's files.

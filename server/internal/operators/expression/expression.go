@@ -135,7 +135,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return v.more(name)
 }
 
-// more has what is no text.
+// more returns the variables that are not texts.
 func (v *variables) more(name string) (any, bool) {
 	c := v.c
 	switch name {
