@@ -1,4 +1,3 @@
-// Package admission limits new connections: their rate, and the number of clients.
 package web
 
 import (
@@ -10,7 +9,8 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Limits decide about new connections. They are safe for concurrent use.
+// Limits decide about new connections: they limit their rate, and the number of clients. They are safe for concurrent
+// use.
 type Limits struct {
 	clients func() int
 	now     func() time.Time
@@ -43,8 +43,8 @@ func NewLimits(connLimit func() int, rateLimit int, clients func() int) *Limits 
 	}
 }
 
-// Admit takes one of rateLimit tokens a second, and compares the number of
-// clients with the limit. The level is that of the line about an error.
+// Admit takes one of rateLimit tokens a second, and compares the number of clients with the limit. With an error it
+// returns the level of its log line.
 func (a *Limits) Admit() (slog.Level, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

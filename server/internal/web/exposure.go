@@ -1,4 +1,3 @@
-// Package exposure warns of what a configuration opens to those whom it is not meant for.
 package web
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Exposure is a server that has been started.
+// Exposure warns of endpoints of a started server that clients reach, but should not.
 type Exposure struct {
 	Config *config.Config
 	// Address of the external listener, which is also the internal one if it is Shared.
@@ -20,9 +19,8 @@ type Exposure struct {
 	Shared  bool
 }
 
-// Warn warns of endpoints for backends and operators that are on the port that clients
-// connect to, so that everybody who can reach that port can reach these endpoints; and of an open
-// gRPC API.
+// Warn warns of endpoints for backends and operators on the port for clients, because every client can reach these
+// endpoints; and of an open gRPC API.
 func (s Exposure) Warn(log *slog.Logger) {
 	cfg := s.Config
 	WarnOpen(log, &cfg.GRPCAPI)
@@ -63,7 +61,7 @@ func WarnOpen(log *slog.Logger, g *config.GRPCAPI) {
 	}
 }
 
-// warnUseless warns of a page of the server API from which the API cannot be reached.
+// warnUseless warns of a page of the server API that cannot reach the API.
 func (s Exposure) warnUseless(log *slog.Logger) {
 	cfg := s.Config
 	if cfg.Swagger.Enabled && (cfg.HTTPAPI.Disabled || cfg.HTTPAPI.External && !s.Shared) {

@@ -30,7 +30,7 @@ type gate struct {
 	known    func(host string) bool          // nil: all hosts are known
 	count    func(method string, status int) // nil: requests are not counted
 	foreign  error                           // why other origins are refused
-	identity []string                        // fields that say who a client is, beside Cookie
+	identity []string                        // header fields that identify a client, beside Cookie
 
 	certified bool // clients need a certificate, which browsers send by themselves
 }
@@ -130,7 +130,7 @@ func ofOwnHost(q *front.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, q.Host)
 }
 
-// excerpt is what the log shows of a text that a client chose.
+// excerpt is the part of a client's text that the log shows.
 func excerpt(text string) string { return strings.ToValidUTF8(text[:min(len(text), 128)], "") }
 
 // Leave implements front.Gate. The access log has paths without their query, which may hold an API key.

@@ -20,10 +20,10 @@ const (
 	GRPCAPI = "grpc_api" // the server API
 )
 
-// grpcLinger is how long a shutdown waits for gRPC clients to read what they were sent last.
+// grpcLinger is how long a shutdown waits for gRPC clients to read their last messages.
 const grpcLinger = 5 * time.Second
 
-// GRPCServer is what a GRPCListener serves.
+// GRPCServer is the server of a GRPCListener.
 type GRPCServer interface {
 	Serve(l net.Listener) error
 	Stop()
@@ -40,7 +40,8 @@ type GRPCListener struct {
 	ln     net.Listener
 }
 
-// NewGRPCListener returns a listener at an address. A shutdown waits for linger until clients have read what they were sent last.
+// NewGRPCListener returns a listener at an address. A shutdown waits for linger until clients have read their last
+// messages.
 func NewGRPCListener(name, host string, port int, secure bool, s GRPCServer, linger time.Duration) *GRPCListener {
 	return &GRPCListener{Name: name, addr: joinAddr(host, strconv.Itoa(port)), Secure: secure, Server: s, linger: linger}
 }

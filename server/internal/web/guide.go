@@ -1,4 +1,3 @@
-// Package guide answers requests for paths that are not served.
 package web
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/nearest"
 )
 
-// Guide is a handler that says where clients and backends are expected.
+// Guide answers requests for paths that are not served: it says which paths clients and backends should use.
 type Guide struct {
 	Refusals refusal.Reporter
 	// WebSocket and API are the paths of these endpoints on this listener; empty for none.
@@ -56,7 +55,7 @@ func similar(name string) string {
 	return ""
 }
 
-// Before has the guide answer WebSocket clients that ask for a path with a page.
+// Before makes the guide answer WebSocket clients that ask for a path with a page.
 func (g *Guide) Before(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {

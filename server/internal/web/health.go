@@ -53,9 +53,8 @@ func Live() http.Handler {
 	})
 }
 
-// Ready returns the handler of the readiness endpoint: 200 as long as every part of the
-// node delivers, else 503. The JSON body names the parts, what is wrong with them, and
-// their delays.
+// Ready returns the handler of the readiness endpoint: 200 as long as every part of the node delivers, else 503. The
+// JSON body names the parts, their errors, and their delays.
 func Ready(parts func() []gyro.Health) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		report, status := healthReport{Status: "ok"}, http.StatusOK
@@ -88,9 +87,8 @@ func Failing(parts []gyro.Health) error {
 	return errors.Join(errs...)
 }
 
-// Init returns the handler of the init endpoint, with which a
-// browser opens its HTTP/2 connection before the WebSocket. CORS headers and
-// connection limits are middleware around it.
+// Init returns the handler of the init endpoint. A browser requests it to open its HTTP/2 connection before the
+// WebSocket. CORS headers and connection limits are middleware around it.
 func Init() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

@@ -39,12 +39,12 @@ var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: tr
 // maxHeaderBytes bounds the headers of a request.
 const maxHeaderBytes = 64 << 10
 
-// Listener is one address and what is served there.
+// Listener is one address with its handlers.
 type Listener struct {
 	Name   string   // external, internal or acme
 	serves []string // see Site.endpoints
 	addr   string
-	// Server serves what the front does not.
+	// Server serves the requests that the front leaves to net/http.
 	Server *http.Server
 	ln     net.Listener
 	silent silent
@@ -238,11 +238,10 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// serverLog is the log of net/http and of the front. Most of their lines tell of broken
-// handshakes, which clients cause: they are logged at debug level, and so are attempts to accept that
-// are made again, of which the reserve tells. TLS handshakes that the
-// configuration forbids are refusals. Panics of handlers, and connections that cannot be
-// accepted, are errors; small buffers of UDP are worth a warning.
+// serverLog is the log of net/http and of the front. Most of their lines tell of broken handshakes, which clients
+// cause: they are logged at debug level, and so are repeated attempts to accept, which the reserve reports. TLS
+// handshakes that the configuration forbids are refusals. Panics of handlers, and connections that cannot be accepted,
+// are errors; small buffers of UDP are worth a warning.
 type serverLog struct {
 	log     *slog.Logger
 	section string // the key of the listener's TLS object

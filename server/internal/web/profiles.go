@@ -1,4 +1,3 @@
-// Package profiles serves the profiles of the process for go tool pprof: the configuration key debug.enabled.
 package web
 
 import (
@@ -12,7 +11,8 @@ import (
 // maxSeconds is how long a profile may take.
 const maxSeconds = 300
 
-// Profiles serves profiles below a prefix, a path without a slash at the end.
+// Profiles serves profiles of the process for go tool pprof below a prefix, a path without a slash at the end. The
+// configuration key debug.enabled turns it on.
 func Profiles(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	own := map[string]http.HandlerFunc{

@@ -1,5 +1,3 @@
-// Package reserve keeps file descriptors back for operators, who have to reach a server whose
-// clients use all others.
 package web
 
 import (

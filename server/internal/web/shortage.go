@@ -14,7 +14,7 @@ import (
 // Validity is how long an attempt to accept that failed says something: a listener tries again within a second.
 const Validity = 3 * time.Second
 
-// lack is what a listener has no descriptors for: connections.
+// lack is a lack of descriptors for the connections of a listener.
 type lack struct {
 	since, last time.Time // of failed attempts
 	err         error

@@ -26,7 +26,7 @@ type Site struct {
 	Guide Guide
 }
 
-// endpoint is what a Site serves at a path.
+// Endpoint is the handler of a path of a Site, with its rules.
 type Endpoint struct {
 	http.Handler
 	// Routes serve its requests without net/http. Routes for other paths are ignored.
@@ -71,7 +71,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.tree(r.URL.Path).ServeHTTP(w, r)
 }
 
-// tree finds the handler of a path that is not in exact: that of the longest prefix.
+// tree finds the handler of a path that is not in exact: the handler of the longest prefix.
 func (s *Site) tree(path string) http.Handler {
 	longest, found := "", s.rest
 	for prefix, h := range s.trees {

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// mountEmulation mounts the endpoint by which clients of bidirectional streams send their commands.
+// mountEmulation mounts the endpoint for the commands of clients of bidirectional streams.
 func (w *Web) mountEmulation() error {
 	if !w.Settings.SSE.Enabled && !w.Settings.HTTPStream.Enabled {
 		return nil

@@ -43,8 +43,8 @@ var mounts = map[string]func(*Web) error{
 	"sockjs": (*Web).mountSockJS,
 }
 
-// MountTransports mounts the endpoints of the transports that are enabled, and the endpoint by which clients of streams send
-// commands. The guide tells those who ask for another transport that it is off.
+// MountTransports mounts the endpoints of the enabled transports, and the endpoint for the commands of clients of
+// streams. The guide answers requests for another transport that it is off.
 func (w *Web) MountTransports() error {
 	var errs []error
 	for _, t := range w.Settings.Transports() {

@@ -1,6 +1,6 @@
-// Package web serves the endpoints of a server on its listeners: transports of clients, the server API, health, metrics, the
-// pages for operators. It knows which endpoint is on which listener, who may send requests to it, and how many; it does not
-// know what an endpoint does.
+// Package web serves the endpoints of a server on its listeners: transports of clients, the server API, health,
+// metrics, the pages for operators. It knows which endpoint is on which listener, its rules for origins and hosts, and
+// the limits of its requests; it does not know the work of an endpoint.
 package web
 
 import (
@@ -79,7 +79,7 @@ func (w *Web) WarnExposed() {
 	Exposure{Config: w.Settings, Address: externalAddr(h), Shared: samePlace(h)}.Warn(w.Log)
 }
 
-// MountInit mounts the endpoint with which browsers open a connection in advance.
+// MountInit mounts the endpoint that browsers request to open a connection in advance.
 func (w *Web) MountInit() error {
 	c := &w.Settings.Init
 	if !c.Enabled {
@@ -123,7 +123,7 @@ func (w *Web) MountAPI(paths []string, e Endpoint) error {
 	return nil
 }
 
-// AdminOff has the guide tell that the admin interface, whose prefix has no slash at the end, is off.
+// AdminOff makes the guide tell that the admin interface is off. The prefix of the interface has no slash at the end.
 func (w *Web) AdminOff(prefix string) {
 	for _, path := range []string{prefix, prefix + "/", prefix + "/admin", prefix + "/admin/"} {
 		if strings.Trim(path, "/") != "" { // at the root the guide tells of the other endpoints

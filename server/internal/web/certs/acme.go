@@ -45,10 +45,10 @@ var (
 
 // authority obtains certificates by ACME.
 //
-// It asks for them by itself when the server starts, so neither the number nor the time of orders
-// depends on clients, and a handshake takes what is there. While the first attempt is under way,
-// one handshake waits for its end and others fail at once. So no crowd of clients can take up all
-// handshakes that a listener makes at a time, of which the authority's challenge needs one.
+// It asks for them by itself when the server starts, so neither the number nor the time of orders depends on clients. A
+// handshake takes the certificate in the store. While the first attempt is under way, one handshake waits for its end
+// and others fail at once. So clients cannot take up all handshakes that a listener makes at a time: the authority's
+// challenge needs one of them.
 type authority struct {
 	log        *slog.Logger
 	cacheDir   string
@@ -57,8 +57,8 @@ type authority struct {
 	waiting    chan struct{}    // has one place for the handshake that waits
 	challenges http.Handler     // nil without http-01
 
-	// obtain returns the certificate of a host: the one that there is, renewed in time, or a new
-	// one after the seconds or minutes that the authority takes. Both are those of autocert.Manager.
+	// obtain returns the certificate of a host: the existing one, renewed in time, or a new one after the seconds or
+	// minutes that the authority takes. obtain and token are methods of autocert.Manager.
 	obtain func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// token returns the certificate that answers a tls-alpn-01 challenge.
 	token func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -268,7 +268,7 @@ func (h *host) begin(now time.Time) bool {
 
 // ask asks for a certificate and keeps it.
 func (a *authority) ask(h *host) {
-	// It is that of a client that takes ECDSA, the only kind that Gyro asks for.
+	// A client that takes ECDSA sends such a message. Gyro asks for certificates of this kind only.
 	cert, err := a.obtain(&tls.ClientHelloInfo{ServerName: h.name, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,8 @@ const period = 10 * time.Second
 // Protocols of the HTTP listeners, for Store.Config.
 var Protocols = []string{"h2", "http/1.1"}
 
-// Store has what the TLS listeners of a server show and accept. Config is called before Run.
+// Store has the certificates that the TLS listeners of a server show, and the authorities whose client certificates
+// they accept. Config is called before Run.
 type Store struct {
 	log       *slog.Logger
 	listeners []*listener
@@ -41,12 +42,12 @@ func New(autocert config.TLSAutocert, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// Config returns what a listener with the TLS object t serves with, for protocols as ALPN names
-// them; nil if t is not enabled. section is the key of the object. Errors name the key.
+// Config returns the configuration for a listener with the TLS object t, for protocols as ALPN names them; nil if t is
+// not enabled. section is the key of the object. Errors name the key.
 //
-// The result, and each clone of it, asks the store at each handshake, by GetConfigForClient. So
-// handshakes always have the newest certificates, authorities and ticket keys, and never wait
-// for a file. Nobody may change GetConfigForClient or the ticket keys of the result.
+// The result, and each clone of it, asks the store at each handshake, by GetConfigForClient. So handshakes always have
+// the newest certificates, authorities and ticket keys, and never wait for a file. Callers must not change
+// GetConfigForClient or the ticket keys of the result.
 func (s *Store) Config(section string, t config.ListenerTLS, protocols ...string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -98,8 +99,8 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// Reload looks at the files at once, and tries at once to obtain the certificates that could
-// not be obtained. What is wrong is in the log; the store keeps what it had.
+// Reload looks at the files at once, and tries at once to obtain the certificates that could not be obtained. Errors
+// are in the log; after an error the store keeps its certificates.
 func (s *Store) Reload() {
 	if s.authority != nil {
 		s.authority.retry(time.Now())
@@ -107,7 +108,7 @@ func (s *Store) Reload() {
 	s.refresh(time.Now())
 }
 
-// refresh takes over what has changed.
+// refresh reads the files of all listeners again, and takes over changes.
 func (s *Store) refresh(now time.Time) {
 	for _, l := range s.listeners {
 		l.refresh(now, s.log)

@@ -29,7 +29,7 @@ type listener struct {
 	mu        sync.Mutex // guards all below
 	pairs     []*pair
 	clientCAs *x509.CertPool // nil: clients need no certificate
-	tickets   *tickets       // nil: the ticket keys are those of crypto/tls
+	tickets   *tickets       // nil: crypto/tls makes the ticket keys
 	others    []*source      // the sources of clientCAs and tickets
 }
 
@@ -104,8 +104,8 @@ func (l *listener) useAuthority(a *authority, t config.ListenerTLS) error {
 
 // forClient is the GetConfigForClient of the listener.
 func (l *listener) forClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	// The authority validates a host without a client certificate. net/http and the front close
-	// connections with this protocol, so nobody gets around client certificates by it.
+	// The authority validates a host without a client certificate. net/http and the front close connections with this
+	// protocol, so no client gets around client certificates with it.
 	if l.challenge != nil && len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acme.ALPNProto {
 		return l.challenge, nil
 	}
@@ -129,7 +129,7 @@ func (l *listener) refresh(now time.Time, log *slog.Logger) {
 	}
 }
 
-// publish puts in force what was read.
+// publish makes a new current configuration of the pairs, authorities and secrets.
 func (l *listener) publish(now time.Time) {
 	// Records that begin small would only cost CPU where messages share a record.
 	c := &tls.Config{MinVersion: l.minVersion, NextProtos: l.protocols, DynamicRecordSizingDisabled: true}

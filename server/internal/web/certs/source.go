@@ -18,13 +18,13 @@ import (
 // source is a part of a TLS object that is read again: a certificate with its key, the
 // authorities of clients, or the secrets of session tickets.
 type source struct {
-	keys  string // of the configuration, without that of the object
+	keys  string // configuration keys, without the key of the object
 	files string // paths; empty if all of it is in the configuration
 	read  func() ([]byte, error)
-	// use takes over what was read. After an error nothing has changed.
+	// use takes over the text of the source. After an error nothing has changed.
 	use     func(text []byte) error
-	seen    [sha256.Size]byte // the digest of what was read last, or of the error
-	refused bool              // what was read last is not in force
+	seen    [sha256.Size]byte // the digest of the last text, or of the error
+	refused bool              // the last text is not in force
 }
 
 // load reads a source for the first time. The error names the key.
@@ -33,9 +33,8 @@ func (s *source) load() error {
 	return err
 }
 
-// refresh reads the source again. Both results are empty if what it reads is what it read the
-// time before, so that a fault is reported once. They are empty as well if there are no file descriptors: the
-// files may be as they were.
+// refresh reads the source again. Both results are empty if the text or the error is the same as before, so that a
+// fault is reported once. They are empty as well if there are no file descriptors: the files may be unchanged.
 func (s *source) refresh() (changed bool, err error) {
 	text, err := s.read()
 	loaded := s.seen != [sha256.Size]byte{}
@@ -64,7 +63,7 @@ type pair struct {
 	expiry
 }
 
-// newPair loads a pair; prefix is that of its keys, such as "certificates[0].".
+// newPair loads a pair; prefix is the prefix of its keys, such as "certificates[0].".
 func newPair(prefix string, cert, key config.PEM) (*pair, error) {
 	certKey, keyKey := prefix+"cert_pem", prefix+"key_pem"
 	if cert == "" || key == "" {
@@ -151,7 +150,7 @@ func (s *source) keysOf(section string) string {
 	return section + "." + strings.ReplaceAll(s.keys, ", ", ", "+section+".")
 }
 
-// expiry warns of a certificate that nobody renews.
+// expiry warns of a certificate that was not renewed in time.
 type expiry struct{ warned time.Time }
 
 // renewalDue is when a certificate should have been renewed: two weeks before its end, or a

@@ -9,13 +9,12 @@ import (
 // Status tells of a part of a TLS object that is read again: a certificate with its key, the
 // authorities of clients, the secrets of session tickets. With ACME it tells of a host.
 type Status struct {
-	Key  string // of the configuration; that of the certificate if its key has another
+	Key  string // configuration key; the key of the certificate if the private key has another
 	Host string // empty but for certificates of ACME
-	// Refused: what was read last, or asked of the authority last, could not be used. What was there
-	// before stays in force.
+	// Refused: the last text, or the last answer of the authority, could not be used. The previous one stays in force.
 	Refused bool
-	// Expires is the end of the certificate in force, and RenewalDue the time from which the log warns
-	// that nobody has renewed it. Both are zero if there is no certificate.
+	// Expires is the end of the certificate in force, and RenewalDue the time from which the log warns that it was not
+	// renewed. Both are zero if there is no certificate.
 	Expires, RenewalDue time.Time
 }
 

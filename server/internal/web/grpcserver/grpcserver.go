@@ -1,5 +1,5 @@
-// Package grpcserver is what the gRPC servers of Gyro have in common: limits of their connections, TLS whose
-// failed handshakes are told, and an orderly end.
+// Package grpcserver has the common parts of the gRPC servers of Gyro: limits of their connections, TLS that reports
+// failed handshakes, and an orderly end.
 package grpcserver
 
 import (
@@ -46,7 +46,7 @@ func New(t *tls.Config, failed func(addr string, err error), options ...grpc.Ser
 // reporting tells of handshakes that fail.
 type reporting struct {
 	credentials.TransportCredentials
-	failed func(addr string, err error) // nil: nobody wants to know
+	failed func(addr string, err error) // nil: failures are not reported
 }
 
 func (r *reporting) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -45,7 +45,7 @@ func uncompressed(body []byte) []byte {
 	return plain
 }
 
-// tagOf returns the ETag. It is a weak one, as the compressed file and what is in it share it.
+// tagOf returns the ETag. It is a weak one, as the compressed file and the plain one share it.
 func tagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`

@@ -20,7 +20,7 @@ import (
 //go:embed openapi.json page.html page.js ui/*.gz
 var files embed.FS
 
-// policy lets the page load and call nothing but this server, and run no code but that of files.
+// policy lets the page load and call nothing but this server, and run no code but code in files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
