@@ -42,8 +42,8 @@ type Options struct {
 	Recent *logs.Recent
 	// Pages are served on the external listener, by their paths.
 	Pages map[string]http.Handler
-	// KnowsHost, if set, decides by the Host of a request whether Pages and the health
-	// endpoint answer it. What it refuses gets 403.
+	// KnowsHost, if set, decides by the Host of a request whether Pages and the health endpoint answer it. Other
+	// requests get 403.
 	KnowsHost func(host string) bool
 	// Load reads the configuration again, for Reread, which must not be called if it is nil.
 	Load func() (*config.Config, config.Warnings, error)
@@ -164,7 +164,7 @@ func (a *App) Start(ctx context.Context) error {
 
 // open opens all listeners, or none of them.
 func (a *App) open(context.Context) (err error) {
-	var opened []func() error // which close what was opened
+	var opened []func() error // functions that close the opened listeners
 	defer func() {
 		if err == nil {
 			return
@@ -230,7 +230,7 @@ func (a *App) Shutdown(ctx context.Context) error {
 }
 
 // closeListeners closes the listeners in the background, the internal one when drained is closed, so that probes and
-// Prometheus see the drain. It returns a function that waits for those of HTTP; waitForGRPC waits for the others.
+// Prometheus see the drain. It returns a function that waits for the HTTP listeners; waitForGRPC waits for the others.
 func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func() error {
 	for _, g := range a.grpc {
 		g.Server.Stop()
@@ -300,8 +300,7 @@ func (a *App) newConsumers() (*sources.Consumers, error) {
 	})
 }
 
-// operators returns the endpoints for operators by their names: those of the HTTP API for senders who may do
-// everything.
+// operators returns the endpoints of the HTTP API for operators, by their names. Only senders with all rights get in.
 func (a *App) operators() map[string]http.Handler {
 	control := logs.Of(a.log)
 	return map[string]http.Handler{

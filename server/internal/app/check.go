@@ -9,10 +9,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Check finds mistakes of a configuration that its validation does not find: keys of tokens, certificates, paths of endpoints,
-// addresses of engines that do not parse. It makes the server, without starting it, so it finds what a start would refuse before
-// it connects to anything. If the configuration is not valid, no server is made of it, and Check looks at what decides on
-// clients alone. Errors name the key.
+// Check finds mistakes of a configuration that its validation does not find: keys of tokens, certificates, paths of
+// endpoints, addresses of engines that do not parse. It makes the server without starting it, so it finds the mistakes
+// that a start would find before it connects to anything. If the configuration is not valid, Check makes no server, and
+// looks only at the parts that decide on clients. Errors name the key.
 func Check(cfg *config.Config) error {
 	log := slog.New(slog.DiscardHandler)
 	if cfg.Validate() != nil {

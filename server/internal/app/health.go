@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// readiness returns what the health service of gRPC asks, which answers like the endpoint that
-// health.mode names: nil if it answers for the process alone.
+// readiness returns the function that the health service of gRPC calls. The service answers like the endpoint that
+// health.mode names. nil: it answers for the process alone.
 func (a *App) readiness() func() error {
 	if a.cfg.Health.Mode == "live" {
 		return nil
@@ -34,8 +34,8 @@ func (a *App) health() []gyro.Health {
 	return parts
 }
 
-// ready is the node with the health of the server around it, for metrics and the admin interface: they say what the readiness
-// endpoint says.
+// ready is the node with the health of the server around it. Metrics and the admin interface use it, so they agree with
+// the readiness endpoint.
 type ready struct {
 	*gyro.Node
 	app *App

@@ -150,7 +150,7 @@ func (m *meters) observer() observe.Observer {
 	return o
 }
 
-// watch exports what the node, the brokers, the admission and the TLS listeners know anyway.
+// watch exports values that the node, the brokers, the admission and the TLS listeners keep anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(ready{a.node, a})

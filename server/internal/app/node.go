@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators/expression"
 )
 
-// nodeConfig returns the configuration of the node, most of which is the section client.
+// nodeConfig returns the configuration of the node. Most values come from the section client.
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	observer := a.meters.observer()
@@ -26,7 +26,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 		Broker:                 a.engines.Broker,
 		Presence:               a.engines.Presence,
 		Controller:             a.engines.Controller,
-		Binary:                 true, // the namespaces say what is checked, and backends publish b64data
+		Binary:                 true, // the namespaces decide about checks of data, and backends publish b64data
 		EngineConcurrency:      cfg.Engine.Concurrency,
 		InlineHandlers:         true,
 		Logger:                 o.Logger,
@@ -56,7 +56,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 	}
 }
 
-// keys are the configuration keys that set what the node names in refusals.
+// keys are the configuration keys for the names that the node uses in refusals.
 var keys = map[string]string{
 	"Config.ChannelLimit":        "client.channel_limit",
 	"Config.ChannelMaxLength":    "channel.max_length",
@@ -78,14 +78,13 @@ var keys = map[string]string{
 	"MapOptions.StreamSize":            "map.mode",
 }
 
-// ofNamespace tells whether the key for what the node names is an option of the channel's namespace.
+// ofNamespace tells whether the key for a name of the node is an option of the channel's namespace.
 func ofNamespace(name string) bool {
 	of, _, _ := strings.Cut(name, ".")
 	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll" || of == "MapOptions"
 }
 
-// nameKey replaces what the node names in a refusal by a key of the configuration, or by
-// nothing if there is none.
+// nameKey replaces the node's name in a refusal by a key of the configuration, or by nothing if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	switch of, field, _ := strings.Cut(f.Key, "."); of {
 	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport", "websocket", "uni_websocket":

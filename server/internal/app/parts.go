@@ -17,7 +17,7 @@ type part struct {
 	stop func(ctx context.Context) error
 }
 
-// parts returns what a server consists of. Start starts the parts in this order, so that each needs only parts before it.
+// parts returns the parts of a server. Start starts the parts in this order, so that each needs only parts before it.
 // Shutdown stops them in the opposite order.
 func (a *App) parts() []part {
 	drained := make(chan struct{})

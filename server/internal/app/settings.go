@@ -22,7 +22,7 @@ type settings struct {
 	cfg *config.Config
 	*clients.Policy
 	routes *engine.Routes
-	// httpSenders and grpcSenders know who may use the server API.
+	// httpSenders and grpcSenders know the senders that may use the server API.
 	httpSenders, grpcSenders *rights.Guard
 }
 

@@ -1,8 +1,8 @@
-// Package gcfloor spares a process with a small heap most of its garbage collections. Go collects when the
-// heap has twice the size of what is alive, so a server with a few clients, whose live heap is 3 MB, collects
-// after each 3 MB that it allocates: 4% of what a new connection costs. With a floor it collects when the
-// heap reaches the floor. A heap that is alive for more than half of the floor is collected as usual. Rest gives memory back
-// that a process needed while it was busy.
+// Package gcfloor spares a process with a small heap most of its garbage collections. Go collects when the heap has
+// twice the size of the live heap, so a server with a few clients, whose live heap is 3 MB, collects after each 3 MB
+// that it allocates: 4% of the cost of a new connection. With a floor it collects when the heap reaches the floor. A
+// heap that is alive for more than half of the floor is collected as usual. Rest gives memory back that a process
+// needed while it was busy.
 package gcfloor
 
 import (
@@ -71,8 +71,8 @@ func (f *keeper) adjust() {
 	}
 }
 
-// percent returns the GOGC by which a heap of which alive bytes are alive is collected at the floor, but
-// not before it has grown by base bytes. base is what GOGC is a percentage of.
+// percent returns the GOGC that makes Go collect a heap with alive live bytes at the floor, but not before the heap has
+// grown by base bytes. base is the size that GOGC is a percentage of.
 func percent(floor, alive, base uint64) int {
 	if alive >= floor {
 		return usual

@@ -13,13 +13,15 @@ import (
 const (
 	// restPeriod is how often Rest looks at the heap.
 	restPeriod = 2 * time.Second
-	// restRate is how many bytes a resting process allocates in a period at most, or an eighth of what is alive if that is more.
+	// restRate is the most bytes that a resting process allocates in a period. An eighth of the live heap counts
+	// instead if it is more.
 	restRate = 2 << 20
-	// worth is how much garbage and free memory is worth a collection, or an eighth of what is alive if that is more.
+	// worth is the least amount of garbage and free memory that justifies a collection. An eighth of the live heap
+	// counts instead if it is more.
 	worth = 4 << 20
-	// A process has become quieter when it has allocated at no more than a fraction of its peak since the last collection, one in calmer,
-	// for so many periods as settled says. What it goes on allocating waits for so many periods as again says: 2 minutes, as Go's own. A
-	// collection marks all that is alive, which costs an idle process more than what it does in 20 s otherwise.
+	// A process has become quieter when it has allocated at no more than a fraction of its peak since the last
+	// collection, one in calmer, for settled periods. Later garbage waits for again periods: 2 minutes, as in Go's own
+	// collection. A collection marks the whole live heap, which costs an idle process more than 20 s of its other work.
 	calmer  = 4
 	settled = 3
 	again   = 60
