@@ -75,7 +75,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 // disconnected and connects again.
 func (b *Subscription) hold(m *hub.Message) {
 	switch {
-	case b.state != subAttaching && b.state != subCatching:
+	case !b.state.buffers():
 		return
 	case m.Kind == hub.KindCheck: // the attach reads the position after the check, unless there is none
 		if c := b.setup.catchup; c != nil && c.Ephemeral() && !b.at.Check(m) {

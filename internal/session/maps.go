@@ -17,15 +17,13 @@ import (
 // catchup of a subscription.
 type catchup struct {
 	recovery.Catchup
-	reading  bool // a command is in progress
-	attached bool // the subscription of an ephemeral map is established
-	lost     bool // changes of an ephemeral map may be missing in the buffer
+	lost bool // changes of an ephemeral map may be missing in the buffer
 	// page is the last one, for the reply that goes live.
 	page recovery.Page
 }
 
 // catching reports whether the client catches up with a map. b may be nil.
-func (b *Subscription) catching() bool { return b != nil && b.state == subCatching }
+func (b *Subscription) catching() bool { return b != nil && b.state.catchesUp() }
 
 // catchesUp reports whether the client catches up with a map, which may be about to be live. b may be nil.
 func (b *Subscription) catchesUp() bool { return b != nil && b.setup != nil && b.setup.catchup != nil }
@@ -50,7 +48,7 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 	case b.overdue(s.env.Now()) && !s.renews(b):
 		s.env.Explain(commandRefused, b.channel, errSubExpired)
 		s.giveUp(b, id, errSubExpired)
-	case c.reading:
+	case b.state.reads():
 		s.env.Explain(commandRefused, b.channel, errPaging)
 		s.finish(id, errPaging, protocol.Reply{})
 	default:
@@ -60,19 +58,15 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 			s.finish(id, err, protocol.Reply{})
 			return true
 		}
+		b.state = b.state.reading()
 		s.advance(b, id, req)
 	}
 	return true
 }
 
-// held reports whether the subscription is established at the engines.
-func (b *Subscription) held() bool {
-	return b.state == subAttached || b.state == subLive || b.state == subCatching && b.setup.catchup.attached
-}
-
 // sweep ends a subscription that took too long to catch up.
 func (s *Session) sweep(b *Subscription) {
-	if b.catching() && !b.setup.catchup.reading && b.setup.catchup.Late(s.env.Now()) {
+	if b.state.waits() && b.setup.catchup.Late(s.env.Now()) {
 		s.quit(b, protocol.UnsubscribeServer, 0)
 	}
 }
@@ -81,7 +75,7 @@ func (s *Session) sweep(b *Subscription) {
 func (s *Session) catchUp(b *Subscription, id uint32) {
 	m := b.setup.opts.Map
 	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
-	b.setup.catchup, b.state = c, subCatching
+	b.setup.catchup, b.state = c, subReading
 	if m.Ephemeral {
 		s.attachMap(b, id)
 		return
@@ -90,7 +84,6 @@ func (s *Session) catchUp(b *Subscription, id uint32) {
 }
 
 func (s *Session) attachMap(b *Subscription, id uint32) {
-	b.setup.catchup.reading = true
 	attach := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
 	attach.ID, attach.Outlives = id, s.leaving()
 	s.start(attach)
@@ -99,7 +92,7 @@ func (s *Session) attachMap(b *Subscription, id uint32) {
 // advance does what a request leads to.
 func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
 	c := b.setup.catchup
-	b.setup.subscribing.Request, c.reading, c.page = req, true, recovery.Page{}
+	b.setup.subscribing.Request, c.page = req, recovery.Page{}
 	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
 	switch step, err := c.Ask(req); {
 	case err != nil:
@@ -118,7 +111,7 @@ func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeReq
 
 // mapLive makes the subscription live, which establishes it unless it is.
 func (s *Session) mapLive(b *Subscription, id uint32) {
-	if !b.setup.catchup.attached {
+	if !b.state.attached() {
 		s.attachMap(b, id)
 		return
 	}
@@ -171,7 +164,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 		s.giveUp(b, id, err)
 		return
 	}
-	b.setup.catchup.reading = false
+	b.state = b.state.waiting()
 	s.finish(id, nil, protocol.Reply{Subscribe: r})
 	if s.state == stateClosed || b.setup.ended == nil {
 		return
@@ -215,7 +208,7 @@ func (s *Session) giveUp(b *Subscription, id uint32, err error) {
 // quit ends a subscription that catches up. An id that is not 0 is that of an unsubscribe command, which is
 // answered then.
 func (s *Session) quit(b *Subscription, u protocol.Unsubscribe, id uint32) {
-	if b.setup.catchup.attached {
+	if b.state.attached() {
 		s.drop(b, u, id)
 		return
 	}

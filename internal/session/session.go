@@ -433,7 +433,7 @@ func (s *Session) close(d protocol.Disconnect) {
 	s.unregister()
 	end := &effect.Close{Disconnect: d, Connected: s.connected}
 	for b := range s.subs.All() {
-		if b.held() {
+		if b.state.attached() {
 			end.Add(b.detachItem(protocol.UnsubscribeDisconnect))
 		}
 		s.part(b)
@@ -464,7 +464,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	var items []effect.DetachItem
 	for b := range s.subs.All() {
 		try(func() {
-			if b.held() {
+			if b.state.attached() {
 				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 			}
 		})

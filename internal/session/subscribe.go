@@ -20,21 +20,69 @@ const (
 	flagReject     = 1 << 1
 )
 
+// subState is the state of a subscription. docs/session-states.md has the diagram.
 type subState uint8
 
 const (
-	// The application is being asked.
-	_ subState = iota
-	// The subscription is in the hub and buffers publications until the reply is out. It
-	// is first being established at the engines (attaching), then established (attached).
+	// subAsking: the application is being asked.
+	subAsking subState = iota
+	// subAttaching: the subscription is in the hub, buffers what is published, and is being established at the engines.
 	subAttaching
+	// subAttached: the engines have it, and the reply is not out. It still buffers, and has to be detached from now on.
 	subAttached
-	// The client reads a map page by page (maps.go). The subscription is in the hub if the map is
-	// ephemeral, and buffers then.
-	subCatching
+	// subReading: a page of a map is being read for the client (maps.go). The engines do not have the subscription.
+	subReading
+	// subWaiting: the client has got a page of a map and has not asked for the next one.
+	subWaiting
+	// subReadingAttached and subWaitingAttached are the same for an ephemeral map: the engines have the subscription, which is
+	// in the hub and buffers what is published.
+	subReadingAttached
+	subWaitingAttached
+	// subLive: the client has its reply and gets publications.
 	subLive
+	// subEnded: the session does not know the subscription any more.
 	subEnded
 )
+
+// attached reports whether a subscription is established at the engines.
+func (t subState) attached() bool {
+	switch t {
+	case subAttached, subReadingAttached, subWaitingAttached, subLive:
+		return true
+	}
+	return false
+}
+
+// buffers reports whether a subscription keeps what is published for the time when it is live.
+func (t subState) buffers() bool {
+	switch t {
+	case subAttaching, subReadingAttached, subWaitingAttached:
+		return true
+	}
+	return false
+}
+
+// catchesUp reports whether the client catches up with a map.
+func (t subState) catchesUp() bool { return t.reads() || t.waits() }
+
+// reads reports whether a page of a map is being read, and waits whether the client has a page and may ask for the next one.
+func (t subState) reads() bool { return t == subReading || t == subReadingAttached }
+func (t subState) waits() bool { return t == subWaiting || t == subWaitingAttached }
+
+// reading is the state when a page is read for a subscription that waits, and waiting the state when the client has it.
+func (t subState) reading() subState {
+	if t == subWaitingAttached {
+		return subReadingAttached
+	}
+	return subReading
+}
+
+func (t subState) waiting() subState {
+	if t == subReadingAttached {
+		return subWaitingAttached
+	}
+	return subWaiting
+}
 
 // Subscription is one channel of one session. It is the hub's subscriber. There are very
 // many of them, so fields that few use are in terms, and those that are needed only until
@@ -318,7 +366,7 @@ func (s *Session) commandAttached(e *effect.Attach) {
 	}
 	if c := b.setup.catchup; c != nil && c.Ephemeral() {
 		// What came before, and what was lost before, is in the entries, which are read from now on.
-		c.attached, c.lost, b.setup.buffer, b.state = true, false, nil, subCatching
+		c.lost, b.setup.buffer, b.state = false, nil, subReadingAttached
 		s.inflight++
 		s.advance(b, e.ID, b.setup.subscribing.Request)
 		return

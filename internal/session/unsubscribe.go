@@ -26,7 +26,7 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	case b.state == subLive:
 		s.inflight++
 		s.drop(b, protocol.UnsubscribeClient, id)
-	case b.catching() && !b.setup.catchup.reading:
+	case b.state.waits():
 		s.inflight++
 		s.quit(b, protocol.UnsubscribeClient, id)
 	default:
@@ -72,7 +72,7 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 		if s.env.Finish(b); b.state == subLive {
 			s.end(b, u)
 		}
-	case b.catching() && !b.setup.catchup.reading:
+	case b.state.waits():
 		s.quit(b, u, 0)
 		s.pushUnsubscribe(ch, u)
 	default:
