@@ -66,7 +66,7 @@ func (c *Client) Subscribe(ch string, o *SubscribeOptions) error {
 
 // Unsubscribe ends a subscription, server-side or not, with code 2000.
 func (c *Client) Unsubscribe(ch string) {
-	c.inner().Post(func() { c.inner().Session().Unsubscribe(ch, protocol.UnsubscribeServer) })
+	c.inner().Post(func() { c.inner().Session().ServerUnsubscribe(ch, protocol.UnsubscribeServer) })
 }
 
 // Refresh changes the expiration of the connection, and tells the client. Info that is not JSON
@@ -76,7 +76,7 @@ func (c *Client) Refresh(o *RefreshOptions) error {
 	if err := c.node().rules.Value("RefreshOptions.Info", opts.Info); err != nil {
 		return err
 	}
-	c.inner().Post(func() { c.inner().Session().Refresh(opts.Expired, channel.ToUnix(opts.ExpireAt), opts.Info) })
+	c.inner().Post(func() { c.inner().Session().ServerRefresh(opts.Expired, channel.ToUnix(opts.ExpireAt), opts.Info) })
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (c *Client) Disconnect(d Disconnect) {
 		c.node().cfg.Logger.Error("Client.Disconnect has a code that no client can get", "client", c.ID(), "user", c.UserID(), "error", err)
 		d = DisconnectForceNoReconnect
 	}
-	c.inner().Post(func() { c.inner().Session().Dismiss(d) })
+	c.inner().Post(func() { c.inner().Session().CloseAfterDelivery(d) })
 }
 
 // SubscriptionInfo describes one subscription of a client: ServerSide, Source, Token, and if it is Positioned, the

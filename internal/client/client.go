@@ -151,7 +151,7 @@ func (c *Client) Call(ctx context.Context, f func()) error {
 
 // Subscribe makes a server-side subscription. It is called on the loop.
 func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {
-	if err := c.session.Subscribe(ch, o); err != nil {
+	if err := c.session.ServerSubscribe(ch, o); err != nil {
 		c.report("server-side subscription refused", ch, err)
 	}
 }

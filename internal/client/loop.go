@@ -182,7 +182,7 @@ func (l *Loop) removeConnection(c *Client) bool {
 func (l *Loop) drain(most int) {
 	for c := l.first; c != nil && most > 0; most-- {
 		next := c.next
-		c.contained(func() { c.session.Dismiss(protocol.DisconnectShutdown) })
+		c.contained(func() { c.session.CloseAfterDelivery(protocol.DisconnectShutdown) })
 		c = next
 	}
 }
@@ -218,7 +218,7 @@ func (l *Loop) panicked(subject, reason any, stack []byte) {
 // crash ends a client after a panic.
 func (c *Client) crash() {
 	d := protocol.DisconnectServerError
-	if !guard.Do(func() { c.session.Disconnect(d) }, c.panicked) {
+	if !guard.Do(func() { c.session.Close(d) }, c.panicked) {
 		c.session.Abandon(d, func(step func()) { guard.Do(step, c.panicked) })
 	}
 }

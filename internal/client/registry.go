@@ -153,7 +153,7 @@ func (r *Registry) Accept(ctx context.Context, conn transport.Conn, info transpo
 	c.Post(func() {
 		if c.begin(conn, kind, info.Connect); r.refusing.Load() {
 			// The drain may have missed this client, which had no session yet.
-			c.session.Dismiss(protocol.DisconnectShutdown)
+			c.session.CloseAfterDelivery(protocol.DisconnectShutdown)
 		}
 	})
 	return c.peer(), nil
@@ -201,7 +201,7 @@ func (c *Client) begin(conn transport.Conn, kind *connkind.Kind, req *protocol.C
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
 	c.loop.counts.Accepted(kind)
 	if req != nil && kind.Mode == transport.OneWay {
-		c.contained(func() { c.session.Connect(req, nil) })
+		c.contained(func() { c.session.ReceiveConnect(req, nil) })
 	}
 }
 

@@ -117,7 +117,7 @@ func operation(cmd *control.Command) (t client.Target, do func(*client.Client), 
 			u = protocol.UnsubscribeServer
 		}
 		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
-			func(c *client.Client) { c.Session().Unsubscribe(m.Channel, u) }, nil
+			func(c *client.Client) { c.Session().ServerUnsubscribe(m.Channel, u) }, nil
 	case cmd.Disconnect != nil:
 		m := cmd.Disconnect
 		d := protocol.Disconnect{Code: m.Code, Reason: m.Reason}
@@ -125,11 +125,11 @@ func operation(cmd *control.Command) (t client.Target, do func(*client.Client), 
 			d = protocol.DisconnectForceNoReconnect
 		}
 		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session, Whitelist: m.Whitelist},
-			func(c *client.Client) { c.Session().Dismiss(d) }, nil
+			func(c *client.Client) { c.Session().CloseAfterDelivery(d) }, nil
 	case cmd.Refresh != nil:
 		m := cmd.Refresh
 		return client.Target{User: m.User, AnyUser: m.AnyUser, Client: m.Client, Session: m.Session},
-			func(c *client.Client) { c.Session().Refresh(m.Expired, m.ExpireAt, m.Info) }, nil
+			func(c *client.Client) { c.Session().ServerRefresh(m.Expired, m.ExpireAt, m.Info) }, nil
 	}
 	return t, nil, errors.New("no operation")
 }

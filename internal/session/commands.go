@@ -27,7 +27,7 @@ func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	return false
 }
 
-func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
+func (s *Session) handlePublish(id uint32, req *protocol.PublishRequest) {
 	handled, handler := s.cfg.Handles.Publish, "Publish"
 	if req.Type != 0 {
 		handled, handler = s.cfg.Handles.MapChange && req.Type == int32(channel.MapData), "MapChange"
@@ -42,19 +42,19 @@ func (s *Session) publish(id uint32, req *protocol.PublishRequest) {
 	s.do(e)
 }
 
-func (s *Session) presence(id uint32, req *protocol.PresenceRequest) {
+func (s *Session) handlePresence(id uint32, req *protocol.PresenceRequest) {
 	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
 		s.do(&effect.Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
 }
 
-func (s *Session) presenceStats(id uint32, req *protocol.PresenceStatsRequest) {
+func (s *Session) handlePresenceStats(id uint32, req *protocol.PresenceStatsRequest) {
 	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
 		s.do(&effect.PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
 }
 
-func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
+func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) {
 	if !s.usable(id, s.cfg.Handles.History, "History", req.Channel) {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *Session) history(id uint32, req *protocol.HistoryRequest) {
 	s.do(e)
 }
 
-func (s *Session) historyRead(e *effect.History) {
+func (s *Session) afterHistory(e *effect.History) {
 	r := protocol.HistoryResult{Epoch: e.Top.Epoch, Offset: e.Top.Offset}
 	if e.Err == nil {
 		var all hub.Results
@@ -96,7 +96,7 @@ func (s *Session) leftOut(ch string, n int) {
 	}
 }
 
-func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
+func (s *Session) handleRPC(id uint32, req *protocol.RPCRequest) {
 	if !s.cfg.Handles.RPC {
 		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
 		return
@@ -104,7 +104,7 @@ func (s *Session) rpc(id uint32, req *protocol.RPCRequest) {
 	s.do(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
 }
 
-func (s *Session) message(req *protocol.SendRequest) {
+func (s *Session) handleMessage(req *protocol.SendRequest) {
 	if !s.cfg.Handles.Message {
 		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
 		return
@@ -112,11 +112,11 @@ func (s *Session) message(req *protocol.SendRequest) {
 	s.do(&effect.Message{Data: req.Data})
 }
 
-// messageTaken ignores all errors but a disconnect, because a message has no reply.
-func (s *Session) messageTaken(e *effect.Message) {
+// afterMessage ignores all errors but a disconnect, because a message has no reply.
+func (s *Session) afterMessage(e *effect.Message) {
 	s.inflight--
 	if d, ok := errors.AsType[protocol.Disconnect](e.Err); ok {
-		s.Disconnect(d)
+		s.Close(d)
 	}
 }
 
@@ -127,8 +127,8 @@ func (s *Session) Send(data []byte) {
 	}
 }
 
-// refresh prolongs the connection by a new token.
-func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
+// handleRefresh prolongs the connection by a new token.
+func (s *Session) handleRefresh(id uint32, req *protocol.RefreshRequest) {
 	switch {
 	case !s.cfg.Handles.Refresh:
 		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "Refresh"))
@@ -139,9 +139,9 @@ func (s *Session) refresh(id uint32, req *protocol.RefreshRequest) {
 	}
 }
 
-func (s *Session) refreshed(e *effect.Refresh) {
+func (s *Session) afterRefresh(e *effect.Refresh) {
 	if !e.ClientSide {
-		s.serverRefreshed(e)
+		s.afterServerRefresh(e)
 		return
 	}
 	expireAt := s.capExpiry(e.ExpireAt)
@@ -160,18 +160,18 @@ func (s *Session) refreshed(e *effect.Refresh) {
 	}
 }
 
-// serverRefreshed completes the refresh that began when the connection expired.
-func (s *Session) serverRefreshed(e *effect.Refresh) {
+// afterServerRefresh completes the refresh that began when the connection expired.
+func (s *Session) afterServerRefresh(e *effect.Refresh) {
 	s.inflight--
 	expireAt := s.capExpiry(e.ExpireAt)
 	d, disconnect := errors.AsType[protocol.Disconnect](e.Err)
 	switch {
 	case disconnect:
-		s.Disconnect(d)
+		s.Close(d)
 	case e.Err != nil:
-		s.Disconnect(protocol.DisconnectServerError)
+		s.Close(protocol.DisconnectServerError)
 	case e.Expired || s.past(expireAt):
-		s.Disconnect(protocol.DisconnectExpired)
+		s.Close(protocol.DisconnectExpired)
 	default:
 		s.prolong(credentials{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
 	}
@@ -183,14 +183,14 @@ func (s *Session) prolong(l credentials) {
 	s.setExpiry()
 }
 
-// Refresh changes the expiration on behalf of the server and tells the client.
-func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
+// ServerRefresh changes the expiration on behalf of the server and tells the client.
+func (s *Session) ServerRefresh(expired bool, expireAt int64, info []byte) {
 	if s.state != stateConnected {
 		return
 	}
 	expireAt = s.capExpiry(expireAt)
 	if expired || s.past(expireAt) {
-		s.Disconnect(protocol.DisconnectExpired)
+		s.Close(protocol.DisconnectExpired)
 		return
 	}
 	push := &protocol.Refresh{}
@@ -201,8 +201,8 @@ func (s *Session) Refresh(expired bool, expireAt int64, info []byte) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
-// subRefresh prolongs a subscription by a new token.
-func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
+// handleSubRefresh prolongs a subscription by a new token.
+func (s *Session) handleSubRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
 		return
@@ -212,7 +212,7 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	case !b.established() && !b.catchesUp():
 		s.refuse(id, req.Channel, errNotSubscribed)
 	case req.Type != 0 && b.terms.Keys != nil:
-		s.track(id, b, req)
+		s.handleTrack(id, b, req)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
 		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:
@@ -224,9 +224,9 @@ func (s *Session) subRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	}
 }
 
-func (s *Session) subRefreshed(e *effect.SubRefresh) {
+func (s *Session) afterSubRefresh(e *effect.SubRefresh) {
 	if !e.ClientSide {
-		s.serverSubRefreshed(e)
+		s.afterServerSubRefresh(e)
 		return
 	}
 	expireAt := s.capExpiry(e.ExpireAt)
@@ -249,8 +249,8 @@ func (s *Session) subRefreshed(e *effect.SubRefresh) {
 	s.finish(e.ID, err, protocol.Reply{SubRefresh: r})
 }
 
-// serverSubRefreshed completes the refresh that began when the subscription expired.
-func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
+// afterServerSubRefresh completes the refresh that began when the subscription expired.
+func (s *Session) afterServerSubRefresh(e *effect.SubRefresh) {
 	s.inflight--
 	b := e.Ref.(*Subscription)
 	b.refreshing = false
@@ -261,7 +261,7 @@ func (s *Session) serverSubRefreshed(e *effect.SubRefresh) {
 	d, disconnect := errors.AsType[protocol.Disconnect](e.Err)
 	switch {
 	case disconnect:
-		s.Disconnect(d)
+		s.Close(d)
 	case e.Err != nil, e.Expired, s.past(expireAt):
 		s.subExpired(b)
 	default:
@@ -284,7 +284,7 @@ func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 	}
 	t.ExpireAt, t.ChanInfo, t.Token = expireAt, e.Info, cmp.Or(e.NewToken, t.Token)
 	if b.at.Keyed && !t.SameServerFilter(b.terms) {
-		b.s.Unsubscribe(b.channel, protocol.UnsubscribeStateInvalidated)
+		b.s.ServerUnsubscribe(b.channel, protocol.UnsubscribeStateInvalidated)
 		return errInvalidated
 	}
 	b.terms = t.Shared()

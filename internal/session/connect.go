@@ -15,24 +15,24 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// connect asks the application whether the client may connect.
-func (s *Session) connect(id uint32, req *protocol.ConnectRequest) {
+// handleConnect asks the application whether the client may connect.
+func (s *Session) handleConnect(id uint32, req *protocol.ConnectRequest) {
 	s.state = stateAuthenticating
 	s.compacts = s.via.Compacts(req.Name)
 	s.do(&effect.Connecting{Request: req, ID: id})
 }
 
-// Connect begins a one-way connection. text is what req was decoded from, if that is known.
-func (s *Session) Connect(req *protocol.ConnectRequest, text []byte) {
+// ReceiveConnect begins a one-way connection. text is what req was decoded from, if that is known.
+func (s *Session) ReceiveConnect(req *protocol.ConnectRequest, text []byte) {
 	s.env.Counts().Received(s, &protocol.Command{Connect: req}, text)
-	s.connect(0, req)
+	s.handleConnect(0, req)
 }
 
-// receiveConnect takes a message of a one-way connection. The first one is its connect
+// takeConnect takes a message of a one-way connection. The first one is its connect
 // request, unless the transport had that already; further ones are ignored. A client that
 // sends something else speaks another protocol, so it gets no push, only what the transport
 // says when it closes.
-func (s *Session) receiveConnect(msg []byte) {
+func (s *Session) takeConnect(msg []byte) {
 	if s.state != stateConnecting {
 		return
 	}
@@ -41,28 +41,28 @@ func (s *Session) receiveConnect(msg []byte) {
 		s.env.Counts().Malformed(s, msg)
 		s.env.Explain(ConnectRefused, "", refusal.Because(protocol.DisconnectBadRequest, "", "the connect request is malformed: "+err.Error()))
 		s.conn.Close(protocol.DisconnectBadRequest, nil)
-		s.close(protocol.DisconnectBadRequest)
+		s.endSession(protocol.DisconnectBadRequest)
 		return
 	}
-	s.Connect(req, msg)
+	s.ReceiveConnect(req, msg)
 }
 
-// connecting goes on when the application has said who the client is.
-func (s *Session) connecting(e *effect.Connecting) {
+// afterConnecting goes on when the application has said who the client is.
+func (s *Session) afterConnecting(e *effect.Connecting) {
 	s.inflight--
 	if e.Err != nil {
-		s.connectFailed(e.ID, e.Err)
+		s.refuseConnect(e.ID, e.Err)
 		return
 	}
 	who := &e.Identity
 	if len(who.Subs) > s.cfg.ChannelLimit {
 		s.env.Refused(observe.LimitChannels, "")
-		s.Disconnect(protocol.DisconnectChannelLimit)
+		s.Close(protocol.DisconnectChannelLimit)
 		return
 	}
 	if !who.Known {
 		s.env.Explain(ConnectRefused, "", errNoCredentials)
-		s.Disconnect(protocol.DisconnectBadRequest)
+		s.Close(protocol.DisconnectBadRequest)
 		return
 	}
 	s.user, s.clientRefresh = who.User, who.ClientRefresh
@@ -70,25 +70,25 @@ func (s *Session) connecting(e *effect.Connecting) {
 	expireAt := s.capExpiry(who.ExpireAt)
 	s.credentials.Set(credentials{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
 	if !s.env.Register(e.Request) {
-		s.Disconnect(protocol.DisconnectConnectionLimit)
+		s.Close(protocol.DisconnectConnectionLimit)
 		return
 	}
 	s.registered = true
 	if s.past(expireAt) {
 		s.env.Explain(ConnectRefused, "", errCredentialsExpired)
-		s.connectFailed(e.ID, protocol.ErrorExpired)
+		s.refuseConnect(e.ID, protocol.ErrorExpired)
 		return
 	}
 	if len(who.Subs) == 0 {
 		result := &s.env.Scratch().connect
 		*result = s.via.Result(e.Request, s.user, who.Data)
-		s.connectDone(e.ID, result)
+		s.acceptConnect(e.ID, result)
 		return
 	}
 	attach := &effect.Attach{ID: e.ID, Connect: new(s.via.Result(e.Request, s.user, who.Data))}
 	for ch, opts := range who.Subs {
 		if !s.fits(ch) {
-			s.connectFailed(e.ID, protocol.ErrorBadRequest)
+			s.refuseConnect(e.ID, protocol.ErrorBadRequest)
 			return
 		}
 		req := e.Request.Subs[ch]
@@ -98,7 +98,7 @@ func (s *Session) connecting(e *effect.Connecting) {
 		item, err := s.serverSubscription(ch, &opts, req)
 		if err != nil {
 			s.env.Explain(ConnectRefused, ch, err)
-			s.connectFailed(e.ID, err)
+			s.refuseConnect(e.ID, err)
 			return
 		}
 		attach.Items = append(attach.Items, item)
@@ -106,19 +106,19 @@ func (s *Session) connecting(e *effect.Connecting) {
 	s.do(attach)
 }
 
-// connectFailed answers the connect command with an error and closes the connection: by an
+// refuseConnect answers the connect command with an error and closes the connection: by an
 // empty disconnect, with which the transport lets the client close first.
-func (s *Session) connectFailed(id uint32, err error) {
+func (s *Session) refuseConnect(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
-		s.Disconnect(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
+		s.Close(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
 		return
 	}
 	s.fail(id, err)
-	s.Disconnect(protocol.Disconnect{})
+	s.Close(protocol.Disconnect{})
 }
 
-// connectAttached is called when the server-side subscriptions of a connect are established.
-func (s *Session) connectAttached(e *effect.Attach) {
+// afterConnectAttach is called when the server-side subscriptions of a connect are established.
+func (s *Session) afterConnectAttach(e *effect.Attach) {
 	result := e.Connect
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
 	budget := recovery.Budget(s.cfg.QueueMaxSize-len(result.Data), len(e.Items))
@@ -127,22 +127,22 @@ func (s *Session) connectAttached(e *effect.Attach) {
 		if err != nil {
 			err = effect.Answer(err)
 		} else {
-			result.Subs[it.Channel], err = attaching(it).recovered(it, &budget, new(subscribeResult))
+			result.Subs[it.Channel], err = attaching(it).recoverWithin(it, &budget, new(subscribeResult))
 		}
 		if err != nil {
-			s.connectFailed(e.ID, err)
+			s.refuseConnect(e.ID, err)
 			return
 		}
 	}
-	s.connectDone(e.ID, result)
+	s.acceptConnect(e.ID, result)
 	for _, it := range e.Items {
 		attaching(it).goLive()
 	}
 }
 
-// connectDone replies to the connect command, starts the timers, and has the application
+// acceptConnect replies to the connect command, starts the timers, and has the application
 // told.
-func (s *Session) connectDone(id uint32, r *protocol.ConnectResult) {
+func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
 	if s.clientRefresh {

@@ -13,7 +13,7 @@ import (
 // Deliver implements hub.Subscriber. It is the hot path of the product.
 func (b *Subscription) Deliver(m *hub.Delivery) {
 	if b.state != subLive {
-		b.hold(m.Message)
+		b.keepMessage(m.Message)
 		return
 	}
 	switch m.Kind {
@@ -71,9 +71,9 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	return true
 }
 
-// hold keeps a message until the subscribe reply is out. If there are too many, the client is
+// keepMessage keeps a message until the subscribe reply is out. If there are too many, the client is
 // disconnected and connects again.
-func (b *Subscription) hold(m *hub.Message) {
+func (b *Subscription) keepMessage(m *hub.Message) {
 	switch {
 	case !b.state.buffers():
 		return
@@ -86,7 +86,7 @@ func (b *Subscription) hold(m *hub.Message) {
 		return
 	}
 	if !b.setup.buffer.Keep(m) {
-		b.s.Disconnect(protocol.DisconnectInsufficientState)
+		b.s.Close(protocol.DisconnectInsufficientState)
 	}
 }
 
@@ -134,5 +134,5 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 // insufficientState ends a subscription that lost its position. epoch is that of what showed it.
 func (b *Subscription) insufficientState(by, epoch string) {
 	b.s.cfg.Epochs.Compare(by, b.channel, b.at.Epoch, epoch)
-	b.s.revoke(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)
+	b.s.endOrClose(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)
 }

@@ -264,7 +264,7 @@ func (p *player) connect(list, _ []string) error {
 	req := new(protocol.ConnectRequest)
 	err := req.UnmarshalJSON([]byte(list[0]))
 	if err == nil {
-		p.env.s.Connect(req, nil)
+		p.env.s.ReceiveConnect(req, nil)
 	}
 	return err
 }
@@ -470,7 +470,7 @@ func (p *player) subscribe(list, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.env.s.Subscribe(list[0], &o); err != nil {
+	if err := p.env.s.ServerSubscribe(list[0], &o); err != nil {
 		p.say("refused %v", err)
 	}
 	return a.leftover()
@@ -483,14 +483,14 @@ func (p *player) unsubscribe(list, _ []string) error {
 	if code := a.num("code", 0); code != 0 {
 		u = protocol.Unsubscribe{Code: uint32(code), Reason: a.str("reason")}
 	}
-	p.env.s.Unsubscribe(list[0], u)
+	p.env.s.ServerUnsubscribe(list[0], u)
 	return a.leftover()
 }
 
 // refresh [expired] [expire=60] [info=…]: the server changes the expiration.
 func (p *player) refresh(list, _ []string) error {
 	a := parseArgs(list)
-	p.env.s.Refresh(a.has("expired"), p.expiry(a), a.bytes("info"))
+	p.env.s.ServerRefresh(a.has("expired"), p.expiry(a), a.bytes("info"))
 	return a.leftover()
 }
 
@@ -498,7 +498,7 @@ func (p *player) refresh(list, _ []string) error {
 func (p *player) disconnect(list, _ []string) error {
 	d, err := disconnectOf(list[0])
 	if err == nil {
-		p.env.s.Disconnect(d)
+		p.env.s.Close(d)
 	}
 	return err
 }

@@ -28,6 +28,6 @@ func (b *Subscription) FeedEnded(u protocol.Unsubscribe) (ch string, ended bool)
 	if b.s.env.Finish(b); b.state != subLive {
 		return b.channel, false
 	}
-	b.s.end(b, u)
+	b.s.endWith(b, u)
 	return b.channel, true
 }

@@ -29,8 +29,8 @@ func (b *Subscription) Reset() {
 	}
 }
 
-// track does a command by which the client tracks keys, or tracks them no more.
-func (s *Session) track(id uint32, b *Subscription, req *protocol.SubRefreshRequest) {
+// handleTrack does a command by which the client tracks keys, or tracks them no more.
+func (s *Session) handleTrack(id uint32, b *Subscription, req *protocol.SubRefreshRequest) {
 	if err := b.terms.Keys.Check(req); err != nil {
 		s.refuse(id, req.Channel, err)
 		return
@@ -38,8 +38,8 @@ func (s *Session) track(id uint32, b *Subscription, req *protocol.SubRefreshRequ
 	s.do(&effect.Track{Request: req, Poll: b.terms.Keys.Poll(), ID: id, Ref: b})
 }
 
-// tracked goes on when the application has decided.
-func (s *Session) tracked(e *effect.Track) {
+// afterTrack goes on when the application has decided.
+func (s *Session) afterTrack(e *effect.Track) {
 	b, r := e.Ref.(*Subscription), &s.env.Scratch().tracked
 	defer r.Reset()
 	err := e.Err

@@ -28,12 +28,12 @@ func (b *Subscription) catching() bool { return b != nil && b.state.catchesUp() 
 // catchesUp reports whether the client catches up with a map, which may be about to be live. b may be nil.
 func (b *Subscription) catchesUp() bool { return b != nil && b.setup != nil && b.setup.catchup != nil }
 
-// mapRequest takes the client's next request for a map that it catches up with, and reports whether it
+// handleNextPage takes the client's next request for a map that it catches up with, and reports whether it
 // was one.
-func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
+func (s *Session) handleNextPage(id uint32, req *protocol.SubscribeRequest) bool {
 	for b := range s.subs.All() {
 		if b.channel != req.Channel {
-			s.sweep(b)
+			s.endLateCatchUp(b)
 		}
 	}
 	b := s.subs.Get(req.Channel)
@@ -44,13 +44,13 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 	switch c := b.setup.catchup; {
 	case c.Late(s.env.Now()):
 		s.env.Explain(commandRefused, b.channel, ErrLate)
-		s.giveUp(b, id, ErrLate)
-	case b.overdue(s.env.Now()) && !s.renews(b):
-		s.env.Explain(commandRefused, b.channel, errSubExpired)
-		s.giveUp(b, id, errSubExpired)
-	case b.state.reads():
+		s.failCatchUp(b, id, ErrLate)
+	case b.state.reads(): // before what ends the subscription, of which the page is being read
 		s.env.Explain(commandRefused, b.channel, errPaging)
 		s.finish(id, errPaging, protocol.Reply{})
+	case b.overdue(s.env.Now()) && !s.renews(b):
+		s.env.Explain(commandRefused, b.channel, errSubExpired)
+		s.failCatchUp(b, id, errSubExpired)
 	default:
 		var err error
 		if b.terms, err = b.terms.Refiltered(b.setup.opts, req.Tf); err != nil {
@@ -64,10 +64,10 @@ func (s *Session) mapRequest(id uint32, req *protocol.SubscribeRequest) bool {
 	return true
 }
 
-// sweep ends a subscription that took too long to catch up.
-func (s *Session) sweep(b *Subscription) {
+// endLateCatchUp ends a subscription that took too long to catch up.
+func (s *Session) endLateCatchUp(b *Subscription) {
 	if b.state.waits() && b.setup.catchup.Late(s.env.Now()) {
-		s.quit(b, protocol.UnsubscribeServer, 0)
+		s.endCatchUp(b, protocol.UnsubscribeServer, 0)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeReq
 	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
 	switch step, err := c.Ask(req); {
 	case err != nil:
-		s.giveUp(b, id, err)
+		s.failCatchUp(b, id, err)
 		return
 	case step == recovery.GoLive:
 		s.mapLive(b, id)
@@ -119,8 +119,8 @@ func (s *Session) mapLive(b *Subscription, id uint32) {
 	s.replyLive(b, id, &b.setup.item)
 }
 
-// paged goes on when a page was read.
-func (s *Session) paged(e *effect.Page) {
+// afterPage goes on when a page was read.
+func (s *Session) afterPage(e *effect.Page) {
 	b := e.Ref.(*Subscription)
 	c := b.setup.catchup
 	var page recovery.Page
@@ -136,7 +136,7 @@ func (s *Session) paged(e *effect.Page) {
 	}
 	switch {
 	case err != nil:
-		s.giveUp(b, e.ID, err)
+		s.failCatchUp(b, e.ID, err)
 	case live:
 		c.page = page
 		s.mapLive(b, e.ID)
@@ -161,7 +161,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 		s.leftOut(b.channel, room.Missed.LeftOut)
 	}
 	if err != nil {
-		s.giveUp(b, id, err)
+		s.failCatchUp(b, id, err)
 		return
 	}
 	b.state = b.state.waiting()
@@ -170,13 +170,13 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 		return
 	}
 	u, asked := *b.setup.ended, len(b.setup.unsubscribers) > 0
-	if s.quit(b, u, 0); !asked {
+	if s.endCatchUp(b, u, 0); !asked {
 		s.pushUnsubscribe(b.channel, u)
 	}
 }
 
-// caughtUp completes the result that makes the subscription live.
-func (b *Subscription) caughtUp(of *subscribeResult) error {
+// completeCatchUp completes the result that makes the subscription live.
+func (b *Subscription) completeCatchUp(of *subscribeResult) error {
 	was, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
 	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != recovery.PhaseState
@@ -198,22 +198,22 @@ func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) erro
 	return err
 }
 
-// giveUp answers a command with an error, and has the client begin anew.
-func (s *Session) giveUp(b *Subscription, id uint32, err error) {
+// failCatchUp answers a command with an error, and has the client begin anew.
+func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
 	if s.finish(id, err, protocol.Reply{}); s.state != stateClosed {
-		s.quit(b, protocol.UnsubscribeServer, 0)
+		s.endCatchUp(b, protocol.UnsubscribeServer, 0)
 	}
 }
 
-// quit ends a subscription that catches up. An id that is not 0 is that of an unsubscribe command, which is
+// endCatchUp ends a subscription that catches up. An id that is not 0 is that of an unsubscribe command, which is
 // answered then.
-func (s *Session) quit(b *Subscription, u protocol.Unsubscribe, id uint32) {
+func (s *Session) endCatchUp(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	if b.state.attached() {
-		s.drop(b, u, id)
+		s.detach(b, u, id)
 		return
 	}
 	closeFeed(b.terms.Feed)
-	if s.forget(b); id != 0 {
+	if s.remove(b); id != 0 {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 }

@@ -296,7 +296,7 @@ func (w *mapWorld) client(c *mapClient) {
 	switch {
 	case n < 4:
 		w.trace("%s vanishes", c.connection.id)
-		c.connection.env.s.Disconnect(protocol.DisconnectConnectionClosed)
+		c.connection.env.s.Close(protocol.DisconnectConnectionClosed)
 		c.lost()
 		return
 	case n < 7 && c.connection.conn.room < 0:
@@ -336,12 +336,12 @@ func (w *mapWorld) backend() {
 	switch b := c.subs[r.IntN(len(c.subs))]; r.IntN(4) {
 	case 0:
 		w.trace("server disconnects %s", c.connection.id)
-		s.s.Disconnect(protocol.DisconnectForceReconnect)
+		s.s.Close(protocol.DisconnectForceReconnect)
 	case 1:
 		s.s.Send([]byte(`"hi"`))
 	default:
 		w.trace("server unsubscribes %s from %s", c.connection.id, b.s.name)
-		s.s.Unsubscribe(b.s.name, u)
+		s.s.ServerUnsubscribe(b.s.name, u)
 	}
 }
 

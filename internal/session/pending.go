@@ -26,18 +26,18 @@ func (s *Session) Receive(msg []byte) {
 	switch {
 	case s.state == stateClosed, s.leaving():
 	case s.via.Mode == transport.OneWay:
-		s.receiveConnect(msg)
-	case s.pending == nil && !s.holding() && !s.yields(msg):
+		s.takeConnect(msg)
+	case s.pending == nil && !s.mustWait() && !s.yields(msg):
 		if rest := s.process(msg); len(rest) > 0 {
-			s.hold(rest)
+			s.keepReceived(rest)
 		}
 	default:
-		s.hold(msg)
+		s.keepReceived(msg)
 	}
 }
 
-// holding reports whether commands have to wait for a connect or for commands in progress.
-func (s *Session) holding() bool {
+// mustWait reports whether commands have to wait for a connect or for commands in progress.
+func (s *Session) mustWait() bool {
 	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
 }
 
@@ -47,23 +47,23 @@ func (s *Session) yields(rest []byte) bool {
 	return *s.env.Allowance() <= 0 && len(rest) <= s.cfg.PendingMaxSize
 }
 
-// hold keeps the rest of a frame until it can be dispatched. The transport stops
+// keepReceived keeps the rest of a frame until it can be dispatched. The transport stops
 // reading meanwhile; what it had read before is bounded too.
-func (s *Session) hold(rest []byte) {
+func (s *Session) keepReceived(rest []byte) {
 	if s.pending == nil {
 		s.pending = new(pending)
 	}
 	p := s.pending
 	if p.Size()+len(rest) > s.cfg.PendingMaxSize {
-		if s.holding() {
+		if s.mustWait() {
 			s.env.Refused(observe.LimitPending, "")
-			s.Disconnect(protocol.DisconnectTooManyRequests)
+			s.Close(protocol.DisconnectTooManyRequests)
 			return
 		}
 		// The client only waits for its turn among others, which is no fault of its own: all
 		// that it sent is dispatched now.
 		*s.env.Allowance() = math.MaxInt
-		s.resume()
+		s.dispatchWaiting()
 		s.Receive(rest)
 		return
 	}
@@ -72,7 +72,7 @@ func (s *Session) hold(rest []byte) {
 		s.paused = true
 		s.conn.Pause(true)
 	}
-	if !s.holding() {
+	if !s.mustWait() {
 		s.ask()
 	}
 }
@@ -89,18 +89,18 @@ func (s *Session) ask() {
 func (s *Session) Resume() {
 	if s.pending != nil {
 		s.pending.asked = false
-		s.resume()
+		s.dispatchWaiting()
 	}
 }
 
-// resume dispatches the commands that wait, until some have to wait again.
-func (s *Session) resume() {
+// dispatchWaiting dispatches the commands that wait, until some have to wait again.
+func (s *Session) dispatchWaiting() {
 	p := s.pending
 	if p == nil {
 		return
 	}
 	for frame := p.First(); frame != nil; frame = p.First() {
-		if s.holding() {
+		if s.mustWait() {
 			return
 		}
 		if s.yields(frame) {
@@ -116,7 +116,7 @@ func (s *Session) resume() {
 	s.pending = nil
 	switch {
 	case p.lost != nil:
-		s.Disconnect(*p.lost)
+		s.Close(*p.lost)
 	case s.paused:
 		s.paused = false
 		s.conn.Pause(false)
@@ -143,7 +143,7 @@ func (s *Session) process(frame []byte) (rest []byte) {
 		if len(rest) == 0 || s.state == stateClosed {
 			return nil
 		}
-		if frame = rest; s.holding() || s.yields(frame) {
+		if frame = rest; s.mustWait() || s.yields(frame) {
 			return frame
 		}
 	}
@@ -152,26 +152,26 @@ func (s *Session) process(frame []byte) (rest []byte) {
 // commandSize is how many bytes of a command count as one more command.
 const commandSize = 512
 
-// Lost says that the connection has ended without a Disconnect. The session still dispatches
+// Lost says that the connection has ended without a Close. The session still dispatches
 // the commands that wait, whose replies go nowhere, and ends then. If none waits, it ends
 // at once, also when a connect is in progress.
 func (s *Session) Lost(d protocol.Disconnect) {
 	if s.state == stateClosed || s.pending == nil {
-		s.Disconnect(d)
+		s.Close(d)
 		return
 	}
 	if s.pending.lost != nil {
 		return
 	}
 	s.pending.lost = &d
-	s.deafen()
+	s.stopSending()
 	if s.state == stateConnected {
 		s.env.Gone()
 	}
 }
 
-// deafen drops all that waits for the client, and all that is sent to it from now on.
-func (s *Session) deafen() {
+// stopSending drops all that waits for the client, and all that is sent to it from now on.
+func (s *Session) stopSending() {
 	s.out.Drop(s.env.Pool())
 	s.conn = connkind.Nowhere{}
 }

@@ -380,7 +380,7 @@ func (w *world) client(c *simClient) {
 	switch {
 	case n < 5:
 		w.trace("%s vanishes", c.connection.id)
-		c.connection.env.s.Disconnect(protocol.DisconnectConnectionClosed)
+		c.connection.env.s.Close(protocol.DisconnectConnectionClosed)
 		c.lost()
 		return
 	case n < 15 && c.connection.conn.room < 0:
@@ -432,13 +432,13 @@ func (w *world) backend() {
 	switch r.IntN(6) {
 	case 0:
 		w.trace("server disconnects %s", c.connection.id)
-		c.connection.env.s.Disconnect(protocol.DisconnectForceReconnect)
+		c.connection.env.s.Close(protocol.DisconnectForceReconnect)
 	case 1:
 		w.trace("server unsubscribes %s from %s", c.connection.id, b.ch.name)
-		c.connection.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeServer)
+		c.connection.env.s.ServerUnsubscribe(b.ch.name, protocol.UnsubscribeServer)
 	case 2:
 		if !w.honest {
-			c.connection.env.s.Unsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
+			c.connection.env.s.ServerUnsubscribe(b.ch.name, protocol.UnsubscribeInsufficientState)
 		}
 	case 3:
 		c.connection.env.s.Send([]byte(`"hi"`))
@@ -446,7 +446,7 @@ func (w *world) backend() {
 		if c.serverSide && b.state == simLive && !b.ch.cache {
 			w.trace("server subscribes %s to %s", c.connection.id, b.ch.name)
 			o := b.options()
-			if err := c.connection.env.s.Subscribe(b.ch.name, &o); err != nil {
+			if err := c.connection.env.s.ServerSubscribe(b.ch.name, &o); err != nil {
 				c.fail("%v", err)
 			}
 		}

@@ -8,12 +8,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// recovered makes the subscribe result, in of, from the part of the stream that was read. It sets the
+// recoverWithin makes the subscribe result, in of, from the part of the stream that was read. It sets the
 // tracked position to the top that was read; buffered publications after the top are delivered
 // after the reply, so nothing is merged. budget is how many bytes the publications may take;
 // recovered subtracts what they take. The error is the reply or the disconnect that the client
 // gets instead.
-func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
+func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, &of.Result
 	b.result(r, it)
@@ -29,7 +29,7 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
 	if recovery.Recovers(was.opts, asked) {
-		q := b.asks(was.subscribing.Request)
+		q := b.recoveryRequest(was.subscribing.Request)
 		m, ok, err := recovery.Resume(recovery.For(was.opts), q, it.History, budget)
 		if ok || asked || was.catchup != nil { // a first subscriber to an empty cache has lost nothing
 			b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
@@ -49,19 +49,19 @@ func (b *Subscription) recovered(it *effect.AttachItem, budget *int, of *subscri
 	r.Publications = of.Missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding())
 	b.s.leftOut(b.channel, of.Missed.LeftOut)
 	if was.catchup != nil {
-		err = b.caughtUp(of)
+		err = b.completeCatchUp(of)
 	}
 	return r, err
 }
 
-// recoveredAlone is recovered for a reply with a single subscription.
-func (b *Subscription) recoveredAlone(it *effect.AttachItem, of *subscribeResult) (*protocol.SubscribeResult, error) {
+// recoverAlone is recovered for a reply with a single subscription.
+func (b *Subscription) recoverAlone(it *effect.AttachItem, of *subscribeResult) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
-	return b.recovered(it, &budget, of)
+	return b.recoverWithin(it, &budget, of)
 }
 
-// asks returns what the strategy has to know of the subscriber.
-func (b *Subscription) asks(req *protocol.SubscribeRequest) recovery.Request {
+// recoveryRequest returns what the strategy has to know of the subscriber.
+func (b *Subscription) recoveryRequest(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},
 		Limit: recovery.AtMost(b.s.cfg.RecoveryLimit), Reject: req.Flag&flagReject != 0,

@@ -144,11 +144,11 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 			s.refuse(0, "", errNotConnect)
 			return
 		}
-		s.connect(cmd.ID, cmd.Connect)
+		s.handleConnect(cmd.ID, cmd.Connect)
 		return
 	}
 	if cmd.ID == 0 && cmd.Send == nil {
-		s.pong()
+		s.handlePong()
 		return
 	}
 	method := cmd.Method()
@@ -166,25 +166,25 @@ func (s *Session) dispatch(cmd *protocol.Command) {
 	}
 	switch method {
 	case protocol.MethodSubscribe:
-		s.subscribe(cmd.ID, cmd.Subscribe)
+		s.handleSubscribe(cmd.ID, cmd.Subscribe)
 	case protocol.MethodUnsubscribe:
-		s.unsubscribe(cmd.ID, cmd.Unsubscribe)
+		s.handleUnsubscribe(cmd.ID, cmd.Unsubscribe)
 	case protocol.MethodPublish:
-		s.publish(cmd.ID, cmd.Publish)
+		s.handlePublish(cmd.ID, cmd.Publish)
 	case protocol.MethodPresence:
-		s.presence(cmd.ID, cmd.Presence)
+		s.handlePresence(cmd.ID, cmd.Presence)
 	case protocol.MethodPresenceStats:
-		s.presenceStats(cmd.ID, cmd.PresenceStats)
+		s.handlePresenceStats(cmd.ID, cmd.PresenceStats)
 	case protocol.MethodHistory:
-		s.history(cmd.ID, cmd.History)
+		s.handleHistory(cmd.ID, cmd.History)
 	case protocol.MethodRPC:
-		s.rpc(cmd.ID, cmd.RPC)
+		s.handleRPC(cmd.ID, cmd.RPC)
 	case protocol.MethodSend:
-		s.message(cmd.Send)
+		s.handleMessage(cmd.Send)
 	case protocol.MethodRefresh:
-		s.refresh(cmd.ID, cmd.Refresh)
+		s.handleRefresh(cmd.ID, cmd.Refresh)
 	case protocol.MethodSubRefresh:
-		s.subRefresh(cmd.ID, cmd.SubRefresh)
+		s.handleSubRefresh(cmd.ID, cmd.SubRefresh)
 	default:
 		s.refuse(0, "", errUnknownCommand)
 	}
@@ -209,14 +209,14 @@ func (s *Session) Complete(e effect.Effect) {
 	if s.state == stateClosed {
 		switch e := e.(type) {
 		case *effect.Attach:
-			s.undo(e)
+			s.detachLate(e)
 		case *effect.Subscribing:
 			closeFeed(e.Feed)
 		}
 		return
 	}
 	if s.take(e); s.state != stateClosed {
-		s.resume()
+		s.dispatchWaiting()
 	}
 }
 
@@ -224,15 +224,15 @@ func (s *Session) Complete(e effect.Effect) {
 func (s *Session) take(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.Connecting:
-		s.connecting(e)
+		s.afterConnecting(e)
 	case *effect.Subscribing:
-		s.subscribing(e)
+		s.afterSubscribing(e)
 	case *effect.Attach:
-		s.attached(e)
+		s.afterAttach(e)
 	case *effect.Page:
-		s.paged(e)
+		s.afterPage(e)
 	case *effect.Detach:
-		s.detached(e)
+		s.afterDetach(e)
 	case *effect.Publish:
 		s.finish(e.ID, e.Err, protocol.Reply{Publish: &protocol.PublishResult{}})
 	case *effect.Presence:
@@ -241,24 +241,24 @@ func (s *Session) take(e effect.Effect) {
 		s.finish(e.ID, e.Err, protocol.Reply{PresenceStats: &protocol.PresenceStatsResult{
 			NumClients: uint32(e.Clients), NumUsers: uint32(e.Users)}})
 	case *effect.History:
-		s.historyRead(e)
+		s.afterHistory(e)
 	case *effect.RPC:
 		s.finish(e.ID, e.Err, protocol.Reply{RPC: &protocol.RPCResult{Data: e.Data}})
 	case *effect.Message:
-		s.messageTaken(e)
+		s.afterMessage(e)
 	case *effect.Refresh:
-		s.refreshed(e)
+		s.afterRefresh(e)
 	case *effect.SubRefresh:
-		s.subRefreshed(e)
+		s.afterSubRefresh(e)
 	case *effect.Track:
-		s.tracked(e)
+		s.afterTrack(e)
 	default:
 		panic(fmt.Sprintf("session: nothing takes the completion of %T", e))
 	}
 }
 
-// undo ends the subscriptions that were established after the session had ended.
-func (s *Session) undo(e *effect.Attach) {
+// detachLate ends the subscriptions that were established after the session had ended.
+func (s *Session) detachLate(e *effect.Attach) {
 	var items []effect.DetachItem
 	for _, it := range e.Items {
 		if b := attaching(it); it.Err == nil {
@@ -287,7 +287,7 @@ func (s *Session) finish(id uint32, err error, ok protocol.Reply) {
 // a disconnect.
 func (s *Session) fail(id uint32, err error) {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
-		s.Disconnect(d)
+		s.Close(d)
 		return
 	}
 	e, ok := errors.AsType[*protocol.Error](err)
@@ -319,7 +319,7 @@ func (s *Session) reply(reply protocol.Reply) {
 	switch {
 	case err != nil:
 		s.env.Explain(commandRefused, "", protocol.DisconnectInappropriateProtocol)
-		s.Disconnect(protocol.DisconnectInappropriateProtocol)
+		s.Close(protocol.DisconnectInappropriateProtocol)
 	case size > s.cfg.QueueMaxSize && r.ID > 0 && r.Error == nil && r.Connect == nil && r.Subscribe == nil:
 		s.env.Refused(observe.LimitReply, "")
 		s.replyError(r.ID, protocol.ErrorLimitExceeded) // the client can ask for less
@@ -358,11 +358,11 @@ func (s *Session) queued(size, last int) {
 // message. relieve reports whether the session goes on.
 func (s *Session) relieve(last int) bool {
 	if last <= s.cfg.QueueMaxSize {
-		s.flush()
+		s.flushQueue()
 	}
 	if s.out.Size() > s.cfg.QueueMaxSize {
 		s.env.Refused(observe.LimitQueue, "")
-		s.Disconnect(protocol.DisconnectSlow)
+		s.Close(protocol.DisconnectSlow)
 	}
 	return s.state != stateClosed
 }
@@ -371,10 +371,10 @@ func (s *Session) relieve(last int) bool {
 // and when the transport is writable again.
 func (s *Session) Flush() {
 	s.dirty = false
-	s.flush()
+	s.flushQueue()
 }
 
-func (s *Session) flush() {
+func (s *Session) flushQueue() {
 	if s.state == stateClosed {
 		return
 	}
@@ -383,21 +383,21 @@ func (s *Session) flush() {
 	}
 	// The connection is lost; the transport will call Lost. Until then commands of the
 	// client may still arrive, but nothing is sent to it.
-	s.deafen()
+	s.stopSending()
 }
 
-// Dismiss closes the connection after it has delivered all that was published before.
-func (s *Session) Dismiss(d protocol.Disconnect) {
+// CloseAfterDelivery closes the connection after it has delivered all that was published before.
+func (s *Session) CloseAfterDelivery(d protocol.Disconnect) {
 	for b := range s.subs.All() {
 		if s.env.Finish(b); s.state == stateClosed {
 			return
 		}
 	}
-	s.Disconnect(d)
+	s.Close(d)
 }
 
-// Disconnect closes the connection at once. Calls after the first do nothing.
-func (s *Session) Disconnect(d protocol.Disconnect) {
+// Close closes the connection at once. Calls after the first do nothing.
+func (s *Session) Close(d protocol.Disconnect) {
 	if s.state == stateClosed {
 		return
 	}
@@ -412,7 +412,7 @@ func (s *Session) Disconnect(d protocol.Disconnect) {
 		rest = s.out.Take(s.env.Pool())
 	}
 	s.conn.Close(d, rest)
-	s.close(d)
+	s.endSession(d)
 }
 
 // lastPush queues a disconnect push. The limit of the queue does not hold for it.
@@ -425,9 +425,9 @@ func (s *Session) lastPush(d protocol.Disconnect) {
 	}
 }
 
-// close ends the session; the transport has been told. A subscription that is still being
+// endSession ends the session; the transport has been told. A subscription that is still being
 // established is ended when its attach completes.
-func (s *Session) close(d protocol.Disconnect) {
+func (s *Session) endSession(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
 	s.unregister()
@@ -436,7 +436,7 @@ func (s *Session) close(d protocol.Disconnect) {
 		if b.state.attached() {
 			end.Add(b.detachItem(protocol.UnsubscribeDisconnect))
 		}
-		s.part(b)
+		s.leaveHub(b)
 		b.state = subEnded
 	}
 	s.subs, s.pending = channelset.Set[*Subscription]{}, nil
@@ -453,12 +453,12 @@ func (s *Session) unregister() {
 	}
 }
 
-// Abandon ends a session whose Disconnect panicked. Each step may panic again, so it is
+// Abandon ends a session whose Close panicked. Each step may panic again, so it is
 // passed to try, which contains the panic, and no step relies on another one.
 func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	s.state = stateClosed
 	try(func() { s.conn.Close(d, nil) })
-	try(s.deafen)
+	try(s.stopSending)
 	try(s.unregister)
 	try(func() { s.env.Schedule(0) })
 	var items []effect.DetachItem
@@ -468,7 +468,7 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
 			}
 		})
-		try(func() { s.part(b) })
+		try(func() { s.leaveHub(b) })
 		b.state = subEnded
 	}
 	s.subs, s.pending = channelset.Set[*Subscription]{}, nil

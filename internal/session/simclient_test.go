@@ -121,7 +121,7 @@ func (c *simClient) connect(pipelined bool) {
 		}
 	}
 	if c.oneWay {
-		c.connection.env.s.Connect(req, nil)
+		c.connection.env.s.ReceiveConnect(req, nil)
 		return
 	}
 	cmds := []*protocol.Command{c.ask("connect", nil, &protocol.Command{Connect: req})}

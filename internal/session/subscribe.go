@@ -141,8 +141,8 @@ func (b *Subscription) established() bool { return b != nil && b.state == subLiv
 
 func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.ChanInfo) }
 
-// subscribe makes the checks that come before the application's decision.
-func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
+// handleSubscribe makes the checks that come before the application's decision.
+func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) {
 	switch {
 	case req.Channel == "":
 		s.refuse(id, "", errNoChannel)
@@ -152,7 +152,7 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.refuse(id, req.Channel, errDelta)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
-	case req.Type != 0 && s.mapRequest(id, req):
+	case req.Type != 0 && s.handleNextPage(id, req):
 	case s.subs.Get(req.Channel) != nil:
 		s.refuse(id, req.Channel, errSubscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
@@ -208,8 +208,8 @@ func (s *Session) leaveRoom(b *Subscription) {
 	}
 }
 
-// forget undoes reserve, and answers the unsubscribe commands that wait for the end.
-func (s *Session) forget(b *Subscription) {
+// remove undoes reserve, and answers the unsubscribe commands that wait for the end.
+func (s *Session) remove(b *Subscription) {
 	b.state = subEnded
 	s.subs.Remove(b)
 	if b.setup == nil {
@@ -222,8 +222,8 @@ func (s *Session) forget(b *Subscription) {
 	}
 }
 
-// subscribing goes on when the application has decided.
-func (s *Session) subscribing(e *effect.Subscribing) {
+// afterSubscribing goes on when the application has decided.
+func (s *Session) afterSubscribing(e *effect.Subscribing) {
 	b := e.Ref.(*Subscription)
 	err := e.Err
 	if err == nil {
@@ -235,7 +235,7 @@ func (s *Session) subscribing(e *effect.Subscribing) {
 	if err != nil {
 		closeFeed(e.Feed)
 		s.finish(e.ID, err, protocol.Reply{})
-		s.forget(b)
+		s.remove(b)
 		return
 	}
 	if e.Options.Map != nil {
@@ -304,7 +304,7 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	item := &b.setup.item
 	item.Channel, item.Positioned, item.Ref = b.channel, b.at.Positioned, b
 	if recovery.Recovers(o, b.setup.subscribing.Request.Recover) {
-		r := b.asks(req)
+		r := b.recoveryRequest(req)
 		if item.HistoryFilter = strategy.Query(r); strategy.Latest() {
 			item.Latest = &r.Since
 		}
@@ -331,9 +331,9 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 // attaching returns the subscription that an item establishes.
 func attaching(it *effect.AttachItem) *Subscription { return it.Ref.(*Subscription) }
 
-// attached goes on when the subscriptions of a connect command, of a subscribe command, or of
-// Subscribe are established.
-func (s *Session) attached(e *effect.Attach) {
+// afterAttach goes on when the subscriptions of a connect command, of a subscribe command, or of
+// ServerSubscribe are established.
+func (s *Session) afterAttach(e *effect.Attach) {
 	s.inflight--
 	for _, it := range e.Items {
 		if it.Err == nil {
@@ -342,26 +342,26 @@ func (s *Session) attached(e *effect.Attach) {
 	}
 	switch {
 	case e.Connect != nil:
-		s.connectAttached(e)
+		s.afterConnectAttach(e)
 	case e.ID == 0:
-		s.serverAttached(e.Items[0])
+		s.afterServerAttach(e.Items[0])
 	default:
-		s.commandAttached(e)
+		s.afterCommandAttach(e)
 	}
 }
 
-func (s *Session) commandAttached(e *effect.Attach) {
+func (s *Session) afterCommandAttach(e *effect.Attach) {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
 		closeFeed(b.terms.Feed)
-		s.part(b)
+		s.leaveHub(b)
 		err := effect.Answer(it.Err)
 		if b.setup.catchup != nil && !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
 			err = protocol.ErrorInternal
 		}
 		s.fail(e.ID, err)
-		s.forget(b)
+		s.remove(b)
 		return
 	}
 	if c := b.setup.catchup; c != nil && c.Ephemeral() {
@@ -378,10 +378,10 @@ func (s *Session) commandAttached(e *effect.Attach) {
 func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
 	room := &s.env.Scratch().subscribed
 	defer room.Reset()
-	res, err := b.recoveredAlone(it, room)
+	res, err := b.recoverAlone(it, room)
 	if err != nil {
 		if s.fail(id, err); s.state != stateClosed {
-			s.drop(b, protocol.UnsubscribeServer, 0)
+			s.detach(b, protocol.UnsubscribeServer, 0)
 		}
 		return
 	}
@@ -389,9 +389,9 @@ func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
 	b.goLive()
 }
 
-// Subscribe makes a server-side subscription for a connected client. One that it
+// ServerSubscribe makes a server-side subscription for a connected client. One that it
 // already has is replaced.
-func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
+func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
 	if s.state != stateConnected {
 		return nil
 	}
@@ -410,11 +410,11 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 			// The new subscription begins where the old one ends, so nothing is lost.
 			since = &channel.StreamPosition{Offset: b.at.Offset, Epoch: b.at.Epoch}
 		}
-		s.drop(b, protocol.UnsubscribeServer, 0)
+		s.detach(b, protocol.UnsubscribeServer, 0)
 	}
 	if s.subs.Len() >= s.cfg.ChannelLimit {
 		s.env.Refused(observe.LimitChannels, ch)
-		s.Disconnect(protocol.DisconnectChannelLimit)
+		s.Close(protocol.DisconnectChannelLimit)
 		return nil
 	}
 	if o.RecoverSince != nil {
@@ -426,23 +426,23 @@ func (s *Session) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	}
 	item, err := s.serverSubscription(ch, o, req)
 	if err != nil {
-		s.forget(s.subs.Get(ch))
+		s.remove(s.subs.Get(ch))
 		return err
 	}
 	s.do(attaching(item).setup.attach.Only(item))
 	return nil
 }
 
-// serverAttached tells the client of its new server-side subscription.
-func (s *Session) serverAttached(it *effect.AttachItem) {
+// afterServerAttach tells the client of its new server-side subscription.
+func (s *Session) afterServerAttach(it *effect.AttachItem) {
 	b := attaching(it)
 	if it.Err != nil {
-		s.part(b)
-		s.forget(b)
-		s.Disconnect(protocol.DisconnectServerError)
+		s.leaveHub(b)
+		s.remove(b)
+		s.Close(protocol.DisconnectServerError)
 		return
 	}
-	res, err := b.recoveredAlone(it, new(subscribeResult))
+	res, err := b.recoverAlone(it, new(subscribeResult))
 	if err != nil {
 		s.fail(0, err)
 		return
@@ -493,7 +493,7 @@ func (b *Subscription) goLive() {
 	}
 	switch feed := b.terms.Feed; {
 	case was.ended != nil:
-		s.endPending(b)
+		s.endAsAsked(b)
 	case was.catchup != nil && was.catchup.lost:
 		b.insufficientState("", "")
 	case feed != nil:

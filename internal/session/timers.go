@@ -64,7 +64,7 @@ func (s *Session) Tick() {
 	now, d := s.env.Now(), &s.deadlines
 	if beat.Take(&d.stale, now) {
 		s.env.Explain(ConnectRefused, "", errStale)
-		s.Disconnect(protocol.DisconnectStale)
+		s.Close(protocol.DisconnectStale)
 		return
 	}
 	if beat.Take(&d.pong, now) && !s.pongOverdue(now) {
@@ -95,7 +95,7 @@ func (s *Session) pongOverdue(now int64) bool {
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
 		return true
 	}
-	s.Disconnect(protocol.DisconnectNoPong)
+	s.Close(protocol.DisconnectNoPong)
 	return false
 }
 
@@ -108,8 +108,8 @@ func (s *Session) ping(now int64) {
 	s.reply(protocol.Reply{})
 }
 
-// pong takes an empty command, of which each ping allows one.
-func (s *Session) pong() {
+// handlePong takes an empty command, of which each ping allows one.
+func (s *Session) handlePong() {
 	if s.pongsDue == 0 {
 		s.refuse(0, "", errPong)
 		return
@@ -127,7 +127,7 @@ func (s *Session) expired() {
 		return
 	}
 	if s.clientRefresh || !s.cfg.Handles.Refresh {
-		s.Disconnect(protocol.DisconnectExpired)
+		s.Close(protocol.DisconnectExpired)
 		return
 	}
 	s.do(&effect.Refresh{})
@@ -141,7 +141,7 @@ func (s *Session) unsubscribeOverdue(now int64) {
 			continue
 		}
 		if b.setup.unsubscribeBy <= now {
-			s.Disconnect(protocol.DisconnectServerError)
+			s.Close(protocol.DisconnectServerError)
 			return
 		}
 		s.deadlines.unsubscribe = beat.Earliest(s.deadlines.unsubscribe, b.setup.unsubscribeBy)
@@ -153,7 +153,7 @@ func (s *Session) periodic(now int64) {
 	var renew []effect.RenewItem
 	for b := range s.subs.All() {
 		if b.state != subLive {
-			s.sweep(b)
+			s.endLateCatchUp(b)
 			continue
 		}
 		if b.overdue(now) {
@@ -196,5 +196,5 @@ func (s *Session) subOverdue(b *Subscription) {
 }
 
 func (s *Session) subExpired(b *Subscription) {
-	s.revoke(b, protocol.DisconnectSubExpired, protocol.UnsubscribeExpired)
+	s.endOrClose(b, protocol.DisconnectSubExpired, protocol.UnsubscribeExpired)
 }

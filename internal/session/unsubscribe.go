@@ -13,8 +13,8 @@ import (
 // is under way.
 const unsubscribeWait = 5 * time.Second
 
-// unsubscribe does the client's command.
-func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
+// handleUnsubscribe does the client's command.
+func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
 		return
@@ -25,10 +25,10 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 		s.reply(protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
 	case b.state == subLive:
 		s.inflight++
-		s.drop(b, protocol.UnsubscribeClient, id)
+		s.detach(b, protocol.UnsubscribeClient, id)
 	case b.state.waits():
 		s.inflight++
-		s.quit(b, protocol.UnsubscribeClient, id)
+		s.endCatchUp(b, protocol.UnsubscribeClient, id)
 	default:
 		s.inflight++
 		w := b.setup
@@ -44,23 +44,23 @@ func (s *Session) unsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
 	}
 }
 
-// endPending ends a subscription for which an unsubscribe came before it was established.
-func (s *Session) endPending(b *Subscription) {
+// endAsAsked ends a subscription for which an unsubscribe came before it was established.
+func (s *Session) endAsAsked(b *Subscription) {
 	ended, ids := *b.setup.ended, b.setup.unsubscribers
 	b.setup.unsubscribers = nil
 	if len(ids) == 0 {
-		s.end(b, ended)
+		s.endWith(b, ended)
 		return
 	}
 	for _, id := range ids[1:] {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
-	s.drop(b, ended, ids[0])
+	s.detach(b, ended, ids[0])
 }
 
-// Unsubscribe ends the subscription to a channel, if there is one, and tells the
+// ServerUnsubscribe ends the subscription to a channel, if there is one, and tells the
 // client in any case.
-func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
+func (s *Session) ServerUnsubscribe(ch string, u protocol.Unsubscribe) {
 	if s.state != stateConnected {
 		return
 	}
@@ -70,49 +70,49 @@ func (s *Session) Unsubscribe(ch string, u protocol.Unsubscribe) {
 		s.pushUnsubscribe(ch, u)
 	case b.state == subLive:
 		if s.env.Finish(b); b.state == subLive {
-			s.end(b, u)
+			s.endWith(b, u)
 		}
 	case b.state.waits():
-		s.quit(b, u, 0)
+		s.endCatchUp(b, u, 0)
 		s.pushUnsubscribe(ch, u)
 	default:
 		b.setup.ended = &u
 	}
 }
 
-// end drops a subscription and tells the client why.
-func (s *Session) end(b *Subscription, u protocol.Unsubscribe) {
-	s.drop(b, u, 0)
+// endWith drops a subscription and tells the client why.
+func (s *Session) endWith(b *Subscription, u protocol.Unsubscribe) {
+	s.detach(b, u, 0)
 	s.pushUnsubscribe(b.channel, u)
 }
 
-// revoke ends a subscription by u, or the whole connection by d if the server made it.
-func (s *Session) revoke(b *Subscription, d protocol.Disconnect, u protocol.Unsubscribe) {
+// endOrClose ends a subscription by u, or the whole connection by d if the server made it.
+func (s *Session) endOrClose(b *Subscription, d protocol.Disconnect, u protocol.Unsubscribe) {
 	if b.serverSide {
-		s.Disconnect(d)
+		s.Close(d)
 		return
 	}
-	s.end(b, u)
+	s.endWith(b, u)
 }
 
 func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
-// drop takes an established subscription out of the hub and the session, and detaches it. An
+// detach takes an established subscription out of the hub and the session, and detaches it. An
 // id that is not 0 is that of an unsubscribe command, which is answered then.
-func (s *Session) drop(b *Subscription, u protocol.Unsubscribe, id uint32) {
+func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	if b.state == subLive {
 		s.env.Note(inspect.Unsubscribed, b.channel, u.Code, 0, u.Reason)
 	}
-	s.part(b)
+	s.leaveHub(b)
 	item := b.detachItem(u)
-	s.forget(b)
+	s.remove(b)
 	s.start(&effect.Detach{Items: []effect.DetachItem{item}, ID: id})
 }
 
-// part takes a subscription out of the hub, before its state changes.
-func (s *Session) part(b *Subscription) {
+// leaveHub takes a subscription out of the hub, before its state changes.
+func (s *Session) leaveHub(b *Subscription) {
 	s.env.Part(b)
 	b.terms.Keys.End()
 	if b.state == subLive {
@@ -131,7 +131,7 @@ func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
 	return it
 }
 
-func (s *Session) detached(e *effect.Detach) {
+func (s *Session) afterDetach(e *effect.Detach) {
 	if e.ID != 0 {
 		s.finish(e.ID, e.Err, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
