@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// application implements client.Application: it calls the handlers of the node, and the
-// engines for what a handler leaves to them.
+// application implements client.Application: it calls the handlers of the node, and the engines where a handler leaves
+// the work to them.
 type application Node
 
 func (a *application) Connecting(ctx context.Context, c *client.Client, e *effect.Connecting, inline bool) (context.Context, []byte, error) {
@@ -60,7 +60,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 	return reply.Context, who.Meta, nil
 }
 
-// acceptable checks what the application gives a new client.
+// acceptable checks the connect reply and the credentials that the application gives a new client.
 func (a *application) acceptable(c *Client, reply *ConnectReply, who *Credentials) error {
 	err := cmp.Or((*Node)(a).value(c, "ConnectReply.Data", reply.Data), a.rules.Value("Credentials.Info", who.Info))
 	for ch, o := range reply.Subscriptions {

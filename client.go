@@ -30,8 +30,8 @@ func (c *Client) Transport() TransportInfo {
 	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.inner().RemoteAddr(), Mode: v.Mode}
 }
 
-// Context has the values of ConnectReply.Context and ends with the connection. Handlers
-// still run then for what the client sent before: see Handlers.
+// Context has the values of ConnectReply.Context and ends with the connection. Handlers still run after that for the
+// commands that the client sent before: see Handlers.
 func (c *Client) Context() context.Context { return c.inner().Context() }
 
 // Meta of the client: from its Credentials, or from the last RefreshReply with a Meta; nil
@@ -52,9 +52,9 @@ func (c *Client) Send(data []byte) error {
 	return nil
 }
 
-// Subscribe makes a server-side subscription. It replaces one that the client already has
-// to the channel. Options that contradict each other or the channel, and payloads that are not
-// JSON, are errors. What is refused later, for example an expiration in the past, is logged.
+// Subscribe makes a server-side subscription. It replaces a subscription that the client already has to the channel.
+// Options that contradict each other or the channel, and payloads that are not JSON, are errors. Later errors, for
+// example an expiration in the past, are logged.
 func (c *Client) Subscribe(ch string, o *SubscribeOptions) error {
 	opts := orZero(o)
 	if err := c.node().rules.Subscribe(ch, &opts); err != nil {

@@ -24,29 +24,27 @@ import (
 // A field that is 0 takes its default. A negative value switches a feature off where the
 // field's comment says so.
 type Config struct {
-	// Handlers are what the application does on commands of its clients.
+	// Handlers of the application for the commands of its clients.
 	Handlers Handlers
 	// Interceptors are around every handler, the first of them outermost. Default: none,
 	// which costs nothing.
 	Interceptors []Interceptor
-	// Observer is called with what clients do, and with what the node does for them, for
-	// metrics and traces. Default: none, and nothing is counted.
+	// Observer is called with the actions of clients, and with the work that the node does for them, for metrics and
+	// traces. Default: none, and nothing is counted.
 	Observer observe.Observer
-	// Engine sets Broker, Presence and Controller in one; those that are set replace the
-	// engine's. With a Broker of its own, the node does not run the engine, so the program
-	// connects it before Run and closes it after Shutdown. An Engine of which nothing is left
-	// is an error. Default: everything in memory.
+	// Engine sets Broker, Presence and Controller in one. If one of these fields is set too, it replaces the engine's
+	// part. With a Broker in its own field, the node does not run the engine, so the program connects the engine before
+	// Run and closes it after Shutdown. It is an error if no part of the Engine is used. Default: everything in memory.
 	Engine Engine
-	// Broker carries and keeps publications. Default: that of the Engine.
+	// Broker carries and keeps publications. Default: the Engine's broker.
 	Broker broker.Broker
-	// Presence knows who is in a channel. Default: that of the Engine, else that of the
-	// broker's traits. If there is none, presence is in memory, provided that the broker is
-	// local; otherwise it is not available (error 108), because each node would know of its
-	// own clients alone.
+	// Presence knows the clients in each channel. Default: the Engine's presence manager, else the presence manager in
+	// the broker's traits. If there is none, presence is in memory, provided that the broker is local; otherwise it is
+	// not available (error 108), because each node would know of its own clients alone.
 	Presence broker.PresenceManager
 	// Controller carries control messages between nodes, which makes them a cluster: see
 	// Info, Survey, Channels and the operations by user. The node does not close it.
-	// Default: that of the broker's traits; if there is none, the node is alone.
+	// Default: the controller in the broker's traits; if there is none, the node is alone.
 	Controller broker.Controller
 	// Channel returns the options of a channel, for all that is published in it and all
 	// subscriptions to it. EveryChannel makes such a function. The node calls it for every
@@ -98,9 +96,9 @@ type Config struct {
 	// ChannelMaxLength is the most bytes of a channel's name, in commands of clients and in
 	// server-side subscriptions; a longer name is error 107. Default 255.
 	ChannelMaxLength int
-	// QueueMaxSize is the most bytes that wait for a connection. A client for which more would wait, or to which a
-	// single larger message would go, is disconnected with 3008. A reply that is larger becomes error 106, and a
-	// recovery that would need a larger reply fails. Default 1 MiB.
+	// QueueMaxSize is the most bytes that wait for a connection. A client is disconnected with 3008 if more would wait
+	// for it, or if a single message to it is larger. A reply that is larger becomes error 106, and a recovery that
+	// would need a larger reply fails. Default 1 MiB.
 	QueueMaxSize int
 	// UserConnectionLimit is the most connections of a user on this node; a further
 	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.

@@ -37,7 +37,7 @@ func (c *Config) setEngines() error {
 	return nil
 }
 
-// useEngine takes from the Engine what is not set.
+// useEngine takes the parts that are not set from the Engine.
 func (c *Config) useEngine() error {
 	whole := c.Engine.Broker()
 	if whole == nil {

@@ -11,33 +11,31 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Handlers are what the application does on commands of its clients. A nil handler means
-// that the feature is not available: clients get error 108.
+// Handlers of the application for the commands of its clients. A nil handler means that the feature is not available:
+// clients get error 108.
 //
 // Handlers may block: only the client's own connection waits for them. The node calls them
 // for one client one after the other, in the order of its commands (unless
 // Config.Concurrency allows more), and for different clients concurrently.
 //
-// ctx has the values of ConnectReply.Context. It does not end with the connection, because
-// the node still does what a client sent before it went, although the client gets no
-// answer. A handler that wants to stop then looks at Client.Context. ctx ends 5 s after the
-// last connection of a shutdown; that of Unsubscribed and Disconnected has at least 5 s left
-// when they are called, so that they can write to a database.
+// ctx has the values of ConnectReply.Context. It does not end with the connection, because the node still executes the
+// commands that a client sent before it went, although the client gets no answer. A handler that wants to stop then
+// looks at Client.Context. ctx ends 5 s after the last connection of a shutdown. The ctx of Unsubscribed and
+// Disconnected has at least 5 s left when they are called, so that they can write to a database.
 //
-// What a handler returns is checked: payloads that clients with JSON connections could not
-// read (see Config.Binary), options that contradict each other or those of the channel
-// (Config.Channel). Such a reply is an error that is logged, and the client gets error 100.
+// The node checks the results of a handler. Payloads that clients with JSON connections could not read (see
+// Config.Binary), and options that contradict each other or the options of the channel (Config.Channel), are an error
+// that is logged, and the client gets error 100.
 //
-// An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect, which closes the
-// connection; a pointer to one is the same. Any other error is logged and the client gets error 100, also for a nil
-// *Error that was returned as an error. A code that is not from 100 to 1999 in an Error, or from 3000 to 4999 in a
-// Disconnect, is logged as well, and replaced by error 100 or disconnect 3004. A one-way client, which gets no replies, is disconnected with the code that
-// corresponds to the error.
+// An error may be (or wrap) an Error, which is the reply to the command, or a Disconnect, which closes the connection;
+// a pointer to one is the same. Any other error is logged and the client gets error 100, also for a nil *Error that was
+// returned as an error. A code that is not from 100 to 1999 in an Error, or from 3000 to 4999 in a Disconnect, is
+// logged as well, and replaced by error 100 or disconnect 3004. A one-way client, which gets no replies, is
+// disconnected with the code that corresponds to the error.
 type Handlers struct {
-	// Connecting authenticates a client. ctx is that of the HTTP request that
-	// opened the connection, with the values of its middleware; it ends with the
-	// connection, unless the client sent commands behind the connect. Without this
-	// handler, a connection has the credentials that SetCredentials put into ctx.
+	// Connecting authenticates a client. ctx is the context of the HTTP request that opened the connection, with the
+	// values of its middleware; it ends with the connection, unless the client sent commands behind the connect.
+	// Without this handler, a connection has the credentials that SetCredentials put into ctx.
 	Connecting func(ctx context.Context, e ConnectEvent) (ConnectReply, error)
 	// Connected runs after the connect reply was queued.
 	Connected func(ctx context.Context, c *Client)
@@ -62,7 +60,7 @@ type Handlers struct {
 	// clients that need it share it. An error is the answer to them. ctx has no values; it ends when none of them
 	// waits any more. Without this handler, they get nothing.
 	CacheEmpty func(ctx context.Context, e CacheEmptyEvent) (CacheEmptyReply, error)
-	// RPC answers a call. For JSON clients the reply has to be JSON; nil is an empty reply.
+	// RPC answers a call. For JSON clients the reply must be JSON; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)
 	// Message takes a message that needs no answer. Errors other than a Disconnect are
 	// logged.
@@ -90,7 +88,7 @@ type ConnectEvent struct {
 	ClientID string
 	// Inline is set if the handler must not block: see Config.InlineHandlers.
 	Inline bool
-	// Token, Data, Name, Version and Headers are what the client sent, unverified.
+	// Token, Data, Name, Version and Headers as the client sent them, unverified.
 	Token   string
 	Data    []byte
 	Name    string
@@ -133,7 +131,7 @@ func (t TransportInfo) Header() http.Header {
 	return t.header()
 }
 
-// Credentials say who a client is.
+// Credentials identify the user of a client.
 type Credentials struct {
 	// UserID; empty for an anonymous user.
 	UserID string
@@ -183,15 +181,15 @@ type ConnectReply struct {
 	// Labels are found by inspect.Filter, the flight recorder and metrics.Config.ClientLabels; later handlers
 	// read them by inspect.Labels. Clients do not see them. The node adds them to the values of Context.
 	Labels map[string]string
-	// Credentials of the client. If nil, those of SetCredentials count; if there are none
-	// either, the client is disconnected with 3501.
+	// Credentials of the client. If nil, the credentials of SetCredentials count; if there are none either, the client
+	// is disconnected with 3501.
 	Credentials *Credentials
 	// Data is handed to the client with the connect result.
 	Data []byte
 	// Subscriptions are made for the client at once (server-side).
 	Subscriptions map[string]SubscribeOptions
-	// Ignored tells the log and the flight recorder of channels of ConnectEvent.Subs that the client
-	// does not get, with the reasons; with an error of the handler, for which it is refused.
+	// Ignored tells the log and the flight recorder which channels of ConnectEvent.Subs the client does not get, and
+	// why. If the handler returns an error too, the client is refused with it.
 	Ignored map[string]error
 	// ClientSideRefresh asks the client to send a new token before the connection
 	// expires; otherwise the Refresh handler is called at that time.
@@ -206,7 +204,7 @@ type SubscribeEvent struct {
 	// Token and Data as the client sent them.
 	Token string
 	Data  []byte
-	// Positioned, Recoverable and JoinLeave are what the client asks for.
+	// Positioned, Recoverable and JoinLeave are wishes of the client.
 	Positioned, Recoverable, JoinLeave bool
 	// Type of subscription that the client asks for: channel.TypeStream, a channel.MapKind, or
 	// channel.TypeSharedPoll.
@@ -219,7 +217,7 @@ type SubscribeReply struct {
 	// ClientSideRefresh asks the client to send a new token before the
 	// subscription expires; otherwise the SubRefresh handler is called.
 	ClientSideRefresh bool
-	// Feed, if not nil, sends publications to this subscription alone, beside those of the channel.
+	// Feed, if not nil, sends publications to this subscription alone, in addition to the publications of the channel.
 	Feed Feed
 }
 
@@ -279,7 +277,7 @@ type MapChangeReply struct {
 	Version uint64
 }
 
-// PresenceEvent is a client that asks who is in a channel.
+// PresenceEvent is the request of a client for the clients in a channel.
 type PresenceEvent struct {
 	Channel    string
 	Subscribed bool
@@ -301,7 +299,7 @@ type PresenceStatsReply struct {
 type HistoryEvent struct {
 	Channel    string
 	Subscribed bool
-	// HistoryFilter is what the client asks for, within Config.HistoryLimit.
+	// HistoryFilter is the client's wish, within Config.HistoryLimit.
 	HistoryFilter
 }
 
@@ -344,7 +342,7 @@ type RefreshReply struct {
 	Expired bool
 	// ExpireAt is as in Credentials.
 	ExpireAt time.Time
-	// Info, Meta and Token replace those of the client if they are not nil.
+	// Info, Meta and Token replace the client's present values if they are not nil.
 	Info, Meta []byte
 	Token      *channel.Token
 }
@@ -364,7 +362,7 @@ type SubRefreshReply struct {
 	ExpireAt time.Time
 	// Info replaces the channel info.
 	Info []byte
-	// ServerTagsFilter and Token replace those of the subscription if they are not nil.
+	// ServerTagsFilter and Token replace the present values of the subscription if they are not nil.
 	ServerTagsFilter *FilterNode
 	Token            *channel.Token
 }
@@ -385,8 +383,8 @@ type SurveyEvent struct {
 
 // SurveyReply is a node's answer to a survey.
 type SurveyReply struct {
-	// Code is SurveyOK or another of the Survey codes; those from 100 on are the
-	// application's. With SurveyInternal and SurveyInvalid, Data may be a text.
+	// Code is SurveyOK or another of the Survey codes. Codes from 100 on are the application's. With SurveyInternal and
+	// SurveyInvalid, Data may be a text.
 	Code uint32
 	// Data of the answer: at most 16 MiB.
 	Data []byte

@@ -15,8 +15,7 @@ type Health = broker.Health
 // manager and the controller. A node can take clients if no part has an Err. The part "node" has one before Run, from
 // Drain or Shutdown on, and while a message takes more than 3 s.
 //
-// Health does not wait. What it reports is at most a second old, plus the time that an
-// engine needs for its check.
+// Health does not wait. Its report is at most a second old, plus the time that an engine needs for its check.
 func (n *Node) Health() []Health {
 	own := Health{Part: "node"}
 	own.Delay, own.Err = n.pulse.Health()

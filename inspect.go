@@ -31,8 +31,8 @@ type Inspector interface {
 	// for a turn of each of the node's loops, which takes microseconds, or milliseconds on a busy node; it returns the
 	// error of ctx if ctx ends first. Cluster.Channels asks all nodes.
 	NumSubscribers(ctx context.Context, ch string) (int, error)
-	// Load returns what waits for clients that do not take it in time, and how far the node's clock is off. It asks the
-	// loops, and returns the error of ctx if ctx ends first.
+	// Load returns the messages that wait for slow clients, and how far the node's clock is off. It asks the loops, and
+	// returns the error of ctx if ctx ends first.
 	Load(ctx context.Context) (observe.Load, error)
 	// Panics is the number of panics in handlers, engines and the node itself that the node has contained. Each is logged
 	// as an error, with the client and the stack. When a handler panics, its client gets error 100; after any other panic

@@ -158,12 +158,11 @@ func (n *Node) Drain(ctx context.Context, over time.Duration) error {
 	return n.clients.Drain(ctx, over)
 }
 
-// Shutdown ends the node: it refuses new clients, disconnects all others with 3001, waits
-// for their handlers and transports, and closes the broker last. The context of handlers
-// ends 5 s after the last connection, or with ctx, but that of Unsubscribed and Disconnected
-// has at least 5 s more. If ctx ends before all this is done,
-// Shutdown returns the error of ctx and the rest goes on in the background; a further call
-// waits for it again. A handler must not call Shutdown.
+// Shutdown ends the node: it refuses new clients, disconnects all others with 3001, waits for their handlers and
+// transports, and closes the broker last. The context of handlers ends 5 s after the last connection, or with ctx. The
+// context of Unsubscribed and Disconnected has at least 5 s more. If ctx ends before all this is done, Shutdown returns
+// the error of ctx and the rest goes on in the background; a further call waits for it again. A handler must not call
+// Shutdown.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
 	first := !n.shutdown
@@ -193,7 +192,7 @@ func (n *Node) end(ctx context.Context) {
 	n.clients.End(ctx)
 	n.cluster.Close()
 	n.pulse.End()
-	n.positions.Close() // before the loops, to which it posts
+	n.positions.Close() // before the loops, because it posts to them
 	n.polls.Close()     // likewise
 	n.clients.Close()
 	n.engines.Close()

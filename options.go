@@ -7,9 +7,9 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Methods of Node and Client take options as pointers to structs. A nil pointer, like the
-// zero value, means the defaults. A method reads the struct only during the call, so it may
-// be shared and changed later, but what it refers to (tags, data, …) must not be modified.
+// Methods of Node and Client take options as pointers to structs. A nil pointer, like the zero value, means the
+// defaults. A method reads the struct only during the call, so the struct may be shared and changed later. But data
+// behind its pointers, slices and maps (tags, data, …) must not be modified.
 type (
 	// PublishOptions say how a publication is kept and delivered. Their fields, which
 	// "go doc github.com/gyrohq/gyro/channel.PublishOptions" explains:
@@ -28,20 +28,20 @@ type (
 	//
 	//	Presence                       the client is listed
 	//	EmitJoinLeave, PushJoinLeave   the channel hears of the client, the client of others
-	//	Positioned, Recoverable        no gaps; what was missed comes when the client is back
+	// 	Positioned, Recoverable        no gaps; a client that is back gets the publications that it missed
 	//	RecoveryMode, AutoRecover      all that was missed, or only the latest publication
 	//	RecoverSince                   from where a server-side subscription recovers
 	//	HistoryMetaTTL                 how long the position outlives the publications
-	//	Publications                   what the client gets at once if it recovers nothing
+	// 	Publications                   sent with the subscribe reply if the client recovers nothing
 	//	ExpireAt                       when the subscription ends unless it is refreshed
 	//	ChanInfo, Data                 what others, and the client itself, get with it
-	//	AllowDelta, AllowCompaction    what the client may ask for
-	//	AllowTagsFilter                likewise
+	// 	AllowDelta, AllowCompaction    features that the client may ask for
+	// 	AllowTagsFilter                likewise
 	//	ServerTagsFilter               which publications the client gets
 	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write, with BatchFlushLatest the newest alone
 	//	PublishDebounce                how often the client publishes at most
 	//	Map, Poll                      the channel is a map (docs/maps.md), or its keys are tracked (docs/shared-poll.md)
-	//	PresenceMaps                   maps that show who is in the channel
+	// 	PresenceMaps                   maps that list the clients in the channel
 	//	Token, Source                  the client's token, and a mark of the application
 	SubscribeOptions = channel.SubscribeOptions
 

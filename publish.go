@@ -12,10 +12,9 @@ import (
 // Publish sends data to all subscribers of a channel. When it returns without an error, the
 // broker has accepted the publication.
 //
-// data, which must not be modified afterwards, has to be JSON or empty, unless the channel or
-// the node is Binary. Options that name no history are completed by Config.Channel. Data that
-// is not JSON, and options that contradict each other, are errors that name the channel and
-// the field; an empty channel is ErrorBadRequest.
+// data must be JSON or empty, unless the channel or the node is Binary, and must not be modified afterwards. Options
+// that name no history are completed by Config.Channel. Data that is not JSON, and options that contradict each other,
+// are errors that name the channel and the field; an empty channel is ErrorBadRequest.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
 	return n.publish(ctx, ch, data, false, o)
 }

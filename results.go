@@ -21,7 +21,7 @@ type (
 	// "go doc github.com/gyrohq/gyro/channel.Publication" explains:
 	//
 	//	Offset               in the stream; 0 if the channel does not keep it
-	//	Data, Tags           what was published
+	// 	Data, Tags           the payload, and the tags for filters
 	//	Info                 the client that published
 	//	Time, Version        when, and which version
 	//	Channel              the real channel, if the subscription is to another
@@ -58,22 +58,22 @@ type (
 	// "go doc github.com/gyrohq/gyro/channel.Feed" for its methods.
 	Feed = channel.Feed
 
-	// Error answers a command of a client with a Code, a Message, and Temporary if the client
-	// should try again. Handlers return one, or wrap it. Codes from 400 to 1999 are the
-	// application's, those from 100 to 399 the protocol's; there are no others. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists those of
-	// the protocol, "go doc github.com/gyrohq/gyro/protocol.Error" the methods.
+	// Error answers a command of a client with a Code, a Message, and Temporary if the client should try again.
+	// Handlers return one, or wrap it. Codes from 400 to 1999 are the application's, codes from 100 to 399 the
+	// protocol's; there are no others. "go doc github.com/gyrohq/gyro/protocol.ErrorBadRequest" lists the errors of the
+	// protocol, "go doc github.com/gyrohq/gyro/protocol.Error" the methods.
 	Error = protocol.Error
 
-	// Disconnect closes a connection with a Code and a Reason; Reconnect is unused. Handlers
-	// return one, or wrap it. Codes from 4000 to 4499 (clients reconnect) and 4500 to 4999 (they
-	// do not) are the application's, those from 3000 to 3999 the protocol's; there are no others. A reason has 1 to 123 bytes.
-	// "go doc github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists those of the protocol,
-	// "go doc github.com/gyrohq/gyro/protocol.Disconnect" the methods.
+	// Disconnect closes a connection with a Code and a Reason; Reconnect is unused. Handlers return one, or wrap it.
+	// Codes from 4000 to 4499 (clients reconnect) and 4500 to 4999 (they do not) are the application's, codes from 3000
+	// to 3999 the protocol's; there are no others. A reason has 1 to 123 bytes. "go doc
+	// github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists the disconnects of the protocol, "go doc
+	// github.com/gyrohq/gyro/protocol.Disconnect" the methods.
 	Disconnect = protocol.Disconnect
 
-	// Unsubscribe is why a subscription ended: a Code and a Reason. The server sends codes from 2000 to
-	// 2499, and from 2500 to 2999, with which clients subscribe again. See
-	// "go doc github.com/gyrohq/gyro/protocol.Unsubscribe".
+	// Unsubscribe is why a subscription ended: a Code and a Reason. The server sends codes from 2000 to 2499, after
+	// which clients do not subscribe again, and codes from 2500 to 2999, after which they do. See "go doc
+	// github.com/gyrohq/gyro/protocol.Unsubscribe".
 	Unsubscribe = protocol.Unsubscribe
 )
 
@@ -116,6 +116,6 @@ type BroadcastResult struct {
 	Err error
 }
 
-// NodeInfo is what a node tells about itself: UID, Name, Version, NumClients, NumUsers, NumSubs,
-// NumChannels, Uptime and Process. See "go doc github.com/gyrohq/gyro/inspect.Node".
+// NodeInfo is a node's report about itself: UID, Name, Version, NumClients, NumUsers, NumSubs, NumChannels, Uptime and
+// Process. See "go doc github.com/gyrohq/gyro/inspect.Node".
 type NodeInfo = inspect.Node
