@@ -8,15 +8,15 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// A subscriber with a tags filter skips publications, so the one before a publication need not be what
-// it has: a patch for it has to build on the last one that it got. The hub keeps these bases. A base is kept
-// as long as it is the last one of some subscriber, and subscribers with the same base share the
-// patches. Other subscribers take no part in this.
+// A subscriber with a tags filter skips publications, so it may lack the publication before the current one. A patch
+// for such a subscriber must build on the publication that the subscriber received last: its base. The hub keeps these
+// bases. A base is kept as long as some subscriber received nothing newer, and subscribers with the same base share the
+// patches. Subscribers without a filter have no base.
 
 const (
-	// maxBases is how many bases a channel has, and so how many patches are made of one publication. Who has
-	// none of them gets the publication in full. There may be twice as many, because a subscriber that goes on
-	// from one base to the next keeps its place, and the one before may still be that of others.
+	// maxBases is how many bases a channel has, and so how many patches are made of one publication. A subscriber whose
+	// base is not kept gets the publication in full. There may be twice as many bases for a moment: a subscriber that
+	// moves from one base to the next stays counted, and other subscribers may still hold the base before.
 	maxBases = 64
 	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for the same reason.
 	maxBaseBytes = 16 << 20
@@ -48,8 +48,8 @@ type baseTable struct {
 	of     map[*room]bases
 	last   uint32  // the id of the newest one
 	size   int     // of their payloads, bytes
-	on     *base   // what the frame in the form Based builds on
-	used   []*base // those with patches
+	on     *base   // the base of the frame in the form Based
+	used   []*base // bases with patches
 	spare  []*base
 	random uint32
 }
@@ -62,7 +62,7 @@ func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
 		return 0 // nothing is known of the bases
 	}
 	t := &d.hub.bases
-	if d.Prev == nil { // nobody asked for patches
+	if d.Prev == nil { // no client asked for patches
 		t.release(s)
 		return 0
 	}
@@ -122,9 +122,9 @@ func (t *baseTable) hold(s *Seat, m *Message) {
 	t.set(s.room, append(list, b))
 }
 
-// admitted reports whether a publication may take the place of another base: one of eight, which look
-// random. If each might, publications whose tags come in turns would drop each other's bases before they are of use; if
-// none, those of tags that never come again would stay.
+// admitted reports whether a publication may take the place of another base: one of eight, which look random. If each
+// publication might, publications whose tags come in turns would drop each other's bases before they are of use. If
+// none might, bases whose tags never come again would stay.
 func admitted(offset uint64) bool { return offset*0x9E3779B97F4A7C15>>61 == 0 }
 
 func (t *baseTable) set(r *room, list bases) {
@@ -155,7 +155,7 @@ func (t *baseTable) make(m *Message) *base {
 	return b
 }
 
-// evict drops one of two bases that are chosen at random: that with fewer holders.
+// evict chooses two bases at random, and drops the base with fewer holders.
 func (t *baseTable) evict(list bases) bases {
 	pick := func() int {
 		t.random = t.random*1664525 + 1013904223
@@ -196,8 +196,8 @@ func (t *baseTable) release(s *Seat) bool {
 	return b != nil
 }
 
-// sweep drops the bases of a room that nobody holds. It is called when messages have reached all
-// subscribers: before that, the next one to get the message would copy it again.
+// sweep drops the bases of a room that no seat holds. It is called when messages have reached all subscribers: before
+// that, the next subscriber to get the message would copy the base again.
 func (t *baseTable) sweep(r *room) {
 	list, ok := t.of[r]
 	if !ok {

@@ -118,8 +118,8 @@ func (b *Batch) link() {
 // Latest reports whether subscribers that do not need all publications call Newest.
 func (b *Batch) Latest() bool { return len(b.later) > 0 }
 
-// Newest calls deliver with the messages, but not with publications that are replaced by a newer
-// one for which lets is true.
+// Newest calls deliver with the messages, except with publications that are replaced by a newer publication that lets
+// accepts.
 func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Delivery)) {
 	for i := range b.list {
 		if !b.replaced(i, lets) {
@@ -159,10 +159,10 @@ func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	return offset + uint64(len(b.list)), true
 }
 
-// Frame returns all messages in one frame for connections of f, or nil if they have to be
-// sent one by one: because one is no publication or cannot be encoded, because together they
-// are large or exceed most bytes, or because framing is costly and so done once per message for
-// all loops. The subscriber sends the frame, which is shared, like that of a Delivery.
+// Frame returns all messages in one frame for connections of f. It returns nil if they must be sent one by one: because
+// one is no publication or cannot be encoded, because together they are large or exceed most bytes, or because framing
+// is costly and so done once per message for all loops. The subscriber sends the frame, which is shared, like the frame
+// of a Delivery.
 func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 	for i := range b.frames {
 		l := &b.frames[i]
@@ -218,5 +218,5 @@ func (m *Message) size() int {
 	return n
 }
 
-// envelope estimates what a push and its frame add to payload and channel, in bytes.
+// envelope estimates the bytes that a push and its frame add to payload and channel.
 const envelope = 64

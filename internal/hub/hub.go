@@ -1,5 +1,5 @@
-// Package hub knows which subscribers a loop has for each channel, and encodes
-// what is delivered to them: once per variant, shared by all.
+// Package hub knows which subscribers a loop has for each channel, and encodes messages for them: once per variant,
+// shared by all.
 package hub
 
 import (
@@ -42,7 +42,7 @@ type Counter interface {
 type Seat struct {
 	room  *room
 	index int32
-	base  uint32 // what the subscriber got last, in baseTable; 0: nothing is kept
+	base  uint32 // the base in baseTable that the subscriber received last; 0: no base is kept
 }
 
 // Channel of the subscriber, in a text that all its subscribers can share; empty if the
@@ -59,7 +59,7 @@ type Hub struct {
 	// OnPanic, if set, contains a panic of a subscriber in a delivery. It may remove that
 	// subscriber.
 	OnPanic func(s Subscriber, reason any, stack []byte)
-	// Counter, if set, counts what the hub does.
+	// Counter, if set, counts the deliveries of the hub.
 	Counter Counter
 
 	arena *sendqueue.Arena
@@ -81,8 +81,8 @@ type Hub struct {
 
 	// now is the time of the latest Advance.
 	now int64
-	// windows are those of the few rooms that have one. waiting are the sweeps that
-	// are held back, held is the memory that their messages take.
+	// windows are the windows of the few rooms that have one. waiting are the sweeps that are held back, held is the
+	// memory that their messages take.
 	windows map[*room]Window
 	waiting queue
 	held    int
@@ -95,7 +95,7 @@ type address struct{ channel, key string }
 // place for one.
 type room struct {
 	channel string
-	key     *string // nil: the room is that of the channel
+	key     *string // nil: the room belongs to the whole channel
 	next    *room   // in the hub's list
 	sweep   *sweep  // nil when nothing is being delivered
 	one     [1]Subscriber
@@ -144,8 +144,8 @@ func (h *Hub) Add(ch string, s Subscriber) {
 	h.seats++
 }
 
-// AddKey seats s, which must not sit anywhere, to get the messages of a key: those with Keyed. It returns
-// whether s is the first one that does. It does not count as a subscriber of the channel.
+// AddKey seats s, which must not sit anywhere, to get the messages of a key: the messages with Keyed. It returns
+// whether s is the first subscriber of the key. It does not count as a subscriber of the channel.
 func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	at := address{ch, key}
 	r := h.keyed[at]

@@ -27,7 +27,7 @@ const (
 	KindCheck
 )
 
-// Form is the shape in which a subscriber wants publications.
+// Form is the shape of publications for a subscriber.
 type Form uint8
 
 const (
@@ -58,7 +58,7 @@ type Message struct {
 	Kind    Kind
 	// Keyed: the publication is for those who track its key alone (Hub.AddKey).
 	Keyed bool
-	// Round in which the top of a check was read. Of a shared poll channel: the generation of its versions.
+	// Round of the check that read the top. Of a shared poll channel: the generation of its versions.
 	Round uint32
 	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. In a check,
 	// Epoch and Pub.Offset are the top.
@@ -93,7 +93,7 @@ type encoded struct {
 
 func (e *encoded) is(f transport.Framer, form Form) bool { return e.framer == f && e.form == form }
 
-// variant is in the list of a message, of which nearly every one has one or two.
+// variant is an element in the list of a message. Nearly every message has one or two.
 type variant struct {
 	encoded
 	next *variant
@@ -120,8 +120,7 @@ func (m *Message) Share(loops int) {
 // Keep is called by a subscriber that needs the message for longer than its delivery.
 func (m *Message) Keep() { m.kept.Store(true) }
 
-// leave is called when a loop is done with the message. It reports whether nobody needs the
-// message any longer.
+// leave is called when a loop is done with the message. It reports whether all loops are done with it.
 func (m *Message) leave() bool {
 	if !m.fresh || atomic.LoadInt32(&m.loops) > 1 && atomic.AddInt32(&m.loops, -1) > 0 {
 		return false
@@ -136,7 +135,7 @@ func (m *Message) done() {
 	}
 }
 
-// end frees a message that nobody needs.
+// end frees a message that no loop needs any longer.
 func (m *Message) end() {
 	if m.Memory != nil {
 		m.Memory.Free(1)
@@ -153,13 +152,13 @@ func (m *Message) recycle() {
 // made of it.
 type Delivery struct {
 	*Message
-	// Held is the longest time for which a window may have held the message back.
+	// Held is the longest time that a window may have held the message back.
 	Held time.Duration
 	// Filtered is how many subscribers skipped the publication because of a filter.
 	Filtered int
 
 	since  int64     // when the delivery began
-	hub    *Hub      // nil: the frames are those of the Message
+	hub    *Hub      // nil: the frames belong to the Message
 	frames []encoded // a list of Hub.spareFrames
 }
 
@@ -207,8 +206,8 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 	return l.frame, l.err
 }
 
-// make puts the frame into the loop's arena, behind that of the message before, so that
-// subscribers get both as one piece. A costly frame is made once for all loops.
+// make puts the frame into the loop's arena, behind the frame of the message before, so that subscribers get both as
+// one piece. A costly frame is made once for all loops.
 func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	switch {
 	case d.hub == nil:
@@ -266,8 +265,8 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame: in a, or in memory of its own if a is nil. base is what a patch builds on.
-// size is that of the message without envelope.
+// encode makes a frame: in a, or in memory of its own if a is nil. A patch builds on base. size is the size of the
+// message without envelope.
 func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form, base)
@@ -336,7 +335,7 @@ func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, er
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
-// appendBatch appends publications of one channel, separated. size is that of the messages alone.
+// appendBatch appends publications of one channel, separated. size is the size of the messages alone.
 func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, form Form) (_ []byte, size int, err error) {
 	s.begin(list[0].Message, form)
 	s.push.Pub = &s.pub

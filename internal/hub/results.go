@@ -50,7 +50,7 @@ func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encodi
 	})
 }
 
-// make is Make; base returns what a publication may be a patch of.
+// make is Make; base returns the base for a patch of a publication, or nil.
 func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) []*protocol.Publication {
 	r.LeftOut = 0
 	if len(pubs) == 0 {

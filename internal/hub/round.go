@@ -2,10 +2,9 @@ package hub
 
 import "sync/atomic"
 
-// Rounds numbers the rounds in which a node compares positions with the tops of their
-// streams. A subscriber notes the round in which its position last moved or was found right.
-// The top that is read in a later round is compared only with a position that has not moved
-// since before the reading: a publication that moved the position has confirmed it. Any
+// Rounds numbers the rounds of a node's checks, which compare positions with the tops of their streams. A subscriber
+// notes the round when its position moves or is found right. A top that is read in a later round is compared only with
+// a position that has not moved since before the reading: a publication that moved the position has confirmed it. Any
 // goroutine may use it.
 type Rounds struct {
 	n atomic.Uint32

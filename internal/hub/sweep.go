@@ -8,9 +8,9 @@ import "runtime/debug"
 // subscriber waits for a message for longer than one round, and each gets all messages at
 // once that got on since the sweep passed it last.
 //
-// Subscribers are served in the order in which they came. The kernel's data of connections
-// that were opened one after the other lies in that order in memory: with cold caches,
-// sending to a thousand of them takes a tenth less work than in the opposite order.
+// Subscribers are served in the order of their arrival. The kernel's data of connections that were opened one after the
+// other lies in the same order in memory: with cold caches, sending to a thousand of them takes a tenth less work than
+// in the opposite order.
 type sweep struct {
 	room *room
 	next []*Message // not on yet
@@ -59,7 +59,7 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 		}
 		h.alight(w)
 		if len(w.batch.list) == 0 && w.window != (Window{}) {
-			break // the next messages may have to wait
+			break // the window may hold the next messages back
 		}
 	}
 	return n

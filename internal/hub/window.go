@@ -11,7 +11,7 @@ import (
 type Window struct {
 	Delay time.Duration
 	Size  int
-	// Latest has Batch.Newest leave out what was replaced meanwhile.
+	// Latest makes Batch.Newest leave out the publications that were replaced meanwhile.
 	Latest bool
 }
 
@@ -42,8 +42,8 @@ func (w Window) within() Window {
 	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch), Latest: w.Latest}
 }
 
-// SetWindow sets the window of the channel in which s sits. It lasts until it is set again
-// or the last subscriber has gone. It also applies to messages that are held back already.
+// SetWindow sets the window of the channel of s. It lasts until it is set again or the last subscriber has gone. It
+// also applies to messages that are held back already.
 func (h *Hub) SetWindow(s Subscriber, win Window) {
 	r := s.Seat().room
 	win = win.within()
@@ -88,7 +88,7 @@ func (h *Hub) Advance(now int64) {
 	}
 }
 
-// Next is the time at which the first window ends, or 0 if nothing is held back.
+// Next is the time when the first window ends, or 0 if nothing is held back.
 func (h *Hub) Next() int64 {
 	if len(h.waiting) == 0 {
 		return 0
