@@ -25,23 +25,22 @@ const (
 	// looks for nodes that send none any more. So the others miss a node that was killed
 	// after 7 to 16 s.
 	pingInterval = 3 * time.Second
-	// beat: signs of life fall on multiples of it, by the clock of the cluster. So those of many nodes come a dozen times in
-	// each interval, and a node wakes up for all that come together.
+	// beat: signs of life fall on multiples of it, by the clock of the cluster. So the signs of life of many nodes come
+	// a dozen times in each interval, and a node wakes up once for all signs that come together.
 	beat          = pingInterval / 12
 	cleanInterval = 9 * time.Second
 	// publishTimeout bounds a call of the controller.
 	publishTimeout = 5 * time.Second
-	// maxCommand bounds a control message, in bytes: the data of a survey, and what is
-	// around it.
+	// maxCommand bounds a control message, in bytes: the data of a survey, and 64 KiB for the fields around it.
 	maxCommand = MaxData + 64<<10
 	// maxGreetings is how many new nodes wait to be greeted. Further ones learn of this node
 	// by its next sign of life.
 	maxGreetings = 256
 )
 
-// Handler is what the node does for the cluster. Any goroutine may call it.
+// Handler is the node, as far as the cluster calls it. Any goroutine may call it.
 type Handler interface {
-	// Describe returns what the node tells others about itself. It takes a second at most.
+	// Describe returns the node's report about itself for other nodes. It takes a second at most.
 	Describe(ctx context.Context) inspect.Node
 	// Apply does a command that another node sent to all: a subscribe, unsubscribe,
 	// disconnect or refresh. It must not wait.
@@ -66,7 +65,7 @@ type Config struct {
 	// Controller may be nil: the node is alone.
 	Controller broker.Controller
 	Handler    Handler
-	// Clocks measures what the clocks of the nodes differ; may be nil.
+	// Clocks measures how far the clocks of the nodes differ; may be nil.
 	Clocks *clocks.Clocks
 	Logger *slog.Logger
 }
@@ -93,7 +92,7 @@ type Cluster struct {
 	mu       sync.Mutex
 	registry registry
 	surveys  map[uint64]*survey
-	shares   map[string]*share // by the node to which commands of clients are passed on
+	shares   map[string]*share // by the node that commands of clients are passed on to
 	orders   map[uint64]*order // by ID of the command
 	lastID   uint64            // of surveys and commands
 	owed     int               // number of commands that are kept for silent nodes
@@ -109,7 +108,7 @@ type Cluster struct {
 	warned    time.Time // when a message that was not understood was logged last
 }
 
-// New returns a cluster that knows nobody.
+// New returns a cluster that knows no other node.
 func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, log: cfg.Logger,
@@ -248,8 +247,8 @@ func (c *Cluster) Nodes() []inspect.Node {
 	return nodes
 }
 
-// publish sends a command to one node, or to all if to is empty. It sets the sender, notes if nobody
-// receives what is for the node, and takes 5 s at most.
+// publish sends a command to one node, or to all if to is empty. It sets the sender, notes if no process receives
+// messages for the node, and takes 5 s at most.
 func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
@@ -298,8 +297,7 @@ func (c *Cluster) receive(data []byte) {
 	c.mu.Unlock()
 }
 
-// handle does what a command says. A command without a known payload comes from a node of
-// another version.
+// handle executes a command of another node. A command without a known payload comes from a node of another version.
 func (c *Cluster) handle(cmd *control.Command) {
 	switch {
 	case cmd.Node != nil:
@@ -340,7 +338,7 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	}
 }
 
-// compare compares the clock of a node with that of this one.
+// compare compares the clock of another node with the clock of this node.
 func (c *Cluster) compare(uid string, n *control.Node) {
 	if c.cfg.Clocks == nil {
 		return

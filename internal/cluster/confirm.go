@@ -19,7 +19,7 @@ const (
 
 // doneBefore knows the commands that were done. One goroutine may use it at a time.
 type doneBefore struct {
-	// There are two generations: what was done before since is in old.
+	// There are two generations: commands that were done before since are in old.
 	young, old map[doneKey]struct{}
 	since      time.Time
 }

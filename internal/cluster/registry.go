@@ -17,8 +17,9 @@ const (
 	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets
 	// the commands that it missed.
 	forgetAfter = 5 * time.Minute
-	// absentAfter is the time between two moments in which nobody received messages for a node, after which it is
-	// absent. A node whose connection breaks has another one before, as a rule.
+	// absentAfter is the time after which a node is absent: the engine says at two moments with at least this time
+	// between them that no process receives messages for the node. A node whose connection breaks has another
+	// connection before, as a rule.
 	absentAfter = 250 * time.Millisecond
 	// deafAfter is how long this node may receive nothing, not even its own messages. After
 	// that it was stopped or cut off from the engine, and others need not have been silent.
@@ -53,8 +54,8 @@ type entry struct {
 	// registry.start: the message with its clock was sent before it arrived.
 	lead time.Duration
 	lost bool // not listed any more
-	// missed is when the engine said first that nobody receives messages for the node, and absent that it said so
-	// again absentAfter later. Both end with the next message of the node.
+	// missed is when the engine first said that no process receives messages for the node. absent is set when the
+	// engine says so again absentAfter later. Both end with the next message of the node.
 	missed time.Time
 	absent bool
 	probed time.Time // when a survey asked the engine last
@@ -84,12 +85,12 @@ func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	return now.Sub(e.seen)
 }
 
-// silent tells that nobody has to wait for a node.
+// silent tells that no caller needs to wait for a node.
 func (r *registry) silent(e *entry, now time.Time) bool {
 	return e.absent || r.silence(e, now) > silentAfter
 }
 
-// miss notes that nobody receives messages for a node: its process has ended, or has no connection to the engine.
+// miss notes that no process receives messages for a node: its process has ended, or has no connection to the engine.
 func (r *registry) miss(uid string, now time.Time) {
 	switch e := r.nodes[uid]; {
 	case e == nil:
@@ -136,7 +137,7 @@ func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	return unlisted
 }
 
-// until returns a lower bound of what the node's clock will say in d from now.
+// until returns a lower bound of the time on the node's clock in d from now.
 func (r *registry) until(e *entry, now time.Time, d time.Duration) int64 {
 	return int64(now.Sub(r.start) + d + e.lead - (now.Sub(e.seen)+d)/driftParts)
 }
@@ -160,8 +161,8 @@ func (r *registry) remove(uid string, now time.Time) (listed *control.Node) {
 	return listed
 }
 
-// expire takes silent nodes off the list and returns them. It forgets nodes that have been
-// silent for forgetAfter. While this node itself receives nothing, nobody is silent.
+// expire takes silent nodes off the list and returns them. It forgets nodes that have been silent for forgetAfter.
+// While this node itself receives nothing, no node counts as silent.
 func (r *registry) expire(now time.Time) (lost []*control.Node) {
 	for uid, e := range r.nodes {
 		silence := r.silence(e, now)

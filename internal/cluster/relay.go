@@ -49,12 +49,12 @@ type share struct {
 	uses int
 }
 
-// enterShare waits for room among the requests to a node, at most Timeout. leave has to be called.
+// enterShare waits for room among the requests to a node, at most Timeout. The caller must call leave.
 func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err error) {
 	c.mu.Lock()
 	if _, known := c.registry.nodes[to]; !known {
 		c.mu.Unlock()
-		return func() {}, nil // survey says what is wrong
+		return func() {}, nil // survey returns the error
 	}
 	s := c.shares[to]
 	if s == nil {
@@ -82,8 +82,8 @@ func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err 
 	}
 }
 
-// dispatch hands on the commands of a survey that Relay made, before it returns, so that those of a
-// client that come in order stay in order. finish waits until they are dispatched.
+// dispatch hands on the commands of a survey that Relay made, before it returns, so that the commands of one client
+// stay in order. finish waits until they are dispatched.
 func (c *Cluster) dispatch(data []byte) (finish func(context.Context) Answer) {
 	var req control.Emulation
 	if err := req.UnmarshalProto(data); err != nil {

@@ -132,11 +132,11 @@ func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, dat
 }
 
 const (
-	// A survey looks every silentPause whether the nodes that it waits for are silent. A node that has just come back
+	// A survey looks every silentPause whether the nodes without an answer are silent. A node that came back just now
 	// can answer before the first look.
 	silentPause = 300 * time.Millisecond
-	// It asks the engine at the first looks, and every maxLooks looks from then on, whether anybody receives what
-	// is for these nodes, unless they are more than maxSingle.
+	// It asks the engine at the first looks, and every maxLooks looks from then on, whether any process receives
+	// messages for these nodes, unless they are more than maxSingle.
 	firstLooks, maxLooks = 3, 10
 )
 
@@ -166,8 +166,8 @@ func (c *Cluster) await(ctx context.Context, s *survey) {
 	}
 }
 
-// probe asks the engine whether anybody receives messages for these nodes, by one that says nothing, unless another survey
-// has just asked.
+// probe asks the engine whether any process receives messages for these nodes, by an empty message, unless another
+// survey has just asked.
 func (c *Cluster) probe(ctx context.Context, uids []string) {
 	now := time.Now()
 	c.mu.Lock()
@@ -182,7 +182,7 @@ func (c *Cluster) probe(ctx context.Context, uids []string) {
 	c.mu.Unlock()
 	for _, uid := range uids {
 		if ctx.Err() == nil {
-			_ = c.publish(ctx, uid, &control.Command{}) // publish notes that nobody does
+			_ = c.publish(ctx, uid, &control.Command{}) // publish notes it if no process receives the message
 		}
 	}
 }

@@ -61,7 +61,7 @@ type order struct {
 	// few gets an element when no more nodes are waiting than were silent when the command was given.
 	few    chan struct{}
 	silent int
-	owed   bool // the caller was answered; silent nodes still have to get it
+	owed   bool // the caller was answered; silent nodes must still get the order
 }
 
 // strike takes a node off waiting.
@@ -281,7 +281,7 @@ func (c *Cluster) closeOrder(o *order, err error) error {
 	c.owed++
 	c.owedBytes += o.size
 	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for_ms", forgetAfter.Milliseconds())
-	for _, uid := range c.heard(o.waiting) { // they have just come back
+	for _, uid := range c.heard(o.waiting) { // nodes that came back just now
 		c.remind(uid)
 	}
 	return nil
