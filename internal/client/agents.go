@@ -2,19 +2,19 @@ package client
 
 import "strings"
 
-// agent is what a client said of its software.
+// agent is a client's software by the client's own words.
 type agent struct{ name, version string }
 
 const (
-	// maxAgents is how many agents of connected clients a loop knows at a time. Clients can say
-	// anything, so there has to be a limit.
+	// maxAgents is how many agents of connected clients a loop knows at a time. Clients can send any text, so there
+	// must be a limit.
 	maxAgents = 4096
 	// maxAgent is how many bytes of a name and of a version are kept.
 	maxAgent = 64
 )
 
-// agents are those of a loop's clients, each kept once. A client has the number of its agent, which
-// costs it 2 bytes; 0 stands for agents that are not known.
+// agents are the agents of a loop's clients, each kept once. A client has the number of its agent, which costs it 2
+// bytes; 0 stands for agents that are not known.
 type agents struct {
 	numbers map[agent]uint16
 	list    []counted // by number, less 1

@@ -44,7 +44,7 @@ type Client struct {
 	connectedAt int64
 	// userSlot is the client's index in Loop.users.
 	userSlot int32
-	// agent is the number of what the client said of its software, in Loop.agents.
+	// agent is the number of the client's software in Loop.agents.
 	agent uint16
 	// latency of the last pong, in milliseconds; noLatency if there was none.
 	latency uint16
@@ -91,7 +91,7 @@ func (c *Client) Header() func() http.Header {
 	return c.request.header
 }
 
-// Repeated is that of transport.Info. It is for Application.Connecting only.
+// Repeated returns transport.Info.Repeated of the connect request. It is for Application.Connecting only.
 func (c *Client) Repeated() func(channel string) bool { return c.request.repeated }
 
 // Context ends with the connection; it has the values that the application gave the client.
@@ -248,8 +248,8 @@ func (p *direct) Closed(err error) {
 	p.loop.entered = nil
 }
 
-// closeReason returns the disconnect that err, the error of a transport, means. It logs a
-// panic, and what the transport refused.
+// closeReason returns the disconnect for err, the error of a transport. It logs a panic, and a message that the
+// transport refused.
 func (c *Client) closeReason(err error) protocol.Disconnect {
 	d, told := errors.AsType[protocol.Disconnect](err) // mostly, and then nothing is allocated
 	if why, ok := err.(*refusal.Reason); ok {          //nolint:errorlint // transports wrap nothing around it

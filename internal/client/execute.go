@@ -293,7 +293,7 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 	return err
 }
 
-// errHollow is what a nil pointer as an error becomes.
+// errHollow replaces a nil pointer that a handler returned as an error.
 var errHollow = errors.New("a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none")
 
 // unsound is the error of a handler whose code no server sends. It wraps the answer that takes its place.
@@ -341,7 +341,7 @@ func (x *executor) notify(ctx context.Context, name, ch string, f func(ctx conte
 	_ = x.handle(ctx, what, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
 }
 
-// farewell calls a handler for what has ended, if the application has it.
+// farewell calls a handler for the end of a connection or a subscription, if the application has it.
 func (x *executor) farewell(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
 	if handled {
 		ctx, done := x.client().parting()
@@ -356,7 +356,7 @@ func (c *Client) handlerPanicked(what *observe.Effect, reason any) {
 	c.loop.clients.Log.Error("handler panicked", append(c.during(what), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }
 
-// during is what a line tells of an effect.
+// during returns the fields of a log line about an effect.
 func (c *Client) during(what *observe.Effect) []any {
 	args := []any{"handler", what.Name, "client", c.ID(), "user", c.UserID()}
 	if what.Channel != "" {

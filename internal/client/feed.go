@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// errFeedOver is what a feed gets whose subscription has ended.
+// errFeedOver is the error for a feed whose subscription has ended.
 var errFeedOver = errors.New("gyro: the subscription has ended")
 
 func (e *env) Feed(b *session.Subscription, f channel.Feed) {
@@ -25,7 +25,7 @@ func (e *env) Feed(b *session.Subscription, f channel.Feed) {
 	}()
 }
 
-// feedEnded ends the subscription of a feed. What the feed returned does not matter if the subscription had ended before.
+// feedEnded ends the subscription of a feed. The feed's result does not matter if the subscription had ended before.
 func (c *Client) feedEnded(b *session.Subscription, why protocol.Unsubscribe) {
 	wrong := why.Check()
 	if wrong != nil {

@@ -57,7 +57,7 @@ func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches f
 	var id uuid.UUID
 	if f.Client != "" {
 		if id, _ = uuid.Parse(f.Client); id == uuid.Nil {
-			return all, nil // nobody has that ID
+			return all, nil // no client has that ID
 		}
 	}
 	err := r.OnLoops(ctx, func(l *Loop) {

@@ -21,7 +21,7 @@ import (
 // Loop is a loop and the clients that it owns. It is used on the loop only.
 type Loop struct {
 	*loop.Loop
-	// Index of the loop among those of the node; constant.
+	// Index of the loop in the list of the node's loops; constant.
 	Index   int
 	clients *Registry
 	work    workGroup

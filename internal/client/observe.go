@@ -48,7 +48,7 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	}
 }
 
-// unread reports that the transport could not take what the client sent, which ends the connection.
+// unread reports that the transport could not take a message of the client, which ends the connection.
 func (c *Client) unread(code uint32, why error) {
 	f := refusal.Refusal{Kind: "message refused: the connection ends", Client: c.ID(), User: c.UserID(), Addr: c.RemoteAddr()}
 	c.loop.refusals.Report(f, code, why)
@@ -130,7 +130,7 @@ func kindOf(handler string) string {
 	return strings.ToLower(handler) + " refused"
 }
 
-// answerCode is the code of what the client is told of err; 0 if err is no answer.
+// answerCode is the code in the client's answer for err; 0 if err is no answer.
 func answerCode(err error) uint32 {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e.Code

@@ -36,8 +36,7 @@ type Config struct {
 	Observer    observe.Observer
 	Flight      *flightrecorder.Recorder // nil: nothing is recorded
 	Log         *slog.Logger
-	// Concurrency, InlineHandlers, GoroutineDriver and UserConnectionLimit are those of
-	// gyro.Config.
+	// Concurrency, InlineHandlers, GoroutineDriver and UserConnectionLimit as in gyro.Config.
 	Concurrency         int
 	InlineHandlers      bool
 	GoroutineDriver     bool
@@ -53,7 +52,7 @@ type Registry struct {
 	users      userCounts
 	panics     atomic.Uint64
 
-	// handling is the context of handlers, which Stop ends. parting is that of Unsubscribed and
+	// handling is the context of handlers, which Stop ends. parting is the context of the handlers Unsubscribed and
 	// Disconnected, which endParting ends.
 	handling, parting context.Context
 	stop, endParting  context.CancelFunc
@@ -302,7 +301,7 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 	return channels, nil
 }
 
-// Load is that of gyro.Node.
+// Load implements gyro.Node's Load.
 func (r *Registry) Load(ctx context.Context) (observe.Load, error) {
 	parts := make([]sendqueue.Waiting, len(r.loops))
 	if err := r.OnLoops(ctx, func(l *Loop) { parts[l.Index] = l.Pool().Waiting() }); err != nil {
@@ -347,7 +346,7 @@ func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 // Unsubscribed and Disconnected may run.
 const patience = 5 * time.Second
 
-// Stop ends the context of handlers, and 5 s later that of Unsubscribed and Disconnected.
+// Stop ends the context of handlers, and 5 s later the context of Unsubscribed and Disconnected.
 func (r *Registry) Stop() {
 	r.stop()
 	time.AfterFunc(patience, r.endParting)

@@ -11,14 +11,14 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// sessions are the clients of a loop that have session IDs: secrets by which emulated
-// commands and server operations find a connection. Other clients are not in it.
+// sessions are the clients of a loop that have session IDs. A session ID is a secret; emulated commands and server
+// operations find a connection by it. Other clients are not in the table.
 type sessions struct {
 	clients map[uuid.UUID]*Client
 	ids     map[*Client]uuid.UUID
 }
 
-// add makes an ID for c, by which loopOf finds the loop.
+// add makes an ID for c. loopOf finds the loop from the ID.
 func (t *sessions) add(c *Client, loop, loops int) {
 	if t.ids == nil {
 		t.clients, t.ids = make(map[uuid.UUID]*Client), make(map[*Client]uuid.UUID)
@@ -57,9 +57,8 @@ func parseSessionID(text string) (id uuid.UUID, ok bool) {
 	return id, err == nil && len(text) == size && strings.ToLower(text) == text
 }
 
-// Emulate passes commands to the client with a session ID, if the node has it, and waits
-// until they are dispatched. data is that of a protocol.EmulationRequest. Malformed commands
-// are only logged. The error is that of ctx.
+// Emulate passes commands to the client with a session ID, if the node has it, and waits until they are dispatched.
+// data is the data of a protocol.EmulationRequest. Malformed commands are only logged. The error is the error of ctx.
 func (r *Registry) Emulate(ctx context.Context, session string, data []byte) error {
 	select {
 	case <-r.Dispatch(session, data):

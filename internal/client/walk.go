@@ -99,7 +99,7 @@ func (w *Walk) Connections(ctx context.Context, f *inspect.Filter, matches func(
 	var id uuid.UUID
 	if f.Client != "" {
 		if id, _ = uuid.Parse(f.Client); id == uuid.Nil {
-			return nil, false, nil // nobody has that ID
+			return nil, false, nil // no client has that ID
 		}
 	}
 	channels := 0
