@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Polls implements channel.Polls. A value that is published goes to all nodes as a publication of its channel,
-// of which it is the payload: engines know nothing of keys and their versions.
+// Polls implements channel.Polls. A published value goes to all nodes as the payload of a publication in its channel:
+// engines know nothing of keys and their versions.
 type Polls struct {
 	*Table
 	Broker broker.Broker

@@ -37,8 +37,8 @@ type Channel struct {
 	closed    bool
 }
 
-// maxHasty is how many calls for urgent keys a channel makes at a time, unless there are enough keys for a whole
-// call. What comes meanwhile gathers for the next one.
+// maxHasty is how many calls for urgent keys a channel makes at a time, unless there are enough keys for a whole call.
+// Keys that become urgent meanwhile gather for the next call.
 const maxHasty = 2
 
 // Epoch of the versions, for a client that subscribes, and the generation that the client belongs to.
@@ -58,8 +58,8 @@ type want struct {
 	Value *channel.Publication
 }
 
-// Track takes the keys that a client of a loop begins to track. It has the keys asked for of which the client
-// needs a value.
+// Track takes the keys that a client of a loop begins to track. It asks the application for the keys whose value the
+// client lacks.
 func (c *Channel) Track(loop int, wants []want) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *Channel) Untrack(loop int, key string) {
 	c.plan()
 }
 
-// sweep forgets keys that nobody has tracked for a while. The lock is held.
+// sweep forgets keys that no client has tracked for a while. The lock is held.
 func (c *Channel) sweep(now int64) {
 	linger := max(cmp.Or(c.state.opts.Linger, channel.DefaultPollLinger), 0)
 	c.state.sweep(now - int64(linger))
@@ -275,7 +275,7 @@ func (c *Channel) poll(opts *channel.SharedPoll, r *request, p *observe.Polled) 
 	return answer, nil
 }
 
-// apply takes values by f and tells the loops what has changed.
+// apply takes values by f and tells the loops of the changes.
 func (c *Channel) apply(f func() outcome) outcome {
 	c.applying.Lock()
 	defer c.applying.Unlock()
@@ -310,7 +310,7 @@ func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 	return o.changed > 0
 }
 
-// Notify has the keys asked for that somebody tracks, and returns how many of the list these are.
+// Notify asks the application for the keys of the list that some client tracks, and returns their number.
 func (c *Channel) Notify(keys []string) (tracked int) {
 	c.mu.Lock()
 	for _, key := range keys {

@@ -149,14 +149,14 @@ func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
 	return n <= most
 }
 
-// Result is what a client is told after a command; its items are valid until the next use of room.
+// Result is the answer to a client's command; its items are valid until the next use of room.
 type Result struct {
 	protocol.SubRefreshResult
 	room hub.Results
 }
 
-// Take does a command that the application has allowed, at the time now in ns. expireAt are the Unix seconds at which the
-// keys of each batch expire; 0: never. budget is how many bytes of values fit into the reply.
+// Take does a command that the application has allowed. now is the time in ns. expireAt has for each batch the Unix
+// seconds when its keys expire; 0: never. budget is how many bytes of values fit into the reply.
 func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64, budget int, e protocol.Encoding, r *Result) error {
 	n := 0
 	for _, b := range req.Track {
@@ -250,7 +250,7 @@ func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 // LeftOut is how many values the result lacks, because they are not JSON and the client's encoding is.
 func (r *Result) LeftOut() int { return r.room.LeftOut }
 
-// overhead estimates what a value in a reply takes besides key and data, in bytes.
+// overhead estimates the bytes of a value in a reply besides key and data.
 const overhead = 64
 
 // Reset drops the items of a result.
@@ -280,7 +280,7 @@ func (k *Keys) Expire(now int64) {
 	}
 }
 
-// Poll is what the channel's subscriptions have in common.
+// Poll returns the settings that the channel's subscriptions share.
 func (k *Keys) Poll() *channel.SharedPoll { return k.opts }
 
 // Len is the number of keys.
@@ -297,7 +297,7 @@ func (k *Keys) drop(key string, t *tracker) {
 // Seat implements hub.Subscriber.
 func (t *tracker) Seat() *hub.Seat { return &t.seat }
 
-// Owner returns the subscription, to which a panic is put down.
+// Owner returns the subscription that is blamed for a panic.
 func (t *tracker) Owner() hub.Subscriber { return t.keys.owner }
 
 // DeliverAll implements hub.Subscriber.

@@ -1,6 +1,6 @@
-// Package sharedpoll knows which keys of shared poll channels the clients of a node track, and the newest
-// version of each. It asks the application for the keys (Table), and tells the loops what has changed.
-// Keys are the part of one client: the keys that it tracks, of which it gets the newest values.
+// Package sharedpoll knows which keys of shared poll channels the clients of a node track, and the newest version of
+// each. It asks the application for the keys (Table), and tells the loops of changes. Keys are the keys that one client
+// tracks: it gets their newest values.
 package sharedpoll
 
 import (
@@ -14,15 +14,15 @@ import (
 // seed of the hashes of values.
 var seed = maphash.MakeSeed()
 
-// entry is a key that somebody tracks, or did until a moment ago.
+// entry is a key that some client tracks, or did until a moment ago.
 type entry struct {
 	key string
 	// loops with trackers, by place, and how many loops that are.
 	loops uint64
 	rooms int32
-	// index in state.live; -1 if nobody tracks the key.
+	// index in state.live; -1 if no client tracks the key.
 	index int32
-	// version of the newest value; 0 if none is known. hash is that of its data.
+	// version of the newest value; 0 if none is known. hash is the hash of its data.
 	version uint64
 	hash    uint64
 	// value is the newest one if the node keeps it.
@@ -42,9 +42,9 @@ func (e *entry) known() bool { return e.version > 0 }
 type state struct {
 	opts *channel.SharedPoll
 	keys map[string]*entry
-	// live are the keys that somebody tracks, in any order.
+	// live are the keys that some client tracks, in any order.
 	live []*entry
-	// idle are the keys that nobody tracked any more at some time, the earliest first.
+	// idle are the keys that lost their last client at some time, the earliest first.
 	idle []idle
 	// urgent are the keys that are asked for at once.
 	urgent []*entry
@@ -67,7 +67,7 @@ const places = 64
 
 func bit(loop int) uint64 { return 1 << (uint(loop) % places) }
 
-// add counts a loop on which clients begin to track a key.
+// add counts a loop whose clients begin to track a key.
 func (s *state) add(key string, loop int) *entry {
 	e := s.keys[key]
 	if e == nil {
@@ -104,7 +104,7 @@ func (s *state) remove(key string, loop, loops int, now int64) {
 	s.idle = append(s.idle, idle{e, now})
 }
 
-// sweep forgets the keys that nobody has tracked since a time.
+// sweep forgets the keys that no client has tracked since a time.
 func (s *state) sweep(since int64) {
 	n := 0
 	for ; n < len(s.idle) && s.idle[n].at <= since; n++ {
@@ -145,8 +145,8 @@ func (s *state) note(e *entry) {
 	}
 }
 
-// hurryNoted has the noted keys asked for at once, or once more if they are just being asked for. It returns
-// false if nobody tracks any of them.
+// hurryNoted makes the noted keys urgent, so that they are asked for at once, or once more if a call for them is under
+// way. It returns false if no client tracks any of them.
 func (s *state) hurryNoted() (found bool) {
 	for _, e := range s.noted {
 		e.noted = false
@@ -167,7 +167,7 @@ type request struct {
 	generation uint32
 }
 
-// ask takes those of the entries that somebody tracks and no other call asks for; nil if there are none.
+// ask takes the entries that some client tracks and that no other call asks for; nil if there are none.
 func (s *state) ask(entries []*entry) *request {
 	r := &request{generation: s.generation}
 	for _, e := range entries {
@@ -189,10 +189,10 @@ func (s *state) ask(entries []*entry) *request {
 	return r
 }
 
-// change is what the trackers of a key are told.
+// change is the news for the trackers of a key.
 type change struct {
 	pub   *channel.Publication
-	prev  *channel.Publication // of which pub may be a patch; nil if none is known
+	prev  *channel.Publication // the base for a patch to pub; nil if none is known
 	loops uint64
 }
 
@@ -273,8 +273,8 @@ func (s *state) answer(r *request, values []value, epoch string) (o outcome) {
 	return o
 }
 
-// enter compares the epoch of an answer, or of a value that is published, with the known one. It returns
-// false if the answer is of an epoch before. generation is that of the question.
+// enter compares the epoch of an answer, or of a published value, with the known one. It returns false if the answer
+// belongs to an earlier epoch. generation is the generation of the question.
 func (s *state) enter(o *outcome, epoch string, generation uint32) bool {
 	if !s.opts.Versioned || epoch == "" || epoch == s.epoch {
 		return true

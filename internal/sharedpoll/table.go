@@ -26,7 +26,7 @@ type Config struct {
 	Check func(ch string, data []byte) (checked bool, err error)
 	// Concurrency is how many calls may be under way; further calls wait.
 	Concurrency int
-	// Polled is that of the Observer; nil: nobody wants to know. Panicked is told of panics of the application.
+	// Polled is the Observer's method; nil: no observer. Panicked is told of panics of the application.
 	Polled   func(p *observe.Polled)
 	Panicked func(reason any, stack []byte)
 	Log      *slog.Logger
@@ -102,8 +102,8 @@ func (t *Table) Acquire(ch string, opts *channel.SharedPoll) *Channel {
 	return c
 }
 
-// epochMemory is how long a channel stays at least whose epoch has changed. Its subscribers begin anew then: if
-// the channel had forgotten the epoch when they come back, they would have to do so again, and again.
+// epochMemory is how long a channel whose epoch has changed stays at least. Its subscribers begin anew then. If the
+// channel had forgotten the epoch when they come back, they would begin anew again and again.
 const epochMemory = time.Minute
 
 // Release undoes an Acquire. The channel stays for the time that its options say.
@@ -148,7 +148,7 @@ func (t *Table) Find(ch string) *Channel {
 	return t.channels[ch]
 }
 
-// Size is the number of channels, and of their keys that somebody tracks.
+// Size is the number of channels, and of their keys with clients that track them.
 func (t *Table) Size() (channels, keys int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
