@@ -15,7 +15,7 @@ const (
 	PhaseState
 )
 
-// Step is what a request of the client leads to.
+// Step is the next action after a request of the client.
 type Step uint8
 
 // Steps.
@@ -26,11 +26,11 @@ const (
 )
 
 // Catchup brings one subscriber of a map up to date (docs/maps.md): by pages of the map's entries, then by pages of the
-// changes since the first page, until so few changes are left that the subscription can go live. It decides what to read
-// next and what the client gets of it, and reads nothing itself. It is for one goroutine.
+// changes since the first page, until so few changes are left that the subscription can go live. It decides which read
+// comes next and which part of the result the client gets, and reads nothing itself. It is for one goroutine.
 type Catchup struct {
 	opts *channel.MapSubscription
-	// until is when the subscriber has to be live, in ns of the Unix epoch; 0: whenever it likes.
+	// until is when the subscriber must be live, in ns of the Unix epoch; 0: no limit.
 	until int64
 	// budget is how many bytes a page may take.
 	budget int
@@ -67,7 +67,7 @@ func (c *Catchup) Resumes(req *protocol.SubscribeRequest) bool {
 	return req.Recover && req.Phase != PhaseState && !c.anew && !c.opts.Ephemeral
 }
 
-// Since is the position behind which changes are read to go live.
+// Since is the position from where changes are read to go live.
 func (c *Catchup) Since() channel.StreamPosition { return c.since }
 
 // LiveLimit is how many changes may be left when a subscription goes live.
@@ -85,8 +85,7 @@ func (c *Catchup) pageSize(wish int32) int {
 	return min(size, cmp.Or(c.opts.MaxPageSize, channel.DefaultMaxPageSize))
 }
 
-// Ask decides what a request leads to. The error is the client's answer; the subscriber has to begin
-// anew then.
+// Ask decides on the next step for a request. The error is the client's answer; the subscriber must begin anew then.
 func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	c.limit = c.pageSize(req.Limit)
 	known := c.begun && !c.opts.Ephemeral
@@ -98,7 +97,7 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	case req.Phase == PhaseStream && !c.begun && !req.Recover && !c.opts.Ephemeral:
 		return 0, protocol.ErrorPermissionDenied // changes without the entries before them
 	case req.Phase != PhaseState && c.since.Epoch == "" && c.since.Offset > 0 && !c.opts.Ephemeral:
-		return 0, protocol.ErrorUnrecoverablePosition // nothing shows of which stream the offset is
+		return 0, protocol.ErrorUnrecoverablePosition // the stream of the offset is unknown
 	case req.Phase == PhaseState:
 		c.cursor = req.Cursor
 		return ReadState, nil
@@ -125,7 +124,7 @@ func (c *Catchup) HistoryFilter() channel.HistoryFilter {
 	return channel.HistoryFilter{Since: new(c.since), Limit: c.limit}
 }
 
-// Page is what a client gets before it is live.
+// Page is one reply to a client that is not live yet.
 type Page struct {
 	Publications []*channel.Publication
 	Cursor       string // of the next page of entries
@@ -138,8 +137,8 @@ type Page struct {
 }
 
 // Entries takes a page of entries that was read. passes is the filter of the subscriber. If live is set, the
-// subscription goes live in the reply that has the entries. The error is the client's answer; the subscriber
-// has to begin anew then.
+// subscription goes live in the reply that has the entries. The error is the client's answer; the subscriber must begin
+// anew then.
 func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) bool) (p Page, live bool, err error) {
 	later := c.begun && !c.opts.Ephemeral
 	switch {
@@ -157,8 +156,8 @@ func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) boo
 	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
 }
 
-// keep puts into a page what the subscriber gets of the entries that were read: mostly all of them, and then the page
-// has the list itself. A page over the budget ends before the entry that is too much.
+// keep puts the subscriber's part of the entries that were read into a page: mostly all of them, and then the page has
+// the list itself. A page over the budget ends before the entry that is too much.
 func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, passes func(*channel.Publication) bool) {
 	size, kept := 0, 0
 	for i, e := range entries {

@@ -9,7 +9,7 @@ import (
 // maxSize is how many bytes of pages a cache keeps.
 const maxSize = 1 << 20
 
-// PageKey says what a page has. A map with a stream has the same entries whenever its top is the same.
+// PageKey identifies the contents of a page. A map with a stream has the same entries whenever its top is the same.
 type PageKey struct {
 	Channel, Cursor string
 	Limit           int

@@ -1,6 +1,6 @@
-// Package recovery decides what a returning subscriber gets (docs/recovery.md): which
-// part of the stream is read, which of these publications go into the reply, and what
-// happens if the stream has lost some that the subscriber missed. Catchup does it for maps, in several pages.
+// Package recovery decides which publications a returning subscriber gets (docs/recovery.md): which part of the stream
+// is read, which of these publications go into the reply, and the outcome if the stream has lost some that the
+// subscriber missed. Catchup decides the same for maps, in several pages.
 package recovery
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Strategy is a way to recover. It has no state, and all subscriptions share it. With any
-// strategy, what is published after the read is delivered live, from the top that was read.
+// Strategy is a way to recover. It has no state, and all subscriptions share it. With any strategy, publications after
+// the read are delivered live, from the top that was read.
 type Strategy interface {
 	// Automatic tells whether the application may start recovery for subscribers that did
 	// not ask for it.
@@ -21,8 +21,8 @@ type Strategy interface {
 	Latest() bool
 	// Query selects the part of the stream to read.
 	Query(r Request) channel.HistoryFilter
-	// Resume selects what the subscriber gets of the part that was read. It returns false
-	// if something that the subscriber needs is lost.
+	// Resume selects the subscriber's part of the publications that were read. It returns false if a publication that
+	// the subscriber needs is lost.
 	Resume(r Request, h channel.History) (Missed, bool)
 	// Lost returns the error for a subscriber that cannot recover, or nil if it begins
 	// anew, at the top.
@@ -45,7 +45,7 @@ type Request struct {
 	Reject bool
 }
 
-// AtMost returns the Limit for a setting in which 0 stands for no limit.
+// AtMost returns the Limit for a setting that means no limit by 0.
 func AtMost(setting int) int {
 	if setting <= 0 {
 		return -1
@@ -60,11 +60,11 @@ func (r *Request) elsewhere(top channel.StreamPosition) bool {
 	return r.Since.Offset > top.Offset || r.Since.Epoch != "" && r.Since.Epoch != top.Epoch
 }
 
-// Missed is what a subscriber gets that recovers.
+// Missed are the publications for a subscriber that recovers.
 type Missed struct {
 	Publications []*channel.Publication
-	// Offset is sent with them, and belongs to the stream's epoch: it is the subscriber's position, or,
-	// where that is of another stream, the position before the publications.
+	// Offset is sent with them, and belongs to the stream's epoch. It is the subscriber's position, or, if that
+	// position belongs to another stream, the position before the publications.
 	Offset uint64
 }
 
@@ -76,7 +76,7 @@ func Of(mode channel.RecoveryMode) Strategy {
 	return Stream
 }
 
-// For returns the strategy by which a subscription with options recovers, if it does.
+// For returns the strategy for a subscription with options, if it recovers.
 func For(o *channel.SubscribeOptions) Strategy {
 	if o.Map != nil {
 		return Map
@@ -84,8 +84,8 @@ func For(o *channel.SubscribeOptions) Strategy {
 	return Of(o.RecoveryMode)
 }
 
-// Recovers reports whether a subscription with options gets what it missed. wish tells whether the client asks
-// for it.
+// Recovers reports whether a subscription with options gets the publications that it missed. wish tells whether the
+// client asks for it.
 func Recovers(o *channel.SubscribeOptions, wish bool) bool {
 	if m := o.Map; m != nil {
 		return !m.Ephemeral
@@ -193,9 +193,8 @@ func (changes) Resume(r Request, h channel.History) (Missed, bool) {
 	return m, ok && len(h.Publications) <= r.Limit
 }
 
-// Resume returns what the subscriber gets by the strategy, and subtracts its size from the
-// budget, in bytes. If it exceeds the budget, the subscriber does not recover. err is the
-// answer to the subscriber in place of a reply.
+// Resume returns the subscriber's publications by the strategy, and subtracts their size from the budget, in bytes. If
+// they exceed the budget, the subscriber does not recover. err is the answer to the subscriber in place of a reply.
 func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, recovered bool, err error) {
 	m, recovered = s.Resume(r, h)
 	if size := size(m.Publications); recovered && size <= max(*budget, 0) {
