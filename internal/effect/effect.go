@@ -9,17 +9,15 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Effect is work that may block. A session passes it to session.Env.Do and goes on. The owner
-// of the session executes its effects in the order in which it got them. Executing an effect
-// fills in its fields after "out"; then the owner passes it to Session.Complete, if the effect
-// has the trait Completes. The fields ID and Ref are for the session alone: the id of the
-// client's command, and what the session keeps for the completion.
+// Effect is work that may block. A session passes it to session.Env.Do and goes on. The owner of the session executes
+// its effects in the order of arrival. Executing an effect fills in its fields after "out"; then the owner passes it to
+// Session.Complete, if the effect has the trait Completes. The fields ID and Ref are for the session alone: the id of
+// the client's command, and a value that the session keeps for the completion.
 type Effect interface {
 	// Traits are the same for all effects of a type.
 	Traits() Traits
-	// Execute has x do the effect, and reports whether it is done. With inline, Execute must
-	// not block: if it would have to, it returns false and is called again later, without
-	// inline.
+	// Execute makes x do the effect, and reports whether it is done. With inline, Execute must not block: if it would
+	// need to block, it returns false and is called again later, without inline.
 	Execute(x Executor, inline bool) (done bool)
 }
 
@@ -68,7 +66,7 @@ type Executor interface {
 }
 
 type (
-	// Connecting asks the application who the client is.
+	// Connecting asks the application to authenticate the client.
 	Connecting struct {
 		Request *protocol.ConnectRequest
 		// out
@@ -247,8 +245,7 @@ type Identity struct {
 	Subs          map[string]channel.SubscribeOptions
 }
 
-// Unfilled is the error of an attach, or of a read of history, for which the application did not
-// fill the stream.
+// Unfilled is the error of an attach, or of a read of history, if the application did not fill the empty stream.
 type Unfilled struct{ Err error }
 
 // Error implements error.
@@ -289,7 +286,7 @@ type AttachItem struct {
 	Info *channel.ClientInfo
 	// Appears says which maps the client appears in; nil: in none. Few subscriptions have it.
 	Appears *Appearance
-	// Positioned is set if the attach has to read the stream.
+	// Positioned is set if the attach must read the stream.
 	Positioned bool
 	// Fragile is set if the channel has no stream and the subscriber has to hear of losses.
 	Fragile bool
@@ -380,7 +377,7 @@ func (e *Track) Execute(x Executor, inline bool) bool    { return x.Track(e, inl
 func (e *Renew) Execute(x Executor, inline bool) bool    { return x.Renew(e.Items, inline) }
 func (e *Close) Execute(x Executor, inline bool) bool    { return x.Close(e, inline) }
 
-// Ask returns what the application is asked.
+// Ask returns the request for the application.
 func (e *Track) Ask(client, user string) *channel.TrackRequest {
 	r := &channel.TrackRequest{Channel: e.Request.Channel, Client: client, User: user, Batches: make([]channel.TrackBatch, len(e.Request.Track))}
 	for i, b := range e.Request.Track {
@@ -393,7 +390,7 @@ func (e *Track) Ask(client, user string) *channel.TrackRequest {
 	return r
 }
 
-// Answer takes what the application has set.
+// Answer takes the answer of the application.
 func (e *Track) Answer(r *channel.TrackRequest) {
 	e.ExpireAt = make([]int64, len(e.Request.Track))
 	for i := range e.ExpireAt {

@@ -77,7 +77,7 @@ func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 		case !kept && last != nil && options(last) == o && same(last.Data, p.Data):
 			item.Pub = r.items[n-1].Pub
 		case kept:
-			item.Pub, last = new(o.Publication(p.Data)), nil // its offset is that of one stream
+			item.Pub, last = new(o.Publication(p.Data)), nil // its offset counts in one stream only
 			item.Pub.Checked = known.covers(p.Data)
 		default:
 			item.Pub, last = r.pubs.next(), p

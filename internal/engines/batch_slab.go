@@ -38,13 +38,13 @@ func (s *slabs) next() *channel.Publication {
 	return s.at(s.used - 1)
 }
 
-// reclaim must be called after each batch, with the items that the broker got. It takes back
-// the slabs of which the broker keeps nothing: a batch into channels without subscribers and
-// history, to which backends often publish, allocates a third less. Of a slab that was
-// handed out in part, it takes back the rest, so that small batches share slabs.
+// reclaim must be called after each batch, with the items that the broker got. It takes back the slabs that hold no
+// publication kept by the broker: a batch into channels without subscribers and history, as backends often publish,
+// allocates a third less. If a slab was handed out in part, reclaim takes back the rest, so that small batches share
+// slabs.
 func (s *slabs) reclaim(items []broker.BatchItem) {
-	// The items have the publications in the order in which they were handed out. Several
-	// items may share one, and some have a publication that is not from here.
+	// The items have the publications in the order of the slabs. Several items may share one, and some have a
+	// publication that is not from here.
 	at := -1
 	for i := range items {
 		item := &items[i]

@@ -104,7 +104,7 @@ func (g *Engines) Instant(ctx context.Context, items []*effect.AttachItem) bool 
 	return g.Local && !(g.Fill != nil && slices.ContainsFunc(items, func(it *effect.AttachItem) bool { return g.asks(ctx, it) }))
 }
 
-// asks reports whether the attach of an item has to wait for the application.
+// asks reports whether the attach of an item must wait for the application.
 func (g *Engines) asks(ctx context.Context, it *effect.AttachItem) bool {
 	if it.Latest == nil {
 		return false
@@ -150,8 +150,8 @@ func safely(o Owner, f func() error) (err error) {
 	return err
 }
 
-// attach subscribes at the broker, then adds the presence, and reads the stream last: what is
-// published meanwhile is delivered.
+// attach subscribes at the broker, then adds the presence, and reads the stream last: publications during these steps
+// are delivered.
 func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, inline bool) {
 	it.Err = safely(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())

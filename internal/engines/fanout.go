@@ -1,3 +1,4 @@
+// Package fanout hands the publications and other events of a broker to the loops that have subscribers.
 package engines
 
 import (
@@ -13,7 +14,7 @@ import (
 type Fanout struct {
 	Routes *route.Table
 	Loops  []*loop.Loop
-	// Lost starts a check of the positions in the channels for which match is true.
+	// Lost starts a check of the positions in the channels that match accepts.
 	Lost func(match func(ch string) bool)
 	// Taps watch channels; nil for none.
 	Taps *tap.Table

@@ -56,7 +56,7 @@ func (f *Filler) Close() {
 	f.running.Wait()
 }
 
-// Inline asks about a channel without blocking. An error says that Do has to be called for an answer.
+// Inline asks about a channel without blocking. An error says that the caller must call Do for an answer.
 func (f *Filler) Inline(ch string) (filled bool, err error) {
 	if !f.inline {
 		return false, errMayBlock
@@ -64,9 +64,9 @@ func (f *Filler) Inline(ch string) (filled bool, err error) {
 	return f.ask(context.Background(), ch, true)
 }
 
-// Do asks about a channel, and waits for the answer. It shares the call with all others that ask
-// about the channel at the same time, or up to Rest later. If ctx ends before, Do returns its error;
-// a call that nobody waits for any more is canceled, and forgotten.
+// Do asks about a channel, and waits for the answer. It shares the call with all others that ask about the channel at
+// the same time, or up to Rest later. If ctx ends before, Do returns its error; a call without a waiting caller is
+// canceled, and forgotten.
 func (f *Filler) Do(ctx context.Context, ch string) (filled bool, err error) {
 	if filled, err = f.Inline(ch); err == nil {
 		return filled, nil

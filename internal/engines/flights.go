@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// flights lets identical reads share a round trip. At most one read of a key is under way.
-// Readers that ask meanwhile share the next read, which starts when the first one is back.
-// Nobody joins a read that was sent already: its answer may be older than the question, and
-// a subscriber with that answer would miss what was published before its own subscription.
+// flights lets identical reads share a round trip. At most one read of a key is under way. Readers that ask meanwhile
+// share the next read, which starts when the first one is back. No reader joins a read that was sent already: its
+// answer may be older than the question, and a subscriber with that answer would miss publications from before its own
+// subscription.
 type flights[K comparable, Q flightQuery[K, Q], V any] struct {
 	slots *slots
 	read  func(ctx context.Context, q Q) (V, error)
@@ -16,17 +16,16 @@ type flights[K comparable, Q flightQuery[K, Q], V any] struct {
 	clone func(V) V
 
 	mu sync.Mutex
-	// next has the keys with a read under way, and for each the read that follows; nil if
-	// nobody waits for one.
+	// next has the keys with a read under way, and for each the read that follows; nil if no reader waits for one.
 	next map[K]*flight[Q, V]
 	most int // keys that next has had at a time
 }
 
-// keepKeys is the largest map that is used again once it is empty. A map never shrinks: a
-// larger one would keep the memory of the moment at which all clients came at once.
+// keepKeys is the largest map that is used again once it is empty. A map never shrinks: a larger one would keep the
+// memory of the moment when all clients came at once.
 const keepKeys = 1024
 
-// flightQuery says what is read.
+// flightQuery has the parameters of a read.
 type flightQuery[K comparable, Q any] interface {
 	// key is equal for queries that have the same answer at any moment.
 	key() K
@@ -144,7 +143,7 @@ func (f *flights[K, Q, V]) wait(ctx context.Context, k K, fl *flight[Q, V]) (v V
 	if fl.waiting--; fl.waiting == 0 {
 		fl.cancel()
 		if !fl.sent {
-			f.next[k] = nil // so that nobody joins a canceled read
+			f.next[k] = nil // so that no reader joins a canceled read
 		}
 	}
 	return v, ctx.Err()

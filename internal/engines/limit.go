@@ -59,7 +59,7 @@ type stateQuery struct {
 func (q stateQuery) key() stateQuery { return q }
 func (q stateQuery) own() stateQuery { return q }
 
-// cloneState copies what the caller owns of a page.
+// cloneState copies the list of entries, which the caller owns.
 func cloneState(s channel.State) channel.State {
 	s.Entries = slices.Clone(s.Entries)
 	return s
@@ -97,7 +97,7 @@ func (q historyQuery) own() historyQuery {
 	return q
 }
 
-// cloneHistory copies the list and not the publications, as nobody changes those.
+// cloneHistory copies the list and not the publications, which no reader changes.
 func cloneHistory(h broker.History) broker.History {
 	h.Publications = slices.Clone(h.Publications)
 	return h

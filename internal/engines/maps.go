@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// errNoMaps is the error of what needs a map at a broker that has none.
+// errNoMaps is the error of an effect that needs a map at a broker without maps.
 var errNoMaps = errors.New("the broker has no maps")
 
 // Page reads a page of a map for a client.
@@ -39,8 +39,8 @@ func (g *Engines) Page(ctx context.Context, o Owner, e *effect.Page) {
 var errStreamless = refusal.Because(protocol.ErrorUnrecoverablePosition, "MapSubscription.Ephemeral",
 	"the map has entries and no changes: its MapOptions have no StreamSize and StreamTTL, but MapSubscription.Ephemeral is not set")
 
-// streamless returns errStreamless if a map whose stream never had a change has entries. Such entries were set by changes
-// of an ephemeral map, which nobody recovers.
+// streamless returns errStreamless if a map whose stream never had a change has entries. Such entries were set by
+// changes of an ephemeral map, which no client can recover.
 func (g *Engines) streamless(ctx context.Context, ch string) error {
 	if g.Maps == nil {
 		return nil
@@ -52,7 +52,7 @@ func (g *Engines) streamless(ctx context.Context, ch string) error {
 	return err
 }
 
-// Appear sets or renews the entries of a client in maps that show who is in a channel.
+// Appear sets or renews the entries of a client in maps that list the clients of a channel.
 func (g *Engines) Appear(ctx context.Context, who *channel.ClientInfo, in []channel.PresenceMap) error {
 	for _, m := range in {
 		pub := &channel.Publication{Key: who.Client, Info: who}
@@ -63,7 +63,7 @@ func (g *Engines) Appear(ctx context.Context, who *channel.ClientInfo, in []chan
 			pub.Key, pub.Info = who.User, nil
 		}
 		o := m.Options
-		o.KeyMode, o.RefreshTTL, o.MaxEntries = channel.KeyIfNew, true, 0 // who is there is shown
+		o.KeyMode, o.RefreshTTL, o.MaxEntries = channel.KeyIfNew, true, 0 // no limit: every client in the channel is listed
 		if err := g.change(ctx, m.Channel, pub, o); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (g *Engines) Appear(ctx context.Context, who *channel.ClientInfo, in []chan
 	return nil
 }
 
-// disappear removes the entries of a client. Those of its user expire.
+// disappear removes the entries of a client. The entries of its user expire.
 func (g *Engines) disappear(ctx context.Context, client string, from []channel.PresenceMap) error {
 	var errs []error
 	for _, m := range from {

@@ -1,3 +1,4 @@
+// Package metered counts for an observer how a node uses its engines.
 package engines
 
 import (
@@ -52,7 +53,7 @@ func (m *Meter) sent(e observe.Event, ch string) { m.totals.AddSent(e, m.of(ch),
 
 func (m *Meter) received(e observe.Event, ch string) { m.totals.AddReceived(e, m.of(ch)) }
 
-// suppressed counts what a broker did not do, unless reason is empty.
+// suppressed counts an operation that a broker suppressed, unless reason is empty.
 func (m *Meter) suppressed(e observe.Event, ch string, reason channel.SuppressReason) {
 	if reason != "" {
 		m.totals.AddSuppressed(observe.Suppressed{Event: e, Reason: reason, Namespace: m.of(ch)})
@@ -79,9 +80,8 @@ func (m *Meter) batch(items []broker.BatchItem) {
 	}
 }
 
-// meterBroker returns b for all but Subscribe, Unsubscribe and the reads for clients: see Streams.
-// It counts the publications, joins and leaves in both directions, removals of history, and
-// all reads as those of tops.
+// meterBroker returns b for all but Subscribe, Unsubscribe and the reads for clients: see Streams. It counts the
+// publications, joins and leaves in both directions, removals of history, and all reads as reads of tops.
 func meterBroker(b broker.Broker, t *Meter) broker.Broker { return &meteredBroker{b, t} }
 
 type meteredBroker struct {

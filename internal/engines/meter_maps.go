@@ -21,7 +21,7 @@ type meteredMaps struct {
 	meter *Meter
 }
 
-// event is what a publication is among nodes.
+// event returns the event that a publication counts as.
 func event(p *channel.Publication) observe.Event {
 	switch {
 	case p.Key == "":

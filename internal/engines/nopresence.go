@@ -20,7 +20,7 @@ func (NoPresence) Describe() broker.Traits { return broker.Traits{Name: "absent"
 // Add implements broker.PresenceManager.
 func (NoPresence) Add(context.Context, string, *channel.ClientInfo) error { return errAbsent }
 
-// Remove implements broker.PresenceManager. It has nobody to remove.
+// Remove implements broker.PresenceManager. There is no client to remove.
 func (NoPresence) Remove(context.Context, string, string, string) error { return nil }
 
 // Presence implements broker.PresenceManager.

@@ -1,3 +1,5 @@
+// Package presence makes sure that a client that has gone does not stay present: a removal that fails is repeated until
+// the presence manager has done it.
 package engines
 
 import (
@@ -13,8 +15,8 @@ import (
 )
 
 const (
-	// maxEntries bounds the entries. Clients for whom there is no room stay present until
-	// their time to live is over.
+	// maxEntries bounds the entries. Clients that have no place among them stay present until their time to live is
+	// over.
 	maxEntries = 1 << 16
 	// maxWorkers is how many calls are repeated at a time.
 	maxWorkers = 16
@@ -29,10 +31,9 @@ const (
 	closeTimeout = 2 * time.Second
 )
 
-// presenceManager stands in front of a presence manager over a network. Nobody knows whether a call
-// that failed was done, or will be. So it repeats a removal until it succeeds, and does
-// a call that succeeded after a failure again when the failed call must be over. The newest
-// call for a client in a channel counts.
+// presenceManager stands in front of a presence manager over a network. After a failed call, it is unknown whether the call was
+// done, or will be. So Manager repeats a removal until it succeeds, and does a call that succeeded after a failure
+// again when the failed call must be over. The newest call for a client in a channel counts.
 //
 // Any goroutine may call the methods. Calls for one client in one channel must come one
 // after the other.
@@ -60,13 +61,13 @@ type presenceManager struct {
 
 type presenceKey struct{ channel, client string }
 
-// presenceState of an entry says what the workers have to do.
+// presenceState of an entry tells the workers the next action.
 type presenceState uint8
 
 const (
 	// doubtful: an Add failed, and no call has followed yet.
 	doubtful presenceState = iota
-	// failed: the newest call has to be repeated.
+	// failed: the newest call must be repeated.
 	failed
 	// confirming: the newest call succeeded, and is done again when it is due.
 	confirming
@@ -77,16 +78,16 @@ const (
 type presenceEntry struct {
 	presenceKey
 	user string
-	// info is what the newest call added. Nil: it removed the client.
+	// info is the presence that the newest call added. Nil: it removed the client.
 	info    *channel.ClientInfo
 	state   presenceState
 	due     time.Time // if confirming
 	version int       // counts the calls
 	element *list.Element
-	free    chan struct{} // not nil while somebody holds the entry; closed when it is free
+	free    chan struct{} // not nil while a worker or caller holds the entry; closed when it is free
 }
 
-// outage is what has happened since removals began to fail.
+// outage counts removals since they began to fail.
 type outage struct {
 	since         time.Time // zero: removals do not fail
 	removed, lost int

@@ -39,7 +39,7 @@ func (m *presenceManager) remove(e *presenceEntry) {
 	}
 }
 
-// move puts an entry that nobody holds at the end of the list of a state.
+// move puts an entry that is not held at the end of the list of a state.
 func (m *presenceManager) move(e *presenceEntry, s presenceState) {
 	m.unlist(e)
 	e.state, e.element = s, m.lists[s].PushBack(e)
@@ -59,14 +59,14 @@ func (m *presenceManager) unlist(e *presenceEntry) {
 	}
 }
 
-// take holds an entry that nobody else holds.
+// take holds an entry that is free.
 func (m *presenceManager) take(e *presenceEntry) {
 	m.unlist(e)
 	e.free = make(chan struct{})
 	m.held++
 }
 
-// loose wakes those who wait for an entry, if it is held.
+// loose wakes the callers that wait for an entry, if it is held.
 func (m *presenceManager) loose(e *presenceEntry) {
 	if e.free != nil {
 		close(e.free)
@@ -108,8 +108,8 @@ func (m *presenceManager) run() {
 	}
 }
 
-// next takes an entry that needs work. If none does, one worker has to wait for the first
-// entry to confirm, and the others end.
+// next takes an entry that needs work. If none does, one worker must wait for the first entry to confirm, and the
+// others end.
 func (m *presenceManager) next() (e *presenceEntry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// slots bounds how many calls are in progress. Callers that have to wait get slots in the
-// order in which they came.
+// slots bounds how many calls are in progress. Waiting callers get slots in the order of their arrival.
 type slots struct {
 	limit    int           // < 1: none
 	patience time.Duration // the longest wait
@@ -21,8 +20,8 @@ type slots struct {
 	waiting list.List // of chan struct{}, closed when the caller that waits gets its slot
 }
 
-// acquire waits for a slot. Its error is that of ctx, or wraps
-// protocol.ErrorTooManyRequests if there was none for as long as patience says.
+// acquire waits for a slot. Its error is the error of ctx, or wraps protocol.ErrorTooManyRequests if there was none for
+// as long as patience says.
 func (s *slots) acquire(ctx context.Context) error {
 	if s.limit < 1 {
 		return nil
