@@ -1,5 +1,5 @@
-// Package beat is the arithmetic of deadlines, and of the beat on which repeated actions of a node are due. Deadlines are in
-// nanoseconds since the Unix epoch; 0 is no deadline.
+// Package beat is the arithmetic of deadlines, and of the beat: the moments when repeated actions of a node are due.
+// Deadlines are in nanoseconds since the Unix epoch; 0 is no deadline.
 package beat
 
 import (
@@ -28,7 +28,7 @@ func Take(deadline *int64, now int64) bool {
 	return true
 }
 
-// leastBeat is the precision with which the owners of timers keep deadlines.
+// leastBeat is the precision of timers: their owners keep deadlines no better than this.
 const leastBeat = int64(50 * time.Millisecond)
 
 // lengthOf returns the time between two moments of the beat. Actions that repeat after an
@@ -44,22 +44,22 @@ func lengthOf(interval int64) int64 {
 	return leastBeat
 }
 
-// Beat has the moments on which the repeated actions of a node are due. The zero Beat has those of the
-// clock: full seconds, and parts of them.
+// Beat has the moments when the repeated actions of a node are due. The zero Beat has full seconds of the clock, and
+// parts of them.
 type Beat struct {
-	shift int64 // from the clock's moments to those of the node, less than a second
+	shift int64 // from the clock's moments to the node's, less than a second
 }
 
-// Of returns the beat of a node. Nodes have different ones: what is due on one moment is done in one burst, and
-// nodes that share a machine would have theirs at the same time.
+// Of returns the beat of a node. Nodes have different beats: all actions of one moment are done in one burst, and
+// nodes that share a machine would have their bursts at the same time.
 func Of(uid string) Beat {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, uid) // a hash returns no error
 	return Beat{int64(h.Sum64() % uint64(time.Second))}
 }
 
-// Next returns the moment on the beat that is nearest to one interval from now. If it
-// rounded up, the delay of each action would add to that of the one before.
+// Next returns the moment on the beat that is nearest to one interval from now. If Next rounded up, the delay of each
+// action would add to the delay of the action before.
 func (b Beat) Next(now int64, interval time.Duration) int64 {
 	beat := lengthOf(int64(interval))
 	now -= b.shift

@@ -10,8 +10,8 @@ const maxTTL = int64(365 * 24 * time.Hour / time.Second)
 // TTL is the number of seconds from now, in nanoseconds, until an expiration.
 func TTL(now, expireAt int64) int64 { return expireAt - now/int64(time.Second) }
 
-// Remaining returns what a result says of an expiration: whether there is one, and the seconds
-// until then, at least 1.
+// Remaining returns the fields of a result about an expiration: whether there is one, and the seconds until then, at
+// least 1.
 func Remaining(now, expireAt int64) (expires bool, ttl uint32) {
 	if expireAt == 0 {
 		return false, 0

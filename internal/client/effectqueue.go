@@ -39,8 +39,8 @@ func (q *effectQueue) push(e effect.Effect, most int) bool {
 	return true
 }
 
-// pushAhead queues e before all others. It is for the time in which an exclusive effect is
-// completed: the worker of that effect takes e next.
+// pushAhead queues e before all others. It is called while an exclusive effect is completed: the worker of that effect
+// takes e next.
 func (q *effectQueue) pushAhead(e effect.Effect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +99,7 @@ func (q *effectQueue) work(g *workGroup, c worker) {
 			if e == nil {
 				return
 			}
-			// After a panic the queue goes on: it has to undo what was established.
+			// After a panic the lane goes on: it must undo the steps that were done.
 			guard.Do(func() { e.Execute(c, false) }, c.Panicked)
 			q.complete(g, c, e)
 		}

@@ -2,8 +2,7 @@ package client
 
 import "sync"
 
-// tally counts what is under way. Unlike the counter of a sync.WaitGroup, it may rise from
-// zero while somebody waits.
+// tally counts work under way. Unlike the counter of a sync.WaitGroup, it may rise from zero while a goroutine waits.
 type tally struct {
 	mu   sync.Mutex
 	n    int

@@ -1,4 +1,4 @@
-// Package clientmetrics gathers what the clients of a loop do, for an observer.
+// Package clientmetrics counts the messages and actions of a loop's clients for an observer.
 package clientmetrics
 
 import (
@@ -24,14 +24,13 @@ const (
 // Client is one of the loop, always in the same pointer.
 type Client interface {
 	Via() *connkind.Kind
-	// Agent is what the client said of its software, and whether it has connected.
+	// Agent is the client's software by its own words, and whether the client has connected.
 	Agent() (a observe.Agent, connected bool)
 }
 
 // Clock of the loop, in nanoseconds since the Unix epoch.
 type Clock interface {
-	// Now is the time at which the turn began, Clock the time. Steps of the system's clock do not
-	// move them.
+	// Now is the time when the turn began, Clock the present time. Steps of the system's clock do not move them.
 	Now() int64
 	Clock() int64
 	// Cluster is the time by the clocks of the cluster, which publications have.
@@ -50,8 +49,7 @@ type Counter struct {
 	// channel is the latest whose namespace was asked for, and space the answer.
 	channel, space string
 
-	// framer is that of turn.Transports[0], if there is one: most clients of a loop use the
-	// same transport.
+	// framer is the framer of turn.Transports[0], if there is one: most clients of a loop use the same transport.
 	framer *connkind.Framer
 	// newest is the latest command, while it has no answer. Most have one before the next
 	// command comes.
@@ -59,8 +57,8 @@ type Counter struct {
 	of      Client // of newest; nil: there is none
 	waiting map[Client][]command
 	free    [][]command
-	// broadcasts and writes that end with this turn. Took is the time at which they began, for writes
-	// by the clocks of the cluster.
+	// broadcasts and writes that end with this turn. Took is the time when they began, for writes by the clocks of the
+	// cluster.
 	broadcasts, writes []observe.Timing
 	// now is the time by these clocks when a publication was first taken in this turn; 0: none was.
 	now int64
@@ -83,7 +81,8 @@ func New(o *observe.Observer, clock Clock, panicked func(reason any, stack []byt
 	return c
 }
 
-// namespaceOf returns the namespace of a channel. What is counted in a row is mostly of one channel.
+// namespaceOf returns the namespace of a channel. It remembers the last answer, because successive calls are mostly
+// about one channel.
 func (c *Counter) namespaceOf(ch string) string {
 	if c.observer.Namespace == nil || ch == "" {
 		return ""
@@ -126,7 +125,7 @@ func (c *Counter) endBroadcasts() {
 	c.writes = c.writes[:0]
 }
 
-// flush hands over what was counted, and begins anew.
+// flush hands over the counts, and begins anew.
 func (c *Counter) flush() {
 	guard.Do(c.handOver, c.panicked)
 	t := &c.turn
@@ -194,7 +193,7 @@ func (c *Counter) Accepted(k *connkind.Kind) {
 	}
 }
 
-// Agent returns what a connect request says of the client's software, and the application by labels.
+// Agent returns the client's software as a connect request, and the application by labels, name it.
 func (c *Counter) Agent(req *protocol.ConnectRequest, labels map[string]string) (a observe.Agent) {
 	if c == nil {
 		return 0

@@ -59,8 +59,8 @@ func Method(cmd *protocol.Command) (m observe.Message, ch string) {
 	return m, cmd.Channel()
 }
 
-// Replied counts a reply or push to one client, of size bytes, and what it says: that a command
-// is answered, or that a subscription has ended.
+// Replied counts a reply or push to one client, of size bytes, and its meaning: that a command is answered, or that a
+// subscription has ended.
 func (c *Counter) Replied(of Client, r *protocol.Reply, size int) {
 	if c == nil {
 		return

@@ -14,18 +14,18 @@ type Kind struct {
 	Name string
 	// Framer is shared by all kinds with the same framer and name.
 	Framer *Framer
-	// Codec of the session. That of OneWay connections encodes replies as bare pushes.
+	// Codec of the session. The codec of OneWay connections encodes replies as bare pushes.
 	Codec codec.Codec
-	// Form in which the hub delivers publications.
+	// Form of publications from the hub.
 	Form hub.Form
-	// NativePing, Mode and DisconnectPush are those of transport.Info.
+	// NativePing, Mode and DisconnectPush as in transport.Info.
 	NativePing     bool
 	Mode           transport.Mode
 	DisconnectPush bool
-	// Bookmarks and Brief are those of transport.Info.
+	// Bookmarks and Brief as in transport.Info.
 	Bookmarks int
 	Brief     bool
-	// HTTP is that of transport.Info.
+	// HTTP as in transport.Info.
 	HTTP uint8
 
 	// behind are the kinds that connections can be of behind their connect result.
@@ -93,7 +93,7 @@ func (l *Kinds) Of(info *transport.Info) *Kind {
 	return v
 }
 
-// share has k use the Framer of a kind that has an equal one.
+// share makes k use the Framer of a kind that has an equal one.
 func (l *Kinds) share(k *Kind) {
 	for _, v := range *l {
 		if *v.Framer == *k.Framer {

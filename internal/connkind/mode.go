@@ -26,7 +26,8 @@ func (k *Kind) Compacts(name string) bool {
 	return k.Framer.Encoding() == protocol.JSON || name == "go" || name == "python"
 }
 
-// flagDictionary in the flags of a connect request offers to use a dictionary, and in those of the result accepts it.
+// flagDictionary in the flags of a connect request offers to use a dictionary; in the flags of the result it accepts
+// the offer.
 const flagDictionary = 1 << 0
 
 // Result returns a connect result with data. If the client has offered to use a dictionary and there is one for it, the

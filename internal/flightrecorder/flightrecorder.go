@@ -24,7 +24,7 @@ type Record struct {
 const (
 	// chunkSize is how much memory a ring takes at a time, in bytes.
 	chunkSize = 64 << 10
-	// headSize is the size of a record without its texts, maxText that of a text.
+	// headSize is the size of a record without its texts, maxText the size of a text.
 	headSize = 2 + 1 + texts + 4 + 4 + 8 + 16
 	texts    = 6
 	maxText  = 255

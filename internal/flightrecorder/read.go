@@ -24,7 +24,7 @@ func (r *Recorder) Read(q *inspect.Query) (log inspect.Log) {
 	if q.Client != "" {
 		var err error
 		if s.client, err = uuid.Parse(q.Client); err != nil {
-			return log // nobody has that ID
+			return log // no client has that ID
 		}
 	}
 	buf := make([]byte, chunkSize)
@@ -83,10 +83,10 @@ type selector struct {
 	*inspect.Query
 	client uuid.UUID
 	since  int64
-	node   bool // the ring is that of the node
+	node   bool // the ring belongs to the node
 }
 
-// nobody tells that no client is asked for.
+// Tells whether the query names neither a user nor a client.
 func (s *selector) nobody() bool { return s.User == "" && s.Client == "" }
 
 // events returns the records of a chunk that are selected.

@@ -31,14 +31,14 @@ const (
 type Inspector struct {
 	// Node is the UID of this node.
 	Node string
-	// Clients and Recorder are those of this node. Recorder may be nil.
+	// Clients and Recorder of this node. Recorder may be nil.
 	Clients  *client.Registry
 	Recorder *flightrecorder.Recorder
-	// Survey is that of the cluster.
+	// Survey asks the nodes of the cluster.
 	Survey func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
-	// Nodes are those of the cluster.
+	// Nodes returns the nodes of the cluster.
 	Nodes func(ctx context.Context) ([]inspect.Node, error)
-	// Expressions compiles those of filters; nil: there are none.
+	// Expressions compiles the expressions of filters; nil: there are none.
 	Expressions func(text string) (inspect.Condition, error)
 
 	snapshots snapshots
@@ -53,8 +53,8 @@ type message interface {
 	UnmarshalProto(data []byte) error
 }
 
-// Connections returns the connections of all nodes that f selects. If nodes do not answer, it returns
-// those of the others with an error that wraps cluster.ErrNoAnswer.
+// Connections returns the connections of all nodes that f selects. If nodes do not answer, it returns the connections
+// of the others with an error that wraps cluster.ErrNoAnswer.
 func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all inspect.Connections, err error) {
 	if f.Limit, err = limit(f.Limit); err != nil {
 		return all, err
@@ -83,7 +83,7 @@ func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all insp
 	return all, err
 }
 
-// request returns what the nodes are asked for, if the filter is sound.
+// request returns the request for the nodes, if the filter is sound.
 func (i *Inspector) request(f *inspect.Filter) (*control.ConnectionsRequest, error) {
 	req := &control.ConnectionsRequest{User: f.User, Client: f.Client, Channel: f.Channel, Limit: uint32(f.Limit), Expression: f.Expression}
 	if f.Labels != nil {
@@ -124,8 +124,8 @@ func (i *Inspector) selection(req *control.ConnectionsRequest) (*selection, erro
 	return s, nil
 }
 
-// Flight returns the events of all nodes that q selects. If nodes do not answer, it returns those of the
-// others with an error that wraps cluster.ErrNoAnswer.
+// Flight returns the events of all nodes that q selects. If nodes do not answer, it returns the events of the others
+// with an error that wraps cluster.ErrNoAnswer.
 func (i *Inspector) Flight(ctx context.Context, q inspect.Query) (all inspect.Log, err error) {
 	if q.Limit, err = limit(q.Limit); err != nil {
 		return all, err

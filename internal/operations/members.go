@@ -30,7 +30,7 @@ type Member struct {
 	// Survey answers the application's surveys.
 	Survey     func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
 	*Inspector // implements Inquire
-	// Process says what the process takes.
+	// Process returns the processor and memory use of the process.
 	Process func() inspect.Process
 
 	// subscriptions is the number that Info got last.
@@ -46,7 +46,7 @@ func (m *Member) Describe(ctx context.Context) inspect.Node {
 	return info
 }
 
-// Info describes the node. With an error, which is that of ctx, NumSubs is an earlier one.
+// Info describes the node. With an error, which is the error of ctx, NumSubs is an earlier one.
 func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 	subs, err := m.Subscriptions(ctx)
 	if err == nil {
@@ -101,8 +101,8 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 	return m.Each(ctx, &t, do)
 }
 
-// operation returns which clients a command is for, and what it does with each of them. Codes that no client can get,
-// which another node's software may let pass, are replaced by those that such a command has by default.
+// operation returns the clients of a command, and the action on each of them. Codes that no client can get, which
+// another node's software may let pass, are replaced by the default codes of such a command.
 func operation(cmd *control.Command) (t client.Target, do func(*client.Client), err error) {
 	switch {
 	case cmd.Subscribe != nil:

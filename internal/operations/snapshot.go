@@ -40,7 +40,7 @@ type snapshots struct {
 	m  map[string]*snapshot
 }
 
-// snapshot is one of them. Its fields are used by whoever has taken it out of the map.
+// snapshot is one of them. Its fields belong to the goroutine that has taken it out of the map.
 type snapshot struct {
 	*selection
 	walk   *client.Walk
@@ -237,8 +237,8 @@ func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *contro
 	return nil
 }
 
-// giveUp tells a node that nobody fetches a snapshot any more. If the node does not hear of it, it forgets the snapshot
-// by itself.
+// giveUp tells a node that the caller fetches nothing more from a snapshot. If the node does not hear of it, it forgets
+// the snapshot by itself.
 func (i *Inspector) giveUp(ctx context.Context, uid, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// ID of a client. The method is called only if somebody watches the client.
+// ID of a client. The method is called only if a tap watches the client.
 type ID interface{ ID() string }
 
-// Client of which taps are told.
+// Client is a client whose messages taps may watch.
 type Client interface {
 	User() string
 	// Agent tells whether the client has connected, so that its user is known.
@@ -46,7 +46,7 @@ func (t *Table) Sent(id ID, c Client, r *protocol.Reply) {
 	}
 }
 
-// Watches reports whether what is delivered to a client is watched.
+// Watches reports whether a tap watches the messages to a client.
 func (t *Table) Watches(c Client) bool {
 	a := t.current()
 	return a != nil && a.ofClient(c) != nil

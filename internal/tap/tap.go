@@ -1,6 +1,6 @@
-// Package tap watches the messages of single users and channels, for operators. A node that is asked keeps what a
-// tap sees in a bounded buffer until the asking node fetches it, some times a second, by a survey. A tap that
-// nobody asks about ends by itself. Without taps, the node loads one pointer for each message.
+// Package tap watches the messages of single users and channels, for operators. A node that is asked keeps the messages
+// of a tap in a bounded buffer until the asking node fetches them, some times a second, by a survey. A tap ends by
+// itself when no node asks for its messages any more. Without taps, the node loads one pointer for each message.
 package tap
 
 import (
@@ -20,7 +20,7 @@ const (
 	MaxTaps = 16
 	// lease is how long a tap lives without being fetched.
 	lease = 10 * time.Second
-	// maxEvents and maxBytes bound what waits in a tap, maxFetched what is fetched at once.
+	// maxEvents and maxBytes bound the events that wait in a tap, maxFetched the bytes of one fetch.
 	maxEvents  = 4096
 	maxBytes   = 4 << 20
 	maxFetched = 512 << 10
@@ -61,7 +61,7 @@ func (t *Table) current() *taps {
 	return t.active.Load()
 }
 
-// taps are those of a node at a time.
+// taps is an immutable snapshot of the active taps, indexed by user and by channel.
 type taps struct {
 	node            string
 	users, channels map[string][]*tap
@@ -87,7 +87,7 @@ type command struct {
 	id     uint32
 }
 
-// Fetch returns what a tap has seen since the last call, and how much was dropped meanwhile. A tap with a new ID
+// Fetch returns the events of a tap since the last call, and how much was dropped meanwhile. A tap with a new ID
 // begins. It ends 10 s after the last call, or with End.
 func (t *Table) Fetch(id string, of observe.Tap) (events []observe.Tapped, dropped uint64, err error) {
 	if of.Kind != observe.TapUser && of.Kind != observe.TapChannel {

@@ -23,7 +23,7 @@ const (
 	patience = 3 * time.Second
 )
 
-// request asks a node for what a tap has seen.
+// request asks a node for the events of a tap.
 type request struct {
 	ID     string          `json:"id"`
 	Kind   observe.TapKind `json:"kind"`
@@ -61,7 +61,7 @@ func (t *Table) Answer(data []byte) cluster.Answer {
 // Survey asks all nodes.
 type Survey func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
 
-// Watch has all nodes watch, and calls see with what they have seen, until ctx ends or see returns an error.
+// Watch makes all nodes watch, and calls see with their events, until ctx ends or see returns an error.
 func Watch(ctx context.Context, of observe.Tap, survey Survey, see func([]observe.Tapped) error) error {
 	w := &watch{survey: survey, request: request{ID: uuid.NewString(), Kind: of.Kind, Entity: of.Entity}}
 	defer w.end(context.WithoutCancel(ctx))
@@ -86,7 +86,7 @@ func Watch(ctx context.Context, of observe.Tap, survey Survey, see func([]observ
 type watch struct {
 	survey  Survey
 	request request
-	silent  string // what was said of nodes that do not answer
+	silent  string // the last error about nodes that do not answer
 }
 
 func (w *watch) ask(ctx context.Context) (map[string]cluster.Answer, error) {
@@ -105,7 +105,7 @@ func (w *watch) end(ctx context.Context) {
 	_, _ = w.ask(ctx)
 }
 
-// fetch returns what was seen, by time. The error is that of ctx, or of a node that does not watch.
+// fetch returns the events of all nodes, by time. The error is the error of ctx, or of a node that does not watch.
 func (w *watch) fetch(ctx context.Context) ([]observe.Tapped, error) {
 	answers, missing := w.ask(ctx)
 	if ctx.Err() != nil {
