@@ -152,7 +152,7 @@ const (
 	parts    = 1 << partBits
 )
 
-// part returns that of the channels with a hash.
+// part returns the part that holds the channels with a hash.
 func (t *Table[T]) part(hash uint64) *Set[T] { return &t.parts[hash>>(64-partBits)] }
 
 // Len is the number of items.

@@ -1,8 +1,7 @@
-// Package loop runs the loops of a node. A loop owns sessions, their slice of the hub, their
-// timers and their output, and shares them with nobody: everything that concerns a session
-// happens on its loop, in turns. Each turn takes the tasks and messages that were posted,
-// fires timers, and flushes every touched session once, so that the whole output of the turn
-// leaves in one write.
+// Package loop runs the loops of a node. A loop owns sessions, their slice of the hub, their timers and their output,
+// and shares them with no other goroutine: everything that concerns a session happens on its loop, in turns. Each turn
+// takes the tasks and messages that were posted, fires timers, and flushes every touched session once, so that the
+// whole output of the turn leaves in one write.
 package loop
 
 import (
@@ -37,11 +36,10 @@ const (
 	// maxMessages is how many messages may wait for a loop. Publishers wait while there are
 	// as many: a node whose clients cannot take more slows its publishers down.
 	maxMessages = 1024
-	// A turn has a budget of deliveries before the loop does everything else: so much for each
-	// message that is under way, within these bounds. A subscriber costs 1, and 1 more for
-	// each 16 messages that it gets; a write takes 4 to 8 us. Short turns let publishers have
-	// their answers and publish more, which leaves in the same writes. But every turn makes
-	// the frames of its messages again, and has to be worth that.
+	// A turn has a budget of deliveries before the loop does everything else: so much for each message that is under
+	// way, within these bounds. A subscriber costs 1, and 1 more for each 16 messages that it gets; a write takes 4 to
+	// 8 us. Short turns let publishers have their answers and publish more, which leaves in the same writes. But every
+	// turn makes the frames of its messages again, and must deliver enough to be worth that cost.
 	slicePerMessage = 8
 	minSlice        = 128
 	maxSlice        = 512
@@ -68,7 +66,7 @@ type Loop struct {
 	wheel   wheel
 	poller  *poll.Poller // nil until there is a socket
 	buffer  []byte       // for reading from sockets
-	busy    bool         // the next turn has work, whatever is in the inbox
+	busy    bool         // the next turn has work, even if the inbox is empty
 	more    bool         // there is more to deliver
 	start   time.Time
 	now     int64
@@ -140,7 +138,7 @@ func (l *Loop) add(it item) bool {
 	return true
 }
 
-// signal has the loop take a turn, if it sleeps.
+// signal wakes the loop for a turn, if it sleeps.
 func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:

@@ -26,8 +26,8 @@ const (
 // at the same time share their first deadline only, so a larger slot is rarely needed again.
 const keepSlot = 64
 
-// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no
-// memory but a slice element, whatever the number of timers.
+// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no memory but a slice element,
+// for any number of timers.
 type wheel struct {
 	slots [wheelSlots][]Timed
 	// done is the last tick that was begun. The first rest timers of its slot are still to
@@ -124,7 +124,7 @@ func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	return true
 }
 
-// next returns the time at which advance has something to do; 0: never.
+// next returns the time when advance has work; 0: never.
 func (w *wheel) next() int64 {
 	if w.count == 0 {
 		return 0

@@ -21,14 +21,14 @@ type Poller struct {
 	raw    syscall.RawConn
 	fd     int
 	events [batch]syscall.EpollEvent
-	// The first n events are set, of which the first served ones are handled.
+	// The first n events are set; the first served events of these are handled.
 	n, served int
 	watched   []watch // by descriptor
 }
 
 // watch says who watches a descriptor for what.
 type watch struct {
-	w      transport.Watcher // nil: nobody
+	w      transport.Watcher // nil: the descriptor is not watched
 	events uint32
 }
 
@@ -53,8 +53,8 @@ func New() (*Poller, error) {
 // Supported reports whether New works on this system.
 func Supported() bool { return true }
 
-// Watch has each Poll call w if fd is readable or writable, as asked for. fd must be
-// non-blocking. If fd is watched already, w replaces its watcher.
+// Watch makes each Poll call w if fd is readable or writable, as asked for. fd must be non-blocking. If fd is watched
+// already, w replaces its watcher.
 func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 	for fd >= len(p.watched) {
 		p.watched = append(p.watched, watch{})
@@ -71,7 +71,7 @@ func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 	return nil
 }
 
-// Change sets what a descriptor is watched for.
+// Change sets whether a descriptor is watched for reading and for writing.
 func (p *Poller) Change(fd int, read, write bool) error {
 	events := interest(read, write)
 	if p.watched[fd].events == events {

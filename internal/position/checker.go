@@ -95,8 +95,8 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 // begin anew after each loss.
 func (c *Checker) Fragile(ch string) { c.cfg.Routes.Mark(ch, fragile) }
 
-// Lost has the watched channels for which match is true checked at once. It does not block.
-// Calls that come while checks are under way are answered together, by the next checks.
+// Lost asks for an immediate check of the watched channels that match accepts. It does not block. Calls that come while
+// checks are under way are answered together, by the next checks.
 func (c *Checker) Lost(match func(ch string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +132,7 @@ func (c *Checker) start() {
 	}
 }
 
-// stop reports whether the goroutine has to end because it has nothing to do. Watch and
-// Lost start another one.
+// stop reports whether the goroutine must end because it has nothing to do. Watch and Lost start another one.
 func (c *Checker) stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,7 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 		c.histories(ctx, targets, tops)
 		return tops, c.grace()
 	}
-	places := map[time.Duration][]int{} // by time to live, of which there are few
+	places := map[time.Duration][]int{} // by time to live; there are few
 	for i := range targets {
 		places[targets[i].ttl] = append(places[targets[i].ttl], i)
 	}

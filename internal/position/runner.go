@@ -10,13 +10,12 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// runner is the goroutine of a checker and what it alone knows.
+// runner is the goroutine of a checker, with the state of its own.
 type runner struct {
 	*Checker
 	timer *time.Timer
 
-	// The periodic checks go through the buckets, of which one is due every step. A visit checks
-	// all that are due.
+	// The periodic checks go through the buckets: one bucket is due every step. A visit checks all that are due.
 	step             time.Duration
 	bucket           int
 	nextAt           time.Time // when the next bucket is due
@@ -61,7 +60,7 @@ func (r *runner) run() {
 			failed := r.check(r.todo[:n], false)
 			r.todo = r.todo[n:]
 			r.fail(failed)
-			continue // first comes what has become due meanwhile
+			continue // work that became due meanwhile comes first
 		}
 		if r.idle() && r.stop() {
 			return
@@ -70,14 +69,13 @@ func (r *runner) run() {
 	}
 }
 
-// idle tells whether the runner has nothing to do but periodic checks. Once no channel is
-// watched, nobody needs what still waits.
+// idle tells whether the runner has nothing to do but periodic checks. Once no channel is watched, waiting checks are
+// useless.
 func (r *runner) idle() bool {
 	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
 }
 
-// take collects the channels that losses concern, unless those of earlier losses are not
-// all read yet.
+// take collects the channels that losses concern, unless channels of earlier losses are still to be read.
 func (r *runner) take() {
 	if len(r.todo) > 0 {
 		return
@@ -155,8 +153,8 @@ func (r *runner) visit() {
 	r.plan(now, len(due))
 }
 
-// check reads the tops of some streams and keeps the checks for post. Those of a visit may wait
-// for the one after it. It returns the channels whose read failed.
+// check reads the tops of some streams and keeps the checks for post. The checks of a visit may wait for the visit
+// after it. It returns the channels whose read failed.
 func (r *runner) check(targets []target, visit bool) (failed []target) {
 	round := r.cfg.Rounds.Begin()
 	targets = slices.DeleteFunc(targets, func(t target) bool {

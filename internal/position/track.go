@@ -5,16 +5,16 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 )
 
-// Position follows the stream of a channel for one subscription: it is the position that the client has reached, with which
-// each publication is compared, and says how publications are encoded for the client.
+// Position follows the stream of a channel for one subscription. It is the position that the client has reached. Each
+// publication is compared with it, and it decides how publications are encoded for the client.
 type Position struct {
 	// Offset and Epoch are tracked if Positioned is set.
 	Offset uint64
 	Epoch  string
-	// base is the offset of the publication that the client received last, if the next one
-	// may be sent as a patch of it; 0 if it has to be sent in full.
+	// base is the offset of the publication that the client received last, if the next one may be sent as a patch of
+	// it; 0 if the next one must be sent in full.
 	base uint64
-	// round of checks in which the position last moved or was found right.
+	// round of checks when the position last moved or was found right.
 	round uint32
 
 	Positioned bool
@@ -31,7 +31,7 @@ func (p *Position) Reached() (positioned bool, offset uint64, epoch string) {
 	return false, 0, ""
 }
 
-// Step is what a publication means to a subscription.
+// Step is the consequence of a publication for a subscription.
 type Step uint8
 
 // Steps.
@@ -59,8 +59,7 @@ func (p *Position) Take(m *hub.Delivery, rounds *hub.Rounds) Step {
 	return Next
 }
 
-// Encode returns the form for a publication of the stream that is sent now: a patch if the
-// client has what it builds on.
+// Encode returns the form for a publication of the stream that is sent now: a patch if the client has its base.
 func (p *Position) Encode(m *hub.Delivery) hub.Form {
 	if p.Form&hub.Escaped == 0 {
 		return p.Form
@@ -73,8 +72,8 @@ func (p *Position) Encode(m *hub.Delivery) hub.Form {
 	return form
 }
 
-// EncodeFiltered is Encode for a subscriber with a filter, who need not have the publication before.
-// had reports whether the subscriber of a map got what had these tags.
+// EncodeFiltered is Encode for a subscriber with a filter, which may lack the publication before. had reports whether
+// the subscriber of a map got a publication with these tags.
 func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags map[string]string) bool) hub.Form {
 	if p.Form&hub.Escaped == 0 {
 		return p.Form
@@ -90,21 +89,20 @@ func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags
 	return form
 }
 
-// Received notes the offset of what the client received last: a patch may build on it. 0 stands
-// for a publication that is not in the stream.
+// Received notes the offset of the last publication that the client received: a patch may build on it. 0 stands for a
+// publication that is not in the stream.
 func (p *Position) Received(offset uint64) { p.base = offset }
 
 // Confirm notes that the position is right in this round of checks.
 func (p *Position) Confirm(round uint32) { p.round = round }
 
-// Check compares the position with the top of the stream that the node has read. The check
-// arrives after all publications that the stream held at the time of the reading. So if the
-// position has not moved since before and is not the top, publications were lost, on the way
-// here or by the engine: then Check returns false. So it does for a map without a stream: whoever gets the
-// check may have missed a change.
+// Check compares the position with the top of the stream that the node has read. The check arrives after all
+// publications that the stream held at the time of the reading. So if the position has not moved since before and is
+// not the top, publications were lost, on the way here or by the engine: then Check returns false. It also returns
+// false for a map without a stream: a subscriber that gets the check may have missed a change.
 func (p *Position) Check(m *hub.Message) bool {
 	if !p.Positioned {
-		return !p.Keyed // a map without a stream may have changed, in whatever round
+		return !p.Keyed // a map without a stream may have changed, in any round
 	}
 	if !m.Concerns(p.round) {
 		return true

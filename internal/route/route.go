@@ -23,8 +23,8 @@ type Table struct {
 	marked atomic.Int64
 }
 
-// Buckets is the number of parts of a table. All parts hold about the same number of
-// channels; a hash decides in which of them a channel is.
+// Buckets is the number of parts of a table. All parts hold about the same number of channels; a hash decides on the
+// part of a channel.
 const Buckets = 256
 
 // bucket is a part of a table. The lock is for changes only.
@@ -45,7 +45,7 @@ type Route struct {
 	// although the broker is. leaving is set while the route is at the leaver, returned if
 	// it has got a subscriber there. All three are guarded by mu.
 	subscribed, leaving, returned bool
-	// mark is that of Table.Mark, guarded by the bucket.
+	// mark is the mark of Table.Mark, guarded by the bucket.
 	mark uint8
 	// mu serialises the broker's subscribe and unsubscribe of this channel.
 	mu sync.Mutex
@@ -112,9 +112,8 @@ func (t *Table) release(ch string, r *Route) {
 	}
 }
 
-// Add counts a subscriber of a channel on a loop and returns the channel's ID. What the
-// broker accepts after Add has returned reaches the loop. Calls for different channels do
-// not wait for each other.
+// Add counts a subscriber of a channel on a loop and returns the channel's ID. Publications that the broker accepts
+// after Add has returned reach the loop. Calls for different channels do not wait for each other.
 func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
 	r.mu.Lock()
@@ -133,7 +132,7 @@ func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err err
 	return r.id, nil
 }
 
-// Remove undoes an Add. The error is that of a broker in this process.
+// Remove undoes an Add. The error is the error of a broker in this process.
 func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	r := t.Find(ch)
 	if r == nil {

@@ -5,16 +5,15 @@ const (
 	chunkSize = 64 << 10
 	// keepChunks is how many chunks an arena keeps for turns that need several.
 	keepChunks = 16
-	// large is the size from which on a frame that was gathered stays in the buffer in which it was made; bytes.
+	// A gathered frame of more than large bytes is not copied into the arena: it stays in the buffer where it was made.
 	large = chunkSize / 4
 	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more of
 	// them allocates none, and its frames are still in the processor's cache when they are written.
 	MaxLarge = 512 << 10
 )
 
-// Arena is the memory in which a loop makes frames. They lie side by side, so a queue holds
-// frames that follow each other as one run of bytes. Reset forgets all of them at once, so
-// a frame costs no allocation. The zero value is ready for use.
+// Arena is a loop's memory for frames. They lie side by side, so a queue holds frames that follow each other as one run
+// of bytes. Reset forgets all of them at once, so a frame costs no allocation. The zero value is ready for use.
 type Arena struct {
 	chunk []byte
 	// full are the chunks used before chunk, free those for later; all have length 0.
@@ -62,7 +61,7 @@ func (a *Arena) Commit(frame []byte) []byte {
 // Large returns how many bytes of large frames this turn has gathered.
 func (a *Arena) Large() int { return a.lentSize }
 
-// swap takes a large buffer until Reset, and returns another one, or nil, for what is gathered next.
+// swap takes a large buffer until Reset, and returns another one, or nil, for the next frame that gathers messages.
 func (a *Arena) swap(buf []byte) []byte {
 	a.lent = append(a.lent, buf)
 	a.lentSize += cap(buf)
@@ -91,7 +90,7 @@ func (a *Arena) unlend() {
 	a.lent, a.lentSize = a.lent[:0], 0
 }
 
-// Reset forgets all frames. Queues must have been flushed: they own what they hold then.
+// Reset forgets all frames. Queues must have been flushed: they own their bytes then.
 func (a *Arena) Reset() {
 	for _, c := range a.full {
 		if poison {

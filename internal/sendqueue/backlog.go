@@ -5,7 +5,7 @@ import "time"
 // most is how many marks a backlog has. Further ones become part of the last one.
 const most = 16
 
-// backlog is what is noted of a queue that a Writer did not empty: when its bytes came.
+// backlog notes when the bytes came in a queue that a Writer did not empty.
 type backlog struct {
 	taken uint64 // bytes that were taken since the queue has a backlog
 	marks []mark // the first one has the oldest byte
@@ -60,22 +60,22 @@ func (p *Pool) forget(q *Queue) {
 	}
 }
 
-// Waiting is what waits in the queues of a Pool, because Writers did not take it.
+// Waiting measures the bytes in the queues of a Pool that Writers did not take.
 type Waiting struct {
-	// Queues with something, their bytes, and those of the largest.
+	// Queues with waiting bytes, all their bytes, and the bytes of the largest.
 	Queues, Bytes, Largest int
 	// Oldest is how long the oldest of these bytes has waited at least, measured by turns.
 	Oldest time.Duration
 }
 
-// Add adds what waits in another Pool.
+// Add adds the figures of another Pool.
 func (w *Waiting) Add(o Waiting) {
 	w.Queues += o.Queues
 	w.Bytes += o.Bytes
 	w.Largest, w.Oldest = max(w.Largest, o.Largest), max(w.Oldest, o.Oldest)
 }
 
-// Waiting returns what waits. It costs time for queues that have something alone.
+// Waiting measures the waiting bytes. It takes time only for queues that have some.
 func (p *Pool) Waiting() (w Waiting) {
 	for q, b := range p.backlogs {
 		w.Add(Waiting{1, q.size, q.size, time.Duration(p.Now - b.marks[0].at)})

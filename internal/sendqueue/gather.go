@@ -5,12 +5,12 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// MaxGather is the size of a frame, in bytes, from which on it takes no further message:
-// clients handle frames of moderate size better, and a large frame's envelope costs little.
+// MaxGather is a size in bytes: a frame that has reached it takes no further message. Clients handle frames of moderate
+// size better, and a large frame's envelope costs little.
 const MaxGather = 16 << 10
 
-// gathering is a frame to which messages are still added: the replies that one connection
-// gets in a row. A loop has one, as replies to different connections rarely alternate.
+// gathering is a frame that still takes messages: the replies that one connection gets in a row. A loop has one, as
+// replies to different connections rarely alternate.
 type gathering struct {
 	q      *Queue // nil: there is no such frame
 	framer transport.Framer

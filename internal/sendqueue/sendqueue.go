@@ -19,7 +19,7 @@ type Pool struct {
 	written uint64
 	// Now is the time of the turn, in nanoseconds since the Unix epoch. The loop sets it.
 	Now int64
-	// backlogs are those of the few queues that Writers did not empty.
+	// backlogs are the backlogs of the few queues that Writers did not empty.
 	backlogs map[*Queue]*backlog
 
 	gathering gathering
@@ -70,10 +70,9 @@ func (p *Pool) put(a [][]byte) {
 	}
 }
 
-// Queue is the FIFO of one connection. Until the flush at the end of the turn its frames are
-// borrowed: they lie in the loop's arena, connections share them, and nobody modifies them.
-// The queue copies what a flush leaves, so that a slow client keeps its own bytes alive and
-// nothing else. The zero value is empty. Not safe for concurrent use.
+// Queue is the FIFO of one connection. Until the flush at the end of the turn its frames are borrowed: they lie in the
+// loop's arena, connections share them, and they are never modified. The queue copies the rest that a flush leaves, so
+// that a slow client keeps its own bytes alive and nothing else. The zero value is empty. Not safe for concurrent use.
 type Queue struct {
 	// last is the newest run: frames that lie side by side in memory. Nearly always it is
 	// the only one.
@@ -167,7 +166,7 @@ func (q *Queue) keep(p *Pool, n int) {
 	q.last, q.size, q.owned = rest, len(rest), true
 }
 
-// Take empties the queue and returns what was in it. That is valid until the turn ends.
+// Take empties the queue and returns its bytes. They are valid until the turn ends.
 func (q *Queue) Take(p *Pool) [][]byte {
 	q.collect(p)
 	var frames [][]byte
