@@ -1,11 +1,10 @@
 // Package clocks measures how far the clocks of the nodes of a cluster differ.
 //
-// Each node says in its signs of life what its clock shows, and how long the messages of others took
-// at best, by both clocks. The time that a message takes and what the clocks differ cannot be told
-// apart by one node; but what they differ is positive for one of two nodes and negative for the other,
-// so half of the difference of both figures is what they differ, as far as messages are equally fast
-// in both directions. The best one of some minutes counts, as most of the time that a message takes
-// is waiting.
+// Each node sends in its signs of life the time of its clock, and how long the messages of other nodes took at best, by
+// both clocks. One node alone cannot tell the time that a message takes from the difference of the clocks. But the
+// difference is positive for one of two nodes and negative for the other. So half of the difference between both
+// figures is the difference of the clocks, as far as messages are equally fast in both directions. The best figure of
+// some minutes counts, as most of the time that a message takes is waiting.
 package clocks
 
 import (
@@ -22,19 +21,19 @@ const (
 	period = time.Minute
 	// forget is how long a node counts after its last sign of life, or its last report of this one.
 	forget = 5 * time.Minute
-	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one of
-	// rounds signs of life, or in one of more if there are more than rounds*MaxReports: what a sign of life tells each of n nodes
-	// is n*n reports.
+	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one
+	// of rounds signs of life, or in one of more if there are more than rounds*MaxReports: if each had a report for
+	// each of n nodes, n nodes would send n*n reports.
 	MaxReports, minReports = 32, 4
 	rounds                 = 20
-	// jump is by how much the system's clock may have moved against the monotonic one between two
-	// signs of life. If it moved more, somebody has set it, and old measurements say nothing.
+	// jump is by how much the system's clock may have moved against the monotonic one between two signs of life. If it
+	// moved more, the clock was set, and old measurements are worthless.
 	jump = 100 * time.Millisecond
-	// grain is the resolution of publications' times. What is less is not corrected.
+	// grain is the resolution of publications' times. A smaller difference is not corrected.
 	grain = time.Millisecond
 )
 
-// Report tells a node how long its messages took at best, by its own clock and that of the reporter.
+// Report tells a node how long its messages took at best, by its own clock and the reporter's clock.
 type Report struct {
 	Node uint64 // ID of the node
 	Took int64  // nanoseconds; negative if the reporter's clock is behind
@@ -59,12 +58,12 @@ type Clocks struct {
 	turn  uint64 // the ID that was reported last
 }
 
-// peer is what is known of another node.
+// peer has the measurements of another node.
 type peer struct {
 	seen     time.Time
 	since    time.Time // when the period began
 	now, old int64     // the best of this period, and of the one before; nanoseconds
-	back     int64     // what it reports of this node
+	back     int64     // its report about this node
 	reported time.Time // when; zero: never
 }
 
@@ -83,7 +82,7 @@ func (c *Clocks) Ahead() time.Duration {
 	return time.Duration(c.ahead.Load())
 }
 
-// Correction is what the time of this node is to be corrected by. It is 0 if that makes no difference.
+// Correction is the duration to add to this node's time. It is 0 if that makes no difference.
 func (c *Clocks) Correction() time.Duration {
 	if ahead := c.Ahead(); ahead >= grain || ahead <= -grain {
 		return -ahead
@@ -94,8 +93,8 @@ func (c *Clocks) Correction() time.Duration {
 // Now is the time by the clocks of the cluster, in nanoseconds since the Unix epoch.
 func (c *Clocks) Now() int64 { return time.Now().UnixNano() + int64(c.Correction()) }
 
-// Stamp returns the time for a publication that this node makes now, in milliseconds since the Unix epoch.
-// It is 0 if the engine may take that of this node.
+// Stamp returns the time for a publication that this node makes now, in milliseconds since the Unix epoch. It is 0 if
+// the engine may take this node's own time.
 func (c *Clocks) Stamp() int64 {
 	correction := c.Correction()
 	if correction == 0 {
@@ -104,8 +103,8 @@ func (c *Clocks) Stamp() int64 {
 	return time.Now().Add(correction).UnixMilli()
 }
 
-// Send returns what a sign of life that is sent at the time now has to say: what the clock shows, and
-// reports for others.
+// Send returns the contents of a sign of life that is sent at the time now: the time of the clock, and reports for
+// other nodes.
 func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -69,8 +69,8 @@ func compileGlob(pattern string) (match func(name string) bool, err error) {
 	return re.MatchString, nil
 }
 
-// class translates a class, of which in begins behind the opening bracket, and returns its
-// length in runes, with the closing bracket.
+// class translates a class and returns its length in runes, with the closing bracket. in begins behind the opening
+// bracket.
 func class(expr *strings.Builder, in []rune) (int, error) {
 	i := 0
 	expr.WriteByte('[')

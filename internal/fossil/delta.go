@@ -75,11 +75,9 @@ func (e *encoder) insert(to int) {
 	}
 }
 
-// search encodes target up to end, or somewhat less, by finding parts of it
-// anywhere in the base. It looks up the hash of the bytes from each place on,
-// and extends what it finds to both sides. The longer it finds nothing, the
-// wider its steps. They stay odd, so that among 16 steps through what is equal
-// one meets the beginning of a block.
+// search encodes target up to end, or somewhat less, by finding parts of it anywhere in the base. It looks up the hash
+// of the bytes from each place on, and extends each match to both sides. The longer it finds nothing, the wider its
+// steps. They stay odd, so that among 16 steps through an equal part one meets the beginning of a block.
 func (e *encoder) search(ix *index, end int) {
 	misses := 0
 	for i := e.done; i+blockSize <= end; {
@@ -96,8 +94,8 @@ func (e *encoder) search(ix *index, end int) {
 // patience is how many times search finds nothing before it widens its steps.
 const patience = 256
 
-// align shortens m so that it neither begins nor ends within a UTF-8 character of
-// target. What is not UTF-8 is shortened, too, but only by a few bytes.
+// align shortens m so that it neither begins nor ends within a UTF-8 character of target. Bytes that are not UTF-8 are
+// shortened, too, but only by a few bytes.
 func align(target []byte, m match) match {
 	for range utf8.UTFMax - 1 {
 		if m.length > 0 && !utf8.RuneStart(target[m.to]) {
@@ -119,15 +117,14 @@ const blockSize = 16
 // repetitive bases.
 const maxChain = 8
 
-// keepBlocks is the size of the largest index that is kept for later: that of a
-// base of 256 KiB.
+// keepBlocks is the size of the largest index that is kept for later: the index of a base of 256 KiB.
 const keepBlocks = 1 << 14
 
 // index finds the blocks of a base by their hash.
 type index struct {
 	heads []int32 // by hash: number of a block plus one
 	next  []int32 // by block: the next one of the same hash, plus one
-	shift int     // what is left of a hash has as many bits as heads needs
+	shift int     // a hash shifted right by it has as many bits as heads needs
 }
 
 var indexes = sync.Pool{New: func() any { return new(index) }}

@@ -41,9 +41,9 @@ func Of(a transport.Acceptor) Acceptor {
 	return nil
 }
 
-// Emulate passes commands to the client with a session ID, as a transport.Emulator does. It is called
-// on l. It returns l if that is done, or if there is no such session. If another loop has to be asked,
-// it returns that one; if the Emulator has to be called, nil.
+// Emulate passes commands to the client with a session ID, as a transport.Emulator does. It is called on l. It returns
+// l if that is done, or if there is no such session. If another loop must be asked, it returns that loop; if the
+// Emulator must be called, nil.
 type Emulate func(l transport.Loop, node, session string, data []byte) transport.Loop
 
 // EmulateOf returns the Emulate of a node; nil if e has none.

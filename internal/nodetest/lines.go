@@ -59,7 +59,7 @@ func (l *Lines) Shut(on bool) {
 	l.shut = on
 }
 
-// Read returns what the client got since the last call, once nothing more comes. It is for virtual time.
+// Read returns the lines that the client got since the last call, once nothing more comes. It is for virtual time.
 func (l *Lines) Read() string {
 	synctest.Wait()
 	l.mu.Lock()

@@ -1,10 +1,10 @@
 // Package nodetest has the helpers that the tests of a node share. The tests themselves are below, by subject:
 //
-//   - nodes: how nodes begin and end, alone and in a cluster, and what they do to clients anywhere
-//   - connections: transports and modes of connections, and what a client comes back with
+//   - nodes: how nodes begin and end, alone and in a cluster, and their operations on clients anywhere
+//   - connections: transports and modes of connections, and the state of a client that comes back
 //   - handlers: when the functions of the application are called, and what becomes of their answers
 //   - channels: publications, streams and recovery, maps, shared polls and feeds
-//   - engines: what a node takes from its engines, and what is left when they, or others, fail
+//   - engines: how a node uses its engines, and how it works when they, or other engines, fail
 //   - observation: counts, logs, taps, the flight recorder, and the list of connections
 //   - costs: allocations and bytes of a program that does nothing else
 //

@@ -1,4 +1,4 @@
-// Package procstat measures what the process takes of its machine.
+// Package procstat measures the processor time and memory that the process uses.
 package procstat
 
 import (
@@ -46,7 +46,7 @@ func (m *Meter) Tick() {
 	}
 }
 
-// measure notes what the process takes. What cannot be measured is as it was.
+// measure notes the process's use of processor and memory. A figure that cannot be measured keeps its last value.
 func (m *Meter) measure(now time.Time) {
 	p := m.Process()
 	if used, err := m.cpu(); err == nil {

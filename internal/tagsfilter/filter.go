@@ -34,8 +34,8 @@ type node struct {
 	children []node
 }
 
-// Compile checks n by the rules for its parts and the bounds above, and compiles it. The
-// error says what is wrong with which node. n is not kept.
+// Compile checks n by the rules for its parts and the bounds above, and compiles it. The error names the node and its
+// mistake. n is not kept.
 func Compile(n *protocol.FilterNode) (*Filter, error) {
 	root, err := new(compiler).node(n, 1)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
 	return out, nil
 }
 
-// quote makes a bounded text of what a client sent.
+// quote makes a bounded text of a client's text.
 func quote(s string) string { return fmt.Sprintf("%.40q", s) }
 
 var operators = map[string]func(*node, map[string]string) bool{"and": and, "or": or, "not": not}

@@ -13,7 +13,7 @@ import (
 type NotJSON struct {
 	// Channel of the payload; empty if it belongs to none.
 	Channel string
-	// What the payload is: Data for that of a publication, or the name of a field.
+	// What names the payload: Data for the payload of a publication, or the name of a field.
 	What string
 	// Reason says where it is no JSON.
 	Reason error
@@ -34,8 +34,7 @@ func (e *NotJSON) Error() string {
 // Unwrap returns jsonwire.ErrNotJSON.
 func (e *NotJSON) Unwrap() error { return jsonwire.ErrNotJSON }
 
-// Payload checks that of a publication for which Publish returned json. checked is for
-// channel.Publication.
+// Payload checks the payload of a publication if Publish returned json. checked is for channel.Publication.
 func Payload(ch string, data []byte) (checked bool, err error) {
 	if len(data) == 0 {
 		return false, nil
@@ -55,7 +54,7 @@ func (r *Rules) Keyed(ch string, data []byte) (checked bool, err error) {
 	return Payload(ch, data)
 }
 
-// Value checks a payload that belongs to no channel; what is the name of its field.
+// Value checks a payload that belongs to no channel; the argument what names its field.
 func (r *Rules) Value(what string, data []byte) error {
 	if r.Binary {
 		return nil
@@ -110,7 +109,7 @@ func info(ch, what string, i *channel.ClientInfo) error {
 	return cmp.Or(check(ch, what+".ConnInfo", i.ConnInfo), check(ch, what+".ChanInfo", i.ChanInfo))
 }
 
-// check returns an error for what is neither empty nor JSON.
+// check returns an error for data that is neither empty nor JSON.
 func check(ch, what string, data []byte) error {
 	if len(data) == 0 || jsonwire.Valid(data) {
 		return nil

@@ -1,6 +1,6 @@
-// Package validate checks what the application gives a node: options that contradict each other
-// or the channel, and payloads that clients could not read. The errors are for the
-// programmer: they name the channel, the fields, and what would allow it.
+// Package validate checks the values that the application gives a node: options that contradict each other or the
+// channel, and payloads that clients could not read. The errors are for the programmer: they name the channel, the
+// fields, and the setting that would allow the value.
 package validate
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Rules of a node. The exported fields are constant. Any goroutine may call the methods.
 type Rules struct {
-	// Channel and Binary are those of gyro.Config.
+	// Channel and Binary as in gyro.Config.
 	Channel func(ch string) channel.Options
 	Binary  bool
 	// Tracked reports whether this node has subscribers of a channel that keep a position.
@@ -28,9 +28,8 @@ type Rules struct {
 	warned guard.PerMinute
 }
 
-// Publish checks the options of a publication in a channel, and gives those that name no
-// history the channel's. json tells whether the payload has to be JSON: see Payload. It costs
-// a few nanoseconds without Channel.
+// Publish checks the options of a publication in a channel. Options that name no history get the channel's. json tells
+// whether the payload must be JSON: see Payload. It costs a few nanoseconds without Channel.
 func (r *Rules) Publish(ch string, o *channel.PublishOptions) (json bool, err error) {
 	json = !r.Binary
 	if r.Channel != nil {
@@ -65,8 +64,8 @@ func (r *Rules) complete(ch string, o *channel.PublishOptions) (json bool, err e
 	return !of.Binary, err
 }
 
-// sound reports whether options are of a usual kind, for which contradiction returns "": kept
-// or not, without anything that needs a look.
+// sound reports whether options are of a usual kind: kept or not, without anything that needs a look. contradiction
+// returns "" for all of them.
 func sound(o *channel.PublishOptions) bool {
 	if o.IdempotencyTTL != 0 {
 		return false
@@ -77,7 +76,7 @@ func sound(o *channel.PublishOptions) bool {
 	return o.HistorySize == 0 && o.HistoryTTL == 0 && (o.SkipHistory || o.HistoryMetaTTL >= 0 && !o.Delta && o.Version == 0)
 }
 
-// contradiction says what is wrong with the options of a publication; "" for nothing.
+// contradiction describes a mistake in the options of a publication; "" for none.
 func contradiction(o *channel.PublishOptions) string {
 	if o.SkipHistory {
 		if o.HistorySize != 0 || o.HistoryTTL != 0 {
@@ -101,7 +100,7 @@ func contradiction(o *channel.PublishOptions) string {
 	return ""
 }
 
-// history says what is wrong with the options of a history; "" for nothing.
+// history describes a mistake in the options of a history; "" for none.
 func history(size int, ttl, metaTTL time.Duration) string {
 	switch {
 	case size < 0:
@@ -136,7 +135,7 @@ func (r *Rules) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	return publications(ch, "SubscribeOptions.Publications", o.Publications)
 }
 
-// mapMisfit says what is wrong with a subscription to a map; "" for nothing.
+// mapMisfit describes a mistake in a subscription to a map; "" for none.
 func mapMisfit(m *channel.MapSubscription) string {
 	switch {
 	case m.Kind < channel.MapData || m.Kind > channel.MapUsers:
@@ -153,7 +152,7 @@ func mapMisfit(m *channel.MapSubscription) string {
 // maxDebounce bounds SubscribeOptions.PublishDebounce.
 const maxDebounce = time.Hour
 
-// pollMisfit says what is wrong with a subscription to a shared poll channel; "" for nothing.
+// pollMisfit describes a mistake in a subscription to a shared poll channel; "" for none.
 func pollMisfit(p *channel.SharedPoll) string {
 	switch {
 	case p.Poll == nil:
@@ -169,7 +168,7 @@ func pollMisfit(p *channel.SharedPoll) string {
 	return ""
 }
 
-// misfit says what is wrong with the options of a subscription to a channel; "" for nothing.
+// misfit describes a mistake in the options of a subscription to a channel; "" for none.
 func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
 	known := r.Channel != nil && of.HistorySize == 0
@@ -208,7 +207,7 @@ func (r *Rules) MetaTTL(ch string) time.Duration {
 	return of.HistoryMetaTTL
 }
 
-// options returns those of a channel.
+// options returns the options of a channel.
 func (r *Rules) options(ch string) (channel.Options, error) {
 	if r.Channel == nil {
 		return channel.Options{Binary: r.Binary}, nil

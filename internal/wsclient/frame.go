@@ -95,7 +95,7 @@ func AppendFrame(dst []byte, op byte, mask uint32, payload []byte) []byte {
 	return dst
 }
 
-// keptFrame is up to which size the buffer of a frame is used again; bytes.
+// keptFrame is the largest buffer of a frame that is used again; bytes.
 const keptFrame = 64 << 10
 
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// maxBody bounds what is read of the answer to a handshake that is refused; bytes.
+// maxBody bounds the bytes that are read from the answer to a refused handshake.
 const maxBody = 64 << 10
 
 // StatusError says that the server has refused a request.
@@ -57,8 +57,8 @@ func asks(header http.Header, key, protocol string) {
 	}
 }
 
-// AppendRequest appends the request that asks for a WebSocket, for those who do not need an http.RoundTripper. An empty protocol
-// stands for none.
+// AppendRequest appends the request that asks for a WebSocket, for callers that do not need an http.RoundTripper. An
+// empty protocol stands for none.
 func AppendRequest(dst []byte, host, uri, key, protocol string, header http.Header) []byte {
 	dst = append(append(append(append(dst, "GET "...), uri...), " HTTP/1.1\r\nHost: "...), host...)
 	dst = append(dst, "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "...)

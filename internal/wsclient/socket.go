@@ -1,6 +1,6 @@
-// Package wsclient is the client's end of WebSocket (RFC 6455), without extensions, and of endless streams. Package client, gyrotest and tests that read
-// what a server sends use its Conn, which has a goroutine and a buffer of 512 bytes while it waits. Loads, which read thousands
-// of connections by themselves, use its frames and its handshake.
+// Package wsclient is the client's end of WebSocket (RFC 6455), without extensions, and of endless streams. Package
+// client, gyrotest and tests that read a server's messages use its Conn, which has a goroutine and a buffer of 512
+// bytes while it waits. Loads, which read thousands of connections by themselves, use its frames and its handshake.
 package wsclient
 
 import (
@@ -22,7 +22,7 @@ const (
 	statusTooBig        = 1009
 )
 
-// keptMessage is up to which size the buffer of a message is used again; bytes.
+// keptMessage is the largest buffer of a message that is used again; bytes.
 const keptMessage = 8 << 10
 
 // CloseError says that the server has closed the connection.
@@ -42,7 +42,7 @@ var ErrTooBig = errors.New("the server has sent a message that is larger than th
 type Dialer struct {
 	// URL of the endpoint; its scheme is http or https.
 	URL string
-	// Header of the request, beside those of the handshake.
+	// Header of the request, in addition to the headers of the handshake.
 	Header http.Header
 	// Protocol is the subprotocol to ask for; empty for none.
 	Protocol string
@@ -155,7 +155,7 @@ func (c *Conn) Read(handle func(message []byte) error) error {
 }
 
 // Next returns the next message, which is valid until the next call. The connection has ended if there is an error: a
-// *CloseError, ErrTooBig, a *RuleError, or that of the network.
+// *CloseError, ErrTooBig, a *RuleError, or an error of the network.
 func (c *Conn) Next() ([]byte, error) {
 	message := c.message[:0]
 	if c.message = nil; cap(message) > keptMessage {
@@ -246,7 +246,7 @@ func (c *Conn) payload(b []byte, n int) ([]byte, error) {
 	return b, nil
 }
 
-// full fills p. What it has no room for in p goes to the buffer.
+// full fills p. Bytes that do not fit into p go to the buffer.
 func (c *Conn) full(p []byte) error {
 	for len(p) > 0 {
 		if c.from == c.to {

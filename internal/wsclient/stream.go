@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// StreamReader cuts the endless stream of an HTTP response or of WebTransport into messages: lines, events, or messages of
-// Protobuf behind their lengths. What it returns is good until the next call.
+// StreamReader cuts the endless stream of an HTTP response or of WebTransport into messages: lines, events, or messages
+// of Protobuf behind their lengths. A message is valid until the next call.
 type StreamReader struct {
 	in    *bufio.Reader
 	limit int // of a message, in bytes
@@ -17,7 +17,7 @@ type StreamReader struct {
 	data  []byte // of an event
 }
 
-// kept is up to which size a buffer is used again; bytes.
+// kept is the largest buffer that is used again; bytes.
 const kept = 8 << 10
 
 // NewStreamReader returns a reader. A message of more than limit bytes is ErrTooBig.

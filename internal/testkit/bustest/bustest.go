@@ -48,7 +48,7 @@ func (b *Bus) Subscribed(ch string) int {
 	return len(b.channels[ch])
 }
 
-// events takes what the memory broker delivers.
+// events handles the events of the memory broker.
 type events Bus
 
 func (e *events) each(ch string, f func(broker.EventHandler)) {
@@ -73,8 +73,7 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-// Engine is a node's end of a bus. The embedded memory broker of the bus does what is not
-// defined here.
+// Engine is a node's end of a bus. The embedded memory broker of the bus does the methods that are not defined here.
 type Engine struct {
 	broker.Broker
 	bus     *Bus
@@ -96,7 +95,7 @@ func (n *Engine) Describe() broker.Traits {
 // node had been killed.
 func (n *Engine) Cut(cut bool) { n.cut.Store(cut) }
 
-// Gone is Cut, and the others are told that nobody receives what is for the node.
+// Gone is Cut, and the other nodes are told that no process receives messages for the node.
 func (n *Engine) Gone(gone bool) {
 	n.gone.Store(gone)
 	n.Cut(gone)

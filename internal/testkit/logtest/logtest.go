@@ -14,7 +14,7 @@ type Buffer struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
 	discard bool
-	grown   chan struct{} // closed by the next Write; nil: nobody waits for it
+	grown   chan struct{} // closed by the next Write; nil: no goroutine waits for it
 }
 
 // Write implements io.Writer.
@@ -31,14 +31,14 @@ func (l *Buffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the log so far.
 func (l *Buffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Take returns what was written since the last call.
+// Take returns the log since the last call.
 func (l *Buffer) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *Buffer) Take() string {
 	return l.b.String()
 }
 
-// Discard drops what is written from now on.
+// Discard drops all writes from now on.
 func (l *Buffer) Discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package wstest is gyrotest for this repository's own tests: clients whose commands are
-// written as the JSON text that goes over the wire, whatever it is.
+// Package wstest is gyrotest for this repository's own tests: clients whose commands are the JSON text that goes over
+// the wire, right or wrong.
 package wstest
 
 import (
@@ -101,7 +101,7 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, int)
 	return w, status
 }
 
-// options returns those of a connection to an address, whose query chooses the encoding.
+// options returns the options of a connection to an address, whose query chooses the encoding.
 func options(tb testing.TB, address string) *gyrotest.Options {
 	tb.Helper()
 	u, err := url.Parse(address)
@@ -189,7 +189,7 @@ func (c *Client) Start(command string) uint32 {
 	return id
 }
 
-// Send sends one frame. It is written as JSON, whatever the encoding of the connection.
+// Send sends one frame. The argument is JSON, for any encoding of the connection.
 func (c *Client) Send(frame string) {
 	c.tb.Helper()
 	if c.encoding == protocol.JSON {

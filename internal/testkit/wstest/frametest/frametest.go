@@ -128,7 +128,7 @@ func Inflater(message string) io.Reader {
 	return flate.NewReader(strings.NewReader(message + tail + final))
 }
 
-// Violation is what a client sends that ends with something no client may send.
+// Violation is a client's input that ends with something no client may send.
 type Violation struct {
 	Name string
 	Data []byte
