@@ -36,10 +36,10 @@ func (n *Node) NumClients() int {
 	return clients
 }
 
-// Clients iterates over the authenticated connections of this node: those that t selects, or
-// all if t is nil. An empty Target selects none, and leaves an error in the log. The loop body may call any method of the clients; some may have gone
-// meanwhile, and those that come during the iteration may be missing. It ends early if ctx
-// ends: ctx.Err tells.
+// Clients iterates over the authenticated connections of this node that t selects, or over all if t is nil. An empty
+// Target selects none, and leaves an error in the log. The loop body may call any method of the clients. Some clients
+// may have gone meanwhile, and clients that come during the iteration may be missing. It ends early if ctx ends:
+// ctx.Err tells.
 //
 // The iteration waits for each of the node's loops in turn. A loop copies its list of clients,
 // which holds up their traffic for about a millisecond per 30,000 clients; the clients of a user

@@ -53,10 +53,9 @@ type Config struct {
 	// at the name alone. All nodes of a cluster need the same function. Options that contradict
 	// each other are an error of each publish and subscribe. Default: nil, no options.
 	Channel func(channel string) ChannelOptions
-	// Binary allows payloads that are not JSON in all channels, as ChannelOptions.Binary
-	// does in one, and also those that belong to no channel: Credentials.Info,
-	// RefreshReply.Info, and the data of connect replies, RPC replies and Client.Send.
-	// Default: false.
+	// Binary allows payloads that are not JSON in all channels, as ChannelOptions.Binary does in one channel. It also
+	// allows them where no channel is concerned: in Credentials.Info, RefreshReply.Info, and the data of connect
+	// replies, RPC replies and Client.Send. Default: false.
 	Binary bool
 	// Logger of the node, which wraps it: see logging.Wrap. Default: slog.Default().
 	Logger *slog.Logger

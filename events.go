@@ -54,11 +54,11 @@ type Handlers struct {
 	PresenceStats func(ctx context.Context, c *Client, e PresenceEvent) (PresenceStatsReply, error)
 	// History decides on a request and may answer it itself; otherwise the broker answers.
 	History func(ctx context.Context, c *Client, e HistoryEvent) (HistoryReply, error)
-	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need one: those that
-	// recover by RecoverCache, unless their position is the top, and those that read history. If it has, the node
-	// reads the stream once more. There is one call per channel at a time, and its outcome counts for a second: all
-	// clients that need it share it. An error is the answer to them. ctx has no values; it ends when none of them
-	// waits any more. Without this handler, they get nothing.
+	// CacheEmpty may publish into a channel whose stream has no publication, for clients that need one: clients that
+	// recover by RecoverCache, unless their position is the top, and clients that read history. If the handler has
+	// published, the node reads the stream once more. There is one call per channel at a time, and its outcome counts
+	// for a second: all clients that need it share it. An error is the answer to them. ctx has no values; it ends when
+	// none of the clients waits any more. Without this handler, they get nothing.
 	CacheEmpty func(ctx context.Context, e CacheEmptyEvent) (CacheEmptyReply, error)
 	// RPC answers a call. For JSON clients the reply must be JSON; nil is an empty reply.
 	RPC func(ctx context.Context, c *Client, e RPCEvent) ([]byte, error)

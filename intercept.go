@@ -28,12 +28,10 @@ type HandlerFunc func(ctx context.Context, call Call) (reply any, err error)
 // to next, and return another reply or error. New calls the interceptor once for each
 // handler that is not nil.
 //
-// The rules for handlers (see Handlers) are also those for the function: calls for different
-// clients are concurrent, a panic is contained, an error answers the client. If the Event is
-// Inline, the function must not block, and may return ErrWouldBlock; the node then makes the
-// call once more, through all interceptors, where it may block. So ErrWouldBlock from next
-// is no failure. An error for Connected, Unsubscribed or Disconnected, which answer nothing,
-// is logged.
+// The rules for handlers (see Handlers) also apply to the function: calls for different clients are concurrent, a panic
+// is contained, an error answers the client. If the Event is Inline, the function must not block, and may return
+// ErrWouldBlock; the node then makes the call once more, through all interceptors, where it may block. So ErrWouldBlock
+// from next is no failure. An error for Connected, Unsubscribed or Disconnected, which answer nothing, is logged.
 //
 // An Event or a reply of another type than the handler's is an error.
 type Interceptor func(next HandlerFunc) HandlerFunc

@@ -62,9 +62,9 @@ func EveryChannel(o ChannelOptions) func(channel string) ChannelOptions {
 	return func(string) ChannelOptions { return o }
 }
 
-// Target selects connections: those that have all that it names. A Target that names nothing is an error.
-// Without User and Anonymous, the connection with the ID Client is looked for among all, which takes each
-// node about a millisecond per 30,000 connections.
+// Target selects the connections that match all its fields. A Target that names nothing is an error. Without User and
+// Anonymous, the connection with the ID Client is looked for among all, which takes each node about a millisecond per
+// 30,000 connections.
 type Target struct {
 	// User of the connections.
 	User string

@@ -12,9 +12,9 @@ type (
 	// "go doc github.com/gyrohq/gyro/channel.StreamPosition" explains.
 	StreamPosition = channel.StreamPosition
 
-	// ClientInfo tells who published or is present: User and Client, their IDs, ConnInfo from
-	// the client's Credentials and ChanInfo from its SubscribeOptions. See
-	// "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
+	// ClientInfo describes a client that published or is present: User and Client, their IDs, ConnInfo from the
+	// client's Credentials and ChanInfo from its SubscribeOptions. See "go doc
+	// github.com/gyrohq/gyro/protocol.ClientInfo".
 	ClientInfo = protocol.ClientInfo
 
 	// Publication is one message of a channel. Its fields, which

@@ -8,8 +8,7 @@ import (
 	"github.com/gyrohq/gyro/internal/guard"
 )
 
-// effectQueue holds the effects of one client that wait, and counts those that run. Any goroutine
-// may use it.
+// effectQueue holds the waiting effects of one client, and counts the running ones. Any goroutine may use it.
 type effectQueue struct {
 	// awaited is the number of effects that are not completed yet. It belongs to the loop.
 	awaited int
@@ -47,7 +46,7 @@ func (q *effectQueue) pushAhead(e effect.Effect) {
 	q.effects = slices.Insert(q.effects, 0, e)
 }
 
-// ready reports whether the first effect may start beside those that run.
+// ready reports whether the first effect may start beside the running ones.
 func (q *effectQueue) ready(most int) bool {
 	switch {
 	case len(q.effects) == 0:

@@ -59,8 +59,7 @@ type Registry struct {
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	reported atomic.Uint32 // refusals of transports, likewise
-	// connections counts those that transports have, running the loops that run, workers
-	// the goroutines of work queues.
+	// connections counts the connections of transports, running the loops that run, workers the goroutines of lanes.
 	connections, running sync.WaitGroup
 	workers              tally
 

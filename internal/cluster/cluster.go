@@ -1,7 +1,6 @@
-// Package cluster is a node's view of the other nodes: it knows which there are, sends them
-// surveys, and has each of them do commands. The messages travel by a
-// broker.Controller, at most once and in any order. So nodes confirm commands, and a command
-// is sent again until they do.
+// Package cluster is a node's view of the other nodes: it knows which there are, sends them surveys, and makes each of
+// them do commands. The messages travel by a broker.Controller, at most once and in any order. So nodes confirm
+// commands, and a command is sent again until they do.
 package cluster
 
 import (

@@ -72,8 +72,7 @@ func (c *Cluster) do(cmd *control.Command) {
 	}
 }
 
-// runConfirm sends confirmations. Those for one node that gather while others are sent share
-// a message.
+// runConfirm sends confirmations. Confirmations for one node that gather while others are sent share a message.
 func (c *Cluster) runConfirm() {
 	for {
 		select {

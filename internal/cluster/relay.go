@@ -20,9 +20,8 @@ const (
 	maxEmulating  = 1024
 )
 
-// Relay has another node hand commands to its client that has the session ID, and waits until
-// they are dispatched. If the node has no such client, the commands are dropped without an
-// error. ctx and the errors are as with Survey.
+// Relay asks another node to hand commands to its client that has the session ID, and waits until they are dispatched.
+// If the node has no such client, the commands are dropped without an error. ctx and the errors are as with Survey.
 func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) error {
 	if to == "" {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, to)

@@ -28,7 +28,7 @@ const (
 	MaxData = 16 << 20
 	// maxTotal bounds the answers of a survey together, in bytes.
 	maxTotal = 256 << 20
-	// maxSurvey bounds how long a survey takes, whatever its context says.
+	// maxSurvey bounds how long a survey takes, even if its context has a later deadline.
 	maxSurvey = 5 * time.Minute
 	// maxAsking is how many surveys of this node are under way at a time; further ones wait.
 	// maxAnswering is how many surveys of other nodes it answers at a time; further ones get

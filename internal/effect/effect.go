@@ -193,8 +193,8 @@ type (
 	// Refresh asks the application to prolong the connection.
 	Refresh struct{ Renewal }
 
-	// Track asks the application whether the client may track keys of a channel. Without keys, it only
-	// waits for those before it.
+	// Track asks the application whether the client may track keys of a channel. Without keys, it only waits for the
+	// effects before it.
 	Track struct {
 		Request *protocol.SubRefreshRequest
 		Poll    *channel.SharedPoll
@@ -278,17 +278,17 @@ func (a *Attach) Only(item *AttachItem) *Attach {
 	return a
 }
 
-// AttachItem is one subscription to establish: the attach subscribes at the broker, adds
-// presence and reads the stream, in this order. If a step fails, it undoes those before.
+// AttachItem is one subscription to establish: the attach subscribes at the broker, adds presence and reads the stream,
+// in this order. If a step fails, it undoes the steps before.
 type AttachItem struct {
 	Channel string
-	// Info is that for the presence, or nil.
+	// Info is the client's entry in the presence, or nil.
 	Info *channel.ClientInfo
-	// Appears says which maps the client appears in; nil: in none. Few subscriptions have it.
+	// Appears names the maps that the client appears in; nil: none. Few subscriptions have it.
 	Appears *Appearance
 	// Positioned is set if the attach must read the stream.
 	Positioned bool
-	// Fragile is set if the channel has no stream and the subscriber has to hear of losses.
+	// Fragile is set if the channel has no stream and the subscriber must hear of losses.
 	Fragile bool
 	// Resumes is set for a subscriber of a map that keeps its entries: changes that are not in the stream are an error.
 	Resumes bool

@@ -1,3 +1,5 @@
+// Package batch passes publications to an engine, many at a time. Publications share allocations. The memory of
+// publications that the engine has not kept is used again.
 package engines
 
 import (

@@ -5,14 +5,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// slabSize is how many publications share an allocation. One that is kept keeps all of them
-// in memory.
+// slabSize is how many publications share an allocation. A publication that is kept keeps all of them in memory.
 const slabSize = 32
 
 type slab struct {
 	pubs [slabSize]channel.Publication
-	// kept is set if the broker keeps one of those that were handed out since the last
-	// reclaim.
+	// kept is set if the broker keeps a publication that was handed out since the last reclaim.
 	kept bool
 }
 

@@ -198,7 +198,7 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 	}
 }
 
-// refill has the application fill the stream of an item, and reads it again if it has.
+// refill asks the application to fill the stream of an item, and reads the stream again if it was filled.
 func (g *Engines) refill(ctx context.Context, it *effect.AttachItem) error {
 	filled, err := g.Fill.Do(ctx, it.Channel)
 	switch {

@@ -20,13 +20,13 @@ type Filler struct {
 	ask Ask
 	// inline is set if ask may be called inline.
 	inline bool
-	// most is how many outcomes are kept at a time. Those beyond are shared only with the clients
-	// that wait for them.
+	// most is how many outcomes are kept at a time. Further outcomes are shared only with the clients that wait for
+	// them.
 	most    int
 	running sync.WaitGroup // calls
 
 	mu    sync.Mutex
-	calls map[string]*fillCall // by channel: those under way, and those whose outcome counts
+	calls map[string]*fillCall // by channel: calls under way, and calls whose outcome counts
 }
 
 var errMayBlock = errors.New("the application may block")

@@ -38,15 +38,14 @@ type Counter interface {
 	Done(ch string, since int64, p *channel.Publication)
 }
 
-// Seat is where a subscriber sits. The zero value sits nowhere.
+// Seat is a subscriber's place in the hub: the room of its channel, and its index there. The zero value is in no room.
 type Seat struct {
 	room  *room
 	index int32
 	base  uint32 // the base in baseTable that the subscriber received last; 0: no base is kept
 }
 
-// Channel of the subscriber, in a text that all its subscribers can share; empty if the
-// subscriber sits nowhere.
+// Channel of the subscriber, in a text that all its subscribers can share; empty if the subscriber is in no room.
 func (s *Seat) Channel() string {
 	if s.room == nil {
 		return ""
@@ -91,8 +90,8 @@ type Hub struct {
 // address of a key.
 type address struct{ channel, key string }
 
-// room has the subscribers of a channel, or of one of its keys. Most channels have one subscriber on a loop, so there is a
-// place for one.
+// room has the subscribers of a channel, or of one of its keys. Most channels have one subscriber on a loop, so there
+// is a field for one.
 type room struct {
 	channel string
 	key     *string // nil: the room belongs to the whole channel
@@ -133,7 +132,7 @@ const (
 // New returns an empty hub, which makes frames in arena.
 func New(arena *sendqueue.Arena) *Hub { return &Hub{arena: arena} }
 
-// Add seats s, which must not sit anywhere.
+// Add makes s, which must be in no room, a subscriber of a channel.
 func (h *Hub) Add(ch string, s Subscriber) {
 	r := h.rooms.Get(ch)
 	if r == nil {
@@ -144,8 +143,8 @@ func (h *Hub) Add(ch string, s Subscriber) {
 	h.seats++
 }
 
-// AddKey seats s, which must not sit anywhere, to get the messages of a key: the messages with Keyed. It returns
-// whether s is the first subscriber of the key. It does not count as a subscriber of the channel.
+// AddKey makes s, which must be in no room, a subscriber of a key: it gets the messages with Keyed. It returns whether
+// s is the first subscriber of the key. It does not count as a subscriber of the channel.
 func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	at := address{ch, key}
 	r := h.keyed[at]
@@ -329,8 +328,8 @@ func (h *Hub) Finish(s Subscriber) {
 	h.delivered += uint64(rest.count())
 }
 
-// Pending is the number of messages that are not delivered to all subscribers yet, without
-// those that are held back.
+// Pending is the number of messages that are not delivered to all subscribers yet, without messages that a window holds
+// back.
 func (h *Hub) Pending() int { return h.pending }
 
 // Forget drops the frames in the arena, so that the loop may reset it. The loop calls it

@@ -56,7 +56,7 @@ const (
 type Message struct {
 	Channel string
 	Kind    Kind
-	// Keyed: the publication is for those who track its key alone (Hub.AddKey).
+	// Keyed: the publication is only for subscribers of its key (Hub.AddKey).
 	Keyed bool
 	// Round of the check that read the top. Of a shared poll channel: the generation of its versions.
 	Round uint32

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Window is how long the messages of a channel are held back, so that they leave
-// together: until Delay has passed since the first of them, or until Size of them
-// are held, whichever comes first. The zero Window holds nothing back.
+// Window is how long the messages of a channel are held back, so that they leave together: until Delay has passed since
+// the first message, or until Size messages are held, if that comes first. The zero Window holds nothing back.
 type Window struct {
 	Delay time.Duration
 	Size  int

@@ -69,12 +69,12 @@ func Info(tb testing.TB, n *gyro.Node) gyro.NodeInfo {
 	return infos[0]
 }
 
-// Open is a node that lets everybody do everything.
+// Open is a node that lets every client do everything.
 func Open(tb testing.TB, o gyro.SubscribeOptions, p gyro.PublishOptions) *gyro.Node {
 	return Run(tb, gyro.Config{Handlers: Everything(o, p)})
 }
 
-// Everything lets everybody do everything, with these options.
+// Everything lets every client do everything, with these options.
 func Everything(o gyro.SubscribeOptions, p gyro.PublishOptions) gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: As,

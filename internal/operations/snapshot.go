@@ -18,12 +18,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Bounds of a page of a snapshot. A page ends with the step of a walk that reaches one of them.
+// Bounds of a page of a snapshot. A page ends with the step of a walk that reaches a bound.
 const (
 	pageConnections = 500
 	pageChannels    = 5_000
 	pageBytes       = 256 << 10 // about; NATS carries 1 MiB by default
-	// pageTime is how long a node looks for the connections of a page; then the page has what there is.
+	// pageTime is how long a node looks for the connections of a page; then the page has the connections found so far.
 	pageTime = 2 * time.Second
 )
 
@@ -31,16 +31,17 @@ const (
 // request one is forgotten.
 const (
 	maxSnapshots = 16
-	forgetAfter  = 4 * time.Minute // who fetches takes a page of each of atATime nodes in turns, each within 20 s
+	forgetAfter  = 4 * time.Minute // the asking node takes a page of each of atATime nodes in turns, each within 20 s
 )
 
-// snapshots are those that other nodes, or this one, fetch from this one.
+// snapshots are the snapshots of this node that other nodes, or this node itself, fetch.
 type snapshots struct {
 	mu sync.Mutex
 	m  map[string]*snapshot
 }
 
-// snapshot is one of them. Its fields belong to the goroutine that has taken it out of the map.
+// snapshot is a walk over the connections of this node. Its fields belong to the goroutine that has taken it out of the
+// map.
 type snapshot struct {
 	*selection
 	walk   *client.Walk

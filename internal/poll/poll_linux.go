@@ -26,7 +26,7 @@ type Poller struct {
 	watched   []watch // by descriptor
 }
 
-// watch says who watches a descriptor for what.
+// watch has the watcher of a descriptor, and the events that it asked for.
 type watch struct {
 	w      transport.Watcher // nil: the descriptor is not watched
 	events uint32

@@ -81,8 +81,8 @@ func New(cfg Config) *Checker {
 	return c
 }
 
-// Watch has a routed channel checked until the route ends. Reads of its stream renew the
-// life of the position by metaTTL, or by the broker's default if that is 0.
+// Watch makes the checker check a routed channel until the route ends. Reads of its stream renew the life of the
+// position by metaTTL, or by the broker's default if that is 0.
 func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	if c.cfg.Routes.Mark(ch, c.mark(metaTTL)) && c.cfg.Delay >= 0 {
 		c.mu.Lock()
@@ -91,7 +91,7 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	}
 }
 
-// Fragile has a routed channel whose subscribers need every message, and that has no stream to check. They
+// Fragile marks a routed channel whose subscribers need every message, and that has no stream to check. The subscribers
 // begin anew after each loss.
 func (c *Checker) Fragile(ch string) { c.cfg.Routes.Mark(ch, fragile) }
 

@@ -22,8 +22,7 @@ type runner struct {
 	planned, visitAt time.Time // the last visit, and the next one
 	paced            bool      // the next visit is on the beat
 
-	// todo are the channels to check after losses. failed are those whose read failed;
-	// they wait until retryAt.
+	// todo are the channels to check after losses. failed are the channels whose read failed; they wait until retryAt.
 	todo, failed []target
 	retryAt      time.Time
 

@@ -7,8 +7,8 @@ const (
 	keepChunks = 16
 	// A gathered frame of more than large bytes is not copied into the arena: it stays in the buffer where it was made.
 	large = chunkSize / 4
-	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more of
-	// them allocates none, and its frames are still in the processor's cache when they are written.
+	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more large frames
+	// allocates none, and its frames are still in the processor's cache when they are written.
 	MaxLarge = 512 << 10
 )
 
@@ -16,9 +16,9 @@ const (
 // of bytes. Reset forgets all of them at once, so a frame costs no allocation. The zero value is ready for use.
 type Arena struct {
 	chunk []byte
-	// full are the chunks used before chunk, free those for later; all have length 0.
+	// full are the chunks used before chunk, free are chunks for later; all have length 0.
 	full, free [][]byte
-	// lent are large buffers with frames of this turn, spare those for later.
+	// lent are large buffers with frames of this turn, spare are buffers for later turns.
 	lent, spare         [][]byte
 	lentSize, spareSize int
 }

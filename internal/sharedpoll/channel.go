@@ -325,8 +325,8 @@ func (c *Channel) Notify(keys []string) (tracked int) {
 	return tracked
 }
 
-// gather has the keys of notifications asked for if there are enough of them. Otherwise they wait until the first
-// of them has waited for the delay. The lock is held.
+// gather makes the keys of notifications urgent if there are enough of them. Otherwise they wait until the first of
+// them has waited for the delay. The lock is held.
 func (c *Channel) gather() {
 	opts := c.state.opts
 	switch {
@@ -342,7 +342,7 @@ func (c *Channel) gather() {
 	}
 }
 
-// askNoted has the keys of notifications asked for. The lock is held.
+// askNoted makes the keys of notifications urgent. The lock is held.
 func (c *Channel) askNoted() {
 	if c.gathering != nil {
 		c.gathering.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Place is where the trackers of a loop sit.
+// Place is the loop of trackers, and the hub that they belong to.
 type Place struct {
 	Hub   *hub.Hub
 	Loop  int
@@ -57,7 +57,7 @@ func NewKeys(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Ke
 	return k
 }
 
-// Begin is called when the client is subscribed. Its pushes have a form. It returns the epoch that the client is told.
+// Begin is called when the client is subscribed. Its pushes have a form. It returns the epoch for the client.
 func (k *Keys) Begin(form hub.Form) (epoch string) {
 	k.form = form
 	epoch, k.generation = k.channel.Epoch()
@@ -76,7 +76,7 @@ func (k *Keys) End() {
 	k.channel = nil
 }
 
-// Current tells whether a message is of the versions that the client has. k may be nil.
+// Current tells whether a message belongs to the client's generation of versions. k may be nil.
 func (k *Keys) Current(m *hub.Message) bool { return k == nil || m.Round == k.generation }
 
 var (
@@ -190,8 +190,8 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 	return nil
 }
 
-// seat makes trackers of the keys of a request, but those that are gone. Of a key in several batches the last one
-// counts.
+// seat makes trackers of the keys of a request, except for the keys that are gone. If several batches have the same
+// key, the last one counts.
 func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []want {
 	var wants []want
 	index := make(map[string]int)
@@ -228,7 +228,7 @@ func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expir
 	return wants
 }
 
-// items puts the values that the node keeps into the result. Those that do not fit are pushed.
+// items puts the values that the node keeps into the result. Values that do not fit are pushed.
 func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 	var pubs []*channel.Publication
 	for i := range wants {

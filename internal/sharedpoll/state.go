@@ -1,6 +1,6 @@
 // Package sharedpoll knows which keys of shared poll channels the clients of a node track, and the newest version of
-// each. It asks the application for the keys (Table), and tells the loops of changes. Keys are the keys that one client
-// tracks: it gets their newest values.
+// each. It asks the application for the keys (Table), and tells the loops of changes. Type Keys has the keys that one
+// client tracks, and sends it their newest values.
 package sharedpoll
 
 import (
@@ -115,8 +115,8 @@ func (s *state) sweep(since int64) {
 	s.idle = slices.Delete(s.idle, 0, n)
 }
 
-// seek returns the value for a tracker that has a version, if the node keeps a newer one. If the node has to
-// ask for it, it does so at once.
+// seek returns the value for a tracker that has a version, if the node keeps a newer one. If the node must ask the
+// application for it, it does so at once.
 func (s *state) seek(e *entry, version uint64) *channel.Publication {
 	switch {
 	case e.known() && e.version <= version, !e.known() && version > 0:
@@ -129,7 +129,7 @@ func (s *state) seek(e *entry, version uint64) *channel.Publication {
 	return nil
 }
 
-// hurry has a key asked for at once.
+// hurry makes a key urgent, so that it is asked for at once.
 func (s *state) hurry(e *entry) {
 	if !e.urgent && !e.asking {
 		e.urgent = true

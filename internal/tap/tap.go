@@ -67,7 +67,7 @@ type taps struct {
 	users, channels map[string][]*tap
 }
 
-// tap is one of them.
+// tap watches one user or one channel.
 type tap struct {
 	observe.Tap
 	id     string
@@ -135,7 +135,7 @@ func (t *Table) Close() {
 	}
 }
 
-// publish makes the taps those that there are. The lock is held.
+// publish makes the active taps a new snapshot of all taps. The lock is held.
 func (t *Table) publish() {
 	if len(t.byID) == 0 {
 		t.active.Store(nil)

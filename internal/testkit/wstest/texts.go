@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// Texts is a WebSocket connection whose messages are texts, of whatever protocol.
+// Texts is a WebSocket connection whose messages are texts, of any protocol.
 type Texts struct {
 	tb   testing.TB
 	conn *wsclient.Conn
