@@ -1,6 +1,5 @@
-// Package servers holds the connections to one shard: per server a multiplexed one for commands,
-// by rueidis, and those for PUB/SUB. It finds the primary through Sentinel, and bounds how
-// long anything waits.
+// Package servers holds the connections to the servers of one shard: per server a multiplexed one for commands, by rueidis, and others
+// for PUB/SUB. It finds the primary through Sentinel, and bounds how long anything waits.
 package servers
 
 import (
