@@ -73,8 +73,8 @@ type Broker struct {
 	presence *Presence
 }
 
-// stripe holds the state of the channels of one hash value. Its lock is never held during a
-// handler call. Who takes several locks takes a turn first and the agenda's lock last.
+// stripe holds the state of the channels of one hash value. Its lock is never held during a handler call. With several locks,
+// a turn is taken first and the agenda's lock last.
 type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
@@ -138,8 +138,8 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, true)
 }
 
-// Unsubscribe implements broker.Broker. At most one event of each channel comes after it:
-// the one that was being delivered at the time of the call.
+// Unsubscribe implements broker.Broker. At most one event of each channel comes after it: the event that was being delivered
+// at the time of the call.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, false)
 }

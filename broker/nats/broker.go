@@ -223,7 +223,7 @@ func (b *Broker) confirmed(ctx context.Context, number uint64) error {
 		return err
 	}
 	if b.dialer.number.Load() != number {
-		// The answer came over another connection than the one that it is about.
+		// The answer came over another connection.
 		return fmt.Errorf("%w: it broke before the server confirmed", errDisconnected)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxPage is the most entries of a page, also for who wants all.
+// maxPage is the most entries of a page, also if all entries are wanted.
 const maxPage = 100_000
 
 // expireBatch is how many entries expire in one transaction.

@@ -62,7 +62,7 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	// noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
-		_ = l.mark(ctx) // watch tells of refusals
+		_ = l.mark(ctx) // watch reports refusals
 		err = b.settle(ctx, s)
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *Broker) compare(s *shard) <-chan struct{} {
 // compareAll compares the deliveries of all links of the shard, and the publications that the shard has acknowledged.
 func (b *Broker) compareAll(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
-		_ = l.mark(ctx) // watch tells of refusals
+		_ = l.mark(ctx) // watch reports refusals
 	}
 	// With proof of a loss, a publication that cannot be compared counts as lost.
 	wentBack := s.wentBack.Swap(false)

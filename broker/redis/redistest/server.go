@@ -236,7 +236,7 @@ func (s *Server) launch() (ok bool) {
 	return ok
 }
 
-// isMine tells whether the process that answers is the one that was started.
+// isMine tells whether the process that was started answers.
 func (s *Server) isMine() bool {
 	info, err := s.try("INFO", "server")
 	return err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid))

@@ -352,7 +352,7 @@ func (w *worker) apply(data []byte) (ok bool) {
 	return true
 }
 
-// same tells whether the row at the cursor is the one that was made at this time. If it is another one, the database went back, and
+// same tells whether the row at the cursor was made at this time. If it was made at another time, the database went back, and
 // ids come again.
 func (w *worker) same(created time.Time) bool {
 	if created.IsZero() || w.created.IsZero() || created.Equal(w.created) {

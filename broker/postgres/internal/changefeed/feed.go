@@ -175,7 +175,7 @@ func (f *Feed) scout(ctx context.Context) {
 	}
 }
 
-// Rows of a look that tell of the server. Others have the number of a table.
+// Rows of a look that describe the server. Other rows have the number of a table.
 const (
 	standby  = -1
 	readOnly = -2

@@ -64,7 +64,7 @@ type table struct {
 	seq     uint64
 	entries map[string]entry
 	link    *link // nil while there is no connection
-	down    error // why there is none
+	down    error // why there is no connection
 	queue   []*call
 	pending []segment // in the order of the commands
 	ping    bool      // the link must send a PING

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// noAnswer is the error of a server that was silent for as long as it may be. It is no context.DeadlineExceeded: the call that
-// asked the server may have time left, and no other call has run out of it; see failedForAnother.
+// noAnswer is the error of a server that was silent for the whole time limit. It is no context.DeadlineExceeded: the call
+// that asked the server may have time left, and no other call has run out of it; see failedForAnother.
 type noAnswer struct{ limit time.Duration }
 
 func (e noAnswer) Error() string        { return "no answer within " + e.limit.String() }
@@ -33,7 +33,7 @@ func within(ctx context.Context, raw net.Conn, do func() error) error {
 	return err
 }
 
-// ending is why this process closes a connection. Reads and writes that fail for that return it.
+// ending is the reason why this process closes a connection. Reads and writes that fail because of the end return the reason.
 type ending struct{ cause atomic.Pointer[error] }
 
 // because notes the cause before the connection is closed. The first cause stays.

@@ -74,15 +74,15 @@ func (h *hold) end() {
 	}
 }
 
-// over reports whether commands wait although another primary is named than the one that is replaced.
+// over reports whether commands wait although the Sentinels name another primary than the replaced one.
 func (h *hold) over(primary string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.until.Load() != nil && h.old != primary
 }
 
-// release lets commands go on, if they wait, when the primary that is named is another one. The connections to the old one are
-// closed. The first command on a closed connection fails, so a ping goes ahead.
+// release lets waiting commands go on when the Sentinels name another primary. The connections to the old one are closed. The
+// first command on a closed connection fails, so a ping goes ahead.
 func (c *Client) release(primary string) {
 	if !c.hold.over(primary) {
 		return

@@ -16,7 +16,7 @@ const calmTime = time.Second
 type outage struct {
 	log     *slog.Logger
 	name    string
-	primary func() string // address of the server that answers, if there is one, and name does not tell it
+	primary func() string // address of the server that answers, if there is one and the name does not contain it
 	on      atomic.Bool
 
 	mu          sync.Mutex

@@ -91,10 +91,9 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 	return d, nil
 }
 
-// watchSentinel drops the connections to a server that the Sentinels have replaced. A demoted
-// primary may keep its connections, and take writes that are lost. It asks when a Sentinel
-// announces a new primary, when a server refuses writes, and every topologyInterval. Then commands
-// go on that waited for a new primary.
+// watchSentinel drops the connections to a server that the Sentinels have replaced. A demoted primary may keep its
+// connections, and take writes that are lost. It asks when a Sentinel announces a new primary, when a server refuses writes,
+// and every topologyInterval. Then commands that waited for a new primary go on.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
@@ -136,7 +135,7 @@ func (c *Client) suspectPrimary() {
 // relistenInterval is the pause after a connection to a Sentinel.
 const relistenInterval = time.Second
 
-// listenSentinel waits for announcements of a Sentinel. The one that leads a failover tells of more than the others.
+// listenSentinel waits for announcements of a Sentinel. The Sentinel that leads a failover announces more than the others.
 func (c *Client) listenSentinel(i int) {
 	for c.ctx.Err() == nil {
 		c.hearSentinel(i) // watchSentinel finds missed announcements
