@@ -56,31 +56,31 @@ func serverCommand() *cobra.Command {
 	return cmd
 }
 
-// serverFlags adds the keys that can be given as flags. The reference of the configuration explains them.
+// shorthands are the letters of flags that have one.
+var shorthands = map[string]string{"http_server.address": "a", "http_server.port": "p"}
+
+// serverFlags adds the keys that can be given as flags: the schema marks them (opt:"flag").
 func serverFlags(f *pflag.FlagSet) {
-	def := config.DefaultConfig()
-	text := func(name, short, value string) { f.StringP(name, short, value, config.Describe(name)) }
-	text("http_server.address", "a", "")
-	text("http_server.port", "p", strconv.Itoa(def.HTTPServer.Port))
-	for _, name := range []string{"http_server.internal_address", "http_server.internal_port", "pid_file", "log.file"} {
-		text(name, "", "")
+	for _, k := range config.Flags() {
+		if k.Type == "bool" {
+			f.Bool(k.Key, false, k.Doc)
+			continue
+		}
+		f.VarP(&keyValue{text: k.Default, kind: k.Type}, k.Key, shorthands[k.Key], k.Doc)
 	}
-	text("log.level", "", def.Log.Level)
-	text("log.format", "", def.Log.Format)
-	for _, name := range []string{"engine.type", "broker.type", "presence_manager.type", "map_broker.type"} {
-		text(name, "", "memory")
-	}
-	for _, name := range []string{
-		"broker.enabled", "presence_manager.enabled", "debug.enabled", "admin.enabled", "admin.external",
-		"admin.insecure", "prometheus.enabled", "swagger.enabled", "health.enabled", "init.enabled",
-		"uni_websocket.enabled", "uni_sse.enabled", "uni_http_stream.enabled", "uni_poll.enabled", "sse.enabled", "http_stream.enabled",
-		"client.insecure", "http_api.insecure", "http_api.external", "grpc_api.enabled", "uni_grpc.enabled",
-	} {
-		f.Bool(name, false, config.Describe(name))
-	}
-	f.Int("grpc_api.port", def.GRPCAPI.Port, config.Describe("grpc_api.port"))
-	f.Int("uni_grpc.port", def.UniGRPC.Port, config.Describe("uni_grpc.port"))
 }
+
+// keyValue is the value of a flag. The configuration checks it, and names the key in its error.
+type keyValue struct{ text, kind string }
+
+// String implements pflag.Value.
+func (v *keyValue) String() string { return v.text }
+
+// Set implements pflag.Value.
+func (v *keyValue) Set(text string) error { v.text = text; return nil }
+
+// Type implements pflag.Value.
+func (v *keyValue) Type() string { return v.kind }
 
 // completeValues has shells complete the values of flags that have a few.
 func completeValues(cmd *cobra.Command) {

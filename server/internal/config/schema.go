@@ -16,7 +16,7 @@ type Config struct {
 	Node       Node         `key:"node" doc:"Identity of this node in a cluster."`
 	Shutdown   Shutdown     `key:"shutdown" doc:"Graceful shutdown."`
 	UsageStats UsageStats   `key:"usage_stats" doc:"Accepted for compatibility: Gyro sends no usage data."`
-	PIDFile    string       `key:"pid_file" doc:"File to write the process ID to, mode 0600."`
+	PIDFile    string       `key:"pid_file" opt:"flag" doc:"File to write the process ID to, mode 0600."`
 	Unreleased bool         `key:"enable_unreleased_features" idle:"there are no experimental features" doc:"Unlocks experimental features."`
 	Client     Client       `key:"client" doc:"Client connections."`
 	Channel    Channel      `key:"channel" opt:"reload" doc:"Channels and their namespaces."`
@@ -63,10 +63,10 @@ type Config struct {
 // HTTPServer has the listeners. Internal endpoints (API, metrics,
 // …) share the external listener unless an internal address or port is given.
 type HTTPServer struct {
-	Address         string      `key:"address" doc:"Address to listen on; empty for all."`
-	Port            int         `key:"port" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
-	InternalAddress string      `key:"internal_address" doc:"Address of internal endpoints; empty for that of the external ones."`
-	InternalPort    string      `key:"internal_port" doc:"Port of internal endpoints, such as API and metrics; empty for that of the external ones, so that clients reach them, of which the start warns."`
+	Address         string      `key:"address" opt:"flag" doc:"Address to listen on; empty for all."`
+	Port            int         `key:"port" opt:"flag" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
+	InternalAddress string      `key:"internal_address" opt:"flag" doc:"Address of internal endpoints; empty for that of the external ones."`
+	InternalPort    string      `key:"internal_port" opt:"flag" doc:"Port of internal endpoints, such as API and metrics; empty for that of the external ones, so that clients reach them, of which the start warns."`
 	TLS             ListenerTLS `key:"tls"`
 	TLSAutocert     TLSAutocert `key:"tls_autocert"`
 	TLSExternal     bool        `key:"tls_external" doc:"TLS on the external listener only."`
@@ -121,10 +121,10 @@ type CertificatePair struct {
 
 // Log sets the level, the format and the place of the log.
 type Log struct {
-	Level string `key:"level" opt:"reload" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
-	File  string `key:"file" doc:"File to append lines to. It is opened anew at SIGUSR1, and when it was renamed or removed. If it cannot be written, lines are lost and counted, and stderr says so once."`
+	Level string `key:"level" opt:"flag,reload" def:"info" doc:"trace, debug, info, warn, error, fatal or none; letter case does not count."`
+	File  string `key:"file" opt:"flag" doc:"File to append lines to. It is opened anew at SIGUSR1, and when it was renamed or removed. If it cannot be written, lines are lost and counted, and stderr says so once."`
 
-	Format string `key:"format" def:"auto" enum:"auto|text|json" doc:"What lines are: json is one object per line, text is for people; auto is text if stdout is a terminal and there is no log.file, else json. Text goes to stdout if that is a terminal, coloured unless the variable NO_COLOR is set; everything else goes to stderr, or to log.file. Gyro's own key."`
+	Format string `key:"format" opt:"flag" def:"auto" enum:"auto|text|json" doc:"What lines are: json is one object per line, text is for people; auto is text if stdout is a terminal and there is no log.file, else json. Text goes to stdout if that is a terminal, coloured unless the variable NO_COLOR is set; everything else goes to stderr, or to log.file. Gyro's own key."`
 
 	Access       bool          `key:"access" opt:"reload" doc:"Write a line for each request to an endpoint, at the level info: method, status, path, address, duration and size of the answer. Otherwise the level debug has them. Gyro's own key."`
 	AccessSample int           `key:"access_sample" opt:"reload" def:"1" min:"1" doc:"Of this many lines of log.access, write one. Gyro's own key."`
@@ -158,8 +158,8 @@ type HTTPAPI struct {
 	Keys          []APIKey `key:"keys" opt:"reload" doc:"Further keys, with rights of their own (docs/http-api.md#keys-with-rights). Gyro's own key."`
 	JWKS          APIJWKS  `key:"jwks" opt:"reload"`
 	ErrorMode     string   `key:"error_mode" enum:"transport" doc:"With transport, API errors become HTTP statuses."`
-	External      bool     `key:"external" doc:"Serve on the external listener."`
-	Insecure      bool     `key:"insecure" doc:"Serve without a key."`
+	External      bool     `key:"external" opt:"flag" doc:"Serve on the external listener."`
+	Insecure      bool     `key:"insecure" opt:"flag" doc:"Serve without a key."`
 }
 
 // APIKey is a key of the server API with rights.
@@ -184,10 +184,10 @@ type APIJWKS struct {
 
 // GRPCAPI is the server API over gRPC.
 type GRPCAPI struct {
-	Enabled               bool        `key:"enabled" doc:"Serve the API over gRPC."`
+	Enabled               bool        `key:"enabled" opt:"flag" doc:"Serve the API over gRPC."`
 	ErrorMode             string      `key:"error_mode" enum:"transport" doc:"With transport, API errors become gRPC statuses."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
-	Port                  int         `key:"port" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
+	Port                  int         `key:"port" opt:"flag" def:"10000" min:"0" max:"65535" doc:"Port to listen on."`
 	Key                   string      `key:"key" opt:"secret,reload" doc:"Secret that backends send, which may do everything. Without it, and without the keys and tokens below, every call is allowed."`
 	Keys                  []APIKey    `key:"keys" opt:"reload" doc:"Further keys, with rights of their own (docs/http-api.md#keys-with-rights). Gyro's own key."`
 	JWKS                  APIJWKS     `key:"jwks" opt:"reload"`
@@ -232,7 +232,7 @@ type WebSocketHandler struct {
 
 // UniWebSocket is the unidirectional WebSocket transport.
 type UniWebSocket struct {
-	Enabled bool `key:"enabled" doc:"Serve clients that send nothing but their connect request (docs/unidirectional.md)."`
+	Enabled bool `key:"enabled" opt:"flag" doc:"Serve clients that send nothing but their connect request (docs/unidirectional.md)."`
 	WebSocketHandler
 	DisableClosingHandshake bool `key:"disable_closing_handshake" doc:"No close frame when the server closes."`
 	DisableDisconnectPush   bool `key:"disable_disconnect_push" doc:"No disconnect push before closing."`
@@ -241,7 +241,7 @@ type UniWebSocket struct {
 
 // BodyTransport is SSE or HTTP streaming.
 type BodyTransport struct {
-	Enabled            bool   `key:"enabled" doc:"Serve this transport."`
+	Enabled            bool   `key:"enabled" opt:"flag" doc:"Serve this transport."`
 	HandlerPrefix      string `key:"handler_prefix" def:"{}" doc:"Path."`
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, bytes; 0 for 65536. Larger ones are refused with 413."`
 }
@@ -292,9 +292,9 @@ type HTTPTransform struct {
 
 // UniGRPC is the unidirectional gRPC transport.
 type UniGRPC struct {
-	Enabled               bool        `key:"enabled" doc:"Serve clients that get a stream of pushes by gRPC (docs/unidirectional.md)."`
+	Enabled               bool        `key:"enabled" opt:"flag" doc:"Serve clients that get a stream of pushes by gRPC (docs/unidirectional.md)."`
 	Address               string      `key:"address" doc:"Address to listen on; empty for all."`
-	Port                  int         `key:"port" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
+	Port                  int         `key:"port" opt:"flag" def:"11000" min:"0" max:"65535" doc:"Port to listen on."`
 	MaxReceiveMessageSize int         `key:"max_receive_message_size" min:"0" max:"2147483647" doc:"Largest connect request, bytes; 0 for 64 KiB."`
 	UserIDMetadata        string      `key:"user_id_metadata" doc:"Key of the metadata in which an authenticating reverse proxy of gRPC names the user. client.user_id_http_header does not count here. Gyro's own key."`
 	TLS                   ListenerTLS `key:"tls"`
@@ -311,27 +311,27 @@ type SockJS struct {
 
 // Init is the init endpoint.
 type Init struct {
-	Enabled       bool   `key:"enabled"`
+	Enabled       bool   `key:"enabled" opt:"flag"`
 	HandlerPrefix string `key:"handler_prefix" def:"/connection/init" doc:"Path."`
 }
 
 // Admin is the admin interface.
 type Admin struct {
-	Enabled         bool          `key:"enabled" doc:"Serve the admin web interface and its endpoints (docs/admin.md). It also counts what the metrics count, whatever prometheus.enabled says."`
+	Enabled         bool          `key:"enabled" opt:"flag" doc:"Serve the admin web interface and its endpoints (docs/admin.md). It also counts what the metrics count, whatever prometheus.enabled says."`
 	HandlerPrefix   string        `key:"handler_prefix" doc:"Path that all paths of the interface begin with; empty for none, so that the interface is at / and its endpoints are below /admin."`
 	Password        string        `key:"password" opt:"secret,reload" doc:"Password of the operator. Nobody can log in without it and secret. A new one ends all sessions."`
 	Secret          string        `key:"secret" opt:"secret,reload" doc:"Secret that signs the tokens of sessions, the same on all nodes. A new one ends all sessions."`
 	SessionTTL      time.Duration `key:"session_ttl" def:"12h" min:"1m" max:"720h" opt:"reload" doc:"How long a login is valid. Gyro's own key."`
 	APIKey          string        `key:"api_key" opt:"secret,reload" doc:"What programs send as X-API-Key in place of a token of a session, at least 16 bytes; empty for none."`
-	Insecure        bool          `key:"insecure" doc:"No login: whoever reaches the listener is an operator."`
+	Insecure        bool          `key:"insecure" opt:"flag" doc:"No login: whoever reaches the listener is an operator."`
 	WebPath         string        `key:"web_path" doc:"Directory with another web application, in place of the built-in one."`
 	WebProxyAddress string        `key:"web_proxy_address" doc:"URL of a server to take the web application from, for its development; wins over web_path."`
-	External        bool          `key:"external" doc:"Serve on the external listener, which clients use, in place of the internal one."`
+	External        bool          `key:"external" opt:"flag" doc:"Serve on the external listener, which clients use, in place of the internal one."`
 }
 
 // Prometheus is the metrics endpoint.
 type Prometheus struct {
-	Enabled                        bool     `key:"enabled"`
+	Enabled                        bool     `key:"enabled" opt:"flag"`
 	HandlerPrefix                  string   `key:"handler_prefix" def:"/metrics" doc:"Path."`
 	Namespace                      string   `key:"namespace" def:"gyro" doc:"What names of metrics begin with; centrifugo for dashboards made for that."`
 	InstrumentHTTPHandlers         bool     `key:"instrument_http_handlers" doc:"Count requests by path, method and status."`
@@ -346,20 +346,20 @@ type Prometheus struct {
 
 // Health has the health endpoints.
 type Health struct {
-	Enabled       bool   `key:"enabled"`
+	Enabled       bool   `key:"enabled" opt:"flag"`
 	HandlerPrefix string `key:"handler_prefix" def:"/health" doc:"Path. Below it, /live is 200 as long as the process serves HTTP, and /ready is 200 as long as the node and its engines deliver, else 503."`
 	Mode          string `key:"mode" def:"ready" enum:"ready|live" doc:"What the path itself answers: the same as /ready, or the same as /live."`
 }
 
 // Swagger is the documentation of the HTTP API.
 type Swagger struct {
-	Enabled       bool   `key:"enabled"`
+	Enabled       bool   `key:"enabled" opt:"flag"`
 	HandlerPrefix string `key:"handler_prefix" def:"/swagger" doc:"Path of the page. The document is below it, at /openapi.json."`
 }
 
 // Debug has the profiling endpoints.
 type Debug struct {
-	Enabled       bool   `key:"enabled"`
+	Enabled       bool   `key:"enabled" opt:"flag"`
 	HandlerPrefix string `key:"handler_prefix" def:"/debug/pprof" doc:"Path."`
 }
 

@@ -36,7 +36,7 @@ type Client struct {
 	UserIDHTTPHeader       string          `key:"user_id_http_header" doc:"Header in which an authenticating reverse proxy names the user."`
 	RefreshProxyGrace      time.Duration   `key:"refresh_proxy_grace" def:"10m" opt:"reload" doc:"How long a connection or subscription lives on while its refresh proxy, asked once a minute, gives no answer; then it ends with 3005 or 2501. 0 for no bound."`
 	ForwardedHeadersMax    int             `key:"forwarded_headers_max_size" def:"8192" min:"0" opt:"reload" doc:"Most bytes that proxies forward of one client's headers, names and values together. Gyro leaves other headers out, those of the connect command first, and logs a line."`
-	Insecure               bool            `key:"insecure" opt:"reload" doc:"Connections without token are accepted, and may do what no rule allows. For development."`
+	Insecure               bool            `key:"insecure" opt:"flag,reload" doc:"Connections without token are accepted, and may do what no rule allows. For development."`
 	UserPersonalChannel    PersonalChannel `key:"subscribe_to_user_personal_channel" opt:"reload"`
 	UniDisconnectOnConnect struct {
 		Enabled    bool                  `key:"enabled" doc:"Map connect errors to disconnects on unidirectional transports."`

@@ -41,6 +41,9 @@ func WriteJSONSchema(w io.Writer) error {
 // not matter to it, so it loads no defaults.
 func Describe(key string) string { return schema.Describe(new(Config), key) }
 
+// Flags returns the keys that the program has flags for, with their defaults.
+func Flags() []schema.Flag { return schema.Flags(DefaultConfig()) }
+
 // Format returns the format of a configuration file by its extension: json, yaml
 // or toml.
 func Format(file string) (string, error) { return schema.Format(file) }

@@ -18,7 +18,7 @@ const (
 
 // Engine provides broker and presence manager together.
 type Engine struct {
-	Type  string      `key:"type" def:"memory" doc:"memory or redis."`
+	Type  string      `key:"type" opt:"flag" def:"memory" doc:"memory or redis."`
 	Redis RedisEngine `key:"redis"`
 	// Concurrency applies to all brokers and presence managers.
 	Concurrency int `key:"concurrency" def:"512" min:"-1" doc:"Subscribes and history reads under way at a time at brokers outside of the process, and as many presence reads; further ones wait, 10s at most. -1 for no limit."`
@@ -77,8 +77,8 @@ type RedisPresence struct {
 
 // Broker replaces the engine's broker.
 type Broker struct {
-	Enabled bool   `key:"enabled"`
-	Type    string `key:"type" def:"memory" enum:"memory|redis|nats|postgres"`
+	Enabled bool   `key:"enabled" opt:"flag"`
+	Type    string `key:"type" opt:"flag" def:"memory" enum:"memory|redis|nats|postgres"`
 	Redis   struct {
 		PrefixedRedis
 		RedisBroker
@@ -95,8 +95,8 @@ type NamedBroker struct {
 
 // PresenceManager replaces the engine's presence manager.
 type PresenceManager struct {
-	Enabled bool   `key:"enabled"`
-	Type    string `key:"type" def:"memory" enum:"memory|redis"`
+	Enabled bool   `key:"enabled" opt:"flag"`
+	Type    string `key:"type" opt:"flag" def:"memory" enum:"memory|redis"`
 	Redis   struct {
 		PrefixedRedis
 		RedisPresence
@@ -179,7 +179,7 @@ type FanoutNATS struct {
 
 // MapBroker keeps the state of map channels.
 type MapBroker struct {
-	Type  string `key:"type" def:"memory" enum:"memory|redis|postgres"`
+	Type  string `key:"type" opt:"flag" def:"memory" enum:"memory|redis|postgres"`
 	Redis struct {
 		PrefixedRedis
 		CleanupInterval     time.Duration `key:"cleanup_interval" def:"1s" doc:"Period of removals of expired keys; negative for none."`

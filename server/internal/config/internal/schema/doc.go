@@ -154,8 +154,28 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 	b.WriteByte('\n')
 }
 
-// Describe returns the documentation of a key that is not within a list, or the documentation of its section if the key
-// has none.
+// Flag is a key that the program has a flag for.
+type Flag struct {
+	Key, Doc string
+	// Type is bool, int or string.
+	Type string
+	// Default is the value in cfg, in the text form of the environment.
+	Default string
+}
+
+// Flags returns the keys with opt:"flag" that are not within a list.
+func Flags(cfg any) []Flag {
+	var flags []Flag
+	walk(path{}, root(cfg), func(l leaf) {
+		if l.flag {
+			flags = append(flags, Flag{l.path.key, Describe(cfg, l.path.key), typeNames[l.kind], fmt.Sprint(l.value.Interface())})
+		}
+	})
+	return flags
+}
+
+// Describe returns the documentation of a key that is not within a list, or that of its
+// section if it has none of its own.
 func Describe(cfg any, key string) string {
 	p, section, doc := path{}, root(cfg).Type(), ""
 	for name := range strings.SplitSeq(key, ".") {

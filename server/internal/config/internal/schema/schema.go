@@ -10,7 +10,7 @@
 //	opt   comma-separated: "secret" (never shown in messages; the key with the
 //	      suffix _file names a file that has it), "seconds" (a duration of whole seconds), "reload" (a running server
 //	      takes the value over), "restart" (it does not, though it takes over the
-//	      other values of the section)
+//	      other values of the section), "flag" (the program has a flag for the key)
 //	idle  why the key has no effect
 //
 // opt:"reload" and idle of a section apply to all keys in it.
@@ -57,6 +57,7 @@ type field struct {
 	min, max           *int64
 	secret, seconds    bool
 	reload, restart    bool
+	flag               bool // the program has a flag for the key
 	fromFile           bool // the key with fileSuffix names a file with the value
 	kind               kind
 	named              bool // kindList: elements have names
@@ -108,6 +109,7 @@ func newField(t reflect.Type, sf reflect.StructField, index []int) field {
 		f.seconds = f.seconds || o == "seconds"
 		f.reload = f.reload || o == "reload"
 		f.restart = f.restart || o == "restart"
+		f.flag = f.flag || o == "flag"
 	}
 	f.kind = kindOf(sf.Type)
 	f.named = f.kind == kindList && find(sf.Type.Elem(), "name") != nil
