@@ -104,7 +104,7 @@ func NewHandler(k Kind, acceptor transport.Acceptor, cfg Config) *Handler {
 	t := &kinds[k]
 	return &Handler{traits: t, acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
 		OneWay:   t.mode == transport.OneWay,
-		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.StaleTimeout, Close: cfg.CloseTimeout},
+		Timeouts: transport.Timeouts{Write: cfg.WriteTimeout, Await: cfg.StaleTimeout, Close: cfg.CloseTimeout},
 	}}
 }
 

@@ -126,7 +126,7 @@ func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	h := &Handler{acceptor: acceptor, cfg: cfg, info: transport.Info{Name: "websocket"}, endpoint: endpoint.Config{
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
-		Timeouts: driver.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
+		Timeouts: transport.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
 		Totals:   nodeaccess.Totals(acceptor),
 	}}
 	join := true

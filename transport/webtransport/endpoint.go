@@ -6,11 +6,11 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// endpoint implements driver.Endpoint for the stream of a session. It holds memory only while a
+// endpoint implements transport.Endpoint for the stream of a session. It holds memory only while a
 // message is incomplete.
 type endpoint struct {
 	cfg     *settings
@@ -25,20 +25,20 @@ type endpoint struct {
 // settings are common to the connections of a handler.
 type settings struct {
 	limit    int // of a message, bytes
-	timeouts driver.Timeouts
+	timeouts transport.Timeouts
 }
 
 // Next returns all complete messages at the beginning of data as one message for the peer.
-func (e *endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+func (e *endpoint) Next(data []byte) (found transport.Found, message, rest []byte) {
 	e.message.Free()
 	e.message = nil
 	if e.partial == nil {
 		var size int
 		if size, e.wrong = e.framer.whole(data, e.cfg.limit); e.wrong != nil {
-			return driver.Control, nil, nil
+			return transport.FoundControl, nil, nil
 		}
 		if size > 0 {
-			return driver.Message, data[:size:size], data[size:]
+			return transport.FoundMessage, data[:size:size], data[size:]
 		}
 	}
 	for len(data) > 0 {
@@ -52,18 +52,18 @@ func (e *endpoint) Next(data []byte) (found driver.Found, message, rest []byte) 
 		data = data[n:]
 		var complete bool
 		if complete, e.wrong = e.framer.completes(e.partial.B, e.cfg.limit); e.wrong != nil {
-			return driver.Control, nil, nil
+			return transport.FoundControl, nil, nil
 		}
 		if complete {
 			e.message, e.partial = e.partial, nil
-			return driver.Message, e.message.B, data
+			return transport.FoundMessage, e.message.B, data
 		}
 	}
-	return driver.Nothing, nil, nil
+	return transport.FoundNothing, nil, nil
 }
 
 // Control ends the connection because of the violation that Next has found.
-func (e *endpoint) Control() driver.Step {
+func (e *endpoint) Control() transport.Step {
 	d, option := protocol.DisconnectBadRequest, ""
 	if errors.Is(e.wrong, errTooLarge) {
 		d.Reason, option = "message size limit exceeded", "webtransport.Config.MessageSizeLimit"
@@ -71,10 +71,10 @@ func (e *endpoint) Control() driver.Step {
 	return e.Fail(d, refusal.Because(d, option, e.wrong.Error()))
 }
 
-func (e *endpoint) Rest() driver.Step {
+func (e *endpoint) Rest() transport.Step {
 	e.message.Free()
 	e.message = nil
-	return driver.Step{}
+	return transport.Step{}
 }
 
 func (e *endpoint) Release() {
@@ -83,26 +83,26 @@ func (e *endpoint) Release() {
 	e.partial = nil
 }
 
-func (*endpoint) Begin() driver.Step          { return driver.Step{} }
-func (*endpoint) Tick(_, _ bool) driver.Step  { return driver.Step{} }
-func (e *endpoint) Timeouts() driver.Timeouts { return e.cfg.timeouts }
+func (*endpoint) Begin() transport.Step          { return transport.Step{} }
+func (*endpoint) Tick(_, _ bool) transport.Step  { return transport.Step{} }
+func (e *endpoint) Timeouts() transport.Timeouts { return e.cfg.timeouts }
 
 // Close ends the connection. The core's last frame has told the client. Code 0 leaves it to the
 // client to close first.
-func (e *endpoint) Close(d protocol.Disconnect) driver.Step {
+func (e *endpoint) Close(d protocol.Disconnect) transport.Step {
 	e.ended, e.link.told = true, d
 	if d.Code == 0 {
-		return driver.Step{End: driver.Await, Cause: d}
+		return transport.Step{End: transport.EndAwait, Cause: d}
 	}
-	return driver.Step{End: driver.Linger, Cause: d}
+	return transport.Step{End: transport.EndLinger, Cause: d}
 }
 
 // Overdue ends the session of a client that did not.
-func (*endpoint) Overdue() driver.Step { return driver.Step{End: driver.Cut} }
+func (*endpoint) Overdue() transport.Step { return transport.Step{End: transport.EndCut} }
 
 // Fail ends the connection with a disconnect push, unless the end has begun already.
-func (e *endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
-	s := driver.Step{End: driver.Linger, Cause: cause}
+func (e *endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
+	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.ended {
 		e.ended, e.link.told = true, d
 		s.Write = e.framer.disconnect(d)

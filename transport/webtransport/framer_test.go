@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport"
 )
 
 // parse feeds chunks to an endpoint, and returns the messages and the violation.
@@ -19,13 +19,13 @@ func parse(f *framer, limit int, chunks ...[]byte) (messages []byte, wrong error
 	for _, rest := range chunks {
 		rest = bytes.Clone(rest)
 		for {
-			var found driver.Found
+			var found transport.Found
 			var message []byte
 			switch found, message, rest = e.Next(rest); found {
-			case driver.Message:
+			case transport.FoundMessage:
 				messages = append(messages, message...)
 				continue
-			case driver.Control:
+			case transport.FoundControl:
 				return messages, e.wrong
 			}
 			break

@@ -71,7 +71,7 @@ const name = "webtransport"
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	h := &Handler{acceptor: acceptor, check: cfg.CheckOrigin, cfg: settings{
 		limit:    cmp.Or(max(cfg.MessageSizeLimit, 0), 64<<10),
-		timeouts: driver.Timeouts{Write: cmp.Or(max(cfg.WriteTimeout, 0), time.Second)},
+		timeouts: transport.Timeouts{Write: cmp.Or(max(cfg.WriteTimeout, 0), time.Second)},
 	}}
 	h.cfg.timeouts.Close = cmp.Or(max(cfg.CloseTimeout, 0), 5*time.Second)
 	h.cfg.timeouts.Await = h.cfg.timeouts.Close
@@ -171,6 +171,6 @@ func sameOrigin(q *front.Request) bool {
 
 // The driver needs the methods of these.
 var (
-	_ driver.Endpoint = (*endpoint)(nil)
-	_ netio.Duplex    = (*link)(nil)
+	_ transport.Endpoint = (*endpoint)(nil)
+	_ netio.Duplex       = (*link)(nil)
 )

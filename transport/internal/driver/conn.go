@@ -169,9 +169,9 @@ func (c *conn[E, P]) flushed(d driver) (writable bool) {
 }
 
 // apply carries out a step of the endpoint.
-func (c *conn[E, P]) apply(d driver, s Step) {
+func (c *conn[E, P]) apply(d driver, s transport.Step) {
 	switch {
-	case s.End != GoOn:
+	case s.End != transport.EndNone:
 		c.end(d, s, nil)
 		return
 	case c.phase != open:
@@ -214,7 +214,7 @@ func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
 
 // end begins or goes on with the end of the connection: it writes or queues frames and the
 // endpoint's last bytes.
-func (c *conn[E, P]) end(d driver, s Step, frames [][]byte) {
+func (c *conn[E, P]) end(d driver, s transport.Step, frames [][]byte) {
 	x := c.more()
 	if c.phase >= lingering {
 		x.broken = false // the peer gets no more messages

@@ -31,52 +31,52 @@ const patience = time.Minute
 // lines is an endpoint of a protocol of lines, such as an HTTP stream could be: a line is
 // a message, "cut" and "linger" end the connection that way, and so does Close.
 type lines struct {
-	end      End // of Close
+	end      transport.End // of Close
 	part     []byte
 	found    string
 	released chan struct{}
 }
 
-func (e *lines) Next(data []byte) (Found, []byte, []byte) {
+func (e *lines) Next(data []byte) (transport.Found, []byte, []byte) {
 	i := bytes.IndexByte(data, '\n')
 	if i < 0 {
 		e.part = append(e.part, data...)
-		return Nothing, nil, nil
+		return transport.FoundNothing, nil, nil
 	}
 	line := append(e.part, data[:i]...)
 	e.part = nil
 	switch e.found = string(line); e.found {
 	case "cut", "linger":
-		return Control, nil, data[i+1:]
+		return transport.FoundControl, nil, data[i+1:]
 	}
-	return Message, line, data[i+1:]
+	return transport.FoundMessage, line, data[i+1:]
 }
 
-func (e *lines) Control() Step {
-	return Step{Write: []byte("bye\n"), End: map[string]End{"cut": Cut, "linger": Linger}[e.found], Cause: errors.New(e.found)}
+func (e *lines) Control() transport.Step {
+	return transport.Step{Write: []byte("bye\n"), End: map[string]transport.End{"cut": transport.EndCut, "linger": transport.EndLinger}[e.found], Cause: errors.New(e.found)}
 }
-func (e *lines) Rest() Step  { return Step{} }
-func (e *lines) Begin() Step { return Step{Tick: 20 * time.Millisecond} }
+func (e *lines) Rest() transport.Step  { return transport.Step{} }
+func (e *lines) Begin() transport.Step { return transport.Step{Tick: 20 * time.Millisecond} }
 
-func (e *lines) Tick(congested, _ bool) Step {
+func (e *lines) Tick(congested, _ bool) transport.Step {
 	if congested {
-		return Step{Tick: time.Hour}
+		return transport.Step{Tick: time.Hour}
 	}
-	return Step{Write: []byte("tick\n")} // once
+	return transport.Step{Write: []byte("tick\n")} // once
 }
 
-func (e *lines) Close(d protocol.Disconnect) Step {
-	return Step{Write: []byte(d.Reason + "\n"), End: e.end, Cause: d}
+func (e *lines) Close(d protocol.Disconnect) transport.Step {
+	return transport.Step{Write: []byte(d.Reason + "\n"), End: e.end, Cause: d}
 }
-func (e *lines) Fail(d protocol.Disconnect, cause error) Step {
-	return Step{Write: []byte(d.Reason + "\n"), End: Linger, Cause: cause}
+func (e *lines) Fail(d protocol.Disconnect, cause error) transport.Step {
+	return transport.Step{Write: []byte(d.Reason + "\n"), End: transport.EndLinger, Cause: cause}
 }
 func (e *lines) FrameSize(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
-func (e *lines) Timeouts() Timeouts {
-	return Timeouts{Write: patience, Await: patience, Close: patience}
+func (e *lines) Timeouts() transport.Timeouts {
+	return transport.Timeouts{Write: patience, Await: patience, Close: patience}
 }
-func (e *lines) Overdue() Step { return Step{End: Cut} }
-func (e *lines) Release()      { e.released <- struct{}{} }
+func (e *lines) Overdue() transport.Step { return transport.Step{End: transport.EndCut} }
+func (e *lines) Release()                { e.released <- struct{}{} }
 
 // listener is a peer and its acceptor.
 type listener struct {
@@ -159,7 +159,7 @@ func certificates(t *testing.T) []tls.Certificate {
 }
 
 // onBoth runs a test with each driver, with a client.
-func onBoth(t *testing.T, end End, receive func(*listener, string), test func(t *testing.T, client net.Conn, p *listener, core func(func()))) {
+func onBoth(t *testing.T, end transport.End, receive func(*listener, string), test func(t *testing.T, client net.Conn, p *listener, core func(func()))) {
 	for name, start := range drivers {
 		t.Run(name, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -212,7 +212,7 @@ func all(t *testing.T, client net.Conn) string {
 }
 
 func TestOtherProtocol(t *testing.T) {
-	onBoth(t, Cut, echo, func(t *testing.T, client net.Conn, p *listener, _ func(func())) {
+	onBoth(t, transport.EndCut, echo, func(t *testing.T, client net.Conn, p *listener, _ func(func())) {
 		b := make([]byte, 0, 15)
 		for _, part := range []string{"one\nt", "wo\n"} {
 			_, _ = io.WriteString(client, part)
@@ -235,7 +235,7 @@ func TestOtherProtocol(t *testing.T) {
 
 // Of a tick that comes while nobody writes, the client hears at once.
 func TestTick(t *testing.T) {
-	onBoth(t, Cut, echo, func(t *testing.T, client net.Conn, p *listener, core func(func())) {
+	onBoth(t, transport.EndCut, echo, func(t *testing.T, client net.Conn, p *listener, core func(func())) {
 		b := make([]byte, 5)
 		if _, err := io.ReadFull(client, b); err != nil || string(b) != "tick\n" {
 			t.Errorf("the client got %q, %v", b, err)
@@ -248,7 +248,7 @@ func TestTick(t *testing.T) {
 // TestClose: the core closes, even from within. The peer is not called before Close has
 // returned, whatever the end.
 func TestClose(t *testing.T) {
-	for end, name := range map[End]string{Await: "await", Linger: "linger", Cut: "cut"} {
+	for end, name := range map[transport.End]string{transport.EndAwait: "await", transport.EndLinger: "linger", transport.EndCut: "cut"} {
 		t.Run(name, func(t *testing.T) {
 			var inside bool // where the transport calls
 			closeIt := func(p *listener, _ string) {
@@ -260,7 +260,7 @@ func TestClose(t *testing.T) {
 				_, _ = io.WriteString(client, "now\n")
 				got := make(chan string)
 				go func() {
-					if end == Await { // the client ends it
+					if end == transport.EndAwait { // the client ends it
 						b := make([]byte, 1<<20+1+len("tick\n"))
 						_, _ = io.ReadFull(client, b)
 						client.Close()
@@ -284,7 +284,7 @@ func TestClose(t *testing.T) {
 // TestLinger: the peer hears at once, and the client gets the last bytes though it goes
 // on to send.
 func TestLinger(t *testing.T) {
-	onBoth(t, Cut, echo, func(t *testing.T, client net.Conn, p *listener, _ func(func())) {
+	onBoth(t, transport.EndCut, echo, func(t *testing.T, client net.Conn, p *listener, _ func(func())) {
 		_, _ = io.WriteString(client, "linger\n"+strings.Repeat("x", 100_000))
 		if err := <-p.closed; err.Error() != "linger" {
 			t.Errorf("Closed(%v)", err)

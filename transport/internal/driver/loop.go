@@ -180,12 +180,12 @@ func (c *LoopConn[E, P]) takeHeld() {
 func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
 	e := P(&c.endpoint)
 	for c.listens() && !c.pausing() {
-		var found Found
+		var found transport.Found
 		var message []byte
-		if found, message, data = e.Next(data); found == Nothing {
+		if found, message, data = e.Next(data); found == transport.FoundNothing {
 			break
 		}
-		if found == Control {
+		if found == transport.FoundControl {
 			c.apply(c, e.Control())
 		} else if c.phase != awaiting {
 			c.peer.Receive(message)

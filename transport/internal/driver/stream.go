@@ -176,15 +176,15 @@ func (c *StreamConn[E, P]) consume(data []byte) {
 		if !listens {
 			return
 		}
-		var found Found
+		var found transport.Found
 		var message []byte
 		switch found, message, data = e.Next(data); {
-		case found == Nothing:
+		case found == transport.FoundNothing:
 			if s := e.Rest(); s.Write != nil {
 				c.locked(func() { c.apply(c, s) })
 			}
 			return
-		case found == Control:
+		case found == transport.FoundControl:
 			c.locked(func() {
 				c.apply(c, e.Control())
 				listens = c.listens()
@@ -331,7 +331,7 @@ func (c *StreamConn[E, P]) finish() {
 	c.tell()
 }
 
-// linger ends a connection whose endpoint asked for Linger: it tells the peer, and discards received bytes until the
+// linger ends a connection whose endpoint asked for EndLinger: it tells the peer, and discards received bytes until the
 // client ends the connection too.
 func (c *StreamConn[E, P]) linger() {
 	lingers := func() bool {

@@ -73,7 +73,7 @@ type Start[E any] func() (e E, p Peer, message []byte)
 // pointer has the methods of an endpoint of type E.
 type pointer[E any] interface {
 	*E
-	driver.Endpoint
+	transport.Endpoint
 }
 
 // Way runs a connection in one of the ways: it calls play with it.
@@ -90,7 +90,7 @@ func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, 
 	m := &model{endpoint: P(&e), peer: p}
 	p.Began(m)
 	m.apply(m.endpoint.Begin())
-	if message != nil && m.end == driver.GoOn {
+	if message != nil && m.end == transport.EndNone {
 		p.Receive(message)
 	}
 	play(m, p)
@@ -99,11 +99,11 @@ func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, 
 // model is the least that a driver must be: it has no socket and no clock, its client
 // takes everything at once, and it obeys the steps.
 type model struct {
-	endpoint driver.Endpoint
+	endpoint transport.Endpoint
 	peer     Peer
 	unread   []byte
 	out      []byte
-	end      driver.End
+	end      transport.End
 	left     bool // the client has gone
 	broke    bool // which a write has found out
 	over     bool
@@ -125,44 +125,44 @@ func (m *model) Receive(data []byte) {
 }
 
 func (m *model) goOn() {
-	for m.end <= driver.Await && !m.over && (!m.paused || m.broke || m.end != driver.GoOn) {
-		var found driver.Found
+	for m.end <= transport.EndAwait && !m.over && (!m.paused || m.broke || m.end != transport.EndNone) {
+		var found transport.Found
 		var message []byte
 		found, message, m.unread = m.endpoint.Next(m.unread)
-		if found == driver.Nothing {
+		if found == transport.FoundNothing {
 			break
 		}
-		if found == driver.Control {
+		if found == transport.FoundControl {
 			m.apply(m.endpoint.Control())
-		} else if m.end == driver.GoOn {
+		} else if m.end == transport.EndNone {
 			m.peer.Receive(message)
 		}
 	}
 	m.apply(m.endpoint.Rest())
 }
 
-func (m *model) apply(s driver.Step) {
+func (m *model) apply(s transport.Step) {
 	switch {
-	case m.over || s.End == driver.GoOn && m.end != driver.GoOn:
+	case m.over || s.End == transport.EndNone && m.end != transport.EndNone:
 		return
 	case s.Tick > 0:
 		m.tickAt = m.now + s.Tick
 	}
-	if s.End == driver.GoOn && m.congested {
+	if s.End == transport.EndNone && m.congested {
 		if s.Write != nil {
 			m.late = s.Write
 		}
 		return
 	}
 	m.put(s.Write)
-	if s.End == driver.GoOn {
+	if s.End == transport.EndNone {
 		return
 	}
-	if m.end == driver.GoOn && !m.broke {
+	if m.end == transport.EndNone && !m.broke {
 		m.cause = s.Cause
 	}
 	m.end, m.tickAt = s.End, 0
-	if m.end == driver.Linger {
+	if m.end == transport.EndLinger {
 		m.tell()
 	}
 	m.drained()
@@ -186,11 +186,11 @@ func (m *model) put(b []byte) {
 func (m *model) drained() {
 	switch {
 	case m.congested:
-	case m.end == driver.Cut:
+	case m.end == transport.EndCut:
 		m.finish()
-	case m.end == driver.Await:
+	case m.end == transport.EndAwait:
 		m.endAt = m.now + m.endpoint.Timeouts().Await
-	case m.end != driver.GoOn:
+	case m.end != transport.EndNone:
 		m.endAt = m.now + m.endpoint.Timeouts().Close
 	}
 }
@@ -201,7 +201,7 @@ func (m *model) Stall(stall bool) {
 	}
 	m.out = append(m.out, m.queued...)
 	m.queued, m.congested, m.endAt = nil, false, 0
-	if m.end == driver.GoOn {
+	if m.end == transport.EndNone {
 		m.put(m.late)
 		if m.starved {
 			m.peer.Writable()
@@ -242,12 +242,12 @@ func (m *model) Pass(d time.Duration) {
 			m.held = m.paused
 			m.apply(m.endpoint.Tick(m.congested, held))
 			continue
-		case m.endAt == m.now && m.end == driver.Await && !m.congested:
+		case m.endAt == m.now && m.end == transport.EndAwait && !m.congested:
 			m.endAt = 0
 			m.apply(m.endpoint.Overdue())
 			continue
 		case m.endAt == m.now:
-			if m.congested && m.end == driver.GoOn {
+			if m.congested && m.end == transport.EndNone {
 				m.cause = protocol.DisconnectWriteError
 			}
 			m.finish()
@@ -260,7 +260,7 @@ func (m *model) Pass(d time.Duration) {
 
 func (m *model) Leave() {
 	m.left = true
-	if m.paused && m.end == driver.GoOn {
+	if m.paused && m.end == transport.EndNone {
 		return // it goes unnoticed
 	}
 	if m.cause == nil {
@@ -275,7 +275,7 @@ func (m *model) Write(frames [][]byte) (n int, err error) {
 		m.goOn()
 		m.finish()
 	}
-	if m.over || m.end != driver.GoOn {
+	if m.over || m.end != transport.EndNone {
 		return 0, net.ErrClosed
 	}
 	for _, f := range frames {
@@ -291,7 +291,7 @@ func (m *model) Write(frames [][]byte) (n int, err error) {
 
 func (m *model) Close(d protocol.Disconnect, frames [][]byte) {
 	switch {
-	case m.over || m.end != driver.GoOn:
+	case m.over || m.end != transport.EndNone:
 	case d.Code == protocol.DisconnectConnectionClosed.Code:
 		m.cause = d
 		m.finish()
@@ -311,7 +311,7 @@ func (m *model) Pause(pause bool) {
 }
 
 func (m *model) WaitIdle() ([]byte, bool, bool) {
-	return m.out, m.end == driver.Linger && !m.congested, m.over
+	return m.out, m.end == transport.EndLinger && !m.congested, m.over
 }
 
 // onFakeLoop runs a connection through the driver on loops, with a socket, and a loop

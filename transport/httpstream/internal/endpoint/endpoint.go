@@ -8,15 +8,15 @@ import (
 
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
-	"github.com/gyrohq/gyro/transport/internal/driver"
 )
 
 // Config of endpoints. All fields are set, unless they say otherwise.
 type Config struct {
 	// OneWay tells that messages are bare pushes.
 	OneWay   bool
-	Timeouts driver.Timeouts
+	Timeouts transport.Timeouts
 }
 
 // maxSurplus is how many bytes a client may send after its request, where none are expected; they are ignored.
@@ -24,7 +24,7 @@ const maxSurplus = 64 << 10
 
 var errSurplus = fmt.Errorf("httpstream: %w: the client sent more than %d bytes behind its request", protocol.DisconnectBadRequest, maxSurplus)
 
-// Endpoint implements driver.Endpoint. It holds no memory.
+// Endpoint implements transport.Endpoint. It holds no memory.
 type Endpoint struct {
 	cfg     *Config
 	framer  *framing.Framer
@@ -36,38 +36,38 @@ type Endpoint struct {
 func New(cfg *Config, f *framing.Framer) Endpoint { return Endpoint{cfg: cfg, framer: f} }
 
 // Next drops all bytes of the client.
-func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+func (e *Endpoint) Next(data []byte) (found transport.Found, message, rest []byte) {
 	if e.surplus += uint32(len(data)); e.surplus > maxSurplus {
 		e.surplus = maxSurplus
-		return driver.Control, nil, nil
+		return transport.FoundControl, nil, nil
 	}
-	return driver.Nothing, nil, nil
+	return transport.FoundNothing, nil, nil
 }
 
 // Control ends the connection of a client that sends too much.
-func (e *Endpoint) Control() driver.Step { return e.Fail(protocol.DisconnectBadRequest, errSurplus) }
+func (e *Endpoint) Control() transport.Step { return e.Fail(protocol.DisconnectBadRequest, errSurplus) }
 
-func (*Endpoint) Rest() driver.Step           { return driver.Step{} }
-func (*Endpoint) Begin() driver.Step          { return driver.Step{} }
-func (*Endpoint) Tick(bool, bool) driver.Step { return driver.Step{} }
-func (*Endpoint) Release()                    {}
+func (*Endpoint) Rest() transport.Step           { return transport.Step{} }
+func (*Endpoint) Begin() transport.Step          { return transport.Step{} }
+func (*Endpoint) Tick(bool, bool) transport.Step { return transport.Step{} }
+func (*Endpoint) Release()                       {}
 
 // Close ends the body; the core has written the disconnect push. With code 0 the body goes on, so
 // that the client, which a message has told, ends it.
-func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
+func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
 	if d.Code == 0 {
-		return driver.Step{End: driver.Await, Cause: d}
+		return transport.Step{End: transport.EndAwait, Cause: d}
 	}
 	return e.end(nil, d)
 }
 
 // Overdue ends the body of a client that got an error for its connect command and stayed.
-func (e *Endpoint) Overdue() driver.Step {
+func (e *Endpoint) Overdue() transport.Step {
 	return e.Fail(protocol.DisconnectStale, protocol.DisconnectStale)
 }
 
 // Fail writes the disconnect push itself.
-func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
+func (e *Endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
 	push := &protocol.Push{Disconnect: &d}
 	c, buf := codec.For(e.framer.Encoding()), make([]byte, e.framer.Headroom(), 128)
 	var err error
@@ -83,8 +83,8 @@ func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
 }
 
 // end ends the body after a last frame, unless that was done before.
-func (e *Endpoint) end(frame []byte, cause error) driver.Step {
-	s := driver.Step{End: driver.Linger, Cause: cause}
+func (e *Endpoint) end(frame []byte, cause error) transport.Step {
+	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.ended {
 		e.ended = true
 		s.Write = append(frame, e.framer.End()...)
@@ -94,4 +94,4 @@ func (e *Endpoint) end(frame []byte, cause error) driver.Step {
 
 func (e *Endpoint) FrameSize(b []byte) int { return e.framer.FrameSize(b) }
 
-func (e *Endpoint) Timeouts() driver.Timeouts { return e.cfg.Timeouts }
+func (e *Endpoint) Timeouts() transport.Timeouts { return e.cfg.Timeouts }

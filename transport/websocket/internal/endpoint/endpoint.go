@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/internal/netio"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
@@ -23,7 +23,7 @@ type Config struct {
 	MessageSizeLimit, InflatedSizeLimit int
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
-	Timeouts                  driver.Timeouts
+	Timeouts                  transport.Timeouts
 	// Totals counts the Close frames that the server sends first, under the name of the transport; it may be nil. The name also
 	// begins the names of options in refusals.
 	Totals    *observe.Totals
@@ -34,7 +34,7 @@ type Config struct {
 	NoClosingHandshake bool
 }
 
-// Endpoint implements driver.Endpoint. Between two reads it holds no memory, unless a message
+// Endpoint implements transport.Endpoint. Between two reads it holds no memory, unless a message
 // is incomplete.
 type Endpoint struct {
 	cfg    *Config
@@ -63,7 +63,7 @@ func New(cfg *Config, compress, nativePing bool) Endpoint {
 	return Endpoint{cfg: cfg, compress: compress, nativePing: nativePing}
 }
 
-func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) {
+func (e *Endpoint) Next(data []byte) (found transport.Found, message, rest []byte) {
 	r := e.reader
 	if r == nil {
 		r = readers.Get().(*reader)
@@ -76,25 +76,25 @@ func (e *Endpoint) Next(data []byte) (found driver.Found, message, rest []byte) 
 		r.event, data, r.violation = r.parser.Next(data)
 		switch {
 		case r.violation != nil:
-			return driver.Control, nil, nil
+			return transport.FoundControl, nil, nil
 		case r.event.Kind == rfc6455.EventNone:
-			return driver.Nothing, nil, nil
+			return transport.FoundNothing, nil, nil
 		case r.event.Kind == rfc6455.EventPing:
 			r.ping = r.event.Payload[:len(r.event.Payload):len(r.event.Payload)]
 			continue
 		case r.event.Kind != rfc6455.EventMessage:
-			return driver.Control, nil, data
+			return transport.FoundControl, nil, data
 		case !r.event.Compressed:
-			return driver.Message, r.event.Payload, data
+			return transport.FoundMessage, r.event.Payload, data
 		}
 		if r.inflated, r.violation = r.event.Inflate(e.cfg.InflatedSizeLimit); r.violation != nil {
-			return driver.Control, nil, nil
+			return transport.FoundControl, nil, nil
 		}
-		return driver.Message, r.inflated.B, data
+		return transport.FoundMessage, r.inflated.B, data
 	}
 }
 
-func (e *Endpoint) Control() driver.Step {
+func (e *Endpoint) Control() transport.Step {
 	r := e.reader
 	switch {
 	case r.violation != nil:
@@ -102,10 +102,10 @@ func (e *Endpoint) Control() driver.Step {
 	case r.event.Kind == rfc6455.EventClose:
 		return e.closedByClient(&r.event)
 	case !e.pinged: // a pong without a ping
-		return driver.Step{}
+		return transport.Step{}
 	}
 	e.pinged = false
-	return driver.Step{Tick: e.cfg.PingInterval}
+	return transport.Step{Tick: e.cfg.PingInterval}
 }
 
 // because returns the cause of an end by a violation, with the option that would allow the message.
@@ -122,7 +122,7 @@ func (c *Config) because(v *rfc6455.CloseError) error {
 
 // Rest answers the last of the pings that were read together. The others need no answer
 // (RFC 6455 section 5.5.3).
-func (e *Endpoint) Rest() (s driver.Step) {
+func (e *Endpoint) Rest() (s transport.Step) {
 	r := e.reader
 	if r == nil {
 		return s
@@ -147,11 +147,11 @@ func (e *Endpoint) Release() {
 	}
 }
 
-func (e *Endpoint) Begin() driver.Step {
+func (e *Endpoint) Begin() transport.Step {
 	if !e.nativePing {
-		return driver.Step{}
+		return transport.Step{}
 	}
-	return driver.Step{Tick: e.cfg.PingInterval}
+	return transport.Step{Tick: e.cfg.PingInterval}
 }
 
 var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
@@ -159,11 +159,11 @@ var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 // Tick sends a ping, or ends the connection if the last ping was not answered. It does not end
 // it after a pause, when the pong may be unread. It sends no ping during congestion, which has
 // a timeout of its own.
-func (e *Endpoint) Tick(congested, held bool) driver.Step {
-	s := driver.Step{Tick: e.cfg.PongTimeout}
+func (e *Endpoint) Tick(congested, held bool) transport.Step {
+	s := transport.Step{Tick: e.cfg.PongTimeout}
 	switch {
 	case e.pinged && !held && e.cfg.CutSilent:
-		return driver.Step{End: driver.Cut, Cause: protocol.DisconnectNoPong}
+		return transport.Step{End: transport.EndCut, Cause: protocol.DisconnectNoPong}
 	case e.pinged && !held:
 		d := protocol.DisconnectNoPong
 		return e.Fail(d, d)
@@ -176,11 +176,11 @@ func (e *Endpoint) Tick(congested, held bool) driver.Step {
 
 // Close sends a Close frame. With code 0 it sends none: a message has told the client, which
 // closes first.
-func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
-	s := driver.Step{End: driver.Await, Cause: d}
+func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
+	s := transport.Step{End: transport.EndAwait, Cause: d}
 	e.closing = true
 	if e.cfg.NoClosingHandshake {
-		s.End = driver.Linger
+		s.End = transport.EndLinger
 		return s
 	}
 	if d.Code != 0 {
@@ -190,15 +190,15 @@ func (e *Endpoint) Close(d protocol.Disconnect) driver.Step {
 }
 
 // Overdue ends the connection of a client that did not send its Close frame.
-func (*Endpoint) Overdue() driver.Step { return driver.Step{End: driver.Cut} }
+func (*Endpoint) Overdue() transport.Step { return transport.Step{End: transport.EndCut} }
 
-func (e *Endpoint) Fail(d protocol.Disconnect, cause error) driver.Step {
+func (e *Endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
 	return e.fail(wireCode(d.Code), d.Reason, cause)
 }
 
 // fail ends the connection, with a Close frame unless the end has begun already.
-func (e *Endpoint) fail(code uint16, reason string, cause error) driver.Step {
-	s := driver.Step{End: driver.Linger, Cause: cause}
+func (e *Endpoint) fail(code uint16, reason string, cause error) transport.Step {
+	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.closing {
 		e.closing = true
 		s.Write = e.closeFrame(code, reason)
@@ -207,8 +207,8 @@ func (e *Endpoint) fail(code uint16, reason string, cause error) driver.Step {
 }
 
 // closedByClient answers the client's Close frame, unless that is an answer itself.
-func (e *Endpoint) closedByClient(ev *rfc6455.Event) driver.Step {
-	s := driver.Step{End: driver.Cut, Cause: ev.CloseError()}
+func (e *Endpoint) closedByClient(ev *rfc6455.Event) transport.Step {
+	s := transport.Step{End: transport.EndCut, Cause: ev.CloseError()}
 	e.closing = true
 	if !e.closeSent {
 		e.closeSent = true
@@ -235,4 +235,4 @@ func wireCode(code uint32) uint16 {
 
 func (*Endpoint) FrameSize(b []byte) int { return rfc6455.FrameSize(b) }
 
-func (e *Endpoint) Timeouts() driver.Timeouts { return e.cfg.Timeouts }
+func (e *Endpoint) Timeouts() transport.Timeouts { return e.cfg.Timeouts }
