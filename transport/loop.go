@@ -4,8 +4,8 @@ import "time"
 
 // Loop is a goroutine of the core that owns connections and can watch their sockets. So
 // connections over plain sockets need no goroutine, no lock and no buffer each. Any goroutine
-// may call Post. The node gives loops to the transports of this module alone. Other methods are called on the loop, where Post, Watch and After make their
-// calls, too. These must not block.
+// may call Post. Other methods are called on the loop, where Post, Watch and After make their calls, too. These must not
+// block. The node gives loops to the drivers of this module alone; package driver serves other transports.
 type Loop interface {
 	// Post runs f in order with other posts. It reports false if the loop has ended,
 	// and f will not run.

@@ -1,6 +1,6 @@
 // Package transport is the contract between Gyro's core and the transports of its clients. A transport owns sockets and
-// framing; the core owns sessions. docs/transport-of-your-own.md explains how to write a transport, and package
-// transporttest tests it.
+// framing; the core owns sessions. Package driver does the I/O of a transport that is an Endpoint. Package transporttest
+// tests a transport, and docs/transport-of-your-own.md explains how to write one.
 package transport
 
 import (

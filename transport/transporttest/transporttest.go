@@ -12,8 +12,11 @@ import (
 	"testing"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/internal/drivertest"
 	"github.com/gyrohq/gyro/transport/internal/peertest"
 )
 
@@ -37,33 +40,67 @@ type Client interface {
 // say, and Send is not called.
 type Serve func(t *testing.T, a transport.Acceptor) (connect func() (Client, error))
 
-// Run runs the suite. Its parts have the names of the tested features. It takes some seconds, because a client that
-// does not read is given up after a time.
+// parts of the suite. They have the names of the tested features.
+var parts = []struct {
+	name string
+	test func(*fixture)
+}{
+	{"Info", testInfo},
+	{"Receive", testReceive},
+	{"Write", testWrite},
+	{"SlowClient", testSlowClient},
+	{"Close", testClose},
+	{"CloseTellsNothing", testCloseTellsNothing},
+	{"CloseOfASlowClient", testCloseOfASlowClient},
+	{"WriteWhileAccepting", testWriteWhileAccepting},
+	{"CloseWhileAccepting", testCloseWhileAccepting},
+	{"CloseFromAnyGoroutine", testCloseFromAnyGoroutine},
+	{"ClientLeaves", testClientLeaves},
+	{"Pause", testPause},
+	{"Refused", testRefused},
+}
+
+// Run runs the suite. It takes some seconds, because a client that does not read is given up after a time.
 func Run(t *testing.T, serve Serve) {
-	for _, part := range []struct {
-		name string
-		test func(*fixture)
-	}{
-		{"Info", testInfo},
-		{"Receive", testReceive},
-		{"Write", testWrite},
-		{"SlowClient", testSlowClient},
-		{"Close", testClose},
-		{"CloseTellsNothing", testCloseTellsNothing},
-		{"CloseOfASlowClient", testCloseOfASlowClient},
-		{"WriteWhileAccepting", testWriteWhileAccepting},
-		{"CloseWhileAccepting", testCloseWhileAccepting},
-		{"CloseFromAnyGoroutine", testCloseFromAnyGoroutine},
-		{"ClientLeaves", testClientLeaves},
-		{"Pause", testPause},
-		{"Refused", testRefused},
-	} {
+	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {
 			f := &fixture{T: t, peers: make(chan *peertest.Peer, 100)}
 			f.dial = serve(t, f)
 			part.test(f)
 		})
 	}
+}
+
+// RunOnLoops is Run with an acceptor that has a loop, for transports that use package driver: their connections over
+// sockets live on the loop. It skips the test where loops watch no sockets.
+func RunOnLoops(t *testing.T, serve Serve) {
+	if !poll.Supported() {
+		t.Skip("loops watch no sockets on this system")
+	}
+	for _, part := range parts {
+		t.Run(part.name, func(t *testing.T) {
+			l := loop.New()
+			go l.Run()
+			t.Cleanup(l.Close)
+			f := &fixture{T: t, peers: make(chan *peertest.Peer, 100)}
+			f.dial = serve(t, looping{f, l})
+			part.test(f)
+		})
+	}
+}
+
+// looping is a fixture whose connections live on a loop, if the transport asks for one.
+type looping struct {
+	*fixture
+	loop *loop.Loop
+}
+
+// NextLoop implements nodeaccess.Acceptor.
+func (s looping) NextLoop() transport.Loop { return s.loop.Sockets() }
+
+// AcceptOn implements nodeaccess.Acceptor. The suite uses the connection from its own goroutines.
+func (s looping) AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
+	return s.Accept(ctx, drivertest.OnLoop(l, c), info)
 }
 
 // fixture accepts the connections of one part of the suite.

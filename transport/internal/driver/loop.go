@@ -39,6 +39,7 @@ func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopCo
 func (c *LoopConn[E, P]) Post(a nodeaccess.Acceptor, n Candidate) {
 	if !c.loop.Post(func() { c.Start(a, n) }) {
 		netio.CloseFD(uintptr(c.fd), true)
+		P(&c.endpoint).Release()
 	}
 }
 
@@ -80,6 +81,7 @@ func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	nc, err := socket.Conn()
 	if err != nil {
 		socket.Close()
+		P(&c.endpoint).Release()
 		return
 	}
 	if t := c.tls(); t != nil {
