@@ -26,15 +26,15 @@ func main() {
 	}
 }
 
-// newNode starts a node whose clients are anonymous, and may follow and publish news.
-func newNode() (*gyro.Node, error) {
+// config is for a node whose clients are anonymous, and may follow and publish news.
+func config() gyro.Config {
 	allowed := func(ch string) error {
 		if ch != "news" {
 			return gyro.ErrorPermissionDenied
 		}
 		return nil
 	}
-	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
+	return gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
 		},
@@ -44,7 +44,11 @@ func newNode() (*gyro.Node, error) {
 		Publish: func(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
 			return gyro.PublishReply{}, allowed(e.Channel)
 		},
-	}})
+	}}
+}
+
+func newNode(cfg gyro.Config) (*gyro.Node, error) {
+	node, err := gyro.New(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +56,7 @@ func newNode() (*gyro.Node, error) {
 }
 
 func run(address string) error {
-	node, err := newNode()
+	node, err := newNode(config())
 	if err != nil {
 		return err
 	}

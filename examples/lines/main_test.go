@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/transport"
@@ -63,17 +65,28 @@ func listen(t *testing.T, node transport.Acceptor) func() (transporttest.Client,
 
 // The suite finds what is wrong with a transport; this is the whole call.
 func TestContract(t *testing.T) {
-	transporttest.Run(t, listen)
+	t.Run("goroutines", func(t *testing.T) { transporttest.Run(t, listen) })
+	t.Run("loops", func(t *testing.T) { transporttest.RunOnLoops(t, listen) })
 }
 
-// Two clients talk by way of a node.
 func TestNews(t *testing.T) {
-	node, err := newNode()
+	for name, goroutines := range map[string]bool{"loops": false, "goroutines": true} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			cfg.GoroutineDriver = goroutines
+			testNews(t, cfg)
+		})
+	}
+}
+
+// testNews lets two clients talk by way of a node.
+func testNews(t *testing.T, cfg gyro.Config) {
+	node, err := newNode(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	connect := listen(t, node)
-	t.Cleanup(func() { // before the listener ends, which waits for its clients
+	t.Cleanup(func() {
 		if err := node.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -124,5 +137,21 @@ func (c *client) hear(t *testing.T, want string) {
 	t.Helper()
 	if got, err := c.Receive(); err != nil || !strings.Contains(string(got), want) {
 		t.Fatalf("received %s, %v, want %s", got, err, want)
+	}
+}
+
+// A client that sends a line without an end hears why it must go.
+func TestLongLine(t *testing.T) {
+	node, err := newNode(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, listen(t, node))
+	t.Cleanup(func() { _ = node.Shutdown(context.Background()) })
+	if err := c.Send(make([]byte, maxLine+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Receive(); !errors.Is(err, protocol.DisconnectBadRequest) {
+		t.Errorf("the client received %v", err)
 	}
 }
