@@ -22,9 +22,8 @@ const (
 // graceOfPing is how much later than announced a ping may come.
 const graceOfPing = 10 * time.Second
 
-// client is a client of the protocol: a subscriber of one channel, or a publisher. It outlives
-// its connections. Its fields belong to the goroutine that runs session, except conn and those
-// that stripe.mu guards.
+// client is a client of the protocol: a subscriber of one channel, or a publisher. It outlives its connections. Its
+// fields belong to the goroutine that runs session, except conn and the fields that stripe.mu guards.
 type client struct {
 	run     *run
 	index   int

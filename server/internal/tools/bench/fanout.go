@@ -77,7 +77,7 @@ func (l *Load) attach(r *run) {
 	}
 }
 
-// connectPublishers connects those publishers that are clients.
+// connectPublishers connects the publishers that are clients.
 func (r *run) connectPublishers() error {
 	if len(r.publishers) == 0 {
 		return nil

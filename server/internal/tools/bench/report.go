@@ -55,7 +55,7 @@ type PublishResult struct {
 	Server       *Usage   `json:"server,omitempty"`     // per publication
 }
 
-// DeliverResult tells what subscribers got.
+// DeliverResult tells about the deliveries to subscribers.
 type DeliverResult struct {
 	Expected   uint64   `json:"expected"`
 	Received   uint64   `json:"received"` // each once
@@ -101,8 +101,8 @@ type StormResult struct {
 	PerSecond   float64  `json:"per_second"`
 	Away        *Latency `json:"away_us,omitempty"`   // from a client's cut to its recovery
 	Return      *Latency `json:"return_us,omitempty"` // from a client's first attempt to its recovery
-	// Server is what its process used from the first attempt until all were back, Live
-	// publications included, per returning client.
+	// Server is the usage by its process from the first attempt until all were back, Live publications included, per
+	// returning client.
 	Server *Usage `json:"server,omitempty"`
 }
 
@@ -147,7 +147,7 @@ func (r *run) execute(scenario string, steps func(*run, *Report) error) (*Report
 	return rep, err
 }
 
-// faults returns what went wrong in a run that came to its end.
+// faults returns the faults of a run that came to its end.
 func (rep *Report) faults() error {
 	var faults []string
 	count := func(n uint64, what string) {

@@ -79,7 +79,7 @@ const stripes = 8
 type tally struct {
 	received   uint64 // each once
 	duplicated uint64
-	reordered  uint64 // of those received
+	reordered  uint64 // of the received ones
 	corrupt    uint64 // with contents that were not published in this channel
 	foreign    uint64 // of other publishers; not a fault
 }

@@ -22,7 +22,7 @@ const (
 	MaxSize = 1 << 20
 )
 
-// Target is the server under load, and what all scenarios have in common.
+// Target is the server under load, with the common settings of all scenarios.
 type Target struct {
 	// Transport of the clients: websocket (also if it is empty), http_stream, sse, uni_websocket,
 	// uni_http_stream, uni_sse or uni_poll, which needs channels that are recovered.
@@ -77,7 +77,7 @@ func DefaultURL(transport string) string {
 	return kind.DefaultURL()
 }
 
-// dialer returns what connects clients.
+// dialer returns the dialer of clients.
 func (t *Target) dialer() *wire.Dialer {
 	kind, _ := wire.KindOf(t.Transport)
 	d := &wire.Dialer{Kind: kind, URL: t.URL, Emulation: t.Emulation, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS, Timeout: t.Timeout}

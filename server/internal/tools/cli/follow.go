@@ -21,7 +21,7 @@ const (
 	maxMessage = 64 << 20
 )
 
-// Type is what channels are.
+// Type is a type of channels.
 type Type int
 
 // Types of channels.
@@ -33,7 +33,7 @@ const (
 	SharedPoll
 )
 
-// Kind says what channels are.
+// Kind is the type of channels, with its options.
 type Kind struct {
 	Type Type
 	// Keys of shared polls, which are tracked.
@@ -164,7 +164,7 @@ func (r *Remote) follow(ctx context.Context, c *client.Client, subs []*client.Su
 	return context.Cause(ctx)
 }
 
-// following is what follow knows.
+// following is the state of follow.
 type following struct {
 	url       string
 	connected bool            // at least once
@@ -221,7 +221,8 @@ func (f *following) refused(e client.Event) error {
 	return nil
 }
 
-// The least codes of errors, of unsubscribes that come from the server, and of disconnects. Those below are of the client.
+// The least codes of errors, of unsubscribes that come from the server, and of disconnects. The client itself makes
+// lower codes.
 const (
 	minCode        = 100
 	minUnsubscribe = 2000

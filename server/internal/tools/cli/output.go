@@ -15,7 +15,7 @@ type Output struct {
 	Out, Err io.Writer
 	// JSON makes data one JSON object per line.
 	JSON bool
-	// Terminal says that Out is a terminal: what could control it is replaced.
+	// Terminal says that Out is a terminal: characters that could control it are replaced.
 	Terminal bool
 }
 

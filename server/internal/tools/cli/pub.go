@@ -118,7 +118,7 @@ func payload(data []byte, text bool) (json.RawMessage, error) {
 	return bytes.Clone(data), nil
 }
 
-// sender returns the function that publishes a payload, and what ends it.
+// sender returns a function that publishes a payload, and a function that ends it.
 func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published, error), func(), error) {
 	if p.AsClient {
 		c, err := open(ctx, p.Remote)

@@ -25,7 +25,7 @@ const (
 // tokenTTL is how long the tokens are valid that commands sign. Each connection gets a new one.
 const tokenTTL = time.Hour
 
-// Remote is a server, and who asks it.
+// Remote is a server, with the user and the credentials of its client.
 type Remote struct {
 	// URL is the WebSocket endpoint: ws or wss, or http or https for the same; without a path, the path of DefaultURL.
 	// Empty: the host of API.
@@ -102,7 +102,7 @@ func scheme(name string, secure bool) string {
 
 func path(prefix string) string { return "/" + strings.Trim(prefix, "/") }
 
-// complete fills in what follows from the rest.
+// complete sets the missing addresses from the others.
 func (r *Remote) complete() error {
 	var err error
 	if r.URL, err = endpoint("url", cmp.Or(r.URL, r.API, DefaultURL), r.URL == "" && r.API != "", "ws", "/connection/websocket"); err != nil {
@@ -137,7 +137,7 @@ func endpoint(name, text string, other bool, scheme, path string) (string, error
 	return u.String(), nil
 }
 
-// Caller returns what calls the server API.
+// Caller returns a caller of the server API.
 func (r Remote) Caller() (*apicall.Caller, error) {
 	if err := r.complete(); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ type Snapshot struct {
 	Remote
 	// User, Client, Channel and Expression select connections. A connection must match all of them that are not empty.
 	User, Client, Channel, Expression string
-	// Labels are those that a connection must have, each as NAME=VALUE, or as NAME for any value.
+	// A connection must have all Labels, each given as NAME=VALUE, or as NAME for any value.
 	Labels []string
 }
 

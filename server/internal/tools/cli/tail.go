@@ -123,7 +123,8 @@ func (f *follower) subscribed(s *stream, e client.SubscribedEvent) bool {
 	return first && !s.live
 }
 
-// state prints the entries of a map in the order of their changes: of the first ones, those that have changed last.
+// state prints the entries of a map in the order of their changes. Of the first entries, it prints the last changed
+// ones.
 func (f *follower) state(e client.StateEvent) error {
 	s := f.streams[e.Channel]
 	e.Entries = slices.Clone(e.Entries)

@@ -14,7 +14,7 @@ var tagged = []map[string]string{
 	{"price": "80.50"},
 }
 
-// filtersOf are filters, and the offsets of what passes them.
+// filtersOf are filters, each with the offsets of the publications that pass it.
 var filtersOf = []struct {
 	text string
 	tf   protocol.FilterNode

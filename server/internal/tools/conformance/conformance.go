@@ -1,6 +1,7 @@
-// Package conformance judges a server of the client protocol from the outside (docs/conformance.md): a table of checks, each of a rule
-// of docs/protocol-rules.md, and random conversations that a model foresees. It knows nothing of the server's configuration: what
-// channels grant is found out, and what no channel grants is skipped with the reason.
+// Package conformance judges a server of the client protocol from the outside (docs/conformance.md): a table of checks,
+// each of a rule of docs/protocol-rules.md, and random conversations that a model foresees. It knows nothing of the
+// server's configuration: it finds out the permissions of channels, and skips, with the reason, a check for which no
+// channel has the permissions.
 package conformance
 
 import (
@@ -84,7 +85,7 @@ type Result struct {
 	Transcript []string `json:"transcript,omitempty"`
 }
 
-// moment is how long a check waits for what must not come, and nothing tells that it will not.
+// moment bounds the wait for a message that must not come, where no other message shows its absence.
 const moment = 50 * time.Millisecond
 
 // atOnce is how many checks are made at a time.
@@ -162,7 +163,7 @@ func JSONOnly(url string) (bool, error) {
 	return talk.JSONOnly(kind), err
 }
 
-// random returns the numbers of a check: the same for a seed, whatever other checks do.
+// random returns the numbers of a check: the same for a seed, with any selection of checks.
 func (s *suite) random(name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // it does not fail

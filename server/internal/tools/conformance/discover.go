@@ -15,7 +15,7 @@ func (s *suite) discover(ctx context.Context) error {
 		t := newTrial(ctx, s, "discovery", grant{prefix: prefix})
 		err := t.Attempt(func() {
 			if s.server.Dialer.Kind.OneWay {
-				t.Listen() // who sends nothing finds nothing out
+				t.Listen() // a client that sends nothing finds nothing out
 				return
 			}
 			t.explore()

@@ -57,7 +57,7 @@ var texts = []string{
 	"a one-way transport", "WebTransport", "SockJS", "JSON", "Protobuf", "a secret that signs keys (--key-secret)", "messages in frames",
 }
 
-// ofChannels has the bits of what channels grant.
+// ofChannels has the bits of the permissions of channels.
 const ofChannels = published | (published - 1)
 
 func (n need) String() string {
@@ -78,7 +78,7 @@ type grant struct {
 	signed bool
 }
 
-// around returns what there is besides channels.
+// around returns the features besides channels.
 func (s *suite) around() need {
 	var n need
 	kind := s.server.Dialer.Kind

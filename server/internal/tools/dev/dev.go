@@ -1,5 +1,5 @@
-// Package dev is what `gyro dev` adds to a server: a configuration that works on loopback
-// without a file, a demo page, and a log for people at a terminal.
+// Package dev has the additions of `gyro dev` to a server: a configuration that works on loopback without a file, a
+// demo page, and a log for people at a terminal.
 package dev
 
 import (
@@ -94,8 +94,8 @@ func Config(o Options) (*config.Config, error) {
 // loopback is the address of everything that listens.
 const loopback = "127.0.0.1"
 
-// enableTransports enables what browsers and scripts use without a certificate or another port, at the paths that the demo page
-// and the announcement name. SockJS is as it was: it is for old clients.
+// enableTransports enables the transports that browsers and scripts use without a certificate or another port, at the
+// paths that the demo page and the announcement name. SockJS is as it was: it is for old clients.
 func enableTransports(cfg, def *config.Config) {
 	cfg.Emulation.HandlerPrefix = def.Emulation.HandlerPrefix
 	defaults := def.Transports()

@@ -116,7 +116,7 @@ func levelColour(l slog.Level) string {
 	return "32" // green
 }
 
-// clean quotes texts with control characters: what clients send must not control the terminal.
+// clean quotes texts with control characters: texts of clients must not control the terminal.
 func clean(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)

@@ -207,7 +207,7 @@ func Curl(cfg *config.Config, host string) string {
 	return fmt.Sprintf("curl -s http://%s/api/publish -H '%s' -d '%s'", host, key, publishBody)
 }
 
-// Watch is the line that prints what happens in the demo page's channel, as the user of a token.
+// Watch is the command line that prints the events of the demo page's channel, as the user of a token.
 func Watch(host, token string) string {
 	return fmt.Sprintf(`curl -sN http://%s/connection/uni_http_stream -d '{"token":"%s","subs":{"%s":{}}}'`, host, token, Channel)
 }

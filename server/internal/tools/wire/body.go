@@ -122,8 +122,8 @@ func (b *body) take(data []byte, handle func([]byte) error) error {
 	return nil
 }
 
-// messages handles the complete messages of data and returns their size. Those without envelopes
-// go to handle together.
+// messages handles the complete messages of data and returns their size. Messages without envelopes go to handle
+// together.
 func (b *body) messages(data []byte, handle func([]byte) error) (n int, err error) {
 	switch {
 	case b.events:

@@ -33,7 +33,7 @@ func (m *Memo[T]) slot(message []byte) *atomic.Pointer[remembered[T]] {
 	return &m.slots[maphash.Bytes(m.seed, message)%uint64(len(m.slots))]
 }
 
-// Find returns what message was decoded to, or nil. It must not be changed.
+// Find returns the decoded message, or nil. The caller must not change it.
 func (m *Memo[T]) Find(message []byte) *T {
 	if m == nil || len(message) > m.largest {
 		return nil
@@ -44,7 +44,7 @@ func (m *Memo[T]) Find(message []byte) *T {
 	return nil
 }
 
-// Keep remembers what message was decoded to, and returns it. It copies message.
+// Keep remembers the decoded message, and returns it. It copies message.
 func (m *Memo[T]) Keep(message []byte, decoded *T) *T {
 	if m != nil && len(message) <= m.largest {
 		m.slot(message).Store(&remembered[T]{message: bytes.Clone(message), decoded: decoded})

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// rawReads returns what lets a connection wait for bytes without a buffer.
+// rawReads returns the raw connection on which a Conn waits for bytes without a buffer.
 func rawReads(conn *net.TCPConn) syscall.RawConn {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -18,9 +18,8 @@ func rawReads(conn *net.TCPConn) syscall.RawConn {
 	return raw
 }
 
-// serveRaw does what Serve does, without a buffer while there is nothing to read. All of it
-// happens within one call of raw.Read. Go's poller is edge-triggered: bytes that arrive while
-// turn runs wake it again, so turn need not read until EAGAIN.
+// serveRaw is Serve without a buffer while there is nothing to read. All of it happens within one call of raw.Read.
+// Go's poller is edge-triggered: bytes that arrive while turn runs wake it again, so turn need not read until EAGAIN.
 func (c *Conn) serveRaw(handle func([]byte) error) error {
 	var end error
 	err := c.raw.Read(func(fd uintptr) bool {

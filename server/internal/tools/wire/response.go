@@ -98,8 +98,8 @@ func (t *Dialer) streamRequest(hello []byte) (*http.Request, error) {
 	return req, nil
 }
 
-// exchange connects, sends a request, and returns what came behind the head of the response. parse returns the size of the head, or
-// 0 if it is not complete.
+// exchange connects, sends a request, and returns the bytes that came behind the head of the response. parse returns
+// the size of the head, or 0 if it is not complete.
 func (t *Dialer) exchange(ctx context.Context, u *url.URL, request []byte, parse func(data []byte) (int, error)) (net.Conn, []byte, error) {
 	limited, cancel := context.WithTimeout(ctx, t.timeout())
 	defer cancel()
@@ -186,7 +186,7 @@ func statusHint(status int, k Kind) string {
 	return ""
 }
 
-// poster returns what sends the requests of emulated kinds.
+// poster returns the sender of the requests of emulated kinds.
 func (t *Dialer) poster() (*posts, error) {
 	t.post.once.Do(func() {
 		var u *url.URL

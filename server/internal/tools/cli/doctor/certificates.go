@@ -28,7 +28,8 @@ func (d *doctor) certificates(context.Context) {
 	}
 }
 
-// listener looks at the certificates that a listener shows. What cannot be loaded, the check of the configuration has told.
+// listener looks at the certificates that a listener shows. It skips files that cannot be loaded: the check of the
+// configuration has reported them.
 func (d *doctor) listener(section string, t *config.ListenerTLS) {
 	if !t.Enabled || t.CertPEM == "" {
 		return

@@ -29,7 +29,7 @@ type Finding struct {
 	Area   string `json:"area"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Advice says what to do; empty if all is well.
+	// Advice is the action to take; empty if there is no problem.
 	Advice string `json:"advice,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Options struct {
 	Proc fs.FS
 	// Roots are the authorities that clients know; nil: the authorities of the system.
 	Roots *x509.CertPool
-	// Ahead is how far the clock of this machine is ahead of what time.Now tells.
+	// Ahead is how far the clock of this machine is ahead of time.Now.
 	Ahead time.Duration
 	// Timeout bounds each connection.
 	Timeout time.Duration

@@ -25,7 +25,7 @@ import (
 // skew is by how much clocks may differ: tokens are judged by the clock of this machine.
 const skew = 2 * time.Second
 
-// Oldest versions that Gyro supports, and those that features need.
+// Oldest versions that Gyro supports, and oldest versions for some features.
 const (
 	leastRedis         = "6.2"
 	leastRedisFieldTTL = "7.4" // HPEXPIRE

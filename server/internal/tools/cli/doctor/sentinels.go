@@ -93,7 +93,7 @@ func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (
 	return g, err
 }
 
-// replicas counts those that a Sentinel can reach.
+// replicas counts the replicas that a Sentinel can reach.
 func replicas(ctx context.Context, client rueidis.Client, primary string) (n int, err error) {
 	list, err := client.Do(ctx, client.B().Arbitrary("SENTINEL", "REPLICAS", primary).Build()).ToArray()
 	for i := range list {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// What many connections need.
+// The least values of the system for many connections.
 const (
 	wantFiles   = 65536 // descriptors: one per connection
 	wantBacklog = 4096  // connections that wait for accept

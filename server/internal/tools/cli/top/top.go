@@ -34,7 +34,7 @@ func Run(ctx context.Context, s Source) error {
 	return errors.Join(run(ctx, s, t.keys(), t.draw), t.close())
 }
 
-// run shows samples, and does what keys say, until q is pressed, there are no more keys, or ctx ends.
+// run shows samples, and handles keys, until q is pressed, there are no more keys, or ctx ends.
 func run(ctx context.Context, s Source, keys <-chan string, draw func(*model) error) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -69,7 +69,7 @@ func run(ctx context.Context, s Source, keys <-chan string, draw func(*model) er
 	}
 }
 
-// sample is what one look found.
+// sample is the result of one look at the server.
 type sample struct {
 	at      time.Time
 	nodes   []cli.Node

@@ -23,7 +23,7 @@ type crowd struct {
 	next    int
 }
 
-// author is who published a payload, and the how manieth of its publications it is.
+// author is the client of a payload, and the number of the payload among the client's publications.
 type author struct {
 	c *client
 	n int

@@ -28,7 +28,8 @@ func Since(offset uint64, epoch string) *protocol.StreamPosition {
 	return &protocol.StreamPosition{Offset: offset, Epoch: epoch}
 }
 
-// Request makes the command that subscribes to a channel, with a token if channels need one, and with what edit adds.
+// Request makes the command that subscribes to a channel, with a token if channels need one, and with the changes by
+// edit.
 func (t *Probe) Request(channel string, edit func(*protocol.SubscribeRequest)) *protocol.Command {
 	r := &protocol.SubscribeRequest{Channel: channel, Positioned: true, Recoverable: true}
 	if t.Signed {
@@ -117,7 +118,7 @@ var endsByCode = func() map[uint32]protocol.Disconnect {
 	return out
 }()
 
-// State edits a subscribe request: the first of those that read a map.
+// State edits a subscribe request: it becomes the first request of a catch-up with the state of a map.
 func State(r *protocol.SubscribeRequest) { r.Type, r.Phase = 1, 2 }
 
 // Polled edits a subscribe request: to shared poll.

@@ -17,7 +17,8 @@ import (
 // SectionSockJS is the section on the frames of SockJS.
 const SectionSockJS = "protocol-rules.md#sockjs"
 
-// SockJS returns what opens SockJS sessions over WebSocket, at an endpoint such as http://localhost:8000/connection/sockjs.
+// SockJS returns a dialer of SockJS sessions over WebSocket, at an endpoint such as
+// http://localhost:8000/connection/sockjs.
 func SockJS(endpoint string, config *tls.Config) func(ctx context.Context) (Link, error) {
 	return func(ctx context.Context) (Link, error) {
 		url := fmt.Sprintf("ws%s/%03d/%x/websocket", strings.TrimSuffix(strings.TrimPrefix(endpoint, "http"), "/"), rand.IntN(1000), rand.Uint64())
