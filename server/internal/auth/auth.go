@@ -20,8 +20,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid, as are those whose
-// JSON is nested more than jsonwire.MaxDepth deep.
+// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid, as are tokens whose JSON is nested more
+// than jsonwire.MaxDepth deep.
 const MaxTokenLength = 64 << 10
 
 // Errors of a Verifier are a *refusal.Reason with one of these two. The text names the claim,
@@ -109,7 +109,7 @@ func (t *SubscribeToken) Fits(ch, user, client string) error {
 
 // Options of a verifier that are not in its section of the configuration.
 type Options struct {
-	// Section of the configuration, client.token by default: what keys in errors begin with.
+	// Section of the configuration, client.token by default: keys in errors begin with it.
 	Section string
 	// SkipSignature accepts any signature and algorithm
 	// (client.insecure_skip_token_signature_verify).

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// APIVerifier verifies the tokens of those who call the server API. It is immutable and safe for
-// concurrent use.
+// APIVerifier verifies the tokens of callers of the server API. It is immutable and safe for concurrent use.
 type APIVerifier struct {
 	v     Verifier
 	scope string

@@ -140,7 +140,7 @@ func (c *claims) expireAt() time.Time {
 // maxID is the longest jti that is kept, bytes.
 const maxID = 256
 
-// id returns what names the token; nil for nothing.
+// id returns the identity of the token: its jti and its time of issue; nil without both.
 func (c *claims) id() *channel.Token {
 	id := c.string("jti")
 	issued, _ := c.number("iat")

@@ -16,7 +16,7 @@ type Claims struct {
 	User string
 	// Channel makes it a subscription token.
 	Channel string
-	// Channels are those that the server subscribes the client to; of a connection token.
+	// Channels are the channels that the server subscribes the client to; only in connection tokens.
 	Channels []string
 	// TTL until the token expires, rounded down to seconds; 0 or less for a token
 	// that does not expire.

@@ -39,7 +39,7 @@ type Set struct {
 // section is a section of the configuration that an engine was made of.
 type section struct{ key, engine string }
 
-// slot says what an engine is for.
+// slot is the use of an engine, with its name.
 type slot struct {
 	use  use
 	name string // of an element of the configuration's list; empty for the engine of the section for one
@@ -49,7 +49,7 @@ type slot struct {
 type use uint8
 
 const (
-	forChannels  use = iota // streams and what else is no map
+	forChannels  use = iota // streams and all else that is no map
 	forMaps                 // the sections map_broker and map_brokers
 	forFullState            // channels that show maps
 )
@@ -74,7 +74,7 @@ type connector interface {
 	Close(ctx context.Context) error
 }
 
-// Server is what an engine connects to. One of Redis, NATS and Postgres is set: how the engine does it.
+// Server is the server of an engine. One of Redis, NATS and Postgres is set: the configuration of the engine.
 type Server struct {
 	Key string // of the section
 	// AddressKey is the key of the address, below the key of the section.
@@ -84,7 +84,7 @@ type Server struct {
 	Postgres   *postgres.Config
 }
 
-// Servers returns what Connect connects to, in that order.
+// Servers returns the servers that Connect connects to, in that order.
 func (s *Set) Servers() []Server {
 	list := make([]Server, len(s.remote))
 	for i := range s.remote {

@@ -39,8 +39,8 @@ var handshakes = []struct{ part, option string }{
 	{"first record does not look like a TLS handshake", ".enabled"},
 }
 
-// CutOff returns the options that may be to blame if the other side closed a connection without a word:
-// those that name the place and, with TLS, the certificate. It returns "" for other errors.
+// CutOff returns the options that may be to blame if the other side closed a connection without a word: the options for
+// the place and, with TLS, the certificate. It returns "" for other errors.
 func CutOff(place string, secure bool, err error) string {
 	text := err.Error()
 	switch {

@@ -50,7 +50,7 @@ func RedisShards(key string, c *engines.Redis) ([]redis.Shard, error) {
 	return shards, nil
 }
 
-// redisShard returns what all shards of a section have in common.
+// redisShard returns the common settings of all shards of a section.
 func redisShard(key string, c *engines.Redis) (s redis.Shard, err error) {
 	s = redis.Shard{
 		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,

@@ -34,7 +34,7 @@ const (
 	minRSABits, maxRSABits = 1024, 8192
 )
 
-// newClient returns a client that follows no redirects: the configuration alone says whom to trust.
+// newClient returns a client that follows no redirects: the configuration alone decides which host to trust.
 func (c *Cache) newClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -139,8 +139,8 @@ type jwk struct {
 	Y   string `json:"y"`
 }
 
-// parse returns the keys of a set that are for signatures. skipped is about those that are
-// malformed; err says that no key is left.
+// parse returns the keys of a set that are for signatures. skipped is about keys that are malformed; err says that no
+// key is left.
 func parse(body []byte) (keys []key, skipped, err error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`

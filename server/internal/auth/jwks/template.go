@@ -49,8 +49,8 @@ func origin(u *url.URL) string { return u.Scheme + "://" + u.User.String() + "@"
 // Static tells that the template has no placeholder.
 func (t *Template) Static() bool { return len(t.names) == 0 }
 
-// URL puts values in the place of placeholders; those without one become empty. The path must be
-// clean: without . and .., double slashes, and a slash at its end.
+// URL puts values in the place of placeholders; placeholders without a value become empty. The path must be clean:
+// without . and .., double slashes, and a slash at its end.
 func (t *Template) URL(values map[string]string) (string, error) {
 	text := placeholder.ReplaceAllStringFunc(t.text, func(p string) string { return values[p[2:len(p)-2]] })
 	u, err := url.Parse(text)

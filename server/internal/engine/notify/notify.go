@@ -29,7 +29,7 @@ const (
 	startTimeout = 5 * time.Second
 )
 
-// Received is what came of a message.
+// Received is the result of a message.
 type Received struct {
 	// Malformed: the message is ignored as a whole.
 	Malformed bool
@@ -62,7 +62,7 @@ type source interface {
 	// start returns when the subscription is there. If an option is to blame for an error, it is a
 	// *services.OptionError.
 	start(ctx context.Context, r *Receiver) error
-	// close ends what start began, also after an error.
+	// close ends everything that start began, also after an error.
 	close()
 }
 
@@ -130,7 +130,7 @@ func (r *Receiver) back() {
 	r.log.Info("notifications of shared poll keys come again", "key", section)
 }
 
-// message is what applications publish.
+// message is a message of an application.
 type message struct {
 	Items []item `json:"items"`
 }

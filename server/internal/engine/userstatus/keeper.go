@@ -19,9 +19,9 @@ const (
 	// renewal is the time between two rounds that note the connected users as online. A round is spread over most of
 	// it.
 	renewal = 25 * time.Second
-	// gathering is how long users who connect gather before they are noted.
+	// gathering is the interval at which users that have connected are noted.
 	gathering = time.Second
-	// maxGathered bounds them. Those beyond are noted by the next round.
+	// maxGathered bounds the users of an interval. Users beyond it are noted by the next round.
 	maxGathered = 65_536
 	// batchSize is how many users are noted by a call.
 	batchSize = 512

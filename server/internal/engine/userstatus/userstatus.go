@@ -17,7 +17,7 @@ const (
 	MaxUsers, MaxUser, MaxState = 1_000, 1_024, 1_024
 )
 
-// What breaks a limit.
+// Errors for requests beyond a limit.
 var (
 	errUsers = refusal.Because(api.ErrBadRequest, "", "the number of users is not from 1 to 1000")
 	errUser  = refusal.Because(api.ErrBadRequest, "", "the ID of a user is empty, or has more than 1024 bytes")

@@ -44,7 +44,7 @@ func newControl(level slog.Level) *Control {
 	return c
 }
 
-// Controlled returns a logger of the lines from a level on, of those that a handler takes.
+// Controlled returns a logger that passes lines from a level on to a handler.
 func Controlled(h slog.Handler, level slog.Level) *slog.Logger {
 	return slog.New(&filter{h, newControl(level)})
 }
@@ -64,7 +64,7 @@ func Of(log *slog.Logger) *Control {
 	}
 }
 
-// Apply takes over a section log, for the loggers log and those made from it. A level that was set for a time goes on.
+// Apply takes over a section log, for the logger log and loggers made from it. A level that was set for a time goes on.
 // An unknown level counts as info, with a warning.
 func (c *Control) Apply(log *slog.Logger, cfg *config.Log) {
 	if c == nil {

@@ -14,7 +14,7 @@ const (
 	tellAfter = time.Minute
 )
 
-// file is what log.file names. It is opened anew when it is not at its path any more.
+// file is the file that log.file names. It is opened anew when it is not at its path any more.
 type file struct {
 	path string
 	lost *slog.Logger // is told that lines are lost; not the log that the file is of

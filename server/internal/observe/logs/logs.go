@@ -198,7 +198,7 @@ type console struct {
 
 type consoleOutput struct {
 	w      io.Writer
-	colour bool // the time is without a date then: a terminal shows what happens now
+	colour bool // the time is without a date then: a terminal shows lines as they come
 	mu     sync.Mutex
 	line   bytes.Buffer
 }

@@ -9,8 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// figuresTTL is how long figures are given out before they are collected anew, so that many who look cost
-// no more than one.
+// figuresTTL is the time before figures are collected anew, so that many readers cost no more than one.
 const figuresTTL = time.Second
 
 // Figures are the metrics for programs that read JSON.
@@ -48,7 +47,7 @@ func (r *Registry) Figures() *Figures {
 		r.gatherer = all
 	}
 	if now := time.Now(); r.latest == nil || now.Sub(r.latestAt) >= figuresTTL {
-		// What cannot be collected is missing; the metrics endpoint reports it.
+		// Metrics that cannot be collected are missing; the metrics endpoint reports them.
 		families, _ := r.gatherer.Gather()
 		r.latest, r.latestAt = r.figuresOf(families, now), now
 	}

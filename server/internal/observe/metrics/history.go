@@ -15,7 +15,7 @@ const (
 	historyPoints = int(time.Hour / HistoryStep)
 )
 
-// Load is what charts show of a node beside its metrics.
+// Load has values of a node that charts show beside its metrics.
 type Load struct {
 	Clients int
 	// CPU is percent of one processor, RSS bytes; both are 0 if they are not measured.

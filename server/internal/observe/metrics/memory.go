@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// memoryLimit is how many bytes the process may use at most: the least of the limits of its control group, of those around it, and of
-// the memory of the machine. Without any (not on Linux) it is infinite.
+// memoryLimit is the most bytes that the process may use: the least of the limits of its control group, of the groups
+// around it, and of the memory of the machine. Without any (not on Linux) it is infinite.
 func memoryLimit() float64 { return limitOf(os.DirFS("/")) }
 
 // limitOf is memoryLimit for a root of the file system.
@@ -36,8 +36,9 @@ func limitOf(root fs.FS) float64 {
 	return min(limit, total(text))
 }
 
-// limitFiles are the files with limits of the groups that /proc/self/cgroup names, of those around them, and of the outermost ones: in
-// a container, that is its group. Files of groups that cannot be seen from a container are not there.
+// limitFiles are the files with limits of the groups that /proc/self/cgroup names, of the groups around them, and of
+// the outermost groups. In a container, the outermost group is the container's. Files of groups that cannot be seen
+// from a container are not there.
 func limitFiles(own string) []string {
 	const (
 		unified, file     = "sys/fs/cgroup", "memory.max"                   // version 2

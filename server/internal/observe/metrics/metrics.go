@@ -31,7 +31,7 @@ type Registry struct {
 	others    []prometheus.Collector
 	commands  *commands // nil before API
 
-	figures  sync.Mutex // held to use what follows
+	figures  sync.Mutex // guards the fields below
 	gatherer prometheus.Gatherer
 	latest   *Figures
 	latestAt time.Time
@@ -50,7 +50,7 @@ func New(c Config) *Registry {
 // Handler serves all metrics, with the metrics of the Go runtime and of the process.
 func (r *Registry) Handler() http.Handler { return r.Metrics.Handler(r.others...) }
 
-// Gatherer has what Handler serves.
+// Gatherer has the metrics that Handler serves.
 func (r *Registry) Gatherer() prometheus.Gatherer { return r.Metrics.Gatherer(r.others...) }
 
 // Surveys returns n, and exports how long its surveys take.

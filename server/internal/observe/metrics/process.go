@@ -14,7 +14,7 @@ func (r *Registry) Log(lost func() uint64) {
 	}, func() float64 { return float64(lost()) }))
 }
 
-// Reloads exports what came of the last reload of the configuration. The function is told of each.
+// Reloads exports the result of the last reload of the configuration. The owner calls the function after each reload.
 func (r *Registry) Reloads() func(err error) {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: r.namespace, Subsystem: "config", Name: name, Help: help})

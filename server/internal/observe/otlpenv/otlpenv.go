@@ -56,8 +56,8 @@ func Resource(ctx context.Context, node, version string) (*resource.Resource, er
 // cloudScope is the scope of Google's tokens.
 const cloudScope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Google returns what authenticates exports by the application default credentials: a client for HTTP, and an option
-// for gRPC, which sends tokens over TLS alone. Tokens are fetched when something is exported.
+// Google returns a client for HTTP and an option for gRPC that authenticate exports by the application default
+// credentials. The option sends tokens over TLS alone. Tokens are fetched when something is exported.
 func Google() (*http.Client, grpc.DialOption, error) {
 	// All later fetches use this context too, so it must not end.
 	found, err := google.FindDefaultCredentials(context.Background(), cloudScope)

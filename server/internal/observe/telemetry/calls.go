@@ -53,7 +53,7 @@ var systems = map[string]string{
 	config.TypeNATSJetStream: "nats", config.TypeRedisStream: "redis",
 }
 
-// Consumers returns what makes the tracer of a consumer; nil unless opentelemetry.consuming is set.
+// Consumers returns a function that makes the tracer of a consumer; nil unless opentelemetry.consuming is set.
 func (t *Tracer) Consumers() func(c *config.Consumer) queues.Tracer {
 	if t == nil || !t.settings.Consuming {
 		return nil

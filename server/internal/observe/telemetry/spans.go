@@ -31,7 +31,7 @@ const (
 	keyConsumer = attribute.Key("gyro.consumer")
 )
 
-// maxText bounds what an attribute shows of a text that came from outside, in bytes.
+// maxText bounds a text from outside in an attribute, in bytes.
 const maxText = 256
 
 func text(s string) string {

@@ -46,7 +46,7 @@ type Pusher struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
-	// The goroutine of the pusher uses what follows, Shutdown after its end.
+	// The goroutine of the pusher uses the fields below, Shutdown uses them after its end.
 	sent   totals
 	outage logging.Outage
 }
@@ -86,7 +86,7 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 // push sends the values of the metrics, and the growth of counters since the last push that succeeded. So the next push
 // contains the growth that a failed push did not deliver.
 func (p *Pusher) push(ctx context.Context) {
-	families, gathering := p.cfg.Gatherer.Gather() // with an error, it has what could be collected
+	families, gathering := p.cfg.Gatherer.Gather() // with an error, families are incomplete
 	text, next := p.format.append(nil, families, p.sent, time.Now())
 	err := p.send(ctx, text)
 	if err == nil {

@@ -26,7 +26,7 @@ func newFormat(prefix, node string, tags bool) format {
 	return format{prefix: prefix + strings.Map(nameRune, node) + ".", tags: tags}
 }
 
-// nameRune replaces what cannot be in the name of a node.
+// nameRune replaces characters that the name of a node cannot have.
 func nameRune(r rune) rune {
 	if r == '.' || r > '~' {
 		return '_'
@@ -34,7 +34,7 @@ func nameRune(r rune) rune {
 	return valueRune(r)
 }
 
-// valueRune replaces what would end the path of a line.
+// valueRune replaces characters that would end the path of a line.
 func valueRune(r rune) rune {
 	if r <= ' ' || r == 0x7f || r == ';' {
 		return '_'
@@ -125,7 +125,7 @@ func (l *lines) grown(path string, sum float64, whole bool) {
 	l.value(path, sum-before)
 }
 
-// value writes a number with six decimals. What Graphite does not take as a number is left out.
+// value writes a number with six decimals. It leaves out a value that Graphite does not take as a number.
 func (l *lines) value(path string, v float64) {
 	if !math.IsNaN(v) && !math.IsInf(v, 0) {
 		l.line(path, strconv.FormatFloat(v, 'f', 6, 64))

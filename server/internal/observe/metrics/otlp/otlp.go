@@ -85,12 +85,12 @@ func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
 	return otlpmetrichttp.New(ctx, overHTTP...)
 }
 
-// Shutdown pushes once more, until ctx ends, and stops. It fails no shutdown: the log has what went wrong.
+// Shutdown pushes once more, until ctx ends, and stops. It fails no shutdown: errors go to the log.
 func (p *Pusher) Shutdown(ctx context.Context) {
 	_ = p.provider.Shutdown(ctx)
 }
 
-// reported logs what an exporter fails at. Its reader calls it from one goroutine at a time.
+// reported logs the errors of an exporter. Its reader calls it from one goroutine at a time.
 type reported struct {
 	sdk.Exporter
 	log    *slog.Logger

@@ -1,4 +1,4 @@
-// Package push pushes metrics to those that do not scrape them, as the configuration says.
+// Package push pushes metrics to receivers that do not scrape them, as the configuration says.
 package push
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/metrics/otlp"
 )
 
-// Node is who pushes.
+// Node is the node that pushes.
 type Node struct{ UID, Name, Version string }
 
 // Pushers push metrics until Shutdown. The zero value pushes nothing.
@@ -27,7 +27,7 @@ func byOTLP(c *config.Config) bool { return c.OpenTelemetry.Enabled && c.OpenTel
 // Wanted tells whether the configuration asks to push metrics.
 func Wanted(c *config.Config) bool { return byOTLP(c) || c.Graphite.Enabled }
 
-// Check returns an error that names what keeps metrics from being pushed.
+// Check returns an error that names the reason why metrics cannot be pushed.
 func Check(c *config.Config) error {
 	if byOTLP(c) {
 		return otlp.Check()
@@ -59,7 +59,7 @@ func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, 
 // patience is how long Shutdown waits for the receiver of the metrics.
 const patience = 3 * time.Second
 
-// Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: the log has what went wrong.
+// Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: errors go to the log.
 func (p Pushers) Shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
