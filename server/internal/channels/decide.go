@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Authority says who decides on an operation.
+// Authority is the instance that decides on an operation.
 type Authority uint8
 
 const (
@@ -239,8 +239,8 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 }
 
 // validFromClient is ValidData for a publication of a client, which must be JSON by default: subscribers with JSON
-// connections could not get other data. client.insecure lets clients publish what no rule allows, as test suites of
-// SDKs do.
+// connections could not get other data. client.insecure lets clients publish against all rules, as test suites of SDKs
+// do.
 func (o *Options) validFromClient(f Facts, data []byte) bool {
 	if o.PublicationDataFormat == "" && !f.Insecure {
 		return codec.ValidJSON(data)

@@ -10,7 +10,7 @@ import (
 type Check struct {
 	// Text is the condition, in a clause.
 	Text string
-	// Key is the setting that it is about, and Value what that is; empty if it is about none.
+	// Key is the setting of the condition, and Value its value; both are empty if there is no such setting.
 	Key, Value string
 	Holds      bool
 }

@@ -36,7 +36,7 @@ func Subscription(ch Channel, source Source) gyro.SubscribeOptions {
 	if ch.ForceRecoveryMode == "cache" {
 		o.RecoveryMode = channel.RecoverCache
 	}
-	if len(ch.FullStates) > 0 { // whoever subscribes gets the present state
+	if len(ch.FullStates) > 0 { // a new subscriber gets the present state
 		o.Recoverable, o.AutoRecover, o.RecoveryMode = true, true, channel.RecoverCache
 	}
 	return o
@@ -50,7 +50,7 @@ var unasked = &channel.SharedPoll{
 	},
 }
 
-// Override replaces options of the namespace by those that a token or the backend sets.
+// Override replaces options of the namespace by options of a token or the backend.
 func Override(o *gyro.SubscribeOptions, by auth.Override) {
 	set := func(option, value *bool) {
 		if value != nil {

@@ -1,4 +1,4 @@
-// Package channels resolves the names of channels to their options, decides what clients may do with a channel
+// Package channels resolves the names of channels to their options, decides about operations of clients on a channel
 // (docs/permissions.md), and turns the options into options of the node. It does no I/O: where a token or a proxy
 // decides, the decision says so.
 package channels

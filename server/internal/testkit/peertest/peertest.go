@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Peer notes what its transport tells.
+// Peer records the calls of its transport.
 type Peer struct {
 	Conn     transport.Conn
 	Info     transport.Info

@@ -77,8 +77,7 @@ func (c Carrier) Read(r *http.Request, into Message) error {
 	return into.UnmarshalProto(body[frameHead:])
 }
 
-// frameHead is the length of what precedes a message of gRPC: whether it is compressed, and its
-// length.
+// frameHead is the length of the head of a message of gRPC: whether it is compressed, and its length.
 const frameHead = 5
 
 // Answer answers a call.

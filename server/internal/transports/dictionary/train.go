@@ -10,8 +10,8 @@ import (
 
 // Sample is an example of many similar messages.
 type Sample struct {
-	// Source is whose message it is: a user, or anything that tells apart what must not show in the
-	// dictionary. Empty: each sample is a source of its own.
+	// Source names the owner of the message, such as a user. A text of too few sources does not get into the
+	// dictionary, so private texts stay out. Empty: each sample is a source of its own.
 	Source string
 	Text   []byte
 }
@@ -89,7 +89,7 @@ func (t *trainer) countGrams() {
 	}
 }
 
-// text is what several sources have in common.
+// text is a text that several sources share.
 type text struct {
 	text    string
 	sources int

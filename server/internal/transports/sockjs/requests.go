@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// envelope is what one transport puts around frames.
+// envelope is the wrapping of frames by one transport.
 type envelope struct {
 	contentType string
 	prelude     string // before the first frame
@@ -30,7 +30,7 @@ var (
 
 func line(frame string) string { return frame + "\n" }
 
-// event escapes what clients unescape.
+// event escapes the characters that clients unescape.
 func event(frame string) string { return "data: " + strings.ReplaceAll(frame, "%", "%25") + "\r\n\r\n" }
 
 // receive serves a request that receives the messages of the server. The handler ignores the body but reads it to its

@@ -43,7 +43,7 @@ type session struct {
 	resume   chan struct{} // closed when the pause ends; nil if there is none
 }
 
-// What requests are refused for.
+// The reasons for refusals of requests.
 var (
 	errAttached = errors.New("another request receives")
 	errUnknown  = errors.New("no such session")

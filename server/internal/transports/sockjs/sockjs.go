@@ -59,7 +59,7 @@ type Handler struct {
 	webSocket http.Handler
 
 	mu       sync.Mutex
-	sessions map[string]*session // by their IDs; without those over WebSocket
+	sessions map[string]*session // by their IDs; without sessions over WebSocket
 }
 
 // name of the transport.

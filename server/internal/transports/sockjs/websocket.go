@@ -16,7 +16,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	if !h.admit(w, r) {
 		return
 	}
-	// Query and subprotocols would choose what SockJS has not.
+	// SockJS has nothing that a query or subprotocols could choose.
 	plain := r.Clone(r.Context())
 	plain.URL.RawQuery = ""
 	plain.Header.Del("Sec-WebSocket-Protocol")

@@ -10,7 +10,7 @@ import (
 // clients.
 type codec struct{}
 
-// message is what codec takes and gives.
+// message is the type of the messages that codec encodes and decodes.
 type message struct{ data []byte }
 
 func (codec) Name() string { return "proto" }

@@ -117,7 +117,7 @@ func published(data []byte) []byte {
 	return out.AppendProto(nil)
 }
 
-// run writes what Write and Close have left, until the connection ends.
+// run writes the messages and the end from Write and Close, until the connection ends.
 func (c *conn) run(ctx context.Context) {
 	for {
 		batch, drained, ended := c.next()
