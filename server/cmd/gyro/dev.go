@@ -19,7 +19,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )
 
-// devSite is what `gyro dev` adds to a server.
+// devSite has the additions of `gyro dev` to a server.
 type devSite struct {
 	pages map[string]http.Handler
 	// announce prints the addresses, the keys and an example for newcomers, once the server listens at addr.

@@ -21,8 +21,8 @@ import (
 // take it from the module: the release of go install, or the commit that was built.
 var version string
 
-// commit that was built. Builds of releases set it; other builds take it from version control, and those without
-// have none.
+// commit that was built. Builds of releases set it; other builds take it from version control, and builds without have
+// none.
 var commit string
 
 func init() {

@@ -166,7 +166,7 @@ func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnin
 	return failure
 }
 
-// stopped shuts a server down, and says in the log what came of it.
+// stopped shuts a server down, and logs the result.
 func stopped(log *slog.Logger, server *app.App, signals <-chan os.Signal, reason string, timeout time.Duration) error {
 	began, clients := time.Now(), server.Node().NumClients()
 	log.Info("shutting down", "reason", reason, "clients", clients)
@@ -220,7 +220,7 @@ func await(server *app.App, signals <-chan os.Signal, reloads bool) (reason stri
 			if s != syscall.SIGHUP || !reloads {
 				return "signal: " + s.String(), nil
 			}
-			_, _ = server.Reread() // which logs what came of it
+			_, _ = server.Reread() // which logs the result
 		}
 	}
 }
@@ -250,7 +250,7 @@ func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) 
 	return err
 }
 
-// otherThan returns the joined errors of err without those that follow from an interruption.
+// otherThan returns the joined errors of err without errors that follow from an interruption.
 func otherThan(err error, follows ...error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var rest []error

@@ -39,7 +39,8 @@ func versionText() string {
 	return fmt.Sprintf("Gyro v%s (%s)\n", version, about)
 }
 
-// printer adds the flag --json, and returns what prints the result of a command: the text, or with the flag the object, in one line.
+// printer adds the flag --json, and returns the function that prints the result of a command: the text, or with the
+// flag the object, in one line.
 func printer(cmd *cobra.Command) func(cmd *cobra.Command, text string, object any) error {
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	return func(cmd *cobra.Command, text string, object any) error {
@@ -219,7 +220,7 @@ func loadBase(base string) (*config.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-// envLines returns the variables of all keys, or of those that the base file sets.
+// envLines returns the variables of all keys, or of the keys that the base file sets.
 func envLines(base string, ofBase bool) ([]string, error) {
 	if ofBase {
 		return config.EnvOfFile(baseOptions(base))

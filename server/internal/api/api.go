@@ -31,7 +31,7 @@ type Node interface {
 	Nodes(ctx context.Context) ([]gyro.NodeInfo, error)
 }
 
-// NodeOf returns what an Executor needs of a node.
+// NodeOf returns the Node of a *gyro.Node.
 func NodeOf(n *gyro.Node) Node {
 	return struct {
 		*gyro.Node

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// maxConcurrent is the most commands of a parallel batch that are in work at a
-// time, not counting those that publish.
+// maxConcurrent is the most commands of a parallel batch that are in work at a time, not counting commands that
+// publish.
 const maxConcurrent = 1024
 
 // Batch executes a batch command. It never fails as a whole. Publish commands in

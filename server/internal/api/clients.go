@@ -9,7 +9,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// whom selects connections of a user, which the other IDs narrow. Without a user they are anonymous ones.
+// whom selects connections of a user; client and session narrow the choice. Without a user it selects anonymous
+// connections.
 func whom(user, client, session string) gyro.Target {
 	return gyro.Target{User: user, Anonymous: user == "", Client: client, Session: session}
 }
@@ -49,7 +50,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	return &SubscribeResult{}, nil
 }
 
-// options returns what o sets.
+// options returns the options that o sets.
 func (o *SubscribeOptionOverride) options() (by auth.Override) {
 	if o == nil {
 		return by

@@ -132,7 +132,7 @@ func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
 	return out
 }
 
-// What SubscribeExplanation.Decision can be.
+// The values of SubscribeExplanation.Decision.
 const (
 	Allowed = "allowed"
 	Refused = "refused"

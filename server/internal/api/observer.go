@@ -8,8 +8,7 @@ import (
 // Observer hears of the requests that come one way into the API. Its methods are called
 // from any goroutine and must not block.
 type Observer interface {
-	// Executed tells how long a command took, and what Execute returned. The result is
-	// valid during the call only.
+	// Executed tells how long a command took, and the result of Execute. The result is valid during the call only.
 	Executed(m Method, took time.Duration, res Result, err error)
 	// Called tells how long an extension took that an rpc command has called, which was not in a batch. Executed
 	// is told of the command as well.
@@ -19,7 +18,7 @@ type Observer interface {
 	Failed(m Method, s Stage)
 }
 
-// Observed tells an observer, which may be nil, of what one way into the API does.
+// Observed tells an observer, which may be nil, about the commands of one way into the API.
 type Observed struct{ By Observer }
 
 // Execute runs a request for m.

@@ -12,10 +12,10 @@ import (
 // batch collects publications for the node. It is reused: a command allocates
 // none of this.
 type batch struct {
-	// channels are those that are in force for all items.
+	// channels are in force for all items.
 	channels *channels.Resolver
 	items    []gyro.BatchPublication
-	// most is how many are gathered: Config.BatchSize.
+	// most is the number of publications that are gathered: Config.BatchSize.
 	most int
 	// own are options for items that share none. They stay where they are, as items
 	// refer to them.

@@ -129,7 +129,7 @@ func (k *kind) judge(data []byte) error {
 	return k.refusal
 }
 
-// in returns what o means in a channel.
+// in returns the options of a publication in a channel: o and the options of the namespace.
 func (o *PublishOptions) in(ch channels.Channel) gyro.PublishOptions {
 	p := channels.Publication(ch)
 	p.IdempotencyKey, p.Version, p.VersionEpoch, p.Tags = o.IdempotencyKey, o.Version, o.VersionEpoch, o.Tags

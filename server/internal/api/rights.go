@@ -2,8 +2,8 @@ package api
 
 import "context"
 
-// Rights are what one sender of requests may do. Errors wrap ErrPermissionDenied and say which
-// configuration key would allow it. The methods may be called from any goroutine.
+// Rights are the rights of one sender of requests. Errors wrap ErrPermissionDenied and say which configuration key
+// would allow it. The methods may be called from any goroutine.
 type Rights interface {
 	// Method returns an error if the sender may not call a method.
 	Method(m Method) error
@@ -13,9 +13,9 @@ type Rights interface {
 	EveryChannel() error
 }
 
-// With returns an executor whose Execute holds every request to rights: each command of a batch
-// and each channel of a broadcast by itself. The method batch needs no right of its own, and the
-// result of channels has those alone that the rights allow.
+// With returns an executor whose Execute holds every request to rights: each command of a batch and each channel of a
+// broadcast by itself. The method batch needs no right of its own, and the result of channels has only channels that
+// the rights allow.
 func (e *Executor) With(r Rights) *Executor {
 	out := *e
 	out.rights = r

@@ -56,7 +56,7 @@ type Finding struct {
 	Client string
 }
 
-// Find returns what there is to tell, problems first.
+// Find returns the findings, problems first.
 func Find(c *Case) []Finding {
 	f := finder{Case: c}
 	if c.Incomplete != "" {
@@ -186,7 +186,7 @@ func (f *finder) last(c *inspect.Connection) {
 	}
 }
 
-// nodes tells of what concerns everybody, of new epochs of the channel, and of slow clients.
+// nodes tells of events that concern all clients of a node, of new epochs of the channel, and of slow clients.
 func (f *finder) nodes() {
 	failing := make(map[string]*inspect.Event)
 	lost := 0

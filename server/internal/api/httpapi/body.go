@@ -14,9 +14,8 @@ const (
 	firstRead = 1 << 10
 	// maxTrusted bounds the memory that a Content-Length alone can claim.
 	maxTrusted = 1 << 20
-	// maxSmall and maxPooled bound the memory that the pools hold on to per buffer.
-	// Large ones have a pool of their own, so that those that are not in use any more
-	// do not live on as buffers of small requests.
+	// maxSmall and maxPooled bound the memory that the pools hold on to per buffer. Large ones have a pool of their
+	// own, so that buffers that are not in use any more do not live on as buffers of small requests.
 	maxSmall  = 64 << 10
 	maxPooled = 16 << 20
 	// maxImplicit is the largest size of an answer to which net/http adds the Content-Length itself.

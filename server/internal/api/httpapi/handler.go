@@ -237,7 +237,7 @@ func (h *Handler) execute(
 	return status, out
 }
 
-// encode appends the answer to out that has what Execute returned.
+// encode appends the answer with the results of Execute to out.
 func (h *Handler) encode(ctx context.Context, m api.Method, res api.Result, err error, out []byte, transport bool) (int, []byte) {
 	if err != nil {
 		apiErr := api.AsError(err)
