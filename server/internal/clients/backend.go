@@ -23,8 +23,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Backend asks the proxies of one configuration. Its methods may be called from any goroutine.
-// Those that ask wait for the answer, at most for the timeout of the proxy.
+// Backend asks the proxies of one configuration. Its methods may be called from any goroutine. Methods that ask a proxy
+// wait for the answer, at most for the timeout of the proxy.
 type Backend struct {
 	Proxies  *proxy.Set
 	Channels *channels.Resolver

@@ -85,7 +85,7 @@ func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Ch
 	return reply, nil
 }
 
-// Publish asks what of a client's publication is published, and how.
+// Publish asks which data and options of a client's publication are published.
 func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}

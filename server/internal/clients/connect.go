@@ -63,7 +63,7 @@ func (p *Policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Conn
 	return reply, err
 }
 
-// What clients without an identity are refused for.
+// The reasons for refusals of clients without an identity.
 var (
 	ErrNoToken = refusal.Because(protocol.DisconnectBadRequest, "client.allow_anonymous_connect_without_token",
 		"the client sent no token, and client.allow_anonymous_connect_without_token is off")

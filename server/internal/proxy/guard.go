@@ -13,8 +13,8 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// guard keeps a backend that is slow or down from taking clients with it. It bounds the calls
-// that are under way and those that wait for them, and stops asking a backend that fails.
+// guard keeps a backend that is slow or down from taking clients with it. It bounds the calls that are under way and
+// the calls that wait for their turn, and stops asking a backend that fails.
 type guard struct {
 	key, endpoint string
 	event         Event
@@ -53,7 +53,7 @@ func newGuard(o Options) *guard {
 		Timeout:     c.Breaker.OpenFor,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(c.Breaker.Failures) },
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
-		// An answer that is of no use may be about what one client sent. It must not keep the others from the backend.
+		// A useless answer may be about a mistake of one client. It must not keep other clients from the backend.
 		IsSuccessful: func(err error) bool {
 			_, useless := errors.AsType[unusable](err)
 			return err == nil || useless

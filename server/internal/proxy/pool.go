@@ -70,8 +70,8 @@ func newPool(host, port string, secure *tls.Config) *pool {
 	return &pool{address: net.JoinHostPort(host, port), tls: secure, connect: new(net.Dialer).DialContext}
 }
 
-// get returns a connection that is idle, or else a new one. It leaves out those that the backend has closed, but for connections with an
-// asker, which find out themselves.
+// get returns an idle connection, or else a new one. It leaves out connections that the backend has closed. Connections
+// with an asker find that out themselves.
 func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error) {
 	for {
 		c := p.pop()

@@ -89,7 +89,7 @@ func (s *Set) Retire(next *Set) {
 	}
 }
 
-// Close closes all proxies. For streams it waits as long as backends may read what clients have sent.
+// Close closes all proxies. For streams it waits as long as backends may read the last data of clients.
 func (s *Set) Close() {
 	if s == nil {
 		return

@@ -25,8 +25,8 @@ type Source interface {
 	// Run consumes until ctx ends, then finishes its work and returns nil. An error means that the source cannot go on;
 	// faults that may pass are no errors.
 	//
-	// work is for what must not stop when ctx ends: executing and acknowledging messages that have
-	// been received. It ends only when the server has no time left.
+	// work is the context for executing and acknowledging received messages, which must not stop when ctx ends. It ends
+	// only when the server has no time left.
 	Run(ctx, work context.Context, p *Processor) error
 	// Close closes connections. It is called after Run, or if Connect failed.
 	Close()
@@ -156,8 +156,7 @@ type Processor struct {
 	lastSuccess time.Time
 }
 
-// maxFailing bounds the messages that a processor remembers as failing. Those beyond it are tried
-// again for ever.
+// maxFailing bounds the messages that a processor remembers as failing. Messages beyond it are tried again for ever.
 const maxFailing = 10_000
 
 // NewProcessor returns a processor.

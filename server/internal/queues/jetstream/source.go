@@ -216,8 +216,8 @@ func ends(err error) bool {
 	return false
 }
 
-// process executes messages and acknowledges those that are done. The others come again after a
-// pause that grows with each delivery.
+// process executes messages and acknowledges the messages that are done. The others come again after a pause that grows
+// with each delivery.
 func (s *Source) process(work context.Context, p *queues.Processor, batch []jetstream.Msg) {
 	messages := make([]*queues.Message, len(batch))
 	deliveries := make([]int, len(batch))

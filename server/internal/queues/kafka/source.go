@@ -66,7 +66,7 @@ const (
 	roleSession = "centrifugo-msk"
 )
 
-// Source is a queues.Source. Messages wait for those before them in their partition.
+// Source is a queues.Source. Messages wait for earlier messages in their partition.
 type Source struct {
 	cfg     Config
 	options []kgo.Opt

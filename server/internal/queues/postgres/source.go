@@ -54,7 +54,7 @@ const (
 	lagInterval = 10 * time.Second
 )
 
-// Source is a queues.Source. Messages wait for those before them in their partition.
+// Source is a queues.Source. Messages wait for earlier messages in their partition.
 type Source struct {
 	cfg    Config
 	pool   *pgxpool.Config

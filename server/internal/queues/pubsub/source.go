@@ -39,7 +39,7 @@ const (
 	startTimeout = 10 * time.Second
 	// streams is the number of streams that receive the messages of a subscription.
 	streams = 10
-	// ackDeadline is after what time messages come again whose receiver has vanished.
+	// ackDeadline is the time after which messages come again if their receiver has vanished.
 	ackDeadline = 20 * time.Second
 	// healthy is how long receiving has to work until its failures are forgotten.
 	healthy = 30 * time.Second

@@ -195,8 +195,8 @@ func Start(tb testing.TB, s queues.Source, c queues.Config) (stop func()) {
 	return stop
 }
 
-// Relay has sources of one queue, nodes of them at a time, come and go while add adds messages to the queue,
-// and tests that the messages, which are publications, are executed exactly once.
+// Relay starts and stops sources of one queue, nodes of them at a time, while add adds messages to the queue, and tests
+// that the messages, which are publications, are executed exactly once.
 func Relay(tb testing.TB, nodes int, source func() queues.Source, edit func(*queues.Config), add func(ch, data string)) {
 	tb.Helper()
 	const messages = 400

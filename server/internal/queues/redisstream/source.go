@@ -183,8 +183,8 @@ func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *
 	services.Sleep(ctx, max(outage.Failed(p, "reading stream "+stream, err), 200*time.Millisecond))
 }
 
-// process executes entries and acknowledges those that are done. The others are delivered again after
-// the visibility timeout.
+// process executes entries and acknowledges the entries that are done. The others are delivered again after the
+// visibility timeout.
 func (s *Source) process(work context.Context, p *queues.Processor, stream string, entries []rueidis.XRangeEntry) {
 	messages := make([]*queues.Message, 0, len(entries))
 	done := make([]string, 0, len(entries))

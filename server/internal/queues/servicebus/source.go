@@ -61,7 +61,7 @@ func newSource(c Config, options *azservicebus.ClientOptions, identity *azidenti
 	if options == nil {
 		options = new(azservicebus.ClientOptions)
 	}
-	// Workers repeat what failed. A single retry is for a connection that broke while it was not used.
+	// Workers repeat failed calls. A single retry is for a connection that broke while it was not used.
 	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: retryDelay, MaxRetryDelay: pause}
 	s = &Source{cfg: c}
 	if c.Namespace == "" {

@@ -165,7 +165,7 @@ func (w *worker) keepLock(ctx context.Context, from *session) bool {
 	return true
 }
 
-// process executes messages, completes those that are done, and abandons the others.
+// process executes messages, completes the messages that are done, and abandons the others.
 func (w *worker) process(ctx, work context.Context, from receiver, received []*azservicebus.ReceivedMessage) {
 	messages := make([]*queues.Message, len(received))
 	for i, r := range received {

@@ -286,7 +286,7 @@ func closeAll(list []*consumer) {
 	}
 }
 
-// Run runs the sources; failed hears of those that cannot go on.
+// Run runs the sources. It calls failed for a source that cannot go on.
 func (s *Consumers) Run(failed chan<- error) {
 	s.idle = false
 	var ctx, work context.Context

@@ -181,8 +181,7 @@ func (q *queue) receive(ctx context.Context) ([]types.Message, error) {
 	return out.Messages, nil
 }
 
-// process executes messages and deletes those that are done. The others are visible again after the
-// timeout.
+// process executes messages and deletes the messages that are done. The others are visible again after the timeout.
 func (q *queue) process(ctx, work context.Context, p *queues.Processor, received []types.Message) {
 	messages := make([]*queues.Message, len(received))
 	for i := range received {
@@ -290,7 +289,7 @@ func (q *queue) waiting(ctx context.Context) (string, error) {
 	return out.Attributes[string(name)], nil
 }
 
-// denied tells whether AWS knows who asks, and does not allow it.
+// denied tells whether AWS knows the account, and does not allow the request.
 func denied(err error) bool {
 	refused := smithy.APIError(nil)
 	return errors.As(err, &refused) && strings.HasPrefix(refused.ErrorCode(), "AccessDenied")
