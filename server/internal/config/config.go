@@ -44,7 +44,7 @@ type Warnings struct {
 	File        string            // why the file was not read
 	UnknownKeys []string          // of the file, as paths: channel.namespaces.[0].foo
 	UnknownEnv  []string          // variables with the prefix of Gyro or Centrifugo
-	meant       map[string]string // what an unknown key or variable was probably meant to be
+	meant       map[string]string // the probable meaning of an unknown key or variable
 	Idle        []string          // keys that are set and have no effect, with the reason
 	Insecure    []string          // active options that no production server should have
 
@@ -158,9 +158,8 @@ func envMap(env []string) map[string]string {
 	return m
 }
 
-// LoadDotEnv sets the variables of a .env file in the environment of the process,
-// except those that are set already. A missing file is fine; the error of a
-// malformed one names the line, not its content.
+// LoadDotEnv sets the variables of a .env file in the environment of the process, except variables that are set
+// already. A missing file is fine; the error of a malformed one names the line, not its content.
 func LoadDotEnv(file string) error {
 	data, err := material.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

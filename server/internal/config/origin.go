@@ -31,10 +31,10 @@ func NewOrigins(patterns []string) (*Origins, error) {
 	return m, nil
 }
 
-// Foreign reports whether a page of an origin that is not allowed made a browser send a request. field returns the value of a
-// field of the request, empty if there is none. Browsers send navigations and what pages embed without Origin, with the
-// cookies of the user: no client sends such requests, so they count as foreign, also if the browser does not say that they
-// come from another site. Clients without a browser have none of these fields.
+// Foreign reports whether a page of an origin that is not allowed made a browser send a request. field returns the
+// value of a field of the request, empty if there is none. Browsers send navigations and embedded resources without
+// Origin, with the cookies of the user: no client sends such requests, so they count as foreign, also if the browser
+// does not say that they come from another site. Clients without a browser have none of these fields.
 func (m *Origins) Foreign(field func(name string) string) bool {
 	if m.any {
 		return false

@@ -207,7 +207,7 @@ type WebSocket struct {
 	GoroutineDriver bool         `key:"goroutine_driver" doc:"Serve every connection with goroutines of its own and all handshakes with net/http. For diagnosis: it costs memory and CPU."`
 }
 
-// Dictionary is what messages to some clients are compressed against.
+// Dictionary is a dictionary for the compression of messages to some clients.
 type Dictionary struct {
 	Name           string `key:"name" doc:"Unique name."`
 	Profile        string `key:"profile" doc:"Profile that clients declare to get it; empty for those that declare none."`
@@ -216,7 +216,7 @@ type Dictionary struct {
 	AllowAnonymous bool   `key:"allow_anonymous" doc:"Clients without a user get it, too."`
 }
 
-// WebSocketHandler has what both WebSocket transports share.
+// WebSocketHandler has the common keys of both WebSocket transports.
 type WebSocketHandler struct {
 	HandlerPrefix      string        `key:"handler_prefix" def:"{}" doc:"Path."`
 	Compression        bool          `key:"compression" doc:"Offer permessage-deflate."`
@@ -246,7 +246,7 @@ type BodyTransport struct {
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, bytes; 0 for 65536. Larger ones are refused with 413."`
 }
 
-// Emulation receives what clients of one-way streams send.
+// Emulation receives the commands of clients of streams.
 type Emulation struct {
 	HandlerPrefix      string `key:"handler_prefix" def:"/emulation" doc:"Path."`
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, bytes; 0 for 65536. Larger ones are refused with 413."`

@@ -159,7 +159,7 @@ type PollNotification struct {
 	NotifyBatch
 }
 
-// SharedPoll has what all shared poll channels share.
+// SharedPoll has the common keys of all shared poll channels.
 type SharedPoll struct {
 	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret,reload" doc:"Secret of track signatures."`
 	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Second accepted secret, for rotation."`

@@ -10,7 +10,8 @@ type Transport struct {
 	enabled, disabled *bool
 }
 
-// Transports returns the transports of the external listener. What handles transports one by one goes by this list.
+// Transports returns the transports of the external listener. All code that handles transports one by one goes by this
+// list.
 func (c *Config) Transports() []Transport {
 	body := func(section string, t *BodyTransport) Transport {
 		return Transport{Section: section, Prefix: &t.HandlerPrefix, enabled: &t.Enabled}

@@ -159,7 +159,7 @@ type Postgres struct {
 	PartitionRetentionDays int          `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Days for which publications are kept; history_ttl must not be longer. 0 for 7, -1 for ever."`
 }
 
-// BrokerFanout carries what one node has read of a PostgreSQL broker to the others.
+// BrokerFanout carries the publications that one node has read from a PostgreSQL broker to the other nodes.
 type BrokerFanout struct {
 	Enabled       bool          `key:"enabled" doc:"One node reads each shard, and sends the rows to the others, which read the database only if some are missing. dsn, or notify_dsn if there is one, must not be a pooler in transaction mode."`
 	Type          string        `key:"type" def:"redis" enum:"redis|nats"`

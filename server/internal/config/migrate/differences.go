@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// extended is what to do about keys of Centrifugo PRO, by their last name.
+// extended has advice about keys of Centrifugo PRO, by their last name.
 var extended = []struct{ names, do string }{
 	{"singleflight shared_position_sync", "Remove it: Gyro always does this."},
 	{"write_delay write_with_timer reply_without_queue max_messages_in_frame queue_shrink_delay batch_periodic_events", "Remove it: what gathers for a client leaves in one write by itself."},
@@ -20,7 +20,7 @@ var extended = []struct{ names, do string }{
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }
 
-// ofExtended returns what to do about a key of Centrifugo PRO, "" if it is none.
+// ofExtended returns the advice about a key of Centrifugo PRO, "" for other keys.
 func ofExtended(key string) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	for _, x := range extended {

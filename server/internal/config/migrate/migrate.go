@@ -42,7 +42,7 @@ type Finding struct {
 	// Where the value comes from: FILE:LINE:COLUMN or the name of a variable; empty for a default.
 	Where   string `json:"where,omitempty"`
 	Reason  string `json:"reason"`
-	Do      string `json:"do,omitempty"` // what to do
+	Do      string `json:"do,omitempty"` // the action to take
 	Meaning string `json:"did_you_mean,omitempty"`
 }
 

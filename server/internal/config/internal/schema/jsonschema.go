@@ -13,7 +13,7 @@ import (
 // schemaKey is the key for the name of the JSON schema in a file. It is for editors: Load ignores it.
 const schemaKey = "$schema"
 
-// durationPattern is what time.ParseDuration accepts.
+// durationPattern matches the texts that time.ParseDuration accepts.
 const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 // WriteJSONSchema writes a JSON schema (draft 2020-12) of files for the configuration cfg: every key with its type,

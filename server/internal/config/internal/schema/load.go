@@ -260,7 +260,7 @@ func (l *loader) isVar(name string) bool {
 	return slices.ContainsFunc(l.Prefixes, func(p string) bool { return strings.HasPrefix(name, p+"VAR_") })
 }
 
-// kubernetesEnv matches what Kubernetes injects for a service of the prefix's name.
+// kubernetesEnv matches the variables that Kubernetes injects for a service of the prefix's name.
 var kubernetesEnv = regexp.MustCompile(`^(?:[A-Z0-9_]+_)?(PORT|SERVICE_)`)
 
 func (l *loader) unknownEnv() []string {

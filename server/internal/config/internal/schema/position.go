@@ -56,8 +56,8 @@ func parent(key string) string { return key[:max(strings.LastIndexByte(key, '.')
 
 var elementPattern = regexp.MustCompile(`\[([0-9]+)\](\([^)]*\))?`)
 
-// FilePath makes the path of a file's key of what messages call it: channel.namespaces.[0].presence
-// of channel.namespaces[0](chat).presence.
+// FilePath makes the path of a key in a file of its name in messages: channel.namespaces.[0].presence of
+// channel.namespaces[0](chat).presence.
 func FilePath(key string) string { return elementPattern.ReplaceAllString(key, ".[$1]") }
 
 // add notes where a key is, once: a section may be continued elsewhere.

@@ -5,10 +5,9 @@ import (
 	"reflect"
 )
 
-// Reload copies the values that a running server takes over from a later configuration of the
-// same type to cfg. It returns the keys whose values differ, except those without an effect:
-// taken are those that were copied, left are the others. Keys are as messages name them; an
-// element of a list that has come or gone is named as a whole.
+// Reload copies the values that a running server takes over from a later configuration of the same type to cfg. It
+// returns the keys whose values differ, except keys without an effect: taken are the copied ones, left are the others.
+// Keys have their names of messages; an element of a list that has come or gone is named as a whole.
 func Reload(cfg, later any) (taken, left []string) {
 	r := reloader{}
 	r.section(path{}, root(cfg), root(later))
