@@ -63,9 +63,9 @@ type App struct {
 	web         *web.Web
 	certs       *certs.Store
 	jwks        *jwks.Cache        // the keys of tokens that were fetched
-	stopRunning context.CancelFunc // ends what background has started
+	stopRunning context.CancelFunc // ends the goroutines of background
 	listeners   []*web.Listener
-	grpc        []*web.GRPCListener // those that are enabled
+	grpc        []*web.GRPCListener // the enabled ones
 	consumers   *sources.Consumers
 	notified    *notify.Receiver   // nil: there are no notifications of shared poll keys
 	status      *userstatus.Keeper // nil: the status of users is not kept
@@ -273,7 +273,7 @@ func (a *App) mountMetrics() error {
 	return a.web.Internal.Handle("prometheus.handler_prefix", a.cfg.Prometheus.HandlerPrefix, web.Endpoint{Handler: a.meters.registry.Handler()})
 }
 
-// newExecutor returns what executes the commands of the server API, by whichever way they come.
+// newExecutor returns the executor of the server API, for all ways in.
 func (a *App) newExecutor() *api.Executor {
 	return a.executor(a.tracer.Node(a.meters.apiNode(api.NodeOf(a.node))))
 }

@@ -25,7 +25,7 @@ func Check(cfg *config.Config) error {
 	return a.Shutdown(context.Background())
 }
 
-// checkPolicy finds mistakes in what decides on clients, where no server can be made for other mistakes.
+// checkPolicy finds mistakes in the parts that decide on clients, where other mistakes prevent a server.
 func checkPolicy(cfg *config.Config, log *slog.Logger) error {
 	_, err := newSettings(cfg, clients.Options{Log: log})
 	return err

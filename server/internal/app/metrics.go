@@ -94,7 +94,7 @@ func (m *meters) stop(ctx context.Context) error {
 	return nil
 }
 
-// requestCounter returns what counts the requests to a path; nil if they are not counted.
+// requestCounter returns a function that makes the counter of the requests to a path; nil if they are not counted.
 func (m *meters) requestCounter() func(path string) func(method string, status int) {
 	if m.requests == nil {
 		return nil
@@ -131,7 +131,7 @@ func (m *meters) remember(ctx context.Context, node *gyro.Node) {
 
 // loadOf returns the load of this node.
 func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
-	infos, _ := node.Cluster().Nodes(ctx) // those that are known
+	infos, _ := node.Cluster().Nodes(ctx) // the nodes that are known
 	for _, n := range infos {
 		if n.UID == node.UID() {
 			load = metrics.Load{Clients: n.NumClients, CPU: n.Process.CPU, RSS: n.Process.RSS}
@@ -140,7 +140,7 @@ func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
 	return load
 }
 
-// observer returns the node's observer, which counts what clients do.
+// observer returns the node's observer, which counts the actions of clients.
 func (m *meters) observer() observe.Observer {
 	if m.registry == nil {
 		return observe.Observer{}

@@ -114,7 +114,8 @@ func nodeName(cfg *config.Config) string {
 	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
 }
 
-// connectDisconnects returns what one-way clients get for errors of their connects, by code.
+// connectDisconnects returns the disconnects that one-way clients get for errors of their connects, by the code of the
+// error.
 func connectDisconnects(c *config.Client) map[uint32]protocol.Disconnect {
 	if !c.UniDisconnectOnConnect.Enabled {
 		return nil

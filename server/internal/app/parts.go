@@ -113,7 +113,7 @@ func (a *App) waitForGRPC(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// background starts what runs as long as the server, and begins to serve.
+// background starts the goroutines that run as long as the server, and begins to serve.
 func (a *App) background() {
 	a.consumers.Run(a.failed)
 	a.web.WarnExposed()

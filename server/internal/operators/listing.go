@@ -56,11 +56,11 @@ type listItem struct {
 	Operator bool `json:"operator,omitempty"`
 }
 
-// lister answers with the list. All who ask at the same time share one survey.
+// lister answers with the list. Simultaneous requests share one survey.
 type lister struct {
 	node clients
 
-	turn   chan struct{} // is full during a survey; guards what follows
+	turn   chan struct{} // is full during a survey; guards the fields below
 	latest *listing
 	until  time.Time // when latest is too old
 }

@@ -150,7 +150,7 @@ func (t *dialogue) take(line []byte) error {
 	return t.command([]byte("{}"))
 }
 
-// advance hands over what an answer has, and goes on until the subscription is live.
+// advance hands over the contents of an answer, and goes on until the subscription is live.
 func (t *dialogue) advance(s *subscribed) error {
 	if t.id == 2 {
 		state := entries{Entries: s.State, Offset: s.Offset, Epoch: s.Epoch, More: s.Cursor != ""}

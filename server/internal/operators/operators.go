@@ -91,8 +91,8 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 	return endpoints
 }
 
-// about tells what this server can do. The interface calls no method that is not among the methods: a refusal would count as one
-// of the application's.
+// about lists the methods, endpoints and namespaces of this server. The interface calls only these methods: the refusal
+// of another one would count as a refusal of the application.
 func (d *console) about(endpoints []string) any {
 	methods := make([]string, 0, len(api.Methods()))
 	for _, m := range api.Methods() {
@@ -107,7 +107,7 @@ func (d *console) about(endpoints []string) any {
 	}
 }
 
-// report answers with what all nodes tell.
+// report answers with the report on all nodes.
 func report(of func(ctx context.Context) (*Report, error)) admin.Endpoint {
 	return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		told, err := of(r.Context())
@@ -137,7 +137,7 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// followLog streams the recent warnings and errors, and those that follow, as lines of JSON.
+// followLog streams the recent warnings and errors, and later ones, as lines of JSON.
 func (d *console) followLog(w http.ResponseWriter, r *http.Request) {
 	_, _ = readBody(w, r, 1)
 	answer := newLines(w, logWriteTime)

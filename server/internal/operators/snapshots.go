@@ -33,7 +33,7 @@ type SnapshotNode interface {
 }
 
 // Snapshots serve snapshots: all connections of the cluster, or the ones that a filter selects, as lines of JSON
-// (docs/connections.md#snapshots). They do not check who sends a request.
+// (docs/connections.md#snapshots). They do not check the sender of a request.
 type Snapshots struct {
 	node    SnapshotNode
 	log     *slog.Logger

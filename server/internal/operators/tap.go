@@ -31,8 +31,8 @@ type TapNode interface {
 	Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error]
 }
 
-// Taps serve taps: what happens to a user or in a channel in the whole cluster, as lines of JSON, while the request is open
-// (docs/tracing.md#taps). They do not check who sends a request.
+// Taps serve taps: the events of a user or a channel in the whole cluster, as lines of JSON, while the request is open
+// (docs/tracing.md#taps). They do not check the sender of a request.
 type Taps struct {
 	node    TapNode
 	log     *slog.Logger

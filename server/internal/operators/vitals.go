@@ -31,7 +31,7 @@ const (
 	maxParts = 64
 )
 
-// ClusterNode is what this package needs of a node.
+// ClusterNode is the part of a node that this package uses.
 type ClusterNode interface {
 	UID() string
 	Health() []gyro.Health
@@ -80,7 +80,7 @@ type round struct {
 	own func() Vitals // of this node
 	age time.Duration // a report is given out for at least so long
 
-	turn   chan struct{} // is full during a survey, so that all who ask meanwhile share it; guards what follows
+	turn   chan struct{} // is full during a survey, so that all callers share it; guards the fields below
 	latest *Report
 	until  time.Time // when latest is too old
 }

@@ -24,9 +24,9 @@ type Limits struct {
 	refused uint64
 }
 
-// Why connections are refused.
+// The reasons for refusals of connections.
 var (
-	// ErrUnavailable is what clients are told.
+	// ErrUnavailable is the answer to clients.
 	ErrUnavailable = errors.New("Service Unavailable")
 
 	// ErrTooMany refuses by client.connection_limit.

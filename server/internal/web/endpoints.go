@@ -47,7 +47,7 @@ func (w *Web) mountSockJS() error {
 	return w.External.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, Endpoint{Handler: cors(w.Origins, h), foreign: refuseForeign, embedded: h.IsFrame})
 }
 
-// identityFields are the fields of a request that say who sends it, beside Cookie.
+// identityFields are the header fields that identify the client of a request, beside Cookie.
 func (w *Web) identityFields() []string {
 	fields := []string{"Authorization"}
 	if name := w.Settings.Client.UserIDHTTPHeader; name != "" {
@@ -56,7 +56,7 @@ func (w *Web) identityFields() []string {
 	return fields
 }
 
-// sockJSStranger reports a request that has the ID of a session and not what its client sends.
+// sockJSStranger reports a request with the ID of a session, but without the header fields of the session's client.
 func (w *Web) sockJSStranger(r *http.Request) {
 	refusal.Reporter{Log: w.Log}.Report(refusal.Refusal{Kind: "request refused: the SockJS session is another client's", Addr: r.RemoteAddr},
 		http.StatusNotFound, refusal.Because(errStranger, "", "none of its cookies, or another user, is in the requests of the session"))

@@ -32,8 +32,9 @@ const (
 	keepIdle          = 120 * time.Second // see listening
 )
 
-// listening gives TCP connections a keep-alive for those without pings: the kernel asks after more silence than there is between
-// pings, which find silent clients. The front does the same where connections live on loops.
+// listening gives TCP connections a keep-alive, for connections without pings. The kernel asks only after a longer
+// silence than the one between pings, which find silent clients themselves. The front does the same where connections
+// live on loops.
 var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle}}
 
 // maxHeaderBytes bounds the headers of a request.
@@ -188,8 +189,8 @@ func newListener(name, addr string, s *Site, t secure, h2c bool, log *slog.Logge
 	return l
 }
 
-// silent holds the connections that have not sent anything yet, such as those that browsers
-// open in advance. http.Server.Shutdown would wait seconds for them.
+// silent holds the connections that have not sent anything yet, such as connections that browsers open in advance.
+// http.Server.Shutdown would wait seconds for them.
 type silent struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}

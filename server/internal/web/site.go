@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// Site is what one listener serves. Paths match exactly, except below trees. Unlike
-// http.ServeMux it does not redirect, and no character is special.
+// Site has the endpoints of one listener. Paths match exactly, except below trees. Unlike http.ServeMux it does not
+// redirect, and no character is special.
 type Site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
@@ -22,7 +22,7 @@ type Site struct {
 	routes []front.Route
 	// gate makes the gate of an endpoint; path is its label in the metrics, empty for paths that are not served.
 	gate func(path string, e Endpoint) *gate
-	// guide tells those who ask for a path that is not served.
+	// Guide answers requests for paths that are not served.
 	Guide Guide
 }
 

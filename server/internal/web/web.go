@@ -28,17 +28,18 @@ type Config struct {
 	ConnectionLimit func() int
 	// KnowsHost, if set, decides by the Host of a request whether endpoints with CheckHost answer it.
 	KnowsHost func(host string) bool
-	// Counter, if set, returns what counts the requests to a path. The path is empty for all paths that are not served.
+	// Counter, if set, returns a function that counts the requests to a path. The path is empty for all paths that are
+	// not served.
 	Counter func(path string) func(method string, status int)
 	Log     *slog.Logger
 }
 
-// Web has what each listener serves. Its owner mounts endpoints, then makes the listeners.
+// Web has the site of each listener. Its owner mounts endpoints, then makes the listeners.
 type Web struct {
 	Config
 	Limits *Limits
-	// External is what clients reach, Internal what backends and operators reach. They are the same if both listeners would
-	// be at the same address.
+	// External is the site for clients, Internal the site for backends and operators. They are the same if both
+	// listeners would be at the same address.
 	External, Internal *Site
 	// bodyLimits are the keys that bound the bodies of requests, by path.
 	bodyLimits map[string]string

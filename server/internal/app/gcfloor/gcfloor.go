@@ -46,7 +46,7 @@ func start(floor uint64) {
 type keeper struct {
 	floor   uint64
 	percent int
-	samples []metrics.Sample // the heap that is alive, and what else the percentage refers to
+	samples []metrics.Sample // the live heap, and all else that the percentage refers to
 }
 
 // sentinel is garbage that each collection finds. It has a pointer, so that it is not allocated together

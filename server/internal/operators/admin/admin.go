@@ -165,7 +165,7 @@ func (h *Handler) refuse(r *http.Request, status uint32, key, text string) {
 		status, refusal.Because(errRefused, key, text))
 }
 
-// What requests without a session are refused for.
+// The reasons for refusals of requests without a session.
 var (
 	errNoSession = errors.New("it has no token of a session")
 	errSession   = errors.New("its token is not valid, or no more")

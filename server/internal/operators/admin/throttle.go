@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Logins that fail: so many at once, then one per interval; from one source, and from all addresses. One
-// address alone cannot use up what all have.
+// Logins that fail: so many at once, then one per interval; from one source, and from all addresses. One address alone
+// cannot use up the budget of all.
 const (
 	ofSource, sourceInterval = 5, 10 * time.Second
 	ofAll, allInterval       = 50, time.Second
@@ -30,7 +30,7 @@ type bucket struct {
 	at   time.Time
 }
 
-// fill adds what came back until now.
+// fill adds the part of the budget that came back until now.
 func (b *bucket) fill(now time.Time, size float64, interval time.Duration) {
 	if b.at.IsZero() {
 		b.left = size
@@ -77,7 +77,7 @@ func (t *throttle) begin(from source, now time.Time) (wait time.Duration, ok boo
 	return 0, true
 }
 
-// succeeded takes back what begin has counted.
+// succeeded takes back the count of begin.
 func (t *throttle) succeeded(from source) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

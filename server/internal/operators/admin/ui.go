@@ -74,7 +74,7 @@ func newUI(c *config.Admin, prefix string, log *slog.Logger) (*ui, error) {
 	return app, nil
 }
 
-// guarded adds what protects an application of others.
+// guarded adds the headers that protect an application of others.
 func guarded(next http.Handler) http.Handler {
 	return only(http.MethodGet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
@@ -83,7 +83,7 @@ func guarded(next http.Handler) http.Handler {
 	}))
 }
 
-// proxied serves what another server has, at the same paths.
+// proxied forwards requests to another server, at the same paths.
 func proxied(to *url.URL, log *slog.Logger) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

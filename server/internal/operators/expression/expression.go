@@ -22,8 +22,8 @@ import (
 const (
 	// MaxLength of its text, bytes.
 	MaxLength = 4 << 10
-	// maxCost is what its evaluation for one connection may cost, in the units of CEL: about an operation each. It is well
-	// below a millisecond.
+	// maxCost bounds the cost of its evaluation for one connection, in the units of CEL: about an operation each. It is
+	// well below a millisecond.
 	maxCost = 20_000
 	// checks is after how many iterations of a comprehension the evaluation looks whether its time is over.
 	checks = 100
@@ -95,8 +95,8 @@ func quoted(text string) string {
 	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "…"
 }
 
-// variables has the variables for one connection. What takes long to make is made when the expression first names it: CEL
-// asks once for each time that it is named, and does not count what that costs.
+// variables has the variables for one connection. It makes expensive ones when the expression first names them: CEL
+// asks once for each time that the expression names a variable, and does not count the cost.
 type variables struct {
 	c              *inspect.Connection
 	now            int64

@@ -23,7 +23,7 @@ type listener struct {
 	authority  *authority // nil: the certificates are pairs
 	challenge  *tls.Config
 
-	// current is what handshakes are made with. It never changes once it is published.
+	// current is the configuration for handshakes. It never changes once it is published.
 	current atomic.Pointer[tls.Config]
 
 	mu        sync.Mutex // guards all below

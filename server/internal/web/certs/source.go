@@ -132,7 +132,7 @@ func join(names ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// reread reads a source again and logs what came of it. section is the key of its object.
+// reread reads a source again and logs the result. section is the key of its object.
 func (s *source) reread(section string, log *slog.Logger) (changed bool) {
 	changed, err := s.refresh()
 	switch {
