@@ -18,7 +18,7 @@ const (
 	// own, so that buffers that are not in use any more do not live on as buffers of small requests.
 	maxSmall  = 64 << 10
 	maxPooled = 16 << 20
-	// maxImplicit is the largest size of an answer to which net/http adds the Content-Length itself.
+	// maxImplicit is the largest answer whose Content-Length net/http adds itself.
 	maxImplicit = 2048
 )
 

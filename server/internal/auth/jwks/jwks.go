@@ -25,7 +25,7 @@ import (
 const (
 	// Interval is the least time from the beginning of one fetch of a set to the next one.
 	Interval = 2 * time.Second
-	// RenewAfter is the age of keys at which their set is fetched again. The keys stay in use meanwhile.
+	// RenewAfter is the age of keys that makes the cache fetch their set again. The keys stay in use meanwhile.
 	RenewAfter = time.Hour
 	// retryAfter is the least time between fetches that only renew keys.
 	retryAfter = 30 * time.Second

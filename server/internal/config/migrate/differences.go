@@ -37,7 +37,7 @@ func ofExtended(key string) string {
 type difference struct {
 	key string
 	on  func(*config.Config) bool // the configuration makes it matter
-	// what describes the behaviour of Gyro. do, if it is set, advises what the operator should change.
+	// The behaviour of Gyro, and advice for the operator, if there is any.
 	what, do string
 }
 

@@ -19,7 +19,7 @@ const (
 	// renewal is the time between two rounds that note the connected users as online. A round is spread over most of
 	// it.
 	renewal = 25 * time.Second
-	// gathering is the interval at which users that have connected are noted.
+	// gathering is the interval between two calls that note the users that have connected.
 	gathering = time.Second
 	// maxGathered bounds the users of an interval. Users beyond it are noted by the next round.
 	maxGathered = 65_536
@@ -61,7 +61,7 @@ type Keeper struct {
 	log    *slog.Logger
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
-	outage logging.Outage // of notes of who is online
+	outage logging.Outage // of calls that note online users
 
 	mu       sync.Mutex
 	gathered map[string]struct{} // users that have connected
@@ -94,7 +94,7 @@ func newKeeper(s Store, c Config) *Keeper {
 	return &Keeper{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
 }
 
-// Start connects to the storage, and notes from now on which users are online. An error names the configuration key,
+// Start connects to the storage, and from now on notes the users that are online. An error names the configuration key,
 // and leaves nothing running.
 func (k *Keeper) Start(ctx context.Context) error {
 	if k == nil {
