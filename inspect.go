@@ -95,7 +95,7 @@ func (i inspection) Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.
 }
 
 func (i inspection) Users(ctx context.Context) iter.Seq2[[]string, error] {
-	return sequence(func(see func([]string) error) error { return i.node.member.Users(ctx, see) })
+	return sequence(func(see func([]string) error) error { return i.node.member.Inspector.Users(ctx, see) })
 }
 
 func (i inspection) NumSubscribers(ctx context.Context, ch string) (int, error) {

@@ -102,7 +102,7 @@ func New(cfg Config) (*Node, error) {
 	n.pulse = loop.NewPulse(loops, recorder.Node().Watch(n.Health), process.Tick)
 	n.member = &operations.Member{
 		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
-		Registry: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
+		Clients: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
 		Inspector: &operations.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Cluster().Nodes, Expressions: cfg.Expressions},
 	}
 	cfg.Controller = engines.MeterController(cmp.Or(cfg.Controller, n.engines.Traits.Control), engines.NewMeter(&cfg.Observer))

@@ -25,11 +25,12 @@ type Member struct {
 	// UID, Name, Version and Started describe the node to others.
 	UID, Name, Version string
 	Started            time.Time
-	*client.Registry   // implements Channels and Dispatch
+	Clients            *client.Registry
 	Routes             *route.Table
 	// Survey answers the application's surveys.
-	Survey     func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
-	*Inspector // implements Inquire
+	Survey func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
+	// Inspector answers the surveys of other nodes about connections and events.
+	Inspector *Inspector
 	// Process returns the processor and memory use of the process.
 	Process func() inspect.Process
 
@@ -48,7 +49,7 @@ func (m *Member) Describe(ctx context.Context) inspect.Node {
 
 // Info describes the node. With an error, which is the error of ctx, NumSubs is an earlier one.
 func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
-	subs, err := m.Subscriptions(ctx)
+	subs, err := m.Clients.Subscriptions(ctx)
 	if err == nil {
 		m.subscriptions.Store(int64(subs))
 	}
@@ -56,7 +57,7 @@ func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 		UID: m.UID, Name: m.Name, Version: m.Version, NumSubs: int(m.subscriptions.Load()),
 		NumChannels: m.Routes.Size(), Uptime: time.Since(m.Started).Truncate(time.Second), Process: m.Process(),
 	}
-	info.NumClients, info.NumUsers = m.Totals()
+	info.NumClients, info.NumUsers = m.Clients.Totals()
 	return info, err
 }
 
@@ -68,9 +69,19 @@ func (m *Member) Answer(ctx context.Context, from, op string, data []byte) (clus
 // Inquire implements cluster.Handler.
 func (m *Member) Inquire(ctx context.Context, op string, data []byte) cluster.Answer {
 	if op == cluster.OpTap {
-		return m.Session.Taps.Answer(data)
+		return m.Clients.Session.Taps.Answer(data)
 	}
 	return m.Inspector.Inquire(ctx, op, data)
+}
+
+// Channels implements cluster.Handler.
+func (m *Member) Channels(ctx context.Context, match func(string) bool) (map[string]int, error) {
+	return m.Clients.Channels(ctx, match)
+}
+
+// Dispatch implements cluster.Handler.
+func (m *Member) Dispatch(session string, data []byte) <-chan struct{} {
+	return m.Clients.Dispatch(session, data)
 }
 
 // Watch is gyro.Inspector.Tap.
@@ -82,10 +93,10 @@ func (m *Member) Watch(ctx context.Context, of observe.Tap, c *cluster.Cluster, 
 func (m *Member) Apply(cmd *control.Command) {
 	t, do, err := operation(cmd)
 	if err != nil {
-		m.Log.Warn("control message is not understood", "node", cmd.UID, "error", err)
+		m.Clients.Log.Warn("control message is not understood", "node", cmd.UID, "error", err)
 		return
 	}
-	m.PostEach(&t, do)
+	m.Clients.PostEach(&t, do)
 }
 
 // Operate makes every node carry out a command, the others first. Without an error all have
@@ -98,8 +109,10 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 	if err != nil {
 		return err
 	}
-	return m.Each(ctx, &t, do)
+	return m.Clients.Each(ctx, &t, do)
 }
+
+var _ cluster.Handler = (*Member)(nil)
 
 // operation returns the clients of a command, and the action on each of them. Codes that no client can get, which
 // another node's software may let pass, are replaced by the default codes of such a command.
