@@ -106,10 +106,10 @@ func because(err error) error {
 	return err
 }
 
-// ObserverTotals is for nodeaccess.Totals.
+// ObserverTotals implements nodeaccess.Node.
 func (r *Registry) ObserverTotals() *observe.Totals { return r.Observer.Totals }
 
-// Refused is for nodeaccess.Refused. All loops' rings take turns.
+// Refused implements nodeaccess.Node. All loops' rings take turns.
 func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
 	r.loops[int(r.reported.Add(1))%len(r.loops)].refusals.Report(f, uint32(status), why)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/guard"
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/poll"
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
@@ -134,6 +135,9 @@ var (
 	errNotRunning   = errors.New("gyro: node does not run")
 	errShuttingDown = errors.New("gyro: node is shutting down")
 )
+
+// Transports find the loops of the node by it.
+var _ nodeaccess.Node = (*Registry)(nil)
 
 // Refuse makes the registry refuse new clients.
 func (r *Registry) Refuse() {

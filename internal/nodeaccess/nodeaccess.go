@@ -21,6 +21,17 @@ type Acceptor interface {
 	AcceptOn(l transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error)
 }
 
+// Node is the Acceptor of a node, which the registry of its clients implements.
+type Node interface {
+	Acceptor
+	// EmulateOn is the Emulate of the node.
+	EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop
+	// ObserverTotals has what counts for the observer of the node; nil if there is none.
+	ObserverTotals() *observe.Totals
+	// Refused takes the report of a transport that it refused a request, with an HTTP status.
+	Refused(f refusal.Refusal, status int, why error)
+}
+
 // Source hides an Acceptor in a public type that embeds the Source: only Of can find it.
 type Source struct{ acceptor Acceptor }
 
@@ -49,10 +60,8 @@ type Emulate func(l transport.Loop, node, session string, data []byte) transport
 // EmulateOf returns the Emulate of a node; nil if e has none.
 func EmulateOf(e transport.Emulator) Emulate {
 	if a, ok := e.(transport.Acceptor); ok {
-		if on, ok := Of(a).(interface {
-			EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop
-		}); ok {
-			return on.EmulateOn
+		if node, ok := Of(a).(Node); ok {
+			return node.EmulateOn
 		}
 	}
 	return nil
@@ -61,7 +70,7 @@ func EmulateOf(e transport.Emulator) Emulate {
 // Totals returns what counts for the observer of the node that a leads to; nil if there is
 // nothing.
 func Totals(a transport.Acceptor) *observe.Totals {
-	if node, ok := Of(a).(interface{ ObserverTotals() *observe.Totals }); ok {
+	if node, ok := Of(a).(Node); ok {
 		return node.ObserverTotals()
 	}
 	return nil
@@ -70,9 +79,7 @@ func Totals(a transport.Acceptor) *observe.Totals {
 // Refused reports that a transport refused a request, with an HTTP status, to the node that a
 // leads to, if it is one. Any goroutine may call it.
 func Refused(a transport.Acceptor, f refusal.Refusal, status int, why error) {
-	if node, ok := Of(a).(interface {
-		Refused(f refusal.Refusal, status int, why error)
-	}); ok {
+	if node, ok := Of(a).(Node); ok {
 		node.Refused(f, status, why)
 	}
 }

@@ -19,7 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro/internal/loop"
+	"github.com/gyrohq/gyro/internal/nodeaccess"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/front/fronttest"
@@ -80,6 +83,12 @@ func (e *loopEmulator) EmulateOn(l transport.Loop, node, session string, data []
 	_ = e.Emulate(context.Background(), node, session, data)
 	return l
 }
+
+func (e *loopEmulator) ObserverTotals() *observe.Totals { return nil }
+
+func (e *loopEmulator) Refused(refusal.Refusal, int, error) {}
+
+var _ nodeaccess.Node = (*loopEmulator)(nil)
 
 // How an Emulation is served.
 const (
