@@ -153,7 +153,8 @@ func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) 
 		}
 		_, done := x.begin(x.client().work(), &observe.Effect{Name: "detach", Channel: it.Channel, Inline: inline})
 		err := x.node().Engines.Detach((*owner)(x), it)
-		if done(err); err != nil {
+		done(err)
+		if err != nil {
 			x.client().failed("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
@@ -181,7 +182,8 @@ func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 		if it.Presence {
 			err = cmp.Or(x.node().Engines.Presence.Add(ctx, it.Channel, it.Info), err)
 		}
-		if done(err); err != nil {
+		done(err)
+		if err != nil {
 			x.client().failed("renewing presence", it.Channel, err)
 		}
 	}
@@ -206,7 +208,8 @@ func (x *executor) Close(e *effect.Close, inline bool) bool {
 func (x *executor) Join(e *effect.Join) {
 	ctx, done := x.begin(x.client().work(), &observe.Effect{Name: "join", Channel: e.Channel})
 	err := x.node().Engines.Broker.PublishJoin(ctx, e.Channel, e.Info)
-	if done(err); err != nil {
+	done(err)
+	if err != nil {
 		x.client().failed("publish join", e.Channel, err)
 	}
 }

@@ -153,7 +153,8 @@ func (r *Registry) Accept(ctx context.Context, conn transport.Conn, info transpo
 		return nil, err
 	}
 	c.Post(func() {
-		if c.begin(conn, kind, info.Connect); r.refusing.Load() {
+		c.begin(conn, kind, info.Connect)
+		if r.refusing.Load() {
 			// The drain may have missed this client, which had no session yet.
 			c.session.CloseAfterDelivery(protocol.DisconnectShutdown)
 		}

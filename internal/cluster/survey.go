@@ -77,7 +77,8 @@ func (s *survey) finish(err error) {
 
 // excuse takes a node off waiting.
 func (s *survey) excuse(uid string) {
-	if delete(s.waiting, uid); len(s.waiting) == 0 {
+	delete(s.waiting, uid)
+	if len(s.waiting) == 0 {
 		s.finish(nil)
 	}
 }

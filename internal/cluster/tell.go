@@ -289,7 +289,8 @@ func (c *Cluster) closeOrder(o *order, err error) error {
 
 // strike takes a node off a command's waiting nodes. The lock is held.
 func (c *Cluster) strike(o *order, uid string) {
-	if o.strike(uid); o.owed && len(o.waiting) == 0 {
+	o.strike(uid)
+	if o.owed && len(o.waiting) == 0 {
 		c.forgive(o)
 	}
 }

@@ -94,7 +94,8 @@ func (f *flights[K, Q, V]) landed(k K) bool {
 	if f.next[k] != nil {
 		return true
 	}
-	if delete(f.next, k); len(f.next) == 0 && f.most > keepKeys {
+	delete(f.next, k)
+	if len(f.next) == 0 && f.most > keepKeys {
 		f.next, f.most = make(map[K]*flight[Q, V]), 0
 	}
 	return false

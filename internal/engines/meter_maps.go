@@ -39,7 +39,8 @@ func (m *meteredMaps) Change(ctx context.Context, ch string, pub *channel.Public
 	}
 	m.meter.Action(action, ch, 1)
 	r, err := m.Maps.Change(ctx, ch, pub, opts)
-	if m.meter.suppressed(sent, ch, r.Suppressed); err == nil && r.Suppressed == "" {
+	m.meter.suppressed(sent, ch, r.Suppressed)
+	if err == nil && r.Suppressed == "" {
 		m.meter.sent(sent, ch)
 	}
 	return r, err

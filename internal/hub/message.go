@@ -182,7 +182,8 @@ func (d *Delivery) Tell(c Counter) {
 
 // done is Tell after the last subscriber.
 func (d *Delivery) done(c Counter) {
-	if d.Tell(c); c != nil && d.Kind == KindPublication {
+	d.Tell(c)
+	if c != nil && d.Kind == KindPublication {
 		c.Done(d.Channel, d.since, d.Pub)
 	}
 }

@@ -208,7 +208,8 @@ func (l *Loop) Run() {
 		l.now = l.Clock()
 		l.pool.Now = l.now
 		l.turn(batch)
-		if clear(batch); cap(batch) > keepItems {
+		clear(batch)
+		if cap(batch) > keepItems {
 			batch = nil
 		}
 	}

@@ -172,7 +172,8 @@ func (t *Table) uncount(r *Route, loop int) {
 	if r.loops.empty() {
 		return
 	}
-	if r.loops.remove(loop); r.loops.empty() {
+	r.loops.remove(loop)
+	if r.loops.empty() {
 		t.size.Add(-1)
 	}
 }

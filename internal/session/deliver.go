@@ -126,7 +126,8 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 		return
 	}
 	b.s.cfg.Taps.Delivered(b.s.env, b.s, m.Message)
-	if b.s.push(frame); bookmark != nil {
+	b.s.push(frame)
+	if bookmark != nil {
 		b.s.push(bookmark)
 	}
 }

@@ -25,7 +25,8 @@ func (b *Subscription) FeedEnded(u protocol.Unsubscribe) (ch string, ended bool)
 	if b.state != subLive || b.s.leaving() {
 		return b.channel, false
 	}
-	if b.s.env.Finish(b); b.state != subLive {
+	b.s.env.Finish(b)
+	if b.state != subLive {
 		return b.channel, false
 	}
 	b.s.endWith(b, u)

@@ -170,7 +170,8 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 		return
 	}
 	u, asked := *b.setup.ended, len(b.setup.unsubscribers) > 0
-	if s.endCatchUp(b, u, 0); !asked {
+	s.endCatchUp(b, u, 0)
+	if !asked {
 		s.pushUnsubscribe(b.channel, u)
 	}
 }
@@ -200,7 +201,8 @@ func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) erro
 
 // failCatchUp answers a command with an error, and has the client begin anew.
 func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
-	if s.finish(id, err, protocol.Reply{}); s.state != stateClosed {
+	s.finish(id, err, protocol.Reply{})
+	if s.state != stateClosed {
 		s.endCatchUp(b, protocol.UnsubscribeServer, 0)
 	}
 }
@@ -213,7 +215,8 @@ func (s *Session) endCatchUp(b *Subscription, u protocol.Unsubscribe, id uint32)
 		return
 	}
 	closeFeed(b.terms.Feed)
-	if s.remove(b); id != 0 {
+	s.remove(b)
+	if id != 0 {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
 }

@@ -215,7 +215,8 @@ func (s *Session) Complete(e effect.Effect) {
 		}
 		return
 	}
-	if s.take(e); s.state != stateClosed {
+	s.take(e)
+	if s.state != stateClosed {
 		s.dispatchWaiting()
 	}
 }
@@ -389,7 +390,8 @@ func (s *Session) flushQueue() {
 // CloseAfterDelivery closes the connection after it has delivered all that was published before.
 func (s *Session) CloseAfterDelivery(d protocol.Disconnect) {
 	for b := range s.subs.All() {
-		if s.env.Finish(b); s.state == stateClosed {
+		s.env.Finish(b)
+		if s.state == stateClosed {
 			return
 		}
 	}

@@ -380,7 +380,8 @@ func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
 	defer room.Reset()
 	res, err := b.recoverAlone(it, room)
 	if err != nil {
-		if s.fail(id, err); s.state != stateClosed {
+		s.fail(id, err)
+		if s.state != stateClosed {
 			s.detach(b, protocol.UnsubscribeServer, 0)
 		}
 		return

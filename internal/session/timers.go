@@ -157,7 +157,8 @@ func (s *Session) periodic(now int64) {
 			continue
 		}
 		if b.overdue(now) {
-			if s.subOverdue(b); s.state == stateClosed {
+			s.subOverdue(b)
+			if s.state == stateClosed {
 				return
 			}
 			if b.state != subLive {

@@ -69,7 +69,8 @@ func (s *Session) ServerUnsubscribe(ch string, u protocol.Unsubscribe) {
 	case b == nil:
 		s.pushUnsubscribe(ch, u)
 	case b.state == subLive:
-		if s.env.Finish(b); b.state == subLive {
+		s.env.Finish(b)
+		if b.state == subLive {
 			s.endWith(b, u)
 		}
 	case b.state.waits():
