@@ -38,8 +38,9 @@ type Cluster interface {
 	Nodes(ctx context.Context) ([]NodeInfo, error)
 	// Survey calls the Survey handler of every node of the cluster, this one included, or only of the node with the UID
 	// node if that is not empty. It returns the replies by UID when each known node has replied or left. If ctx ends
-	// earlier (it gets a deadline of 10 s if it has none), or a node has been silent for 7 to 45 s, or is known to receive
-	// nothing (broker.ErrNoReceiver), Survey returns the replies so far with ErrNoAnswer. An unknown UID is ErrUnknownNode.
+	// earlier (it gets a deadline of 10 s if it has none), or a node has been silent for 7 to 45 s, or is known to
+	// receive nothing (broker.ErrNoReceiver), Survey returns the replies so far with ErrNoAnswer. An unknown UID is
+	// ErrUnknownNode.
 	//
 	// op must not be empty, "channels", or begin with "centrifuge_" or "gyro_". data and the data of a reply have at most
 	// 16 MiB, or less if the controller carries less; a longer reply arrives as SurveyInternal. A node has at most 64

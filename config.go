@@ -132,7 +132,8 @@ type Config struct {
 	// it would have to, it returns ErrWouldBlock, and the node calls it once more, with Inline unset, where it may
 	// block. Default: false.
 	InlineHandlers bool
-	// FlightRecorder is how much memory Inspector.Flight has at most, in bytes. Default 8 MiB; negative: nothing is recorded.
+	// FlightRecorder is how much memory Inspector.Flight has at most, in bytes. Default 8 MiB; negative: nothing is
+	// recorded.
 	FlightRecorder int
 	// Expressions compiles conditions of inspect.Filter, each time anew. Default: filters with an Expression are errors.
 	Expressions func(text string) (inspect.Condition, error)

@@ -10,8 +10,8 @@ import (
 
 // Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or one of your own.
 type Engine interface {
-	// Broker returns the broker, always the same. Its traits (broker.Traits) have what else the
-	// engine offers: Presence and Control.
+	// Broker returns the broker, always the same. Its traits (broker.Traits) have the other parts of the engine:
+	// Presence and Control.
 	Broker() broker.Broker
 }
 

@@ -41,8 +41,9 @@ type Handlers struct {
 	Connected func(ctx context.Context, c *Client)
 	// Subscribe decides on a subscription.
 	Subscribe func(ctx context.Context, c *Client, e SubscribeEvent) (SubscribeReply, error)
-	// Unsubscribed runs after a subscription ended for any reason. It does not run for one that Subscribe allowed and that never
-	// began, because the engine failed or the client had gone. Disconnected runs behind all of them.
+	// Unsubscribed runs after a subscription ended for any reason. It does not run for a subscription that Subscribe
+	// allowed and that never began, because the engine failed or the client had gone. Disconnected runs after all calls
+	// of Unsubscribed.
 	Unsubscribed func(ctx context.Context, c *Client, e UnsubscribeEvent)
 	// Publish decides on a publication and may publish it itself.
 	Publish func(ctx context.Context, c *Client, e PublishEvent) (PublishReply, error)

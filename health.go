@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Health of a Part of the node (an engine, a shard of it, or the node's own loops): the Delay of
-// its messages, Err if it does not work, and how many Reconnects it needed. See "go doc github.com/gyrohq/gyro/broker.Health".
+// Health of a Part of the node (an engine, a shard of it, or the node's own loops): the Delay of its messages, Err if
+// it does not work, and how many Reconnects it needed. See "go doc github.com/gyrohq/gyro/broker.Health".
 type Health = broker.Health
 
 // Health reports for each part of the node whether it delivers, always in the same order: first the part "node",

@@ -16,8 +16,8 @@ type Inspector interface {
 	// are missing, it returns the connections of the others with ErrNoAnswer.
 	Connections(ctx context.Context, f inspect.Filter) (inspect.Connections, error)
 	// Snapshot iterates over all connections in the cluster that f selects, without a limit: page by page, from 8 nodes
-	// at a time, so that they are never in memory at once. The last element has the error, if there is one: ErrNoAnswer if
-	// nodes have not answered to the end, after the pages of the others. A node has 16 snapshots under way at most.
+	// at a time, so that they are never in memory at once. The last element has the error, if there is one: ErrNoAnswer
+	// if nodes have not answered to the end, after the pages of the others. A node has 16 snapshots under way at most.
 	Snapshot(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Page, error]
 	// Flight is like Connections for recent events of clients and channels: see Config.FlightRecorder.
 	Flight(ctx context.Context, q inspect.Query) (inspect.Log, error)

@@ -101,7 +101,7 @@ func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) 
 	}
 }
 
-// typed returns v as a T, or an error that names the handler and what v is.
+// typed returns v as a T, or an error that names the handler and the kind of v.
 func typed[T any](v any, name, what string) (T, error) {
 	t, ok := v.(T)
 	if _, any := any(&t).(*any); !ok && !any {

@@ -28,26 +28,26 @@ type (
 	//
 	//	Presence                       the client is listed
 	//	EmitJoinLeave, PushJoinLeave   the channel hears of the client, the client of others
-	// 	Positioned, Recoverable        no gaps; a client that is back gets the publications that it missed
+	//	Positioned, Recoverable        no gaps; a client that is back gets the publications that it missed
 	//	RecoveryMode, AutoRecover      all that was missed, or only the latest publication
 	//	RecoverSince                   from where a server-side subscription recovers
 	//	HistoryMetaTTL                 how long the position outlives the publications
-	// 	Publications                   sent with the subscribe reply if the client recovers nothing
+	//	Publications                   sent with the subscribe reply if the client recovers nothing
 	//	ExpireAt                       when the subscription ends unless it is refreshed
-	//	ChanInfo, Data                 what others, and the client itself, get with it
-	// 	AllowDelta, AllowCompaction    features that the client may ask for
-	// 	AllowTagsFilter                likewise
+	//	ChanInfo, Data                 information for others about the client, and data for the client itself
+	//	AllowDelta, AllowCompaction    features that the client may ask for
+	//	AllowTagsFilter                likewise
 	//	ServerTagsFilter               which publications the client gets
 	//	BatchMaxDelay, BatchMaxSize    several messages leave in one write, with BatchFlushLatest the newest alone
 	//	PublishDebounce                how often the client publishes at most
 	//	Map, Poll                      the channel is a map (docs/maps.md), or its keys are tracked (docs/shared-poll.md)
-	// 	PresenceMaps                   maps that list the clients in the channel
+	//	PresenceMaps                   maps that list the clients in the channel
 	//	Token, Source                  the client's token, and a mark of the application
 	SubscribeOptions = channel.SubscribeOptions
 
-	// ChannelOptions are what publications and subscriptions of a channel share: HistorySize and
-	// HistoryTTL keep its publications, HistoryMetaTTL its position, and Binary allows payloads
-	// that are not JSON. See "go doc github.com/gyrohq/gyro/channel.Options".
+	// ChannelOptions are shared by the publications and subscriptions of a channel: HistorySize and HistoryTTL keep its
+	// publications, HistoryMetaTTL its position, and Binary allows payloads that are not JSON. See
+	// "go doc github.com/gyrohq/gyro/channel.Options".
 	ChannelOptions = channel.Options
 
 	// HistoryFilter selects a part of a stream by its fields, which
@@ -78,7 +78,7 @@ type Target struct {
 // anyUser reports whether the user of a connection does not matter.
 func (t *Target) anyUser() bool { return t.User == "" && !t.Anonymous }
 
-// check returns ErrorBadRequest, with a reason, for what selects nothing.
+// check returns ErrorBadRequest, with a reason, for a Target that selects nothing.
 func (t *Target) check() error {
 	switch {
 	case *t == Target{}:

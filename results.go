@@ -13,15 +13,15 @@ type (
 	StreamPosition = channel.StreamPosition
 
 	// ClientInfo describes a client that published or is present: User and Client, their IDs, ConnInfo from the
-	// client's Credentials and ChanInfo from its SubscribeOptions. See "go doc
-	// github.com/gyrohq/gyro/protocol.ClientInfo".
+	// client's Credentials and ChanInfo from its SubscribeOptions. See
+	// "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 	ClientInfo = protocol.ClientInfo
 
 	// Publication is one message of a channel. Its fields, which
 	// "go doc github.com/gyrohq/gyro/channel.Publication" explains:
 	//
 	//	Offset               in the stream; 0 if the channel does not keep it
-	// 	Data, Tags           the payload, and the tags for filters
+	//	Data, Tags           the payload, and the tags for filters
 	//	Info                 the client that published
 	//	Time, Version        when, and which version
 	//	Channel              the real channel, if the subscription is to another
@@ -66,14 +66,14 @@ type (
 
 	// Disconnect closes a connection with a Code and a Reason; Reconnect is unused. Handlers return one, or wrap it.
 	// Codes from 4000 to 4499 (clients reconnect) and 4500 to 4999 (they do not) are the application's, codes from 3000
-	// to 3999 the protocol's; there are no others. A reason has 1 to 123 bytes. "go doc
-	// github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists the disconnects of the protocol, "go doc
-	// github.com/gyrohq/gyro/protocol.Disconnect" the methods.
+	// to 3999 the protocol's; there are no others. A reason has 1 to 123 bytes.
+	// "go doc github.com/gyrohq/gyro/protocol.DisconnectShutdown" lists the disconnects of the protocol,
+	// "go doc github.com/gyrohq/gyro/protocol.Disconnect" the methods.
 	Disconnect = protocol.Disconnect
 
 	// Unsubscribe is why a subscription ended: a Code and a Reason. The server sends codes from 2000 to 2499, after
-	// which clients do not subscribe again, and codes from 2500 to 2999, after which they do. See "go doc
-	// github.com/gyrohq/gyro/protocol.Unsubscribe".
+	// which clients do not subscribe again, and codes from 2500 to 2999, after which they do. See
+	// "go doc github.com/gyrohq/gyro/protocol.Unsubscribe".
 	Unsubscribe = protocol.Unsubscribe
 )
 

@@ -50,8 +50,8 @@ type Beat struct {
 	shift int64 // from the clock's moments to the node's, less than a second
 }
 
-// Of returns the beat of a node. Nodes have different beats: all actions of one moment are done in one burst, and
-// nodes that share a machine would have their bursts at the same time.
+// Of returns the beat of a node. Nodes have different beats: all actions of one moment are done in one burst, and nodes
+// that share a machine would have their bursts at the same time.
 func Of(uid string) Beat {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, uid) // a hash returns no error

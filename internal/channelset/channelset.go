@@ -15,9 +15,9 @@ type Item[T any] interface {
 	Next() *T
 }
 
-// Set has an item per channel. The items are in linked lists: one list of a few items, as most clients have, which needs no
-// memory of its own; of more, lists by a hash of the channel, which need 4 to 8 bytes per item, where a map of Go needs 40. The
-// zero value is empty.
+// Set has an item per channel. The items are in linked lists. A few items, as most clients have, are in one list, which
+// needs no memory of its own. More items are in lists by a hash of the channel, which need 4 to 8 bytes per item, where
+// a map of Go needs 40. The zero value is empty.
 type Set[T Item[T]] struct {
 	first T    // of the only list
 	lists *[]T // their first items; nil while there is one list
@@ -140,8 +140,8 @@ func (t *Set[T]) All() iter.Seq[T] {
 	}
 }
 
-// Table has an item per channel, like a Set, for a loop with many channels: it consists of many sets, so that no Add or Remove
-// moves more than a small part of the items. The zero value is empty.
+// Table has an item per channel, like a Set, for a loop with many channels: it consists of many sets, so that no Add or
+// Remove moves more than a small part of the items. The zero value is empty.
 type Table[T Item[T]] struct {
 	parts [parts]Set[T]
 	n     int

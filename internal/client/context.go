@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// lifetime implements context.Context: a context that ends with its connection. It costs one pointer until a caller waits for
-// its end. Callers rarely
-// ask for Done, so it makes the channel, and the context of the standard library that has
-// it, only then. Contexts derived from it need no goroutine.
+// lifetime implements context.Context: a context that ends with its connection. It costs one pointer until a goroutine
+// waits for its end. Callers rarely ask for Done, so lifetime makes the channel, and the context of the standard
+// library that has it, only then. Contexts derived from it need no goroutine.
 type lifetime struct{ made atomic.Pointer[awaitedEnd] }
 
-// awaitedEnd is a Life whose end somebody waits for.
+// awaitedEnd is the part of a lifetime for goroutines that wait for its end.
 type awaitedEnd struct {
 	mu    sync.Mutex
 	ended bool
-	calls *endCall    // those to make at the end
-	ctx   *cancelable // nil until somebody asks for Done
+	calls *endCall    // calls to make at the end
+	ctx   *cancelable // nil until the first call of Done
 }
 
-// endCall is one that AfterFunc has to make at the end.
+// endCall is a call that AfterFunc makes at the end.
 type endCall struct {
 	of         *awaitedEnd
 	f          func()
@@ -34,7 +33,7 @@ type cancelable struct {
 	cancel context.CancelFunc
 }
 
-// overAlready is what all Lives have in common that ended before somebody waited for that.
+// overAlready is shared by all lifetimes that ended before any goroutine waited for the end.
 var overAlready = func() *awaitedEnd {
 	a := &awaitedEnd{ended: true, ctx: newCancelable()}
 	a.ctx.cancel()
@@ -70,7 +69,7 @@ func (a *awaitedEnd) end() {
 	}
 }
 
-// await returns what has those who wait for the end.
+// await returns the part for goroutines that wait for the end, and makes it at the first call.
 func (l *lifetime) await() *awaitedEnd {
 	if l.made.Load() == nil {
 		l.made.CompareAndSwap(nil, new(awaitedEnd))
@@ -78,8 +77,8 @@ func (l *lifetime) await() *awaitedEnd {
 	return l.made.Load()
 }
 
-// AfterFunc does what context.AfterFunc does, in a fifth of the time and with 4 allocations in place of 10. Until the connection
-// ends, 32 bytes are left of it.
+// AfterFunc is context.AfterFunc in a fifth of the time and with 4 allocations in place of 10. From the first call on,
+// the lifetime takes 32 bytes more until the connection ends.
 func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	c := &endCall{of: l.await(), f: f}
 	if a := c.of; a == overAlready || !a.add(c) {
@@ -163,8 +162,8 @@ func (l *lifetime) Err() error {
 	}
 }
 
-// Value returns values for keys of package context only, by which that package recognises
-// the context that Life has made. It asks for Done first.
+// Value returns values for keys of package context only: by them, that package recognises the context that lifetime has
+// made. It asks for Done first.
 func (l *lifetime) Value(key any) any {
 	a := l.made.Load()
 	if a == nil {
@@ -180,8 +179,8 @@ func (l *lifetime) Value(key any) any {
 	return a.ctx.Value(key)
 }
 
-// valueContext implements context.Context: it ends with a Life and has the values of another
-// context. It also holds the meta of its connection. It is never modified.
+// valueContext implements context.Context: it ends with a lifetime and has the values of another context. It also holds
+// the meta of its connection. It is never modified.
 type valueContext struct {
 	*lifetime
 	values, work context.Context
@@ -199,8 +198,8 @@ func newValueContext(l *lifetime, work, values context.Context, meta []byte) *va
 	return &valueContext{l, context.WithoutCancel(values), work, meta}
 }
 
-// requestContext returns a context with the values of a request. It ends with l, with the request if that ends at all, and when the caller
-// calls done.
+// requestContext returns a context with the values of a request. It ends with l, with the request if the request ends
+// at all, and when the caller calls done.
 func requestContext(l *lifetime, request context.Context) (ctx context.Context, done func()) {
 	if request.Done() != nil {
 		ctx, cancel := context.WithCancel(request)

@@ -14,8 +14,8 @@ const (
 	drainLeast = 8
 )
 
-// drainPortion returns how many of a loop's connections must end in this round. Loops may call it concurrently, each for
-// itself.
+// drainPortion returns how many of a loop's connections must end in this round. Loops may call it concurrently, each
+// for itself.
 type drainPortion func(loop, connections int) int
 
 // spreadEnds ends the connections of all loops, spread evenly over a time, but at least some 160

@@ -98,7 +98,7 @@ func (q *effectQueue) work(g *workGroup, c worker) {
 			if e == nil {
 				return
 			}
-			// After a panic the lane goes on: it must undo the steps that were done.
+			// After a panic the queue goes on: it must undo the steps that were done.
 			guard.Do(func() { e.Execute(c, false) }, c.Panicked)
 			q.complete(g, c, e)
 		}

@@ -305,8 +305,8 @@ type unsound struct{ why, answer error }
 func (u *unsound) Error() string { return "an answer that no client can get: " + u.why.Error() }
 func (u *unsound) Unwrap() error { return u.answer }
 
-// Sound returns the error of a handler, or what takes its place. A nil *protocol.Error or *protocol.Disconnect,
-// which is not the error nil and has no methods, becomes an error that says so. A code out of range becomes
+// Sound returns the error of a handler, or a replacement. A nil *protocol.Error or *protocol.Disconnect, which is not
+// the error nil and has no methods, becomes an error that says so. A code out of range becomes
 // protocol.DisconnectServerError or protocol.ErrorInternal, with an error that names the range.
 func Sound(err error) error {
 	if hollow(err) {

@@ -49,8 +49,8 @@ func (r *Registry) recorder(tape *flightrecorder.Ring) refusal.Reporter {
 	}}
 }
 
-// Connections returns what f selects, without the node, and in no order. matches tells whether f selects
-// a connection by its labels.
+// Connections returns the connections that f selects, without the name of the node, and in no order. matches tells
+// whether f selects a connection by its labels.
 func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches func(labels map[string]string) bool) (inspect.Connections, error) {
 	var mu sync.Mutex
 	var all inspect.Connections

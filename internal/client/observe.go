@@ -54,8 +54,8 @@ func (c *Client) unread(code uint32, why error) {
 	c.loop.refusals.Report(f, code, why)
 }
 
-// leftOut reports that the client does not get what others of the channel get. That concerns all clients of the channel that
-// speak JSON, so it is reported once per channel and minute.
+// leftOut reports that the client does not get a publication that others of the channel get. All clients of the channel
+// that speak JSON lack it, so it is reported once per channel and minute.
 func (c *Client) leftOut(ch string) {
 	if c.loop.clients.unreadable.Allow(ch) {
 		c.loop.refusals.Report(refusal.Refusal{

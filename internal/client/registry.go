@@ -60,7 +60,8 @@ type Registry struct {
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	reported atomic.Uint32 // refusals of transports, likewise
-	// connections counts the connections of transports, running the loops that run, workers the goroutines of lanes.
+	// connections counts the connections of transports, running the loops that run, workers the goroutines of work
+	// queues.
 	connections, running sync.WaitGroup
 	workers              tally
 

@@ -11,7 +11,7 @@ import (
 // for use.
 type workQueue struct{ queue *effectQueue }
 
-// workGroup has the parts that the lanes of a loop share. The exported fields are constant.
+// workGroup has the parts that the work queues of a loop share. The exported fields are constant.
 type workGroup struct {
 	Loop *loop.Loop
 	// Concurrency is how many Concurrent effects of one client may run at a time.

@@ -35,7 +35,7 @@ func (c *Counter) Received(of Client, cmd *protocol.Command, text []byte) {
 	c.of, c.newest = of, command{cmd.ID, m, c.clock.Clock(), space}
 }
 
-// Malformed counts what could not be decoded.
+// Malformed counts commands that could not be decoded.
 func (c *Counter) Malformed(of Client, text []byte) {
 	if c != nil {
 		c.received(of, observe.MessageUnknown, "", text)

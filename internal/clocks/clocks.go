@@ -162,7 +162,7 @@ func (c *Clocks) Receive(uid string, clock int64, reports []Report, now time.Tim
 // maxNodes bounds how many nodes are known.
 const maxNodes = 4096
 
-// settle computes ahead: the middle of what this node is ahead of each node, itself included.
+// settle computes ahead: the median of the differences to the clocks of all nodes, this node included.
 func (c *Clocks) settle(now time.Time) {
 	list := []int64{0}
 	for _, p := range c.nodes {

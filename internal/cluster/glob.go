@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxPattern bounds what compiling and matching a pattern costs, in bytes.
+// maxPattern bounds the length of a pattern in bytes, and with it the cost of compiling and matching.
 const maxPattern = 1024
 
 // compileGlob compiles a pattern of at most 1,024 bytes. match reports whether the whole of a

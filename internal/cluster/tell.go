@@ -39,8 +39,8 @@ const (
 	// maxTelling is how many commands of this node are under way at a time; further ones
 	// wait.
 	maxTelling = 1024
-	// maxSingle is how many nodes get a message one by one, so that the engine can say of each whether it receives any. If
-	// there are more, one message is for all.
+	// maxSingle is the most nodes that get a message one by one, so that the engine can say of each node whether it
+	// receives any. If there are more, one message is for all.
 	maxSingle = 64
 	// maxOwed and maxOwedBytes bound the commands that are kept for silent nodes.
 	maxOwed      = 1024

@@ -38,8 +38,8 @@ type compressed struct {
 	kind *Kind
 }
 
-// Framer is a framer of one transport. As each transport has its own, the hub makes frames for
-// each transport, and so it can tell what each of them sent.
+// Framer is a framer of one transport. As each transport has its own, the hub makes frames for each transport, and so
+// it can count the messages that each of them sent.
 type Framer struct {
 	transport.Framer
 	// Transport is Kind.Name.

@@ -19,9 +19,9 @@ func (k *Kind) Emulated() bool { return k.Mode == transport.Emulated || k.Mode =
 // Pongs reports whether clients answer pings.
 func (k *Kind) Pongs() bool { return k.Mode == transport.Bidirectional || k.Mode == transport.Emulated }
 
-// Compacts reports whether a client with this name knows channels by numbers (channel compaction). All offer it.
-// But in Protobuf, centrifuge-js up to 5.8 at least does not find the subscription of a number, and drops what
-// it gets. It may have any name, so there it takes the default name of an SDK that is known to work.
+// Compacts reports whether a client with this name knows channels by numbers (channel compaction). All SDKs offer it.
+// But in Protobuf, centrifuge-js up to 5.8 at least does not find the subscription of a number, and drops the message.
+// It may have any name, so in Protobuf compaction needs the default name of an SDK that is known to work.
 func (k *Kind) Compacts(name string) bool {
 	return k.Framer.Encoding() == protocol.JSON || name == "go" || name == "python"
 }

@@ -304,7 +304,7 @@ type AttachItem struct {
 	Ref any
 }
 
-// Appearance is what maps show of a client that is in a channel.
+// Appearance is the entry of a client that is in a channel, and the maps that show it.
 type Appearance struct {
 	Info *channel.ClientInfo
 	Maps []channel.PresenceMap

@@ -1,5 +1,3 @@
-// Package batch passes publications to an engine, many at a time. Publications share allocations. The memory of
-// publications that the engine has not kept is used again.
 package engines
 
 import (
@@ -93,9 +91,9 @@ func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 	return n
 }
 
-// batchFindings are what check found out, for elements that share options or data.
+// batchFindings are the results of check, for elements that share options or data.
 type batchFindings struct {
-	// options are right in every channel; json is what Rules.Publish said of them.
+	// options are right in every channel; json is the result of Rules.Publish for them.
 	options *channel.PublishOptions
 	json    bool
 	// data was found to be JSON; plain is for channel.Publication.Checked.

@@ -1,7 +1,7 @@
-// Package engines is everything between a node and its engines. Calls go out through Engines: it establishes the subscriptions
-// of clients and ends them, limits the calls in progress at engines that are reached over a network, lets identical reads share
-// one, counts all calls, repeats removals of presence that fail, and lets the application fill empty streams. What a broker
-// delivers comes in through Fanout.
+// Package engines is everything between a node and its engines. Calls go out through Engines: it establishes the
+// subscriptions of clients and ends them, limits the calls in progress at engines that are reached over a network, lets
+// identical reads share one, counts all calls, repeats removals of presence that fail, and lets the application fill
+// empty streams. Publications and other events of a broker come in through Fanout.
 package engines
 
 import (
@@ -33,11 +33,11 @@ type Engines struct {
 	Routes *route.Table
 	// Watch starts the checks of positions in a channel.
 	Watch func(ch string, metaTTL time.Duration)
-	// Fragile has subscribers of a channel without a stream hear of losses.
+	// Fragile makes subscribers of a channel without a stream hear of losses.
 	Fragile func(ch string)
 	// MetaTTL is for reads of a channel's stream that name none.
 	MetaTTL func(ch string) time.Duration
-	// Fill has the application fill empty streams; nil if it does not.
+	// Fill asks the application to fill empty streams; nil if it does not fill any.
 	Fill *Filler
 	// Local is set if none of the engines makes callers wait: see broker.Traits.
 	Local    bool
@@ -88,7 +88,7 @@ type Owner interface {
 	ID() string
 	// Loop is the number of the client's loop.
 	Loop() int
-	// Failed logs what went wrong.
+	// Failed logs an error of an engine.
 	Failed(what, ch string, err error)
 	// Panicked logs a panic of an engine.
 	Panicked(reason any, stack []byte)
@@ -217,7 +217,7 @@ func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
 	return own
 }
 
-// reads tells what an attach reads with a filter.
+// reads names the kind of read of an attach with a filter, for the observer.
 func reads(f *broker.HistoryFilter) observe.Action {
 	switch {
 	case f.Reverse:
@@ -228,7 +228,7 @@ func reads(f *broker.HistoryFilter) observe.Action {
 	return observe.ActionHistoryStreamTop
 }
 
-// History reads a stream for a client or a backend, and checks what engines do not.
+// History reads a stream for a client or a backend. It makes the checks that engines leave out.
 func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return broker.History{}, protocol.ErrorBadRequest

@@ -1,4 +1,3 @@
-// Package fanout hands the publications and other events of a broker to the loops that have subscribers.
 package engines
 
 import (
@@ -10,7 +9,8 @@ import (
 	"github.com/gyrohq/gyro/internal/tap"
 )
 
-// Fanout is a broker.EventHandler: it hands what a broker delivers to the loops that have subscribers.
+// Fanout is a broker.EventHandler: it hands the publications and other events of a broker to the loops that have
+// subscribers.
 type Fanout struct {
 	Routes *route.Table
 	Loops  []*loop.Loop

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// fillRest is how long an outcome counts. So long, the application is not asked about the same channel
-// again.
+// fillRest is how long an outcome counts. During this time, the application is not asked about the same channel again.
 const fillRest = time.Second
 
-// Ask asks the application about a channel, and reports whether its stream has publications now.
-// With inline it must not block: it returns an error if it would have to.
+// Ask asks the application about a channel, and reports whether its stream has publications now. With inline it must
+// not block: it returns an error if it would need to block.
 type Ask func(ctx context.Context, ch string, inline bool) (filled bool, err error)
 
 // Filler asks the application to fill empty streams: about each channel once, however many clients need it. Any goroutine may use it.

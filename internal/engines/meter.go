@@ -1,4 +1,3 @@
-// Package metered counts for an observer how a node uses its engines.
 package engines
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
-// Meter counts for an observer what a node does with its engines. A nil Meter counts nothing.
+// Meter counts for an observer how a node uses its engines. A nil Meter counts nothing.
 type Meter struct {
 	totals    *observe.Totals
 	namespace func(ch string) string // nil: all channels have the namespace ""
@@ -31,7 +30,7 @@ func (m *Meter) of(ch string) string {
 	return m.namespace(ch)
 }
 
-// Action counts n actions in a channel; ch is empty for what concerns none.
+// Action counts n actions in a channel; ch is empty for actions that concern no channel.
 func (m *Meter) Action(a observe.Action, ch string, n int) {
 	if m != nil {
 		m.totals.AddAction(a, m.of(ch), n)

@@ -1,5 +1,3 @@
-// Package presence makes sure that a client that has gone does not stay present: a removal that fails is repeated until
-// the presence manager has done it.
 package engines
 
 import (
@@ -31,9 +29,9 @@ const (
 	closeTimeout = 2 * time.Second
 )
 
-// presenceManager stands in front of a presence manager over a network. After a failed call, it is unknown whether the call was
-// done, or will be. So Manager repeats a removal until it succeeds, and does a call that succeeded after a failure
-// again when the failed call must be over. The newest call for a client in a channel counts.
+// presenceManager stands in front of a presence manager over a network. After a failed call, it is unknown whether the
+// call was done, or will be. So presenceManager repeats a removal until it succeeds, and does a call that succeeded
+// after a failure again when the failed call must be over. The newest call for a client in a channel counts.
 //
 // Any goroutine may call the methods. Calls for one client in one channel must come one
 // after the other.

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/internal/guard"
 )
 
-// What shows a node that a stream has another epoch.
+// Ways of a node to notice that a stream has another epoch.
 const (
 	ByPublication = "publication"
 	ByCheck       = "check" // of positions
@@ -22,7 +22,7 @@ type Epochs struct {
 	once guard.PerMinute
 }
 
-// Epochs returns what records new epochs in the ring of the node; nil if r is nil.
+// Epochs returns a recorder of new epochs in the ring of the node; nil if r is nil.
 func (r *Recorder) Epochs() *Epochs {
 	if r == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package flightrecorder records what happened to the clients and channels of a node, in a bounded memory
-// that forgets the oldest. A record costs a copy of its texts and no allocation.
+// Package flightrecorder records the events of the clients and channels of a node, in a bounded memory that forgets the
+// oldest. A record costs a copy of its texts and no allocation.
 package flightrecorder
 
 import (
@@ -59,7 +59,7 @@ func (r *Recorder) Loop(i int) *Ring {
 	return r.rings[i]
 }
 
-// Node returns the ring for what concerns no client; nil if r is nil.
+// Node returns the ring for events that concern no client; nil if r is nil.
 func (r *Recorder) Node() *Ring {
 	if r == nil {
 		return nil

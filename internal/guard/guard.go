@@ -4,8 +4,8 @@ package guard
 
 import "runtime/debug"
 
-// Do calls f and reports whether it returned. If f panicked, Do has called told with what
-// recover returned and the stack.
+// Do calls f and reports whether it returned. If f panicked, Do has called told with the result of recover and the
+// stack.
 func Do(f func(), told func(reason any, stack []byte)) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -21,8 +21,7 @@ type Batch struct {
 	frames [2]encoded
 }
 
-// tell counts what subscribers took of the frames of the whole batch, before the frames are
-// dropped.
+// tell counts the messages that subscribers took in frames of the whole batch, before the frames are dropped.
 func (b *Batch) tell(c Counter) {
 	for i := range b.frames {
 		if e := &b.frames[i]; e.taken > 0 && c != nil {

@@ -24,7 +24,7 @@ type Subscriber interface {
 	Seat() *Seat
 }
 
-// Counter counts what hubs do. It gets sums: nothing is called for a single delivery.
+// Counter counts the deliveries of hubs. It gets sums: nothing is called for a single delivery.
 type Counter interface {
 	// Sent counts messages of a kind that subscribers took in frames of f. bytes is their
 	// size without the envelope.

@@ -162,7 +162,8 @@ type Delivery struct {
 	frames []encoded // a list of Hub.spareFrames
 }
 
-// Tell counts what subscribers did with the message since the last call. c may be nil.
+// Tell counts the frames that subscribers took of the message, and the subscribers that skipped it, since the last
+// call. c may be nil.
 func (d *Delivery) Tell(c Counter) {
 	if c == nil {
 		return
@@ -387,7 +388,7 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// publication sets pub to what clients get of m, as a patch of base if form says so.
+// publication sets pub to the publication of m for clients, as a patch of base if form says so.
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *channel.Publication) (err error) {
 	fillPublication(&s.pub, m.Pub)
 	s.pub.Epoch, s.pub.Delta = "", false
@@ -439,7 +440,6 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	return *text, isPatch, nil
 }
 
-// fillPublication copies what clients get of p, but Epoch and Delta.
 // Push returns the message as a push in its plain form, which shares the payload; nil for a check.
 func (m *Message) Push() *protocol.Push {
 	p := &protocol.Push{Channel: m.Channel}
@@ -457,6 +457,7 @@ func (m *Message) Push() *protocol.Push {
 	return p
 }
 
+// fillPublication copies the fields of p for clients into dst, except for Epoch and Delta.
 func fillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Data, dst.DataChecked = p.Data, p.Checked
 	dst.Info = p.Info

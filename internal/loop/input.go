@@ -28,8 +28,8 @@ type input struct {
 	over  bool  // the time is up
 }
 
-// Allowance is the number of commands that may be dispatched for the client that is served
-// now. Whoever dispatches a command counts it down.
+// Allowance is the number of commands that may be dispatched for the client that is served now. The code that
+// dispatches a command counts it down.
 func (l *Loop) Allowance() *int { return &l.input.left }
 
 // Again queues r to be resumed, in this turn or a later one.

@@ -53,9 +53,9 @@ const (
 // Loop owns sessions. Any goroutine may call Post, PostMessage and Close; everything else
 // is called by tasks of the loop.
 type Loop struct {
-	// OnPanic, if set before Run, is told what panicked in a turn: a Task, Timed,
-	// Resumer, Flusher, hub.Subscriber or transport.Watcher. The turn goes on with the next
-	// one. OnPanic must not panic. If it is nil, a panic ends the process.
+	// OnPanic, if set before Run, is told the subject that panicked in a turn: a Task, Timed, Resumer, Flusher,
+	// hub.Subscriber or transport.Watcher. The turn goes on with the next subject. OnPanic must not panic. If it is
+	// nil, a panic ends the process.
 	OnPanic func(subject, reason any, stack []byte)
 
 	// OnTurn, if set before Run, is called at the end of each turn.
@@ -200,8 +200,8 @@ func (l *Loop) Run() {
 			}
 		}
 		if len(batch) == 0 {
-			// Let all goroutines that are ready to post do so before the turn begins: what
-			// they post now leaves in one write per connection.
+			// Let all goroutines that are ready to post do so before the turn begins: their messages then leave in one
+			// write per connection.
 			runtime.Gosched()
 			batch, _ = l.take(batch)
 		}

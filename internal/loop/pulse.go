@@ -1,5 +1,3 @@
-// Package pulse measures whether the loops of a node keep up: it sends canaries through them, which are tasks like the
-// tasks of clients.
 package loop
 
 import (
@@ -46,8 +44,8 @@ func (c *canary) Run() {
 	c.sent.Store(0)
 }
 
-// NewPulse returns a Pulse that sends no canaries before Begin. With each canary it calls the ticks that are not nil; they
-// must not block.
+// NewPulse returns a Pulse that sends no canaries before Begin. With each canary it calls the ticks that are not nil;
+// they must not block.
 func NewPulse(loops []*Loop, ticks ...func()) *Pulse {
 	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), ticks: ticks}
 	for i, l := range loops {

@@ -8,7 +8,7 @@ type turning struct {
 	at      int // the next item of batch
 	stage   int // the stage that is under way
 	flushed int // elements of dirty that were flushed
-	subject any // what runs now, for Loop.OnPanic
+	subject any // the task, timer or other subject that runs now, for Loop.OnPanic
 }
 
 // stages of a turn: tasks, sockets, clients whose commands wait, a slice of the timers that

@@ -67,8 +67,7 @@ func EmulateOf(e transport.Emulator) Emulate {
 	return nil
 }
 
-// Totals returns what counts for the observer of the node that a leads to; nil if there is
-// nothing.
+// Totals returns the counters for the observer of the node that a leads to; nil if there are none.
 func Totals(a transport.Acceptor) *observe.Totals {
 	if node, ok := Of(a).(Node); ok {
 		return node.ObserverTotals()

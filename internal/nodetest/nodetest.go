@@ -2,7 +2,7 @@
 //
 //   - nodes: how nodes begin and end, alone and in a cluster, and their operations on clients anywhere
 //   - connections: transports and modes of connections, and the state of a client that comes back
-//   - handlers: when the functions of the application are called, and what becomes of their answers
+//   - handlers: when the functions of the application are called, and how the node uses their answers
 //   - channels: publications, streams and recovery, maps, shared polls and feeds
 //   - engines: how a node uses its engines, and how it works when they, or other engines, fail
 //   - observation: counts, logs, taps, the flight recorder, and the list of connections

@@ -1,6 +1,6 @@
-// Package operations is what a node does for other nodes and for operators. Member carries out commands of the cluster on this
-// node's clients and answers the surveys of other nodes. Inspector tells of the connections of all nodes, and of what happened
-// to them.
+// Package operations has the operations of a node for other nodes and for operators. Member carries out commands of the
+// cluster on this node's clients and answers the surveys of other nodes. Inspector finds the connections of all nodes,
+// and the recorded events of these connections.
 package operations
 
 import (

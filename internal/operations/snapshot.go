@@ -153,9 +153,9 @@ func (s *selection) fill(ctx context.Context, walk *client.Walk, res *control.Co
 // atATime is how many nodes a snapshot is fetched from at a time.
 const atATime = 8
 
-// Snapshot calls see with all connections that f selects, by nodes and pages: one call at a time, with the pages of some nodes
-// in turns. If nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them, after the
-// pages of the others.
+// Snapshot calls see with all connections that f selects, by nodes and pages: one call at a time, with the pages of
+// some nodes in turns. If nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them,
+// after the pages of the others.
 func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) error {
 	f.Limit = 0
 	req, err := i.request(&f)
@@ -170,7 +170,7 @@ func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(ins
 	defer cancel()
 	var (
 		work    sync.WaitGroup
-		turn    sync.Mutex // guards what follows
+		turn    sync.Mutex // guards the fields below
 		missing []string
 		first   error
 		stop    error // of see
@@ -247,8 +247,8 @@ func (i *Inspector) giveUp(ctx context.Context, uid, id string) {
 	_, _ = i.Survey(ctx, opSnapshot, req.AppendProto(nil), uid)
 }
 
-// Users calls see with the users of this node's connections, without anonymous ones: some hundreds at a time, and each once
-// per loop. It returns the error of see, or of ctx.
+// Users calls see with the users of this node's connections, without anonymous ones: some hundreds at a time, and each
+// once per loop. It returns the error of see, or of ctx.
 func (i *Inspector) Users(ctx context.Context, see func(users []string) error) error {
 	walk := i.Clients.Walk()
 	defer walk.Close()
@@ -330,7 +330,7 @@ func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (r
 	return res, nil
 }
 
-// searchTime is how long a node evaluates an expression; an answer then has what there is.
+// searchTime is how long a node evaluates an expression; an answer then has the connections found so far.
 const searchTime = 4 * time.Second
 
 var errNoExpressions = fmt.Errorf("%w: %w: this node evaluates none: see gyro.Config.Expressions", protocol.ErrorBadRequest, inspect.ErrExpression)

@@ -114,7 +114,7 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 // near tells whether one page of changes leads from the position to the top.
 func (c *Catchup) near(top uint64) bool { return c.since.Offset+uint64(c.limit) >= top }
 
-// StateFilter is what ReadState reads, HistoryFilter what ReadChanges does.
+// StateFilter is the filter for ReadState, HistoryFilter the filter for ReadChanges.
 func (c *Catchup) StateFilter() channel.StateFilter {
 	return channel.StateFilter{Cursor: c.cursor, Limit: c.limit}
 }

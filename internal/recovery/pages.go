@@ -22,17 +22,17 @@ type PageKey struct {
 	Encoding protocol.Encoding
 }
 
-// PageCache shares the encoded pages of maps among the subscribers that read the same ones, as when thousands come back at
-// once: a page of 100 entries costs some 15 us to encode, and 1 us to copy. It keeps the pages that were read last. The zero
-// value is empty. It is for one goroutine.
+// PageCache shares the encoded pages of maps among the subscribers that read the same ones, for example when thousands
+// come back at once: a page of 100 entries costs some 15 us to encode, and 1 us to copy. It keeps the pages that were
+// read last. The zero value is empty. It is for one goroutine.
 type PageCache struct {
 	pages map[PageKey][]byte
 	order []PageKey // the oldest first
 	size  int
 }
 
-// Fill puts entries into a result. If share is set, they are what k says, and their encoding is shared. r is
-// valid until the next use of room.
+// Fill puts entries into a result. If share is set, k identifies the entries, and their encoding is shared. r is valid
+// until the next use of room.
 func (c *PageCache) Fill(r *protocol.SubscribeResult, k PageKey, entries []*channel.Publication, share bool, room *hub.Results) error {
 	if share {
 		if r.StateEncoded = c.pages[k]; r.StateEncoded != nil {

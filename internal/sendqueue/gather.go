@@ -33,7 +33,7 @@ func (q *Queue) Open(p *Pool, f transport.Framer) []byte {
 	return g.buf
 }
 
-// Separate appends what separates the last message of a frame from the next one.
+// Separate appends the separator between the last message of a frame and the next one.
 func Separate(frame []byte, e protocol.Encoding) []byte {
 	if e == protocol.JSON {
 		return append(frame, '\n')

@@ -27,7 +27,8 @@ type Owner interface {
 	Reset()
 }
 
-// Keys are the keys of one shared poll channel that one client tracks. They send it the newest values. They are used on the client's loop only.
+// Keys are the keys of one shared poll channel that one client tracks. They send the client the newest values. They are
+// used on the client's loop only.
 type Keys struct {
 	place   *Place
 	owner   Owner

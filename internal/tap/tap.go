@@ -26,7 +26,7 @@ const (
 	maxFetched = 512 << 10
 	// maxMessage bounds a message that is shown; bytes.
 	maxMessage = 32 << 10
-	// eventSize is what an event counts beside its message; bytes.
+	// eventSize is the size of an event besides its message; bytes.
 	eventSize = 256
 	// maxWaiting is of how many commands on channels a tap of a channel awaits the reply.
 	maxWaiting = 1024

@@ -54,7 +54,7 @@ func (r *Rules) Keyed(ch string, data []byte) (checked bool, err error) {
 	return Payload(ch, data)
 }
 
-// Value checks a payload that belongs to no channel; the argument what names its field.
+// Value checks a payload that belongs to no channel, but to a field with this name.
 func (r *Rules) Value(what string, data []byte) error {
 	if r.Binary {
 		return nil

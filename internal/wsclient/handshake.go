@@ -46,7 +46,7 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(nonce[:])
 }
 
-// asks adds what asks for a WebSocket to the header of a request.
+// asks adds the fields that ask for a WebSocket to the header of a request.
 func asks(header http.Header, key, protocol string) {
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", "websocket")
@@ -93,8 +93,8 @@ func (a *answer) check(key, protocol string) error {
 	return nil
 }
 
-// ParseAnswer returns the size of the answer to the request of AppendRequest, or 0 if data has only a part of it. It fails if the
-// answer does not open a WebSocket; with a *StatusError, without a body, if the server has refused.
+// ParseAnswer returns the size of the answer to the request of AppendRequest, or 0 if data has only a part of it. It
+// fails if the answer does not open a WebSocket; with a *StatusError, without a body, if the server has refused.
 func ParseAnswer(data []byte, key, protocol string) (size int, err error) {
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {

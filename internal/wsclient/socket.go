@@ -38,7 +38,7 @@ func (e *CloseError) Error() string {
 // ErrTooBig says that the server has sent a message beyond the limit.
 var ErrTooBig = errors.New("the server has sent a message that is larger than the limit")
 
-// Dialer has what all connections to a server share.
+// Dialer has the settings that all connections to a server share.
 type Dialer struct {
 	// URL of the endpoint; its scheme is http or https.
 	URL string
@@ -139,8 +139,8 @@ func (c *Conn) Close(code uint16, reason string) {
 // Cut ends the connection at once, also if a write is under way.
 func (c *Conn) Cut() { _ = c.stream.Close() }
 
-// Read calls handle with each message until the connection ends, and returns why: what Next returns, or the error of
-// handle. handle must not keep the message.
+// Read calls handle with each message until the connection ends, and returns the reason: the error of Next, or the
+// error of handle. handle must not keep the message.
 func (c *Conn) Read(handle func(message []byte) error) error {
 	defer c.Cut()
 	for {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// short returns what stands for a UID in Command.Deadlines.
+// short returns the number for a UID in Command.Deadlines.
 func short(uid string) uint32 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(uid))
@@ -20,8 +20,8 @@ func (c *Command) AddDeadline(uid string, until int64) {
 	c.Deadlines = binary.AppendUvarint(c.Deadlines, uint64(max(until, 0)/int64(time.Millisecond)))
 }
 
-// Late tells whether the time of a command is over for the node with the UID, whose clock shows now. A command that names no
-// time for the node is not late. If UIDs look the same in Deadlines, the earliest time counts.
+// Late tells whether the time of a command is over for the node with the UID, whose clock shows now. A command that
+// names no time for the node is not late. If UIDs look the same in Deadlines, the earliest time counts.
 func (c *Command) Late(uid string, now int64) bool {
 	for _, to := range c.To {
 		if to.UID == uid && now > to.Until {

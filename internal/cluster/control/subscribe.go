@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// SetOptions sets how the subscription behaves. A server makes no subscriptions to maps, so Map does not
-// travel, nor does what only a client that subscribes itself gets: PublishDebounce.
+// SetOptions sets the options of the subscription. A server makes no subscriptions to maps, so Map does not travel.
+// PublishDebounce does not travel either: only a client that subscribes itself gets it.
 func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
 		User: m.User, AnyUser: m.AnyUser, Channel: m.Channel, Client: m.Client, Session: m.Session,

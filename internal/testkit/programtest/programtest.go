@@ -11,8 +11,9 @@ import (
 // Variable is the environment variable with the path of the server with the race detector, which all tests share.
 const Variable = "E2E_GYRO"
 
-// Server builds the server like the test that calls it, and returns the path of the program. With the race detector, that is
-// the file of Variable, which is left alone if it is up to date; otherwise, or if the variable is not set, it is a file in dir.
+// Server builds the server like the test that calls it, and returns the path of the program. With the race detector,
+// the program is the file of Variable, which is left alone if it is up to date. Otherwise, or if the variable is not
+// set, it is a file in dir.
 func Server(dir string) (path string, err error) {
 	path = filepath.Join(dir, "gyro")
 	if shared := os.Getenv(Variable); race && shared != "" {
@@ -21,7 +22,8 @@ func Server(dir string) (path string, err error) {
 	return path, Build(path, "github.com/gyrohq/gyro/server/cmd/gyro")
 }
 
-// Build builds a package like the test that calls it, with the race detector or without, so that both share compiled packages.
+// Build builds a package like the test that calls it, with the race detector or without, so that both share compiled
+// packages.
 func Build(file, name string) error {
 	args := []string{"build", "-buildvcs=false"} // the version of a program for tests is no commit
 	if race {
