@@ -1,13 +1,13 @@
 package session
 
-// backlog keeps received messages, in the order in which they came, until their commands can be dispatched. The zero value is
-// empty. It is for one goroutine.
+// backlog keeps received messages, in the order in which they came, until their commands can be dispatched. The zero value
+// is empty. One goroutine uses it.
 type backlog struct {
 	frames [][]byte
 	size   int
 }
 
-// Size is how many bytes wait.
+// Size is the number of bytes that wait.
 func (f *backlog) Size() int { return f.size }
 
 // Add copies a message.
@@ -16,7 +16,7 @@ func (f *backlog) Add(frame []byte) {
 	f.frames = append(f.frames, append([]byte(nil), frame...))
 }
 
-// First returns what is left of the first message; nil if none waits.
+// First returns the rest of the first message; nil if no message waits.
 func (f *backlog) First() []byte {
 	if len(f.frames) == 0 {
 		return nil

@@ -75,11 +75,11 @@ func appendBookmarkLine(dst []byte, subs *channelset.Set[*Subscription]) []byte 
 	return dst
 }
 
-// bookmarkRoom is what a small bookmark takes at most, with its frame; bytes.
+// bookmarkRoom is the most bytes of a small bookmark with its frame.
 const bookmarkRoom = 256
 
-// frameBookmark returns a frame in the arena with the bookmark that follows a message, and hub.Open, which is
-// the form of that message. It returns nothing if the bookmark would exceed the limit of the kind.
+// frameBookmark returns a frame in the arena with the bookmark that follows a message, and hub.Open, the
+// form of the message. It returns nothing if the bookmark would exceed the limit of the kind.
 func frameBookmark(a *sendqueue.Arena, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, hub.Form) {
 	buf := append(a.Tail(bookmarkRoom), make([]byte, k.Framer.Headroom())...) // this make does not allocate
 	line := appendBookmarkLine(buf, subs)

@@ -274,9 +274,9 @@ func (s *Session) afterServerSubRefresh(e *effect.SubRefresh) {
 // errInvalidated is the error of prolong if it has ended the subscription.
 var errInvalidated = errors.New("the entries that the client has are not those of its filter")
 
-// prolong sets a new expiration and info, and a new server's filter and token unless they are nil. The
-// error says what is wrong with the filter; then nothing changes. With another filter, the subscriber of a map
-// has to begin anew: then it is errInvalidated.
+// prolong sets a new expiration and info, and a new server's filter and token unless they are nil. The error names the
+// fault of the filter; then nothing changes. With another filter, the subscriber of a map must begin anew, and the
+// error is errInvalidated.
 func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 	t := *b.terms
 	if err := t.SetServerFilter(e.ServerTagsFilter); err != nil {

@@ -38,7 +38,7 @@ type Config struct {
 	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
 	ConnectDisconnects map[uint32]protocol.Disconnect
 
-	// Beat of the node, on which pings and checks are due.
+	// Beat of the node: pings and checks are due at its moments.
 	Beat beat.Beat
 	// Clocks of the cluster's nodes.
 	Clocks *clocks.Clocks

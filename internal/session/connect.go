@@ -28,10 +28,9 @@ func (s *Session) ReceiveConnect(req *protocol.ConnectRequest, text []byte) {
 	s.handleConnect(0, req)
 }
 
-// takeConnect takes a message of a one-way connection. The first one is its connect
-// request, unless the transport had that already; further ones are ignored. A client that
-// sends something else speaks another protocol, so it gets no push, only what the transport
-// says when it closes.
+// takeConnect takes a message of a one-way connection. The first message is its connect request, unless the transport
+// had the request already; the session ignores further messages. A client that sends something else speaks another
+// protocol, so it gets no push, only the end of its transport.
 func (s *Session) takeConnect(msg []byte) {
 	if s.state != stateConnecting {
 		return
@@ -47,7 +46,7 @@ func (s *Session) takeConnect(msg []byte) {
 	s.ReceiveConnect(req, msg)
 }
 
-// afterConnecting goes on when the application has said who the client is.
+// afterConnecting goes on when the application has named the user of the client.
 func (s *Session) afterConnecting(e *effect.Connecting) {
 	s.inflight--
 	if e.Err != nil {
@@ -106,8 +105,8 @@ func (s *Session) afterConnecting(e *effect.Connecting) {
 	s.do(attach)
 }
 
-// refuseConnect answers the connect command with an error and closes the connection: by an
-// empty disconnect, with which the transport lets the client close first.
+// refuseConnect answers the connect command with an error and closes the connection. The disconnect
+// is empty, so the transport lets the client close first.
 func (s *Session) refuseConnect(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
 		s.Close(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))

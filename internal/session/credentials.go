@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// credentials are what a refresh of a connection replaces. They are never modified.
+// credentials are the values that a refresh of a connection replaces. They are never modified.
 type credentials struct {
 	// Info of the client, as others see it.
 	Info []byte

@@ -132,7 +132,8 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	}
 }
 
-// insufficientState ends a subscription that lost its position. epoch is that of what showed it.
+// insufficientState ends a subscription that lost its position. epoch is the stream epoch of the message that revealed the
+// gap.
 func (b *Subscription) insufficientState(by, epoch string) {
 	b.s.cfg.Epochs.Compare(by, b.channel, b.at.Epoch, epoch)
 	b.s.endOrClose(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)

@@ -19,7 +19,7 @@ func (b *Subscription) Fed(p *channel.Publication) bool {
 }
 
 // FeedEnded ends the subscription because its feed has no more publications. If the client has gone,
-// the subscription stays for what the client sent before. FeedEnded returns the channel, and whether it has ended the
+// the subscription stays for the commands that the client sent before. FeedEnded returns the channel, and whether it has ended the
 // subscription.
 func (b *Subscription) FeedEnded(u protocol.Unsubscribe) (ch string, ended bool) {
 	if b.state != subLive || b.s.leaving() {

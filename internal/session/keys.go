@@ -29,7 +29,7 @@ func (b *Subscription) Reset() {
 	}
 }
 
-// handleTrack does a command by which the client tracks keys, or tracks them no more.
+// handleTrack does a command of the client to track keys, or to track them no more.
 func (s *Session) handleTrack(id uint32, b *Subscription, req *protocol.SubRefreshRequest) {
 	if err := b.terms.Keys.Check(req); err != nil {
 		s.refuse(id, req.Channel, err)

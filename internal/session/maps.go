@@ -10,9 +10,9 @@ import (
 
 // A client subscribes to a map by several commands, each with a reply, until one of them makes the
 // subscription live (docs/maps.md, recovery.Catchup). Until then there is a Subscription that is catching
-// up: it counts for the limit of channels and keeps what the application decided. That of an ephemeral map,
-// whose changes cannot be read later, is established at once and buffers them; others are established by the
-// request that goes live.
+// up: it counts for the limit of channels and keeps the decision of the application. The subscription to an
+// ephemeral map, whose changes cannot be read later, is established at once and buffers them; the request that goes live
+// establishes every other subscription.
 
 // catchup of a subscription.
 type catchup struct {
@@ -45,7 +45,7 @@ func (s *Session) handleNextPage(id uint32, req *protocol.SubscribeRequest) bool
 	case c.Late(s.env.Now()):
 		s.env.Explain(commandRefused, b.channel, ErrLate)
 		s.failCatchUp(b, id, ErrLate)
-	case b.state.reads(): // before what ends the subscription, of which the page is being read
+	case b.state.reads(): // before the ways to end the subscription, because its page is being read
 		s.env.Explain(commandRefused, b.channel, errPaging)
 		s.finish(id, errPaging, protocol.Reply{})
 	case b.overdue(s.env.Now()) && !s.renews(b):
@@ -89,7 +89,7 @@ func (s *Session) attachMap(b *Subscription, id uint32) {
 	s.start(attach)
 }
 
-// advance does what a request leads to.
+// advance takes the next step of a catch-up.
 func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
 	c := b.setup.catchup
 	b.setup.subscribing.Request, c.page = req, recovery.Page{}
@@ -199,7 +199,7 @@ func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) erro
 	return err
 }
 
-// failCatchUp answers a command with an error, and has the client begin anew.
+// failCatchUp answers a command with an error, and makes the client begin anew.
 func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
 	s.finish(id, err, protocol.Reply{})
 	if s.state != stateClosed {
@@ -207,8 +207,8 @@ func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
 	}
 }
 
-// endCatchUp ends a subscription that catches up. An id that is not 0 is that of an unsubscribe command, which is
-// answered then.
+// endCatchUp ends a subscription that catches up. If id is not 0, it is the id of an unsubscribe command,
+// which endCatchUp answers.
 func (s *Session) endCatchUp(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	if b.state.attached() {
 		s.detach(b, u, id)

@@ -10,18 +10,18 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// pending holds received commands that have to wait: for a connect, for commands in
+// pending holds received commands that wait: for a connect, for commands in
 // progress, or for other clients.
 type pending struct {
 	backlog
 	// asked is set if Resume was asked for, by Env.Again.
 	asked bool
-	// lost is how the connection ended meanwhile; nil if it did not.
+	// lost is the end of the connection meanwhile; nil if it has not ended.
 	lost *protocol.Disconnect
 }
 
 // Receive takes one transport message: one or more commands. It does not keep msg. It
-// ignores what an emulated client sends after the end of its connection.
+// ignores messages of an emulated client after the end of its connection.
 func (s *Session) Receive(msg []byte) {
 	switch {
 	case s.state == stateClosed, s.leaving():
@@ -36,19 +36,19 @@ func (s *Session) Receive(msg []byte) {
 	}
 }
 
-// mustWait reports whether commands have to wait for a connect or for commands in progress.
+// mustWait reports whether commands must wait for a connect or for commands in progress.
 func (s *Session) mustWait() bool {
 	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
 }
 
-// yields reports whether rest has to wait for other clients. A rest that is too large to be
-// kept does not wait.
+// yields reports whether rest waits for other clients. A rest that is too large to be kept does
+// not wait.
 func (s *Session) yields(rest []byte) bool {
 	return *s.env.Allowance() <= 0 && len(rest) <= s.cfg.PendingMaxSize
 }
 
 // keepReceived keeps the rest of a frame until it can be dispatched. The transport stops
-// reading meanwhile; what it had read before is bounded too.
+// reading meanwhile; the bytes that it had read before are bounded, too.
 func (s *Session) keepReceived(rest []byte) {
 	if s.pending == nil {
 		s.pending = new(pending)
@@ -93,7 +93,7 @@ func (s *Session) Resume() {
 	}
 }
 
-// dispatchWaiting dispatches the commands that wait, until some have to wait again.
+// dispatchWaiting dispatches the commands that wait, until some must wait again.
 func (s *Session) dispatchWaiting() {
 	p := s.pending
 	if p == nil {
@@ -124,7 +124,7 @@ func (s *Session) dispatchWaiting() {
 }
 
 // process decodes and dispatches the commands of a frame, one at a time, and returns
-// the rest that has to wait.
+// the rest that must wait.
 func (s *Session) process(frame []byte) (rest []byte) {
 	pool, allowance := s.env.Pool(), s.env.Allowance()
 	cmd := pool.TakeCommand()
@@ -176,7 +176,7 @@ func (s *Session) stopSending() {
 	s.conn = connkind.Nowhere{}
 }
 
-// leaving reports whether the client has gone and the session dispatches what it sent before.
+// leaving reports whether the client has gone and the session dispatches its earlier commands.
 func (s *Session) leaving() bool { return s.pending != nil && s.pending.lost != nil }
 
 // Env of the session.

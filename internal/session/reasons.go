@@ -11,7 +11,7 @@ const ConnectRefused, commandRefused = "connect refused", "command refused"
 // deltaFossil is the only delta type.
 const deltaFossil = "fossil"
 
-// Reasons of refusals that a session decides on, with the setting that would allow what is refused.
+// Reasons of refusals that a session decides on, with the setting that would allow the command.
 var (
 	errNoCredentials      = refusal.Because(protocol.DisconnectBadRequest, "Handlers.Connecting", "neither the Connecting handler nor the context of the request (gyro.SetCredentials) has credentials")
 	errCredentialsExpired = refusal.Because(protocol.ErrorExpired, "", "the client's credentials have expired")
@@ -40,8 +40,8 @@ var (
 	ErrLate               = refusal.Because(protocol.DisconnectSlow, "MapSubscription.CatchUpTimeout", "the client took too long to catch up with the map")
 )
 
-// typeRefusal returns why a subscription of a type (channel.SubscribeOptions.Type) is not what a client has asked
-// for, or what the server may make; nil if it is.
+// typeRefusal returns the reason why a client that asked for one type of subscription (channel.SubscribeOptions.Type) does
+// not get another one, or why the server may not make it; nil if the type fits.
 func typeRefusal(of, asked int32, serverSide bool) error {
 	switch {
 	case of != 0 && serverSide:

@@ -10,8 +10,8 @@ import (
 
 // recoverWithin makes the subscribe result, in of, from the part of the stream that was read. It sets the
 // tracked position to the top that was read; buffered publications after the top are delivered
-// after the reply, so nothing is merged. budget is how many bytes the publications may take;
-// recovered subtracts what they take. The error is the reply or the disconnect that the client
+// after the reply, so nothing is merged. budget is the number of bytes that the publications may take;
+// recoverWithin subtracts their size. The error is the reply or the disconnect that the client
 // gets instead.
 func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
@@ -60,7 +60,7 @@ func (b *Subscription) recoverAlone(it *effect.AttachItem, of *subscribeResult) 
 	return b.recoverWithin(it, &budget, of)
 }
 
-// recoveryRequest returns what the strategy has to know of the subscriber.
+// recoveryRequest describes the subscriber to the strategy.
 func (b *Subscription) recoveryRequest(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},

@@ -7,9 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Scratch is room for a reply, and for what goes into it, until it is encoded. All sessions of a
-// loop share one: new memory for each reply would be a fifth of the garbage that a client makes
-// that connects and recovers.
+// Scratch is memory for a reply and its parts, until the reply is encoded. All sessions of a loop share one: new memory
+// for each reply would be a fifth of the garbage of a client that connects and recovers.
 type Scratch struct {
 	reply      protocol.Reply
 	connect    protocol.ConnectResult

@@ -19,8 +19,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Env is what a session needs of its owner. The session calls Env only within
-// calls of its own methods.
+// Env is the environment that the owner gives a session. The session calls Env only within calls of its own methods.
 type Env interface {
 	// Now is the time of the current turn in nanoseconds of the Unix epoch.
 	Now() int64
@@ -35,7 +34,7 @@ type Env interface {
 	ID() string
 	// Pool of the owner's queues.
 	Pool() *sendqueue.Pool
-	// Scratch of the loop, which nobody else uses while a method of the session runs.
+	// Scratch of the loop. Only this session uses it while one of its methods runs.
 	Scratch() *Scratch
 	// Do does an effect at once and returns true, or starts it and returns false. Only in
 	// the second case the owner calls Complete for it.
@@ -54,7 +53,7 @@ type Env interface {
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
-	// Counts is told what the client does; nil if nobody wants to know.
+	// Counts counts the actions of the client; nil if the node has no observer.
 	Counts() *clientmetrics.Counter
 	// Pong says that the client has answered the ping that was sent at a time.
 	Pong(at int64)
@@ -69,8 +68,7 @@ type Env interface {
 	// so that other clients get their turn.
 	Allowance() *int
 	Again()
-	// Gone says that the client has gone while the session goes on with what the client sent
-	// before.
+	// Gone says that the client has gone while the session goes on with its earlier commands.
 	Gone()
 	// Closed says that the session has ended.
 	Closed(d protocol.Disconnect)
@@ -127,7 +125,7 @@ func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *connkind
 // Via is the kind of the client's connection.
 func (s *Session) Via() *connkind.Kind { return s.via }
 
-// Agent tells what the client said of its software, and whether it has connected.
+// Agent returns the software that the client has named, and whether the client has connected.
 func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.connected }
 
 // User of the client; empty before it has connected, and for anonymous ones.
@@ -342,7 +340,7 @@ func (s *Session) push(frame []byte) {
 	}
 }
 
-// queued is called after a message of last bytes was queued; size is that of the queue.
+// queued is called after a message of last bytes was queued; size is the size of the queue.
 func (s *Session) queued(size, last int) {
 	if size > s.cfg.QueueMaxSize && !s.relieve(last) {
 		return

@@ -26,16 +26,16 @@ type subState uint8
 const (
 	// subAsking: the application is being asked.
 	subAsking subState = iota
-	// subAttaching: the subscription is in the hub, buffers what is published, and is being established at the engines.
+	// subAttaching: the subscription is in the hub, buffers publications, and is being established at the engines.
 	subAttaching
-	// subAttached: the engines have it, and the reply is not out. It still buffers, and has to be detached from now on.
+	// subAttached: the engines have it, and the reply is not out. It still buffers, and must be detached from now on.
 	subAttached
 	// subReading: a page of a map is being read for the client (maps.go). The engines do not have the subscription.
 	subReading
 	// subWaiting: the client has got a page of a map and has not asked for the next one.
 	subWaiting
-	// subReadingAttached and subWaitingAttached are the same for an ephemeral map: the engines have the subscription, which is
-	// in the hub and buffers what is published.
+	// subReadingAttached and subWaitingAttached are the same for an ephemeral map: the engines have the subscription; it
+	// is in the hub and buffers publications.
 	subReadingAttached
 	subWaitingAttached
 	// subLive: the client has its reply and gets publications.
@@ -53,7 +53,7 @@ func (t subState) attached() bool {
 	return false
 }
 
-// buffers reports whether a subscription keeps what is published for the time when it is live.
+// buffers reports whether a subscription keeps publications until it is live.
 func (t subState) buffers() bool {
 	switch t {
 	case subAttaching, subReadingAttached, subWaitingAttached:
@@ -107,7 +107,7 @@ type Subscription struct {
 	joined        bool // the join was published
 }
 
-// setup is what is needed until the reply is out.
+// setup has the values that a subscription needs until the reply is out.
 type setup struct {
 	opts    *channel.SubscribeOptions // that the application granted
 	catchup *catchup                  // nil unless the channel is a map
@@ -187,7 +187,7 @@ func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscripti
 }
 
 // room returns an empty setup: the one that the last subscription on the loop has left, if it is still there. It has six times the size
-// of what a subscription keeps.
+// of a subscription.
 func (s *Session) room() *setup {
 	shared := s.env.Scratch()
 	left := shared.setup
@@ -198,7 +198,7 @@ func (s *Session) room() *setup {
 	return left
 }
 
-// leaveRoom gives up the setup of a subscription, of which nothing is used any more: the reply is out.
+// leaveRoom gives up the setup of a subscription after the reply; no code uses it any more.
 func (s *Session) leaveRoom(b *Subscription) {
 	left := b.setup
 	b.setup = nil
@@ -260,7 +260,7 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 		opts.Presence, opts.EmitJoinLeave, opts.PushJoinLeave = false, false, false
 	}
 	r := *req
-	r.Tf = nil // clients cannot filter what they did not subscribe to
+	r.Tf = nil // a client cannot filter a subscription of the server
 	if err := b.accept(&opts, nil, &r); err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (s *Session) afterAttach(e *effect.Attach) {
 	s.inflight--
 	for _, it := range e.Items {
 		if it.Err == nil {
-			attaching(it).state = subAttached // has to be detached from now on
+			attaching(it).state = subAttached // must be detached from now on
 		}
 	}
 	switch {
@@ -365,7 +365,7 @@ func (s *Session) afterCommandAttach(e *effect.Attach) {
 		return
 	}
 	if c := b.setup.catchup; c != nil && c.Ephemeral() {
-		// What came before, and what was lost before, is in the entries, which are read from now on.
+		// The entries, which are read from now on, contain all earlier changes, lost ones included.
 		c.lost, b.setup.buffer, b.state = false, nil, subReadingAttached
 		s.inflight++
 		s.advance(b, e.ID, b.setup.subscribing.Request)
@@ -448,8 +448,8 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) {
 		s.fail(0, err)
 		return
 	}
-	// The push has no field for publications, so those that were recovered follow it. Meanwhile the
-	// position is what the client has got, for bookmarks.
+	// The push has no field for publications, so recovered publications follow it. Meanwhile the
+	// position is the position of the client, for bookmarks.
 	top, pubs := b.at.Offset, res.Publications
 	if len(pubs) > 0 {
 		b.at.Offset = max(pubs[0].Offset, 1) - 1

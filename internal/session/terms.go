@@ -13,8 +13,7 @@ var (
 	errFilter    = refusal.Because(protocol.ErrorBadRequest, "", "the tags filter is malformed")
 )
 
-// terms are what was agreed for a subscription and what few subscriptions have: filters, an expiration, info in the channel, a
-// feed. Subscriptions share them. They are never modified once Shared has returned them.
+// terms are the agreed values that few subscriptions have: filters, an expiration, info in the channel, a feed. Subscriptions share them. They are never modified once Shared has returned them.
 type terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
 	mixed                      bool // the client's filter was replaced by another one
@@ -24,7 +23,7 @@ type terms struct {
 	Feed     channel.Feed
 	// Keys that the client tracks; nil unless the channel is a shared poll.
 	Keys *sharedpoll.Keys
-	// PresenceMaps are those of the options.
+	// PresenceMaps of the options.
 	PresenceMaps []channel.PresenceMap
 	// Token of the subscription; nil if it is not known.
 	Token *channel.Token

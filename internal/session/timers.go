@@ -108,7 +108,7 @@ func (s *Session) ping(now int64) {
 	s.reply(protocol.Reply{})
 }
 
-// handlePong takes an empty command, of which each ping allows one.
+// handlePong takes an empty command. Each ping allows one.
 func (s *Session) handlePong() {
 	if s.pongsDue == 0 {
 		s.refuse(0, "", errPong)

@@ -44,7 +44,7 @@ func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest)
 	}
 }
 
-// endAsAsked ends a subscription for which an unsubscribe came before it was established.
+// endAsAsked ends a subscription because an unsubscribe came before the subscription was established.
 func (s *Session) endAsAsked(b *Subscription) {
 	ended, ids := *b.setup.ended, b.setup.unsubscribers
 	b.setup.unsubscribers = nil
@@ -100,8 +100,8 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
-// detach takes an established subscription out of the hub and the session, and detaches it. An
-// id that is not 0 is that of an unsubscribe command, which is answered then.
+// detach takes an established subscription out of the hub and the session, and detaches it. If id
+// is not 0, it is the id of an unsubscribe command, which detach answers.
 func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) {
 	if b.state == subLive {
 		s.env.Note(inspect.Unsubscribed, b.channel, u.Code, 0, u.Reason)
