@@ -53,19 +53,13 @@ func TestStartWithoutQueue(t *testing.T) {
 	}
 }
 
-// TestCheckConsumers: Check finds what is wrong with enabled consumers without connecting.
+// TestCheckConsumers: Check finds mistakes of enabled consumers that their validation does not find, without connecting.
 func TestCheckConsumers(t *testing.T) {
 	t.Parallel()
 	for want, edit := range map[string]func(*config.Consumer){
 		"redis_stream.address[0]": func(c *config.Consumer) { c.RedisStream.Address = []string{"http://x"} },
 		"redis_stream.tls.cert_pem": func(c *config.Consumer) {
 			c.RedisStream.TLS.Enabled, c.RedisStream.TLS.CertPEM = true, "x"
-		},
-		"google_pub_sub.auth_mechanism": func(c *config.Consumer) {
-			c.Type, c.GooglePubSub = config.TypeGooglePubSub, config.PubSubConsumer{ProjectID: "p", Subscriptions: []string{"s"}, MaxOutstandingMessages: 1, MaxOutstandingBytes: 1, AuthMechanism: "magic"}
-		},
-		"aws_sqs.max_number_of_messages": func(c *config.Consumer) {
-			c.Type, c.AWSSQS.MaxNumberOfMessages, c.AWSSQS.Queues = config.TypeAWSSQS, 11, []string{"q"}
 		},
 		"azure_service_bus.connection_string": func(c *config.Consumer) {
 			c.Type, c.AzureServiceBus = config.TypeAzureServiceBus, config.AzureConsumer{Queues: []string{"q"}, MaxConcurrentCalls: 1, MaxReceiveMessages: 1, ConnectionString: "hush"}
