@@ -179,7 +179,7 @@ func (s *Session) fits(ch string) bool {
 
 // reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, terms: &noTerms, setup: s.room()}
+	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &noTerms, setup: s.room()}
 	b.setup.subscribing.Request = req
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
