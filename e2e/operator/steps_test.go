@@ -318,8 +318,12 @@ func reload(r *run) error {
 	return errors.Join(err, r.reconfigured())
 }
 
-// taken tells whether the last configuration was taken, by the metric of the first node.
+// taken tells whether the last configuration was taken, by the metric of the first node. Requests at the same time share
+// an answer, which may be older than the reload, if another scrape began before it. The second request gets a newer one.
 func (r *run) taken() (bool, error) {
+	if _, _, err := r.get(scraping, r.nodes[0], "/metrics"); err != nil {
+		return false, err
+	}
 	_, body, err := r.get(scraping, r.nodes[0], "/metrics")
 	return strings.Contains(string(body), "\ngyro_config_last_reload_successful 1\n"), err
 }
