@@ -5,7 +5,7 @@
  * colon, the line of its message, and a point), and its name.
  */
 export const schema =
-  "1uid 4:3.connect 5:4.subscribe 6:5.unsubscribe 7:6.publish 8:7.presence 9:8.presence_stats 10:9.history 12:10.send 13:11.rpc 14:12.refresh 15:13.sub_refresh\n" +
+  "1uid 4:3.connect 5:4.subscribe 6:5.unsubscribe 7:6.publish 8:7.presence 9:8.presence_stats 10:9.history 13:10.rpc 12:11.send 14:12.refresh 15:13.sub_refresh\n" +
   "1uid 2:14.error 4:15.push 5:16.connect 6:17.subscribe 7:18.unsubscribe 8:19.publish 9:20.presence 10:21.presence_stats 11:22.history 13:23.rpc 14:24.refresh 15:25.sub_refresh\n" +
   "1snode 2ssession 3bdata\n" +
   "1stoken 2bdata 3%:4.subs 4sname 5sversion 6%sheaders 7iflag 8sdict 9sprofile\n" +
@@ -15,8 +15,8 @@ export const schema =
   "1schannel\n" +
   "1schannel\n" +
   "1schannel 7ilimit 8:27.since 9oreverse\n" +
-  "1bdata\n" +
   "1bdata 2smethod\n" +
+  "1bdata\n" +
   "1stoken\n" +
   "1schannel 2stoken 3itype 4*:28.track 5*suntrack\n" +
   "1ucode 2smessage 3otemporary\n" +
