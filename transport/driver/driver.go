@@ -21,7 +21,7 @@ const handshakeTimeout = 10 * time.Second
 // goroutine may call it. conn, e and early belong to the driver from now on: it closes conn, and it calls e.Release last,
 // also if a does not accept the connection. Each connection has an endpoint of its own.
 //
-// ctx is for a.Accept; its end does not end the connection. An empty info.RemoteAddr becomes that of conn. early has the
+// ctx is for a.Accept; its end does not end the connection. An empty info.RemoteAddr becomes the remote address of conn. early has the
 // bytes that were read from conn already; nil: there are none.
 //
 // The connection lives on a loop of the node if conn is a TCP or Unix socket, or a TLSServer above one, and loops watch
@@ -31,7 +31,8 @@ const handshakeTimeout = 10 * time.Second
 // socket is no socket, unless its method Bare() net.Conn returns the socket, which is then used in its place.
 //
 // If conn is a *tls.Conn whose handshake is not over, a goroutine does it first. If it fails or takes more than 10 s,
-// conn is closed, and a does not hear of it.
+// conn is closed, and a does not hear of it. Serve bounds no number of handshakes: the caller bounds the connections that
+// it accepts, as for every listener.
 //
 // Peer.Closed gets the first Cause of a transport.Step. If the connection breaks before, it gets another error, which wraps
 // protocol.DisconnectWriteError if writing failed or took longer than Timeouts.Write. If a refuses the connection, e.Fail
