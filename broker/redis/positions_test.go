@@ -3,6 +3,7 @@ package redis
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/channel"
@@ -13,7 +14,9 @@ import (
 func TestPositionsWithoutScript(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
-	b, _ := begin(t, server, false, 0)
+	b, _ := begin(t, server, false, 0, func(c *Config) { // the mark of a canary is written by a script, too
+		c.CanaryInterval, c.CanaryTimeout = time.Hour, 2*time.Hour
+	})
 	if err := b.Subscribe(t.Context(), "ch"); err != nil {
 		t.Fatal(err)
 	}

@@ -235,14 +235,18 @@ func TestLateAnswers(t *testing.T) {
 }
 
 // begin runs a broker on a server.
-func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Duration) (*Broker, *witness) {
+func begin(t *testing.T, server *redistest.Server, lists bool, timeout time.Duration, change ...func(*Config)) (*Broker, *witness) {
 	t.Helper()
-	engine, err := New(Config{
+	cfg := Config{
 		Shards: []Shard{{
 			Addresses: []string{server.Addr()}, Password: server.Password(), Mode: Standalone, IOTimeout: timeout,
 		}},
 		StartTimeout: wait.Limit, HistoryUseLists: lists, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	engine, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
