@@ -115,8 +115,8 @@ func (o *RedisConsumer) check(s section) {
 	s.require("payload_value", o.PayloadValue != "")
 	atLeast(s, "visibility_timeout", o.VisibilityTimeout, time.Second)
 	between(s, "num_workers", o.NumWorkers, 1, 1024)
-	if len(o.Address) != 1 && len(o.ClusterAddress)+len(o.SentinelAddress) != 1 {
-		s.Add(s.key+".address", "a consumer has one address, of a server, a Cluster or Sentinels")
+	if list, key := o.Addresses(); len(list) != 1 {
+		s.Add(s.key+"."+key, "a consumer has one address, of a server, a Cluster or Sentinels")
 	}
 	o.Redis.Check(s.List, s.key)
 	o.PublicationDataMode.check(s)

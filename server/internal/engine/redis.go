@@ -12,9 +12,9 @@ import (
 // redis makes the engine of a section. Its broker or its presence manager may remain unused.
 func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroker, p engines.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
 	name := services.AddressKey(&c.Redis)
-	shards, err := services.RedisShards(key, &c.Redis)
+	shards, err := services.RedisShards(&c.Redis)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s.%w", key, err)
 	}
 	of := redis.Config{
 		Shards: shards, Prefix: cmp.Or(c.Prefix, defaultPrefix), StartTimeout: c.StartTimeout, Logger: m.log.With("key", key+"."+name),

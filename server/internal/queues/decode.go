@@ -9,13 +9,8 @@ import (
 	"strings"
 
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
-
-// DataMode names the attributes of messages whose payload is the data of a publication. An empty
-// name switches the item off.
-type DataMode struct {
-	Channels, IdempotencyKey, Delta, Version, VersionEpoch, TagsPrefix string
-}
 
 // allowed are the methods that messages may have.
 var allowed = []api.Method{
@@ -29,8 +24,8 @@ func (p *Processor) decode(m *Message) (api.Method, api.Request, error) {
 	if m.Broken != nil {
 		return 0, nil, m.Broken
 	}
-	if mode := p.cfg.Mode; mode != nil {
-		return mode.decode(m)
+	if mode := p.cfg.Mode; mode != nil && mode.Enabled {
+		return publication(mode, m)
 	}
 	name, payload := m.Method, m.Payload
 	if name == "" {
@@ -77,12 +72,14 @@ func envelope(data []byte) (method string, payload []byte, err error) {
 	return e.Method, payload, nil
 }
 
-func (d *DataMode) decode(m *Message) (api.Method, api.Request, error) {
+// publication returns the command of a message whose payload is the data of a publication. An empty name in d switches
+// that attribute off.
+func publication(d *config.PublicationDataMode, m *Message) (api.Method, api.Request, error) {
 	names := m.attribute(d.Channels)
 	if names == "" {
 		return 0, nil, fmt.Errorf("%w: %s is missing or empty", errSkipped, describe(d.Channels))
 	}
-	options, err := d.options(m)
+	options, err := publishOptions(d, m)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -93,8 +90,8 @@ func (d *DataMode) decode(m *Message) (api.Method, api.Request, error) {
 	return api.MethodBroadcast, &api.BroadcastRequest{Channels: channels, Data: m.Payload, Options: options}, nil
 }
 
-// options returns nil if the message has none.
-func (d *DataMode) options(m *Message) (*api.PublishOptions, error) {
+// publishOptions returns nil if the message has none.
+func publishOptions(d *config.PublicationDataMode, m *Message) (*api.PublishOptions, error) {
 	var o api.PublishOptions
 	var err error
 	o.IdempotencyKey, o.VersionEpoch = m.attribute(d.IdempotencyKey), m.attribute(d.VersionEpoch)

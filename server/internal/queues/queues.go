@@ -14,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
@@ -33,6 +34,8 @@ type Source interface {
 	// Probe tells whether Connect and Run would succeed. It is called in place of them, changes nothing, takes no
 	// message, and closes its connections. If an option is to blame, it returns an *OptionError.
 	Probe(ctx context.Context) error
+	// KeepDeadLetter puts a message that was given up where dead_letter of the consumer says. It is called while Run runs.
+	KeepDeadLetter(ctx context.Context, m *Message, reason error) error
 }
 
 // Meter counts the work of a consumer. Its methods are called from any goroutine.
@@ -85,8 +88,8 @@ type Config struct {
 	Meter Meter
 	// Tracer, if set, makes spans of messages.
 	Tracer Tracer
-	// Mode, unless it is nil, takes payloads as the data of publications.
-	Mode *DataMode
+	// Mode, if set and enabled, takes payloads as the data of publications.
+	Mode *config.PublicationDataMode
 	// Ordered stops at the first message that must be tried again, so that later messages do not overtake it.
 	Ordered bool
 	// RetryTime is how long a message is tried again before it is given up; 0: for ever.

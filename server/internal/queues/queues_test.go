@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/server/internal/api"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -70,7 +71,7 @@ func TestFormats(t *testing.T) {
 
 // TestDataMode: publications from payloads and attributes (docs/consumers.md).
 func TestDataMode(t *testing.T) {
-	mode := &queues.DataMode{Channels: "c", IdempotencyKey: "i", Delta: "d", Version: "v", VersionEpoch: "e", TagsPrefix: "t-"}
+	mode := &config.PublicationDataMode{Enabled: true, Channels: "c", IdempotencyKey: "i", Delta: "d", Version: "v", VersionEpoch: "e", TagsPrefix: "t-"}
 	for name, tt := range map[string]struct {
 		attributes, want, options string
 		gaveUp                    int

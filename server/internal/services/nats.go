@@ -21,11 +21,11 @@ type NATS struct {
 	TLS                   *tls.Config // nil: none
 }
 
-// NATSOf returns the NATS of a section of the configuration. Errors name the key.
-func NATSOf(key string, c *config.NATSServer) (NATS, error) {
+// NATSOf returns the NATS of a section of the configuration. Errors name the key below the section.
+func NATSOf(c *config.NATSServer) (NATS, error) {
 	secure, err := c.TLS.ClientConfig()
 	if err != nil {
-		return NATS{}, fmt.Errorf("%s.tls.%w", key, err)
+		return NATS{}, fmt.Errorf("tls.%w", err)
 	}
 	return NATS{URL: c.URL, CredentialsFile: c.CredentialsFile, User: c.Username, Password: c.Password, Token: c.Token, TLS: secure}, nil
 }

@@ -8,42 +8,31 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// addresses returns the list of addresses in use and its key. Addresses of clusters come before addresses of Sentinels,
-// and these before plain ones.
-func addresses(c *engines.Redis) (list []string, name string, mode redis.Mode) {
-	switch {
-	case len(c.ClusterAddress) > 0:
-		return c.ClusterAddress, "cluster_address", redis.Cluster
-	case len(c.SentinelAddress) > 0:
-		return c.SentinelAddress, "sentinel_address", redis.Sentinel
-	}
-	return c.Address, "address", redis.Detect
-}
+var modes = map[string]redis.Mode{"cluster_address": redis.Cluster, "sentinel_address": redis.Sentinel, "address": redis.Detect}
 
 // AddressKey is the key below a section that has the addresses in use.
 func AddressKey(c *engines.Redis) string {
-	_, name, _ := addresses(c)
+	_, name := c.Addresses()
 	return name
 }
 
-// RedisShards returns the shards that the addresses of a section describe. Errors name the key.
-func RedisShards(key string, c *engines.Redis) ([]redis.Shard, error) {
-	base, err := redisShard(key, c)
+// RedisShards returns the shards that the addresses of a section describe. Errors name the key below the section.
+func RedisShards(c *engines.Redis) ([]redis.Shard, error) {
+	base, err := redisShard(c)
 	if err != nil {
 		return nil, err
 	}
-	list, name, mode := addresses(c)
+	list, name := c.Addresses()
 	shards := make([]redis.Shard, len(list))
 	for i, item := range list {
 		s := base
-		if mode == redis.Detect {
+		if s.Mode = modes[name]; s.Mode == redis.Detect {
 			s, err = address.Parse(item, base)
 		} else {
-			s.Mode = mode
 			s.Addresses, err = address.ParseList(item)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s.%s[%d]: %w", key, name, i, err)
+			return nil, fmt.Errorf("%s[%d]: %w", name, i, err)
 		}
 		shards[i] = s
 	}
@@ -51,7 +40,7 @@ func RedisShards(key string, c *engines.Redis) ([]redis.Shard, error) {
 }
 
 // redisShard returns the common settings of all shards of a section.
-func redisShard(key string, c *engines.Redis) (s redis.Shard, err error) {
+func redisShard(c *engines.Redis) (s redis.Shard, err error) {
 	s = redis.Shard{
 		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,
 		SentinelMaster: c.SentinelMasterName, SentinelUser: c.SentinelUser,
@@ -60,10 +49,10 @@ func redisShard(key string, c *engines.Redis) (s redis.Shard, err error) {
 		ReplicaReads: c.ReplicaClient.Enabled,
 	}
 	if s.TLS, err = c.TLS.ClientConfig(); err != nil {
-		return s, fmt.Errorf("%s.tls.%w", key, err)
+		return s, fmt.Errorf("tls.%w", err)
 	}
 	if s.SentinelTLS, err = c.SentinelTLS.ClientConfig(); err != nil {
-		return s, fmt.Errorf("%s.sentinel_tls.%w", key, err)
+		return s, fmt.Errorf("sentinel_tls.%w", err)
 	}
 	return s, nil
 }

@@ -78,6 +78,18 @@ func (r *Redis) Check(p *problem.List, key string) {
 	}
 }
 
+// Addresses returns the addresses in use and their key. cluster_address comes before
+// sentinel_address, and this before address.
+func (r *Redis) Addresses() (list []string, key string) {
+	switch {
+	case len(r.ClusterAddress) > 0:
+		return r.ClusterAddress, "cluster_address"
+	case len(r.SentinelAddress) > 0:
+		return r.SentinelAddress, "sentinel_address"
+	}
+	return r.Address, "address"
+}
+
 // checkTTL requires at least one second: Redis expires entries by the second.
 func (r *RedisPresence) checkTTL(p *problem.List, key string) {
 	if r.PresenceTTL < time.Second {

@@ -75,18 +75,18 @@ func New(of *config.Config, cfg Config) (*Receiver, error) {
 	r := &Receiver{cfg: cfg, log: logging.Wrap(cfg.Logger), name: n.Channel, maxChannel: of.Channel.MaxLength}
 	switch n.Type {
 	case engines.TypeRedis:
-		shards, err := services.RedisShards(section+".redis", &n.Redis)
+		shards, err := services.RedisShards(&n.Redis)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s.redis.%w", section, err)
 		}
 		if len(shards) != 1 {
 			return nil, fmt.Errorf("%s.redis.%s: there must be one shard, not %d", section, services.AddressKey(&n.Redis), len(shards))
 		}
 		r.source = &redisSource{shard: shards[0], place: services.AddressKey(&n.Redis)}
 	case engines.TypeNATS:
-		server, err := services.NATSOf(section+".nats", &n.NATS)
+		server, err := services.NATSOf(&n.NATS)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s.nats.%w", section, err)
 		}
 		r.source = &natsSource{server: server}
 	default:

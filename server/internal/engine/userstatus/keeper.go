@@ -2,6 +2,7 @@ package userstatus
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -78,9 +79,9 @@ func New(of *config.Config, c Config) (*Keeper, error) {
 	if !inRedis {
 		return newKeeper(NewMemory(u.ExpireInterval), c), nil
 	}
-	shards, err := services.RedisShards(section, &server.Redis)
+	shards, err := services.RedisShards(&server.Redis)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s.%w", section, err)
 	}
 	store := NewRedis(section, services.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
 	store.patience = server.StartTimeout

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/api"
-	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/queues"
 )
@@ -47,25 +46,15 @@ func (p proxies) Inject(ctx context.Context, set func(name, value string)) {
 	p.tracer.carry.Inject(ctx, to(set))
 }
 
-// systems are the names of the types of consumers in the semantic conventions, where these have one.
-var systems = map[string]string{
-	config.TypeAWSSQS: "aws_sqs", config.TypeAzureServiceBus: "servicebus", config.TypeGooglePubSub: "gcp_pubsub",
-	config.TypeNATSJetStream: "nats", config.TypeRedisStream: "redis",
-}
-
 // Consumers returns a function that makes the tracer of a consumer; nil unless opentelemetry.consuming is set.
-func (t *Tracer) Consumers() func(c *config.Consumer) queues.Tracer {
+func (t *Tracer) Consumers() func(name, system string) queues.Tracer {
 	if t == nil || !t.settings.Consuming {
 		return nil
 	}
-	return func(c *config.Consumer) queues.Tracer {
-		system := systems[c.Type]
-		if system == "" {
-			system = c.Type
-		}
+	return func(name, system string) queues.Tracer {
 		return &messages{tracer: t, about: []attribute.KeyValue{
 			attribute.String("messaging.system", system), attribute.String("messaging.operation.name", "process"),
-			attribute.String("messaging.operation.type", "process"), keyConsumer.String(c.Name),
+			attribute.String("messaging.operation.type", "process"), keyConsumer.String(name),
 		}}
 	}
 }

@@ -126,7 +126,7 @@ func TestMessages(t *testing.T) {
 	collector := otlptest.GRPC(t)
 	collector.Use(t)
 	tracer := start(t, nil)
-	of := tracer.Consumers()(&config.Consumer{Name: "orders", Type: config.TypeKafka})
+	of := tracer.Consumers()("orders", "kafka")
 	m := &queues.Message{ID: "m1", Attributes: []queues.Attribute{
 		{Key: "other", Value: "x"}, {Key: "TraceParent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 	}}
@@ -180,7 +180,7 @@ func TestBatch(t *testing.T) {
 	})
 	p := queues.NewProcessor(queues.Config{
 		Executor: exec, Meter: queues.NoMeter{}, Logger: slog.New(slog.DiscardHandler),
-		Tracer: tracer.Consumers()(&config.Consumer{Name: "orders", Type: config.TypeKafka}),
+		Tracer: tracer.Consumers()("orders", "kafka"),
 	})
 	const parent = "00-4bf92f3577b34da6a3ce929d0e0e473%d-00f067aa0ba902b7-0%d"
 	message := func(method, payload string, caller, sampled int) *queues.Message {

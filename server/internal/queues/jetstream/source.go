@@ -11,27 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	Server services.NATS
-	// Stream and Durable name the stream and the consumer of it that all nodes share. Both are
-	// required.
-	Stream, Durable string
-	// Existing attaches to a consumer that exists. Otherwise the source makes one, or changes it,
-	// with the fields below.
-	Existing      bool
-	Subjects      []string
-	DeliverAll    bool // not only messages that come after the consumer was made
-	MaxAckPending int
-	// Method is the header with the API method.
-	Method string
-	// DeadLetter is the subject that takes messages which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	startTimeout = 10 * time.Second
@@ -47,21 +30,27 @@ const (
 
 // Source is a queues.Source.
 type Source struct {
-	cfg      Config
-	conn     *nats.Conn
-	js       jetstream.JetStream
-	consumer jetstream.Consumer
-	closed   chan struct{} // closed when conn is
+	cfg        *config.JetStreamConsumer
+	deadLetter string // a subject
+	server     services.NATS
+	conn       *nats.Conn
+	js         jetstream.JetStream
+	consumer   jetstream.Consumer
+	closed     chan struct{} // closed when conn is
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	return &Source{cfg: c, closed: make(chan struct{})}, nil
+func New(c *config.Consumer) (*Source, error) {
+	server, err := services.NATSOf(&c.NATSJetStream.NATSServer)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{cfg: &c.NATSJetStream, deadLetter: c.DeadLetter, server: server, closed: make(chan struct{})}, nil
 }
 
 // Connect implements queues.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
-	if s.conn, err = s.cfg.Server.Connect(nats.ReconnectBufSize(-1), nats.ClosedHandler(func(*nats.Conn) { close(s.closed) })); err != nil {
+	if s.conn, err = s.server.Connect(nats.ReconnectBufSize(-1), nats.ClosedHandler(func(*nats.Conn) { close(s.closed) })); err != nil {
 		return err
 	}
 	if s.js, err = jetstream.New(s.conn); err != nil {
@@ -79,7 +68,7 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 
 // Probe implements queues.Source: it looks for the stream, and for the consumer if it must exist.
 func (s *Source) Probe(ctx context.Context) error {
-	conn, err := s.cfg.Server.Connect(nats.NoReconnect())
+	conn, err := s.server.Connect(nats.NoReconnect())
 	if err != nil {
 		return err
 	}
@@ -88,14 +77,14 @@ func (s *Source) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := js.Stream(ctx, s.cfg.Stream); err != nil {
-		return services.Blame("stream_name", fmt.Errorf("stream %s: %w", s.cfg.Stream, err))
+	if _, err := js.Stream(ctx, s.cfg.StreamName); err != nil {
+		return services.Blame("stream_name", fmt.Errorf("stream %s: %w", s.cfg.StreamName, err))
 	}
-	if !s.cfg.Existing {
+	if !s.cfg.UseExistingConsumer {
 		return nil
 	}
-	if _, err := js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable); err != nil {
-		return services.Blame("durable_consumer_name", fmt.Errorf("consumer %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, err))
+	if _, err := js.Consumer(ctx, s.cfg.StreamName, s.cfg.DurableConsumerName); err != nil {
+		return services.Blame("durable_consumer_name", fmt.Errorf("consumer %s of stream %s: %w", s.cfg.DurableConsumerName, s.cfg.StreamName, err))
 	}
 	return nil
 }
@@ -104,20 +93,20 @@ func (s *Source) Probe(ctx context.Context) error {
 func (s *Source) attach(ctx context.Context) (err error) {
 	ctx, cancel := services.Bound(ctx, startTimeout)
 	defer cancel()
-	if s.cfg.Existing {
-		s.consumer, err = s.js.Consumer(ctx, s.cfg.Stream, s.cfg.Durable)
+	if s.cfg.UseExistingConsumer {
+		s.consumer, err = s.js.Consumer(ctx, s.cfg.StreamName, s.cfg.DurableConsumerName)
 	} else {
 		policy := jetstream.DeliverNewPolicy
-		if s.cfg.DeliverAll {
+		if s.cfg.DeliverPolicy == "all" {
 			policy = jetstream.DeliverAllPolicy
 		}
-		s.consumer, err = s.js.CreateOrUpdateConsumer(ctx, s.cfg.Stream, jetstream.ConsumerConfig{
-			Durable: s.cfg.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, DeliverPolicy: policy,
+		s.consumer, err = s.js.CreateOrUpdateConsumer(ctx, s.cfg.StreamName, jetstream.ConsumerConfig{
+			Durable: s.cfg.DurableConsumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, DeliverPolicy: policy,
 			FilterSubjects: s.cfg.Subjects, MaxAckPending: s.cfg.MaxAckPending,
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s of stream %s: %w", s.cfg.Durable, s.cfg.Stream, err)
+		return fmt.Errorf("consumer %s of stream %s: %w", s.cfg.DurableConsumerName, s.cfg.StreamName, err)
 	}
 	return nil
 }
@@ -133,7 +122,7 @@ func (s *Source) Close() {
 // Run implements queues.Source.
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	var outage queues.Outage
-	what := "consumer " + s.cfg.Durable
+	what := "consumer " + s.cfg.DurableConsumerName
 	for ctx.Err() == nil {
 		begin := time.Now()
 		err := s.consume(ctx, work, p)
@@ -227,7 +216,7 @@ func (s *Source) process(work context.Context, p *queues.Processor, batch []jets
 			messages[i].ID = strconv.FormatUint(meta.Sequence.Stream, 10)
 			deliveries[i] = int(min(meta.NumDelivered, 10))
 			if i == len(batch)-1 {
-				p.Meter().Lag(s.cfg.Stream, int64(meta.NumPending))
+				p.Meter().Lag(s.cfg.StreamName, int64(meta.NumPending))
 			}
 		}
 		for key, values := range m.Headers() {
@@ -235,7 +224,7 @@ func (s *Source) process(work context.Context, p *queues.Processor, batch []jets
 				messages[i].Attributes = append(messages[i].Attributes, queues.Attribute{Key: key, Value: v})
 			}
 		}
-		if values := m.Headers()[s.cfg.Method]; len(values) > 0 {
+		if values := m.Headers()[s.cfg.MethodHeader]; len(values) > 0 {
 			messages[i].Method = values[0]
 		}
 	}
@@ -256,12 +245,12 @@ func (s *Source) process(work context.Context, p *queues.Processor, batch []jets
 
 // KeepDeadLetter publishes a message that was given up. It may be called after Connect.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
-	letter := nats.NewMsg(s.cfg.DeadLetter)
+	letter := nats.NewMsg(s.deadLetter)
 	letter.Data = m.Payload
 	for _, a := range m.Attributes {
 		letter.Header[a.Key] = append(letter.Header[a.Key], a.Value)
 	}
-	letter.Header.Set("gyro-message", s.cfg.Stream+" "+m.ID)
+	letter.Header.Set("gyro-message", s.cfg.StreamName+" "+m.ID)
 	letter.Header.Set("gyro-reason", reason.Error())
 	_, err := s.js.PublishMsg(ctx, letter)
 	return err

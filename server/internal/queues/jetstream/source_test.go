@@ -14,9 +14,9 @@ import (
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
-	"github.com/gyrohq/gyro/server/internal/services"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,16 +114,16 @@ func (r *rig) acknowledged() {
 	wait.Until(r.tb, "acknowledgement", func() bool { return r.unacknowledged() == 0 })
 }
 
-func (r *rig) source(edit func(*Config)) *Source {
+func (r *rig) source(edit func(*config.Consumer)) *Source {
 	r.tb.Helper()
-	c := Config{
-		Server: services.NATS{URL: r.ClientURL(), User: r.opts.Username, Password: r.opts.Password}, Stream: "EVENTS", Durable: "gyro",
-		Subjects: []string{"events.>"}, MaxAckPending: 100, Method: "centrifugo-method",
-	}
+	c := config.Consumer{NATSJetStream: config.JetStreamConsumer{
+		NATSServer: config.NATSServer{URL: r.ClientURL(), Username: r.opts.Username, Password: r.opts.Password},
+		StreamName: "EVENTS", DurableConsumerName: "gyro", Subjects: []string{"events.>"}, MaxAckPending: 100, MethodHeader: "centrifugo-method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestRestart(t *testing.T) {
 	r.publish("a", "before")
 	node := queuetest.NewNode()
 	for i := range 3 {
-		stop := queuetest.Start(t, r.source(func(c *Config) { c.DeliverAll = true }), queuetest.Config(node, nil))
+		stop := queuetest.Start(t, r.source(func(c *config.Consumer) { c.NATSJetStream.DeliverPolicy = "all" }), queuetest.Config(node, nil))
 		r.publish("a", fmt.Sprint(i))
 		node.Await(t, 2+2*i)
 		stop()
@@ -186,7 +186,7 @@ func TestDataMode(t *testing.T) {
 	r := start(t, nil)
 	node := queuetest.NewNode()
 	queuetest.Start(t, r.source(nil), queuetest.Config(node, func(c *queues.Config) {
-		c.Mode = &queues.DataMode{Channels: "channels", Version: "version"}
+		c.Mode = &config.PublicationDataMode{Enabled: true, Channels: "channels", Version: "version"}
 	}))
 	m := nats.NewMsg("events.x")
 	m.Data = []byte("x")
@@ -222,7 +222,7 @@ func TestPoison(t *testing.T) {
 	r := start(t, nil)
 	node := queuetest.NewNode()
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	s := r.source(func(c *Config) { c.DeadLetter = "dead" })
+	s := r.source(func(c *config.Consumer) { c.DeadLetter = "dead" })
 	queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) {
 		c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter
 	}))
@@ -266,7 +266,7 @@ func TestDuplicate(t *testing.T) {
 		}
 		return false
 	}
-	queuetest.Start(t, r.source(func(c *Config) { c.Existing = true }), queuetest.Config(node, nil))
+	queuetest.Start(t, r.source(func(c *config.Consumer) { c.NATSJetStream.UseExistingConsumer = true }), queuetest.Config(node, nil))
 	r.publish("a", "1")
 	if got := node.Await(t, 2); got[0] != got[1] {
 		t.Errorf("got %q", got)
@@ -358,14 +358,16 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *server.Options) { o.Username, o.Password = "u", "secret" })
 	for name, tt := range map[string]struct {
-		edit func(*Config)
+		edit func(*config.Consumer)
 		want string
 	}{
-		"away":         {func(c *Config) { c.Server.URL = "nats://127.0.0.1:1" }, "connecting"},
-		"no stream":    {func(c *Config) { c.Stream = "NONE" }, "stream NONE"},
-		"no consumer":  {func(c *Config) { c.Existing, c.Durable = true, "none" }, "consumer none"},
-		"wrong secret": {func(c *Config) { c.Server.Password = "hush" }, "Authorization"},
-		"no file":      {func(c *Config) { c.Server.CredentialsFile = "/nowhere" }, "/nowhere"},
+		"away":      {func(c *config.Consumer) { c.NATSJetStream.URL = "nats://127.0.0.1:1" }, "connecting"},
+		"no stream": {func(c *config.Consumer) { c.NATSJetStream.StreamName = "NONE" }, "stream NONE"},
+		"no consumer": {func(c *config.Consumer) {
+			c.NATSJetStream.UseExistingConsumer, c.NATSJetStream.DurableConsumerName = true, "none"
+		}, "consumer none"},
+		"wrong secret": {func(c *config.Consumer) { c.NATSJetStream.Password = "hush" }, "Authorization"},
+		"no file":      {func(c *config.Consumer) { c.NATSJetStream.CredentialsFile = "/nowhere" }, "/nowhere"},
 	} {
 		s := r.source(tt.edit)
 		err := s.Connect(t.Context())
@@ -390,7 +392,7 @@ func BenchmarkConsume(b *testing.B) {
 	<-r.js.PublishAsyncComplete()
 	node := queuetest.NewNode()
 	b.ResetTimer()
-	stop := queuetest.Start(b, r.source(func(c *Config) { c.DeliverAll, c.MaxAckPending = true, 10_000 }), queuetest.Config(node, nil))
+	stop := queuetest.Start(b, r.source(func(c *config.Consumer) { c.NATSJetStream.DeliverPolicy, c.NATSJetStream.MaxAckPending = "all", 10_000 }), queuetest.Config(node, nil))
 	node.Await(b, b.N)
 	b.StopTimer()
 	stop()

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 // TestRole: each connection gets new credentials of the role, by those of the environment.
@@ -27,7 +29,7 @@ func TestRole(t *testing.T) {
 	} {
 		t.Setenv(key, value)
 	}
-	m, err := (&Config{Mechanism: "aws-msk-iam", Role: arn}).mechanism()
+	m, err := mechanism(&config.KafkaConsumer{SASLMechanism: "aws-msk-iam", AssumeRoleARN: arn})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,39 +22,10 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// Brokers, Topics and Group are required.
-	Brokers, Topics []string
-	Group           string
-	// MaxPollRecords is the most records of a poll.
-	MaxPollRecords int
-	// FetchMaxBytes is the most bytes of a fetch; 0: 50 MB.
-	FetchMaxBytes int
-	FetchMaxWait  time.Duration
-	// ReadUncommitted also gets records of transactions that are not committed.
-	ReadUncommitted bool
-	// QueueSize is how many records of a partition wait before it is paused; -1: none, 0: 1,000.
-	QueueSize int
-	// DialTimeout bounds a connection; not above 0: 3 s. With TLS it is 10 s.
-	DialTimeout time.Duration
-	TLS         *tls.Config // nil: none
-	// Mechanism is "", "plain", "scram-sha-256", "scram-sha-512" or "aws-msk-iam". With the last one, User and Password
-	// are the access key and the secret key.
-	Mechanism, User, Password string
-	// Role replaces the keys of "aws-msk-iam": an ARN, assumed with the credentials of the environment.
-	Role string
-	// Instance, unless it is empty, makes the source a static member of the group.
-	Instance string
-	// Method is the header with the API method.
-	Method string
-	// DeadLetter is the topic that takes records which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	defaultQueueSize   = 1000
@@ -68,8 +39,10 @@ const (
 
 // Source is a queues.Source. Messages wait for earlier messages in their partition.
 type Source struct {
-	cfg     Config
-	options []kgo.Opt
+	cfg        config.KafkaConsumer // with the defaults of zero values
+	deadLetter string               // a topic
+	tls        *tls.Config          // nil: none
+	options    []kgo.Opt
 
 	mu      sync.Mutex
 	client  *kgo.Client // nil: none now
@@ -82,24 +55,28 @@ type partition struct {
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	switch {
-	case c.QueueSize == 0:
-		c.QueueSize = defaultQueueSize
-	case c.QueueSize < 0:
-		c.QueueSize = 1
+func New(c *config.Consumer) (*Source, error) {
+	s := &Source{cfg: c.Kafka, deadLetter: c.DeadLetter, workers: make(map[partition]*worker)}
+	switch size := &s.cfg.PartitionQueueMaxSize; {
+	case *size == 0:
+		*size = defaultQueueSize
+	case *size < 0:
+		*size = 1
 	}
-	if c.DialTimeout <= 0 {
-		c.DialTimeout = defaultDialTimeout
+	if s.cfg.DialTimeout <= 0 {
+		s.cfg.DialTimeout = defaultDialTimeout
 	}
-	s := &Source{cfg: c, workers: make(map[partition]*worker)}
-	s.options = []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.ClientID("gyro")}
-	if c.TLS != nil {
-		s.options = append(s.options, kgo.DialTLSConfig(c.TLS), kgo.DialTimeout(tlsDialTimeout))
+	var err error
+	if s.tls, err = s.cfg.TLS.ClientConfig(); err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
+	}
+	s.options = []kgo.Opt{kgo.SeedBrokers(s.cfg.Brokers...), kgo.ClientID("gyro")}
+	if s.tls != nil {
+		s.options = append(s.options, kgo.DialTLSConfig(s.tls), kgo.DialTimeout(tlsDialTimeout))
 	} else {
-		s.options = append(s.options, kgo.DialTimeout(c.DialTimeout))
+		s.options = append(s.options, kgo.DialTimeout(s.cfg.DialTimeout))
 	}
-	mechanism, err := c.mechanism()
+	mechanism, err := mechanism(&s.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -110,32 +87,32 @@ func New(c Config) (*Source, error) {
 }
 
 // mechanism returns the mechanism of SASL, nil without.
-func (c *Config) mechanism() (sasl.Mechanism, error) {
-	switch c.Mechanism {
+func mechanism(c *config.KafkaConsumer) (sasl.Mechanism, error) {
+	switch c.SASLMechanism {
 	case "":
 		return nil, nil
 	case "plain":
-		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism(), nil
+		return plain.Auth{User: c.SASLUser, Pass: c.SASLPassword}.AsMechanism(), nil
 	case "scram-sha-256":
-		return scram.Auth{User: c.User, Pass: c.Password}.AsSha256Mechanism(), nil
+		return scram.Auth{User: c.SASLUser, Pass: c.SASLPassword}.AsSha256Mechanism(), nil
 	case "scram-sha-512":
-		return scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism(), nil
+		return scram.Auth{User: c.SASLUser, Pass: c.SASLPassword}.AsSha512Mechanism(), nil
 	case "aws-msk-iam":
-		if c.Role != "" {
-			return aws.ManagedStreamingIAM(c.assumeRole), nil
+		if c.AssumeRoleARN != "" {
+			return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) { return assumeRole(ctx, c.AssumeRoleARN) }), nil
 		}
-		return aws.Auth{AccessKey: c.User, SecretKey: c.Password}.AsManagedStreamingIAMMechanism(), nil
+		return aws.Auth{AccessKey: c.SASLUser, SecretKey: c.SASLPassword}.AsManagedStreamingIAMMechanism(), nil
 	}
-	return nil, fmt.Errorf("sasl_mechanism: %.100q is unknown", c.Mechanism)
+	return nil, fmt.Errorf("sasl_mechanism: %.100q is unknown", c.SASLMechanism)
 }
 
 // assumeRole returns new credentials for a connection.
-func (c *Config) assumeRole(ctx context.Context) (aws.Auth, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithAppID("gyro"))
+func assumeRole(ctx context.Context, arn string) (aws.Auth, error) {
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithAppID("gyro"))
 	if err != nil {
 		return aws.Auth{}, fmt.Errorf("assume_role_arn: %w", err)
 	}
-	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), c.Role, func(o *stscreds.AssumeRoleOptions) {
+	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), arn, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = roleSession
 	})
 	got, err := role.Retrieve(ctx)
@@ -202,10 +179,10 @@ func (s *Source) optionFor(err error) string {
 		return "tls.enabled"
 	}
 	place := "brokers"
-	if s.cfg.Mechanism != "" {
+	if s.cfg.SASLMechanism != "" {
 		place += ", sasl_user, sasl_password"
 	}
-	return cmp.Or(services.CutOff(place, s.cfg.TLS != nil, err), "brokers")
+	return cmp.Or(services.CutOff(place, s.tls != nil, err), "brokers")
 }
 
 // Close implements queues.Source.
@@ -227,11 +204,11 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 // group returns the options of a member of the group, whose partitions have a worker each.
 func (s *Source) group(work context.Context, p *queues.Processor) []kgo.Opt {
 	isolation := kgo.ReadCommitted()
-	if s.cfg.ReadUncommitted {
+	if s.cfg.FetchReadUncommitted {
 		isolation = kgo.ReadUncommitted()
 	}
 	options := append(s.options[:len(s.options):len(s.options)],
-		kgo.ConsumerGroup(s.cfg.Group), kgo.ConsumeTopics(s.cfg.Topics...), kgo.FetchMaxWait(s.cfg.FetchMaxWait),
+		kgo.ConsumerGroup(s.cfg.ConsumerGroup), kgo.ConsumeTopics(s.cfg.Topics...), kgo.FetchMaxWait(s.cfg.FetchMaxWait),
 		kgo.FetchIsolationLevel(isolation), kgo.AutoCommitMarks(), kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, assigned map[string][]int32) {
 			s.assign(work, client, p, assigned)
@@ -247,8 +224,8 @@ func (s *Source) group(work context.Context, p *queues.Processor) []kgo.Opt {
 	if s.cfg.FetchMaxBytes > 0 {
 		options = append(options, kgo.FetchMaxBytes(int32(s.cfg.FetchMaxBytes)))
 	}
-	if s.cfg.Instance != "" {
-		options = append(options, kgo.InstanceID(s.cfg.Instance))
+	if s.cfg.InstanceID != "" {
+		options = append(options, kgo.InstanceID(s.cfg.InstanceID))
 	}
 	return options
 }
@@ -356,7 +333,7 @@ func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason e
 	if client == nil {
 		return errors.New("there is no connection")
 	}
-	r := &kgo.Record{Topic: s.cfg.DeadLetter, Value: m.Payload}
+	r := &kgo.Record{Topic: s.deadLetter, Value: m.Payload}
 	for _, a := range m.Attributes {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: a.Key, Value: []byte(a.Value)})
 	}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
@@ -63,16 +63,16 @@ func (r *rig) add(number int32, ch, data string) {
 	}
 }
 
-func (r *rig) source(edit func(*Config)) *Source {
+func (r *rig) source(edit func(*config.Consumer)) *Source {
 	r.tb.Helper()
-	c := Config{
-		Brokers: r.ListenAddrs(), Topics: []string{"events"}, Group: "gyro", MaxPollRecords: 100, FetchMaxWait: 50 * time.Millisecond,
-		DialTimeout: wait.Limit, Method: "centrifugo-method",
-	}
+	c := config.Consumer{Kafka: config.KafkaConsumer{
+		Brokers: r.ListenAddrs(), Topics: []string{"events"}, ConsumerGroup: "gyro", MaxPollRecords: 100, FetchMaxWait: 50 * time.Millisecond,
+		DialTimeout: wait.Limit, MethodHeader: "centrifugo-method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestConsume(t *testing.T) {
 				r.add(int32(i%2), fmt.Sprint("ch", i%2), fmt.Sprintf("%d-%03d", round, i))
 			}
 			total += 100
-			stop := queuetest.Start(t, r.source(func(c *Config) { c.QueueSize, c.MaxPollRecords = size, 7 }),
+			stop := queuetest.Start(t, r.source(func(c *config.Consumer) { c.Kafka.PartitionQueueMaxSize, c.Kafka.MaxPollRecords = size, 7 }),
 				queuetest.Config(node, func(c *queues.Config) { c.Ordered, c.Meter = true, meter }))
 			node.Await(t, total)
 			r.add(0, "ch0", fmt.Sprintf("%d-later", round))
@@ -277,7 +277,7 @@ func TestPoison(t *testing.T) {
 	r.add(0, "bad", "1")
 	r.add(0, "unknown:1", "2")
 	r.add(0, "good", "3")
-	s := r.source(func(c *Config) { c.DeadLetter = "dead" })
+	s := r.source(func(c *config.Consumer) { c.DeadLetter = "dead" })
 	queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) {
 		c.Ordered, c.RetryTime, c.DeadLetter = true, time.Millisecond, s.KeepDeadLetter
 	}))
@@ -370,10 +370,10 @@ func TestSecurity(t *testing.T) {
 		{"plain", "p", "secret", ""}, {"scram-sha-256", "s2", "secret", ""}, {"scram-sha-512", "s5", "secret", ""},
 		{"plain", "p", "hush", "brokers 127.0.0.1"}, {"", "", "", "brokers 127.0.0.1"}, {"other", "", "", "sasl_mechanism"},
 	} {
-		s, err := New(Config{
-			Brokers: c.ListenAddrs(), Topics: []string{"events"}, Group: "gyro", MaxPollRecords: 1, DialTimeout: wait.Limit,
-			Mechanism: tt.mechanism, User: tt.user, Password: tt.password,
-		})
+		s, err := New(&config.Consumer{Kafka: config.KafkaConsumer{
+			Brokers: c.ListenAddrs(), Topics: []string{"events"}, ConsumerGroup: "gyro", MaxPollRecords: 1, DialTimeout: wait.Limit,
+			SASLMechanism: tt.mechanism, SASLUser: tt.user, SASLPassword: tt.password,
+		}})
 		if err == nil {
 			err = s.Connect(t.Context())
 		}
@@ -388,11 +388,17 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for name, tt := range map[string]struct {
-		edit func(*Config)
+		edit func(*config.Consumer)
 		want string
 	}{
-		"away":   {func(c *Config) { c.Brokers = []string{"127.0.0.1:1"}; c.DialTimeout = 100 * time.Millisecond }, "127.0.0.1:1"},
-		"no TLS": {func(c *Config) { c.TLS = &tls.Config{InsecureSkipVerify: true}; c.DialTimeout = 100 * time.Millisecond }, "brokers"},
+		"away": {func(c *config.Consumer) {
+			c.Kafka.Brokers = []string{"127.0.0.1:1"}
+			c.Kafka.DialTimeout = 100 * time.Millisecond
+		}, "127.0.0.1:1"},
+		"no TLS": {func(c *config.Consumer) {
+			c.Kafka.TLS.Enabled, c.Kafka.TLS.InsecureSkipVerify = true, true
+			c.Kafka.DialTimeout = 100 * time.Millisecond
+		}, "brokers"},
 	} {
 		if err := r.source(tt.edit).Connect(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
@@ -408,7 +414,7 @@ func TestProbe(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		err := r.source(func(c *Config) { c.Topics = []string{"events", "other"} }).Probe(t.Context())
+		err := r.source(func(c *config.Consumer) { c.Kafka.Topics = []string{"events", "other"} }).Probe(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "topics: other: ") {
 			t.Errorf("got %v", err)
 		}
@@ -429,7 +435,7 @@ func BenchmarkConsume(b *testing.B) {
 	}
 	node := queuetest.NewNode()
 	b.ResetTimer()
-	stop := queuetest.Start(b, r.source(func(c *Config) { c.MaxPollRecords = 1000 }), queuetest.Config(node, ordered))
+	stop := queuetest.Start(b, r.source(func(c *config.Consumer) { c.Kafka.MaxPollRecords = 1000 }), queuetest.Config(node, ordered))
 	node.Await(b, b.N)
 	b.StopTimer()
 	stop()

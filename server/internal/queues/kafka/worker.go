@@ -44,7 +44,7 @@ func (w *worker) add(records []*kgo.Record, top int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.top = top
-	if len(w.queue)+len(records) >= w.source.cfg.QueueSize && !w.paused {
+	if len(w.queue)+len(records) >= w.source.cfg.PartitionQueueMaxSize && !w.paused {
 		w.paused = true
 		w.client.PauseFetchPartitions(map[string][]int32{w.of.topic: {w.of.number}})
 	}
@@ -75,7 +75,7 @@ func (w *worker) next() (records []*kgo.Record, behind int64) {
 func (w *worker) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.paused && len(w.queue) < w.source.cfg.QueueSize {
+	if w.paused && len(w.queue) < w.source.cfg.PartitionQueueMaxSize {
 		w.paused = false
 		w.client.ResumeFetchPartitions(map[string][]int32{w.of.topic: {w.of.number}})
 	}
@@ -145,7 +145,7 @@ func (w *worker) message(r *kgo.Record) *queues.Message {
 	m := &queues.Message{ID: fmt.Sprintf("%s/%d", w.name, r.Offset), Payload: r.Value}
 	for i := range r.Headers {
 		a := queues.Attribute{Key: r.Headers[i].Key, Value: string(r.Headers[i].Value)}
-		if a.Key == w.source.cfg.Method && m.Method == "" {
+		if a.Key == w.source.cfg.MethodHeader && m.Method == "" {
 			m.Method = a.Value
 		}
 		m.Attributes = append(m.Attributes, a)

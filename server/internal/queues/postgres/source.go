@@ -5,7 +5,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,33 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// Name of the consumer. Nodes that share a table must have the same, as the locks are named after it.
-	Name string
-	DSN  string
-	TLS  *tls.Config // nil: as the DSN says
-	// Table goes into statements as it is.
-	Table string
-	// Partitions are numbered from 0. Rows with other numbers are never read.
-	Partitions int
-	// Limit is the most rows of a transaction.
-	Limit int
-	// PollInterval is the pause after a transaction with fewer rows.
-	PollInterval time.Duration
-	// Channel is the channel of notifications, whose payload is the number of a partition; empty: none.
-	Channel string
-	// ChannelDSN is for the connection that listens. Default: DSN, with TLS.
-	ChannelDSN string
-	// TryLock does not wait for the lock of a partition, so that no connection is held meanwhile.
-	TryLock bool
-	// DeadLetter is the table that takes rows which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	// startTimeout bounds the check at the start.
@@ -56,34 +32,41 @@ const (
 
 // Source is a queues.Source. Messages wait for earlier messages in their partition.
 type Source struct {
-	cfg    Config
-	pool   *pgxpool.Config
-	listen *pgx.ConnConfig // nil: no notifications
-	db     *pgxpool.Pool
-	wake   []chan struct{} // by partition
+	cfg        *config.PostgreSQLConsumer
+	name       string // of the consumer: nodes that share a table have the same, as the locks are named after it
+	deadLetter string // a table
+	secure     bool   // with TLS, whatever the DSN says
+	pool       *pgxpool.Config
+	listen     *pgx.ConnConfig // nil: no notifications
+	db         *pgxpool.Pool
+	wake       []chan struct{} // by partition
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	s := &Source{cfg: c}
-	var err error
-	if s.pool, err = pgxpool.ParseConfig(c.DSN); err != nil {
+func New(c *config.Consumer) (*Source, error) {
+	s := &Source{cfg: &c.PostgreSQL, name: c.Name, deadLetter: c.DeadLetter}
+	tls, err := s.cfg.TLS.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("tls.%w", err)
+	}
+	s.secure = tls != nil
+	if s.pool, err = pgxpool.ParseConfig(s.cfg.DSN); err != nil {
 		return nil, errors.New("dsn: it does not parse") // the error may show the password
 	}
-	services.SecurePostgres(s.pool.ConnConfig, c.TLS)
+	services.SecurePostgres(s.pool.ConnConfig, tls)
 	if s.pool.ConnConfig.ConnectTimeout == 0 {
 		s.pool.ConnConfig.ConnectTimeout = startTimeout
 	}
 	switch {
-	case c.Channel == "":
-	case c.ChannelDSN == "":
+	case s.cfg.NotificationChannel == "":
+	case s.cfg.NotificationDSN == "":
 		s.listen = s.pool.ConnConfig.Copy()
 	default:
-		if s.listen, err = pgx.ParseConfig(c.ChannelDSN); err != nil {
+		if s.listen, err = pgx.ParseConfig(s.cfg.NotificationDSN); err != nil {
 			return nil, errors.New("partition_notification_dsn: it does not parse")
 		}
 	}
-	for range c.Partitions {
+	for range s.cfg.NumPartitions {
 		s.wake = append(s.wake, make(chan struct{}, 1))
 	}
 	return s, nil
@@ -108,7 +91,7 @@ func (s *Source) Probe(ctx context.Context) error {
 	if err := s.Connect(ctx); err != nil {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, "SELECT id, method, payload, partition FROM "+s.cfg.Table+" LIMIT 0"); err != nil {
+	if _, err := s.db.Exec(ctx, "SELECT id, method, payload, partition FROM "+s.cfg.OutboxTableName+" LIMIT 0"); err != nil {
 		return services.Blame("outbox_table_name", err)
 	}
 	return nil
@@ -125,7 +108,7 @@ func (s *Source) optionFor(err error) string {
 	case strings.Contains(text, "no encryption"), strings.Contains(text, "server refused TLS connection"):
 		return "tls.enabled"
 	}
-	return cmp.Or(services.CutOff("dsn", s.cfg.TLS != nil, err), "dsn")
+	return cmp.Or(services.CutOff("dsn", s.secure, err), "dsn")
 }
 
 // Close implements queues.Source.
@@ -138,7 +121,7 @@ func (s *Source) Close() {
 // Run implements queues.Source.
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	var wg sync.WaitGroup
-	for i := range s.cfg.Partitions {
+	for i := range s.cfg.NumPartitions {
 		wg.Go(func() { s.consume(ctx, work, p, i) })
 	}
 	if s.listen != nil {
@@ -179,7 +162,7 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partiti
 
 // wait waits for the poll interval or a notification.
 func (s *Source) wait(ctx context.Context, partition int) {
-	t := time.NewTimer(s.cfg.PollInterval)
+	t := time.NewTimer(s.cfg.PartitionPollInterval)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -219,20 +202,20 @@ func (s *Source) batch(ctx, work context.Context, p *queues.Processor, partition
 	}
 	if len(done) > 0 {
 		// The rows stay if this fails, and are executed again.
-		if _, err := tx.Exec(work, "DELETE FROM "+s.cfg.Table+" WHERE id = ANY($1)", done); err != nil {
+		if _, err := tx.Exec(work, "DELETE FROM "+s.cfg.OutboxTableName+" WHERE id = ANY($1)", done); err != nil {
 			return false, false, err
 		}
 		if err := tx.Commit(work); err != nil {
 			return false, false, err
 		}
 	}
-	return len(messages) == s.cfg.Limit, len(done) < len(messages), nil
+	return len(messages) == s.cfg.PartitionSelectLimit, len(done) < len(messages), nil
 }
 
 // lock takes the lock of a partition until the end of the transaction.
 func (s *Source) lock(ctx context.Context, tx pgx.Tx, partition int) (ok bool, err error) {
-	name := "centrifugo_partition_lock_" + s.cfg.Name + strconv.Itoa(partition)
-	if s.cfg.TryLock {
+	name := "centrifugo_partition_lock_" + s.name + strconv.Itoa(partition)
+	if s.cfg.UseTryLock {
 		err = tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock(hashtext($1))", name).Scan(&ok)
 		return ok, err
 	}
@@ -242,7 +225,7 @@ func (s *Source) lock(ctx context.Context, tx pgx.Tx, partition int) (ok bool, e
 
 // read returns the first rows of a partition.
 func (s *Source) read(ctx context.Context, tx pgx.Tx, partition int) (messages []*queues.Message, ids []int64, err error) {
-	rows, err := tx.Query(ctx, "SELECT id, method, payload FROM "+s.cfg.Table+" WHERE partition = $1 ORDER BY id LIMIT $2", partition, s.cfg.Limit)
+	rows, err := tx.Query(ctx, "SELECT id, method, payload FROM "+s.cfg.OutboxTableName+" WHERE partition = $1 ORDER BY id LIMIT $2", partition, s.cfg.PartitionSelectLimit)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -278,7 +261,7 @@ func (s *Source) listenOnce(ctx context.Context, p *queues.Processor, listening 
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.cfg.Channel}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.cfg.NotificationChannel}.Sanitize()); err != nil {
 		return err
 	}
 	listening()
@@ -302,9 +285,9 @@ func (s *Source) listenOnce(ctx context.Context, p *queues.Processor, listening 
 // measure reports how many rows wait in each partition.
 func (s *Source) measure(ctx context.Context, p *queues.Processor) {
 	for {
-		rows, err := s.db.Query(ctx, "SELECT partition, count(*) FROM (SELECT partition FROM "+s.cfg.Table+" LIMIT $1) AS rows GROUP BY partition", lagLimit)
+		rows, err := s.db.Query(ctx, "SELECT partition, count(*) FROM (SELECT partition FROM "+s.cfg.OutboxTableName+" LIMIT $1) AS rows GROUP BY partition", lagLimit)
 		if err == nil {
-			waiting := make([]int64, s.cfg.Partitions)
+			waiting := make([]int64, s.cfg.NumPartitions)
 			var partition int
 			var n int64
 			_, err = pgx.ForEachRow(rows, []any{&partition, &n}, func() error {
@@ -340,7 +323,7 @@ func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason e
 		return errors.New("there is no transaction")
 	}
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: a failure does not end the transaction
-		_, err := tx.Exec(ctx, "INSERT INTO "+s.cfg.DeadLetter+" (id, method, payload, reason) VALUES ($1, $2, $3, $4)",
+		_, err := tx.Exec(ctx, "INSERT INTO "+s.deadLetter+" (id, method, payload, reason) VALUES ($1, $2, $3, $4)",
 			id, m.Method, m.Payload, reason.Error())
 		return err
 	})

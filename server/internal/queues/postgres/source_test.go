@@ -8,17 +8,20 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
 
-func (d *database) source(edit func(*Config)) *Source {
+func (d *database) source(edit func(*config.Consumer)) *Source {
 	d.tb.Helper()
-	c := Config{Name: "outbox", DSN: d.dsn + "?connect_timeout=60", Table: "gyro_outbox", Partitions: 2, Limit: 100, PollInterval: 20 * time.Millisecond}
+	c := config.Consumer{Name: "outbox", PostgreSQL: config.PostgreSQLConsumer{
+		DSN: d.dsn + "?connect_timeout=60", OutboxTableName: "gyro_outbox", NumPartitions: 2, PartitionSelectLimit: 100, PartitionPollInterval: 20 * time.Millisecond,
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		d.tb.Fatal(err)
 	}
@@ -63,7 +66,9 @@ func TestDocumentedSQL(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	node := queuetest.NewNode()
-	queuetest.Start(t, d.source(func(c *Config) { c.PollInterval, c.Channel = time.Hour, "gyro_outbox_change" }), queuetest.Config(node, ordered))
+	queuetest.Start(t, d.source(func(c *config.Consumer) {
+		c.PostgreSQL.PartitionPollInterval, c.PostgreSQL.NotificationChannel = time.Hour, "gyro_outbox_change"
+	}), queuetest.Config(node, ordered))
 	if got := node.Await(t, 1); got[0] != `chat:index {"text": "Hello"}` {
 		t.Errorf("got %q", got)
 	}
@@ -81,7 +86,7 @@ func TestTypes(t *testing.T) {
 		d.exec(fmt.Sprintf("CREATE TABLE %s (id bigserial PRIMARY KEY, method text NOT NULL, payload %s NOT NULL, partition integer NOT NULL DEFAULT 0)", table, typ))
 		d.exec(fmt.Sprintf(`INSERT INTO %s (method, payload) VALUES ('', '{"method":"publish","payload":{"channel":"a","data":%d}}')`, table, i))
 		node := queuetest.NewNode()
-		stop := queuetest.Start(t, d.source(func(c *Config) { c.Table = table }), queuetest.Config(node, ordered))
+		stop := queuetest.Start(t, d.source(func(c *config.Consumer) { c.PostgreSQL.OutboxTableName = table }), queuetest.Config(node, ordered))
 		if got := node.Await(t, 1); got[0] != fmt.Sprint("a ", i) {
 			t.Errorf("%s: got %q", typ, got)
 		}
@@ -95,7 +100,9 @@ func TestNotification(t *testing.T) {
 	d := newDatabase(t)
 	d.exec("DELETE FROM gyro_outbox")
 	node := queuetest.NewNode()
-	queuetest.Start(t, d.source(func(c *Config) { c.PollInterval, c.Channel = time.Hour, "Odd \"name" }), queuetest.Config(node, ordered))
+	queuetest.Start(t, d.source(func(c *config.Consumer) {
+		c.PostgreSQL.PartitionPollInterval, c.PostgreSQL.NotificationChannel = time.Hour, "Odd \"name"
+	}), queuetest.Config(node, ordered))
 	wait.Until(t, "a listener", func() bool {
 		return d.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'") == 1
 	})
@@ -116,7 +123,7 @@ func TestRetry(t *testing.T) {
 	d.add(0, "bad", "1")
 	d.add(0, "bad", "2")
 	d.add(0, "good", "3")
-	queuetest.Start(t, d.source(func(c *Config) { c.Limit = 1 }), queuetest.Config(node, ordered))
+	queuetest.Start(t, d.source(func(c *config.Consumer) { c.PostgreSQL.PartitionSelectLimit = 1 }), queuetest.Config(node, ordered))
 	d.add(1, "good", "4")
 	node.Await(t, 1)
 	node.SetFails(nil)
@@ -134,7 +141,9 @@ func TestPoison(t *testing.T) {
 	d.exec("DELETE FROM gyro_outbox")
 	node := queuetest.NewNode()
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	s := d.source(func(c *Config) { c.DeadLetter, c.DSN = "gyro_outbox_failed", c.DSN+"&pool_max_conns=1" })
+	s := d.source(func(c *config.Consumer) {
+		c.DeadLetter, c.PostgreSQL.DSN = "gyro_outbox_failed", c.PostgreSQL.DSN+"&pool_max_conns=1"
+	})
 	d.add(0, "bad", "1")
 	d.add(0, "unknown:1", "2")
 	d.add(0, "good", "3")
@@ -157,7 +166,7 @@ func TestNodes(t *testing.T) {
 		d.exec("DELETE FROM gyro_outbox")
 		node := queuetest.NewNode()
 		for range 3 {
-			queuetest.Start(t, d.source(func(c *Config) { c.TryLock, c.Limit = try, 7 }), queuetest.Config(node, ordered))
+			queuetest.Start(t, d.source(func(c *config.Consumer) { c.PostgreSQL.UseTryLock, c.PostgreSQL.PartitionSelectLimit = try, 7 }), queuetest.Config(node, ordered))
 		}
 		d.exec(`INSERT INTO gyro_outbox (method, payload, partition)
 			SELECT 'publish', jsonb_build_object('channel', 'ch' || i % 2, 'data', i), i % 2 FROM generate_series(1, 500) AS i ORDER BY i`)
@@ -184,7 +193,9 @@ func TestStopWhileBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	d.exec("DELETE FROM gyro_outbox")
-	queuetest.Relay(t, 1, func() queues.Source { return d.source(func(c *Config) { c.PollInterval = time.Millisecond }) }, ordered,
+	queuetest.Relay(t, 1, func() queues.Source {
+		return d.source(func(c *config.Consumer) { c.PostgreSQL.PartitionPollInterval = time.Millisecond })
+	}, ordered,
 		func(ch, data string) { d.add(0, ch, data) })
 	if n := d.rows(); n != 0 {
 		t.Errorf("%d rows are left", n)
@@ -208,7 +219,7 @@ func TestLockLost(t *testing.T) {
 		return false
 	}
 	d.add(0, "a", "1")
-	queuetest.Start(t, d.source(func(c *Config) { c.Partitions = 1 }), queuetest.Config(node, func(c *queues.Config) { c.Ordered, c.Meter = true, meter }))
+	queuetest.Start(t, d.source(func(c *config.Consumer) { c.PostgreSQL.NumPartitions = 1 }), queuetest.Config(node, func(c *queues.Config) { c.Ordered, c.Meter = true, meter }))
 	if got := node.Await(t, 2); !slices.Equal(got, []string{`a "1"`, `a "1"`}) {
 		t.Errorf("got %q", got)
 	}
@@ -238,7 +249,7 @@ func TestOutage(t *testing.T) {
 	d := newDatabase(t)
 	d.exec("DELETE FROM gyro_outbox")
 	node := queuetest.NewNode()
-	queuetest.Start(t, d.source(func(c *Config) { c.Channel = "change" }), queuetest.Config(node, ordered))
+	queuetest.Start(t, d.source(func(c *config.Consumer) { c.PostgreSQL.NotificationChannel = "change" }), queuetest.Config(node, ordered))
 	for i := range 3 {
 		d.add(0, "a", fmt.Sprint(i))
 		node.AwaitFor(t, func(got []string) bool { return slices.Contains(got, fmt.Sprintf(`a "%d"`, i)) })
@@ -249,7 +260,7 @@ func TestOutage(t *testing.T) {
 // TestStart: what is wrong is told at the start, and the password is not.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{DSN: "postgres://u:hush-hush@127.0.0.1:1/x", Table: "t", Partitions: 1, Limit: 1, PollInterval: 1})
+	s, err := New(&config.Consumer{PostgreSQL: config.PostgreSQLConsumer{DSN: "postgres://u:hush-hush@127.0.0.1:1/x", OutboxTableName: "t", NumPartitions: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,13 +269,15 @@ func TestStart(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("got %v", err)
 	}
-	for want, edit := range map[string]func(*Config){
-		"dsn":                        func(c *Config) { c.DSN = "postgres://u:hush@h:port/x" },
-		"partition_notification_dsn": func(c *Config) { c.Channel, c.ChannelDSN = "c", "postgres://u:hush@h:port/x" },
+	for want, edit := range map[string]func(*config.Consumer){
+		"dsn": func(c *config.Consumer) { c.PostgreSQL.DSN = "postgres://u:hush@h:port/x" },
+		"partition_notification_dsn": func(c *config.Consumer) {
+			c.PostgreSQL.NotificationChannel, c.PostgreSQL.NotificationDSN = "c", "postgres://u:hush@h:port/x"
+		},
 	} {
-		c := Config{DSN: "postgres://u@h/x", Partitions: 1, Limit: 1, PollInterval: 1}
+		c := config.Consumer{PostgreSQL: config.PostgreSQLConsumer{DSN: "postgres://u@h/x", NumPartitions: 1}}
 		edit(&c)
-		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want+":") || strings.Contains(err.Error(), "hush") {
+		if _, err := New(&c); err == nil || !strings.HasPrefix(err.Error(), want+":") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -280,7 +293,7 @@ func BenchmarkConsume(b *testing.B) {
 	d.exec("ANALYZE gyro_outbox")
 	node := queuetest.NewNode()
 	b.ResetTimer()
-	stop := queuetest.Start(b, d.source(func(c *Config) { c.Partitions, c.Limit = 4, 1000 }), queuetest.Config(node, ordered))
+	stop := queuetest.Start(b, d.source(func(c *config.Consumer) { c.PostgreSQL.NumPartitions, c.PostgreSQL.PartitionSelectLimit = 4, 1000 }), queuetest.Config(node, ordered))
 	node.Await(b, b.N)
 	b.StopTimer()
 	stop()

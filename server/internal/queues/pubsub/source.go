@@ -15,25 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// Project and Subscriptions are IDs. They are required.
-	Project       string
-	Subscriptions []string
-	// MaxMessages and MaxBytes bound the messages under way of each subscription.
-	MaxMessages, MaxBytes int
-	// Auth is "" or "default" for the credentials of the environment, or "service_account" for the credentials in
-	// CredentialsFile.
-	Auth, CredentialsFile string
-	// Method is the attribute with the API method.
-	Method string
-	// DeadLetter is the ID of the topic that takes messages which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	startTimeout = 10 * time.Second
@@ -51,30 +36,31 @@ const (
 
 // Source is a queues.Source.
 type Source struct {
-	cfg     Config
-	options []option.ClientOption
-	client  *pubsub.Client
+	cfg        *config.PubSubConsumer
+	deadLetter string // the ID of a topic
+	options    []option.ClientOption
+	client     *pubsub.Client
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	s := &Source{cfg: c}
-	if strings.EqualFold(c.Auth, "service_account") {
-		s.options = append(s.options, option.WithAuthCredentialsFile(option.ServiceAccount, c.CredentialsFile))
+func New(c *config.Consumer) (*Source, error) {
+	s := &Source{cfg: &c.GooglePubSub, deadLetter: c.DeadLetter}
+	if strings.EqualFold(s.cfg.AuthMechanism, "service_account") {
+		s.options = append(s.options, option.WithAuthCredentialsFile(option.ServiceAccount, s.cfg.CredentialsFile))
 	}
 	return s, nil
 }
 
 // Connect implements queues.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
-	if s.client, err = pubsub.NewClient(ctx, s.cfg.Project, s.options...); err != nil {
+	if s.client, err = pubsub.NewClient(ctx, s.cfg.ProjectID, s.options...); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
 	ctx, cancel := services.Bound(ctx, startTimeout)
 	defer cancel()
 	for _, id := range s.cfg.Subscriptions {
 		_, err := s.client.SubscriptionAdminClient.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{
-			Subscription: "projects/" + s.cfg.Project + "/subscriptions/" + id,
+			Subscription: "projects/" + s.cfg.ProjectID + "/subscriptions/" + id,
 		})
 		// An account that may receive messages need not have the right to look at the subscription.
 		if err != nil && status.Code(err) != codes.PermissionDenied {
@@ -110,8 +96,8 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 // consume handles the messages of a subscription until ctx ends.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id string) {
 	subscriber := s.client.Subscriber(id)
-	subscriber.ReceiveSettings.MaxOutstandingMessages = s.cfg.MaxMessages
-	subscriber.ReceiveSettings.MaxOutstandingBytes = s.cfg.MaxBytes
+	subscriber.ReceiveSettings.MaxOutstandingMessages = s.cfg.MaxOutstandingMessages
+	subscriber.ReceiveSettings.MaxOutstandingBytes = s.cfg.MaxOutstandingBytes
 	subscriber.ReceiveSettings.NumGoroutines = streams
 	subscriber.ReceiveSettings.MaxDurationPerAckExtension = ackDeadline
 	var outage queues.Outage
@@ -137,7 +123,7 @@ func (s *Source) handle(ctx, work context.Context, p *queues.Processor, id strin
 		received.Nack()
 		return
 	}
-	m := &queues.Message{ID: id + "/" + received.ID, Payload: received.Data, Method: received.Attributes[s.cfg.Method]}
+	m := &queues.Message{ID: id + "/" + received.ID, Payload: received.Data, Method: received.Attributes[s.cfg.MethodAttribute]}
 	for key, value := range received.Attributes {
 		m.Attributes = append(m.Attributes, queues.Attribute{Key: key, Value: value})
 	}
@@ -164,7 +150,7 @@ func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason e
 	ctx, cancel := context.WithTimeout(ctx, publishTime)
 	defer cancel()
 	_, err := s.client.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{
-		Topic:    "projects/" + s.cfg.Project + "/topics/" + s.cfg.DeadLetter,
+		Topic:    "projects/" + s.cfg.ProjectID + "/topics/" + s.deadLetter,
 		Messages: []*pubsubpb.PubsubMessage{{Data: m.Payload, Attributes: attributes}},
 	})
 	return err

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
@@ -150,13 +151,15 @@ func awaitAll(t *testing.T, node *queuetest.Node, want []string) {
 	})
 }
 
-func (r *rig) source(edit func(*Config)) *Source {
+func (r *rig) source(edit func(*config.Consumer)) *Source {
 	r.tb.Helper()
-	c := Config{Project: "p", Subscriptions: []string{"gyro"}, MaxMessages: 100, MaxBytes: 1_000_000, Method: "centrifugo-method"}
+	c := config.Consumer{GooglePubSub: config.PubSubConsumer{
+		ProjectID: "p", Subscriptions: []string{"gyro"}, MaxOutstandingMessages: 100, MaxOutstandingBytes: 1_000_000, MethodAttribute: "centrifugo-method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -230,9 +233,9 @@ func TestOrder(t *testing.T) {
 // TestBound: no more messages are under way than MaxMessages, or MaxBytes.
 func TestBound(t *testing.T) {
 	t.Parallel()
-	for _, edit := range []func(*Config){
-		func(c *Config) { c.MaxMessages = 3 },
-		func(c *Config) { c.MaxBytes = 3 * len(`{"channel":"a","data":"00"}`) },
+	for _, edit := range []func(*config.Consumer){
+		func(c *config.Consumer) { c.GooglePubSub.MaxOutstandingMessages = 3 },
+		func(c *config.Consumer) { c.GooglePubSub.MaxOutstandingBytes = 3 * len(`{"channel":"a","data":"00"}`) },
 	} {
 		r := start(t, false)
 		node := queuetest.NewNode()
@@ -272,7 +275,7 @@ func TestDataMode(t *testing.T) {
 	r := start(t, false)
 	node := queuetest.NewNode()
 	queuetest.Start(t, r.source(nil), queuetest.Config(node, func(c *queues.Config) {
-		c.Mode = &queues.DataMode{Channels: "channels", IdempotencyKey: "key", TagsPrefix: "t-"}
+		c.Mode = &config.PublicationDataMode{Enabled: true, Channels: "channels", IdempotencyKey: "key", TagsPrefix: "t-"}
 	}))
 	r.Publish(topic, []byte("x"), map[string]string{"channels": "a,b", "key": "k", "t-color": "red"})
 	if got := node.Await(t, 2); !slices.Equal(got, []string{"a x", "b x"}) {
@@ -308,7 +311,7 @@ func TestPoison(t *testing.T) {
 	r := start(t, false)
 	node := queuetest.NewNode()
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	s := r.source(func(c *Config) { c.DeadLetter = "dead" })
+	s := r.source(func(c *config.Consumer) { c.DeadLetter = "dead" })
 	queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) { c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter }))
 	bad := r.publish("", "bad", "1")
 	var letter *pstest.Message
@@ -380,7 +383,7 @@ func TestStopWhileBusy(t *testing.T) {
 // TestStart: what is wrong is told at the start.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	if err := start(t, false).source(func(c *Config) { c.Subscriptions = []string{"other"} }).Connect(t.Context()); err == nil ||
+	if err := start(t, false).source(func(c *config.Consumer) { c.GooglePubSub.Subscriptions = []string{"other"} }).Connect(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "subscription other: ") {
 		t.Errorf("got %v", err)
 	}
@@ -396,7 +399,9 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{"missing.json": "missing.json", key: "credentials: "} {
-		s, err := New(Config{Project: "p", Subscriptions: []string{"s"}, MaxMessages: 1, MaxBytes: 1, Auth: "Service_Account", CredentialsFile: file})
+		s, err := New(&config.Consumer{GooglePubSub: config.PubSubConsumer{
+			ProjectID: "p", Subscriptions: []string{"s"}, AuthMechanism: "Service_Account", CredentialsFile: file,
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,7 +419,7 @@ func TestProbe(t *testing.T) {
 	if err := r.source(nil).Probe(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.source(func(c *Config) { c.Subscriptions = []string{"other"} }).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "subscription other: ") {
+	if err := r.source(func(c *config.Consumer) { c.GooglePubSub.Subscriptions = []string{"other"} }).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "subscription other: ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -2,7 +2,6 @@
 package redisstream
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,29 +13,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// Redis is the server, the Sentinels or the Cluster with the streams.
-	Redis redis.Shard
-	// AddressOption is the option with the addresses, for errors. Default: "address".
-	AddressOption string
-	// Streams are the keys of the streams, Group is the name of the consumer group. Both are required.
-	Streams []string
-	Group   string
-	// VisibilityTimeout is how long an entry that was delivered may be without acknowledgement,
-	// until it is delivered again.
-	VisibilityTimeout time.Duration
-	// Workers is how many goroutines consume each stream. With more than 1 there is no order.
-	Workers int
-	// Payload and Method are the fields with the payload and the API method.
-	Payload, Method string
-	// DeadLetter is the stream that takes entries which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	// maxRead is the most entries of a read.
@@ -53,27 +33,39 @@ const (
 
 // Source is a queues.Source. It uses the name of a consumer of its own in the group.
 type Source struct {
-	cfg      Config
-	consumer string
-	interval time.Duration // of claims; tests set another one
-	redis    rueidis.Client
-	mu       sync.Mutex
-	last     map[string]string // ID of the last entry that was read, by stream
-	unsure   bool              // a read may have delivered entries that never came
+	cfg        *config.RedisConsumer
+	deadLetter string // a stream
+	shard      redis.Shard
+	consumer   string
+	interval   time.Duration // of claims; tests set another one
+	redis      rueidis.Client
+	mu         sync.Mutex
+	last       map[string]string // ID of the last entry that was read, by stream
+	unsure     bool              // a read may have delivered entries that never came
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	return &Source{
-		cfg: c, consumer: rand.Text(), interval: min(claimInterval, c.VisibilityTimeout), last: make(map[string]string),
-	}, nil
+func New(c *config.Consumer) (*Source, error) {
+	s := &Source{cfg: &c.RedisStream, deadLetter: c.DeadLetter, consumer: rand.Text(), last: make(map[string]string)}
+	s.interval = min(claimInterval, s.cfg.VisibilityTimeout)
+	shards, err := services.RedisShards(&s.cfg.Redis)
+	if err != nil {
+		return nil, err
+	}
+	s.shard = shards[0]
+	return s, nil
+}
+
+// connect connects to the server, the Sentinels or the Cluster.
+func (s *Source) connect(ctx context.Context) (rueidis.Client, error) {
+	return services.Redis(ctx, &s.shard, services.AddressKey(&s.cfg.Redis))
 }
 
 // Connect implements queues.Source.
 func (s *Source) Connect(ctx context.Context) (err error) {
 	ctx, cancel := services.Bound(ctx, startTimeout)
 	defer cancel()
-	if s.redis, err = services.Redis(ctx, &s.cfg.Redis, cmp.Or(s.cfg.AddressOption, "address")); err != nil {
+	if s.redis, err = s.connect(ctx); err != nil {
 		return err
 	}
 	for _, stream := range s.cfg.Streams {
@@ -86,7 +78,7 @@ func (s *Source) Connect(ctx context.Context) (err error) {
 
 // Probe implements queues.Source: it asks for the lengths of the streams, which need not be there.
 func (s *Source) Probe(ctx context.Context) error {
-	client, err := services.Redis(ctx, &s.cfg.Redis, cmp.Or(s.cfg.AddressOption, "address"))
+	client, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +107,7 @@ func (s *Source) createGroup(ctx context.Context, stream string) error {
 	if start == "" {
 		start = "$"
 	}
-	err := s.redis.Do(ctx, s.redis.B().XgroupCreate().Key(stream).Group(s.cfg.Group).Id(start).Mkstream().Build()).Error()
+	err := s.redis.Do(ctx, s.redis.B().XgroupCreate().Key(stream).Group(s.cfg.ConsumerGroup).Id(start).Mkstream().Build()).Error()
 	if e, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(e.Error(), "BUSYGROUP") {
 		return nil
 	}
@@ -129,7 +121,7 @@ func (s *Source) createGroup(ctx context.Context, stream string) error {
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	var wg sync.WaitGroup
 	for _, stream := range s.cfg.Streams {
-		for range s.cfg.Workers {
+		for range s.cfg.NumWorkers {
 			wg.Go(func() { s.read(ctx, work, p, stream) })
 		}
 		wg.Go(func() { s.claim(ctx, work, p, stream) })
@@ -145,7 +137,7 @@ func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream str
 	what := "reading stream " + stream
 	for ctx.Err() == nil {
 		// The read is not interrupted, because Redis may be delivering entries already.
-		cmd := s.redis.B().Xreadgroup().Group(s.cfg.Group, s.consumer).Count(maxRead).Block(blockTime.Milliseconds()).
+		cmd := s.redis.B().Xreadgroup().Group(s.cfg.ConsumerGroup, s.consumer).Count(maxRead).Block(blockTime.Milliseconds()).
 			Streams().Key(stream).Id(">").Build()
 		found, err := s.redis.Do(work, cmd).AsXRead()
 		switch {
@@ -176,7 +168,7 @@ func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *
 		s.mu.Unlock()
 	} else if strings.HasPrefix(e.Error(), "NOGROUP") {
 		if created := s.createGroup(work, stream); created == nil {
-			p.Log().Warn("consumer group was gone, created it again", "stream", stream, "group", s.cfg.Group)
+			p.Log().Warn("consumer group was gone, created it again", "stream", stream, "group", s.cfg.ConsumerGroup)
 			return
 		}
 	}
@@ -189,14 +181,14 @@ func (s *Source) process(work context.Context, p *queues.Processor, stream strin
 	messages := make([]*queues.Message, 0, len(entries))
 	done := make([]string, 0, len(entries))
 	for _, e := range entries {
-		payload, ok := e.FieldValues[s.cfg.Payload]
+		payload, ok := e.FieldValues[s.cfg.PayloadValue]
 		if !ok {
-			p.Log().Error("entry has no payload, it is skipped", "stream", stream, "message", e.ID, "field", s.cfg.Payload)
+			p.Log().Error("entry has no payload, it is skipped", "stream", stream, "message", e.ID, "field", s.cfg.PayloadValue)
 			p.Meter().Processed(1)
 			done = append(done, e.ID)
 			continue
 		}
-		m := &queues.Message{ID: stream + " " + e.ID, Method: e.FieldValues[s.cfg.Method], Payload: []byte(payload)}
+		m := &queues.Message{ID: stream + " " + e.ID, Method: e.FieldValues[s.cfg.MethodValue], Payload: []byte(payload)}
 		m.Attributes = make([]queues.Attribute, 0, len(e.FieldValues))
 		for k, v := range e.FieldValues {
 			m.Attributes = append(m.Attributes, queues.Attribute{Key: k, Value: v})
@@ -222,7 +214,7 @@ func (s *Source) process(work context.Context, p *queues.Processor, stream strin
 // harm, to execute it twice may.
 func (s *Source) acknowledge(work context.Context, stream string, ids []string) error {
 	for retry := 1; ; retry++ {
-		err := s.redis.Do(work, s.redis.B().Xack().Key(stream).Group(s.cfg.Group).Id(ids...).Build()).Error()
+		err := s.redis.Do(work, s.redis.B().Xack().Key(stream).Group(s.cfg.ConsumerGroup).Id(ids...).Build()).Error()
 		if _, answered := rueidis.IsRedisErr(err); err == nil || answered || retry > ackRetries || !services.Sleep(work, services.Backoff(retry)) {
 			return err
 		}
@@ -257,7 +249,7 @@ func (s *Source) claim(ctx, work context.Context, p *queues.Processor, stream st
 
 // claimFrom claims entries from an ID on, and returns where to go on; 0-0 at the end.
 func (s *Source) claimFrom(ctx context.Context, stream, start string) (next string, entries []rueidis.XRangeEntry, err error) {
-	cmd := s.redis.B().Xautoclaim().Key(stream).Group(s.cfg.Group).Consumer(s.consumer).
+	cmd := s.redis.B().Xautoclaim().Key(stream).Group(s.cfg.ConsumerGroup).Consumer(s.consumer).
 		MinIdleTime(fmt.Sprint(s.cfg.VisibilityTimeout.Milliseconds())).Start(start).Count(maxRead).Build()
 	reply, err := s.redis.Do(ctx, cmd).ToArray()
 	if err != nil {
@@ -298,7 +290,7 @@ func (s *Source) measure(ctx context.Context, p *queues.Processor, stream string
 			return
 		}
 		of, lag, pending := g["name"], g["lag"], g["pending"]
-		if name, _ := of.ToString(); name != s.cfg.Group {
+		if name, _ := of.ToString(); name != s.cfg.ConsumerGroup {
 			continue
 		}
 		if n, err := lag.AsInt64(); err == nil {
@@ -315,7 +307,7 @@ func (s *Source) leave(ctx context.Context) {
 		return
 	}
 	for _, stream := range s.cfg.Streams {
-		_ = leave.Exec(ctx, s.redis, []string{stream}, []string{s.cfg.Group, s.consumer}).Error() // an idle consumer does no harm
+		_ = leave.Exec(ctx, s.redis, []string{stream}, []string{s.cfg.ConsumerGroup, s.consumer}).Error() // an idle consumer does no harm
 	}
 }
 
@@ -327,7 +319,7 @@ return 0`)
 
 // KeepDeadLetter adds a message to the stream of dead letters. It may be called after Connect.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
-	cmd := s.redis.B().Xadd().Key(s.cfg.DeadLetter).Id("*").FieldValue().
+	cmd := s.redis.B().Xadd().Key(s.deadLetter).Id("*").FieldValue().
 		FieldValue("message", m.ID).FieldValue("reason", reason.Error())
 	for _, a := range m.Attributes {
 		if a.Key != "message" && a.Key != "reason" {

@@ -9,9 +9,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
+	"github.com/gyrohq/gyro/server/internal/config/engines"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
@@ -21,20 +22,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Lingering()...)
 }
 
-func config(s *redistest.Server, edit func(*Config)) Config {
-	c := Config{
-		Redis:   redis.Shard{Addresses: []string{s.Addr()}, ConnectTimeout: wait.Limit, IOTimeout: wait.Limit},
-		Streams: []string{"events"}, Group: "gyro", VisibilityTimeout: time.Hour, Workers: 1, Payload: "payload", Method: "method",
-	}
+func consumer(s *redistest.Server, edit func(*config.Consumer)) config.Consumer {
+	c := config.Consumer{RedisStream: config.RedisConsumer{
+		Redis:   engines.Redis{Address: []string{s.Addr()}, ConnectTimeout: wait.Limit, IOTimeout: wait.Limit},
+		Streams: []string{"events"}, ConsumerGroup: "gyro", VisibilityTimeout: time.Hour, NumWorkers: 1, PayloadValue: "payload", MethodValue: "method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
 	return c
 }
 
-func source(tb testing.TB, c Config) *Source {
+func source(tb testing.TB, c config.Consumer) *Source {
 	tb.Helper()
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestConsume(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{Password: "secret"})
 	add(server, "a", "before")
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
-	stop := queuetest.Start(t, source(t, config(server, func(c *Config) { c.Redis.Password = "secret" })),
+	stop := queuetest.Start(t, source(t, consumer(server, func(c *config.Consumer) { c.RedisStream.Password = "secret" })),
 		queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	var want []string
 	for i := range 100 {
@@ -92,7 +93,7 @@ func TestRestart(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	node := queuetest.NewNode()
 	for i := range 3 {
-		stop := queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, nil))
+		stop := queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, nil))
 		add(server, "a", fmt.Sprint(i))
 		node.Await(t, 2*i+1)
 		stop()
@@ -109,7 +110,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		server := redistest.Standalone(t, redistest.Options{})
-		queuetest.Relay(t, nodes, func() queues.Source { return source(t, config(server, nil)) }, nil,
+		queuetest.Relay(t, nodes, func() queues.Source { return source(t, consumer(server, nil)) }, nil,
 			func(ch, data string) { add(server, ch, data) })
 		if n := pending(server); n != "0" {
 			t.Errorf("%s entries are pending", n)
@@ -122,8 +123,8 @@ func TestDataMode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, func(c *queues.Config) {
-		c.Mode = &queues.DataMode{Channels: "channels", IdempotencyKey: "key"}
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, func(c *queues.Config) {
+		c.Mode = &config.PublicationDataMode{Enabled: true, Channels: "channels", IdempotencyKey: "key"}
 	}))
 	server.Do("XADD", "events", "*", "payload", "x", "channels", "a,b", "key", "k", "delta", "")
 	if got := node.Await(t, 2); !slices.Equal(got, []string{"a x", "b x"}) || node.Options()[0].IdempotencyKey != "k" {
@@ -137,7 +138,7 @@ func TestRetry(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	add(server, "bad", "1")
 	add(server, "good", "2")
 	node.Await(t, 1)
@@ -159,7 +160,7 @@ func TestPoison(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	node := queuetest.NewNode()
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	s := source(t, config(server, func(c *Config) { c.DeadLetter = "dead" }))
+	s := source(t, consumer(server, func(c *config.Consumer) { c.DeadLetter = "dead" }))
 	queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) {
 		c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter
 	}))
@@ -188,7 +189,7 @@ func TestDeadConsumer(t *testing.T) {
 	server.Do("XREADGROUP", "GROUP", "gyro", "dead", "STREAMS", "events", ">")
 	expire(server)
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, nil))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, nil))
 	node.Await(t, 1)
 }
 
@@ -198,7 +199,7 @@ func TestDuplicate(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
 	server.Do("ACL", "SETUSER", "default", "-xack")
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	add(server, "a", "1")
 	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	server.Do("ACL", "SETUSER", "default", "+xack")
@@ -216,7 +217,7 @@ func TestTrimmed(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{})
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
 	node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
-	stop := queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	stop := queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	add(server, "bad", "1")
 	wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > 0 })
 	stop()
@@ -225,7 +226,7 @@ func TestTrimmed(t *testing.T) {
 	server.Do("XTRIM", "events", "MAXLEN", "0")
 	add(server, "a", "3")
 	node.SetFails(nil)
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, nil))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, nil))
 	if got := node.Await(t, 1); !slices.Equal(got, []string{`a "3"`}) {
 		t.Errorf("got %q", got)
 	}
@@ -237,7 +238,7 @@ func TestStreamGone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, nil))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, nil))
 	add(server, "a", "1")
 	node.Await(t, 1)
 	server.Do("DEL", "events")
@@ -251,7 +252,7 @@ func TestGroupGone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{})
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, nil))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, nil))
 	add(server, "a", "1")
 	node.Await(t, 1)
 	wait.Until(t, "acknowledgement", func() bool { return pending(server) == "0" })
@@ -266,7 +267,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Standalone(t, redistest.Options{Persistent: true})
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
-	queuetest.Start(t, source(t, config(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	queuetest.Start(t, source(t, consumer(server, nil)), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	add(server, "a", "1")
 	node.Await(t, 1)
 	server.Kill()
@@ -282,14 +283,14 @@ func TestStart(t *testing.T) {
 	server := redistest.Standalone(t, redistest.Options{Password: "right"})
 	server.Do("SET", "string", "x")
 	for name, tt := range map[string]struct {
-		edit func(*Config)
+		edit func(*config.Consumer)
 		want string
 	}{
-		"away":         {func(c *Config) { c.Redis.Addresses = []string{"127.0.0.1:1"} }, "127.0.0.1:1"},
-		"no stream":    {func(c *Config) { c.Streams = []string{"string"} }, "stream string: WRONGTYPE"},
-		"wrong secret": {func(c *Config) { c.Redis.Password = "hush" }, "WRONGPASS"},
+		"away":         {func(c *config.Consumer) { c.RedisStream.Address = []string{"127.0.0.1:1"} }, "127.0.0.1:1"},
+		"no stream":    {func(c *config.Consumer) { c.RedisStream.Streams = []string{"string"} }, "stream string: WRONGTYPE"},
+		"wrong secret": {func(c *config.Consumer) { c.RedisStream.Password = "hush" }, "WRONGPASS"},
 	} {
-		c := config(server, func(c *Config) { c.Redis.Password = "right" })
+		c := consumer(server, func(c *config.Consumer) { c.RedisStream.Password = "right" })
 		tt.edit(&c)
 		s := source(t, c)
 		err := s.Connect(t.Context())
@@ -306,7 +307,7 @@ func TestCluster(t *testing.T) {
 	cluster := redistest.NewCluster(t, redistest.Options{})
 	owner := cluster.Nodes[cluster.Owner(cluster.Slot("events"))]
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(cluster.Nodes[0], nil)), queuetest.Config(node, nil))
+	queuetest.Start(t, source(t, consumer(cluster.Nodes[0], nil)), queuetest.Config(node, nil))
 	add(owner, "a", "1")
 	node.Await(t, 1)
 	slot := cluster.Slot("events")
@@ -321,8 +322,8 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewSentinel(t, redistest.Options{Password: "secret"})
 	node := queuetest.NewNode()
-	queuetest.Start(t, source(t, config(s.Servers[0], func(c *Config) {
-		c.Redis = redis.Shard{Addresses: s.Addresses(), SentinelMaster: s.Master, Password: "secret", ConnectTimeout: wait.Limit, IOTimeout: wait.Limit}
+	queuetest.Start(t, source(t, consumer(s.Servers[0], func(c *config.Consumer) {
+		c.RedisStream.SentinelAddress, c.RedisStream.SentinelMasterName, c.RedisStream.Password = []string{strings.Join(s.Addresses(), ",")}, s.Master, "secret"
 	})), queuetest.Config(node, nil))
 	add(s.Primary(), "a", "1")
 	node.Await(t, 1)
@@ -334,7 +335,7 @@ func TestFailover(t *testing.T) {
 func BenchmarkConsume(b *testing.B) {
 	server := redistest.Standalone(b, redistest.Options{})
 	node := queuetest.NewNode()
-	s := source(b, config(server, nil))
+	s := source(b, consumer(server, nil))
 	if err := s.Connect(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -345,7 +346,7 @@ func BenchmarkConsume(b *testing.B) {
 	}
 	s.Close()
 	b.ResetTimer()
-	stop := queuetest.Start(b, source(b, config(server, nil)), queuetest.Config(node, nil))
+	stop := queuetest.Start(b, source(b, consumer(server, nil)), queuetest.Config(node, nil))
 	node.Await(b, b.N)
 	b.StopTimer()
 	stop()

@@ -11,30 +11,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// ConnectionString is used unless Namespace is set.
-	ConnectionString string
-	// Namespace is a fully qualified name. Tenant, ClientID and ClientSecret are the credentials of an application that
-	// may receive from its queues.
-	Namespace, Tenant, ClientID, ClientSecret string
-	// Queues are names. There is at least one.
-	Queues []string
-	// Sessions takes the messages of each session in their order; the queues must have sessions.
-	Sessions bool
-	// Receivers is how many receivers, or sessions, each queue has at a time.
-	Receivers int
-	// MaxMessages is the most messages that a receiver takes at a time.
-	MaxMessages int
-	// Method is the application property with the API method.
-	Method string
-	// DeadLetter is the queue or topic that takes messages which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	// retries of messages before they are abandoned.
@@ -49,31 +29,31 @@ const (
 
 // Source is a queues.Source.
 type Source struct {
-	cfg    Config
+	cfg    *config.AzureConsumer
 	client *azservicebus.Client
 	dead   *azservicebus.Sender // nil: none
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) { return newSource(c, nil, nil) }
+func New(c *config.Consumer) (*Source, error) { return newSource(c, nil, nil) }
 
-func newSource(c Config, options *azservicebus.ClientOptions, identity *azidentity.ClientSecretCredentialOptions) (s *Source, err error) {
+func newSource(c *config.Consumer, options *azservicebus.ClientOptions, identity *azidentity.ClientSecretCredentialOptions) (s *Source, err error) {
 	if options == nil {
 		options = new(azservicebus.ClientOptions)
 	}
 	// Workers repeat failed calls. A single retry is for a connection that broke while it was not used.
 	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: retryDelay, MaxRetryDelay: pause}
-	s = &Source{cfg: c}
-	if c.Namespace == "" {
-		if s.client, err = azservicebus.NewClientFromConnectionString(c.ConnectionString, options); err != nil {
+	s = &Source{cfg: &c.AzureServiceBus}
+	if !s.cfg.UseAzureIdentity {
+		if s.client, err = azservicebus.NewClientFromConnectionString(s.cfg.ConnectionString, options); err != nil {
 			return nil, fmt.Errorf("connection_string: %w", err)
 		}
 	} else {
-		credential, err := azidentity.NewClientSecretCredential(c.Tenant, c.ClientID, c.ClientSecret, identity)
+		credential, err := azidentity.NewClientSecretCredential(s.cfg.TenantID, s.cfg.ClientID, s.cfg.ClientSecret, identity)
 		if err != nil {
 			return nil, fmt.Errorf("tenant_id: %w", err)
 		}
-		if s.client, err = azservicebus.NewClient(c.Namespace, credential, options); err != nil {
+		if s.client, err = azservicebus.NewClient(s.cfg.FullyQualifiedNamespace, credential, options); err != nil {
 			return nil, fmt.Errorf("fully_qualified_namespace: %w", err)
 		}
 	}
@@ -112,7 +92,7 @@ func (s *Source) optionFor(err error) string {
 	if refused, ok := errors.AsType[*azservicebus.Error](err); ok && refused.Code == azservicebus.CodeNotFound {
 		return "queues"
 	}
-	if s.cfg.Namespace == "" {
+	if !s.cfg.UseAzureIdentity {
 		return "connection_string"
 	}
 	return "fully_qualified_namespace, tenant_id, client_id, client_secret"
@@ -129,9 +109,9 @@ func (s *Source) Close() {
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	var runs []func()
 	for _, queue := range s.cfg.Queues {
-		for range s.cfg.Receivers {
+		for range s.cfg.MaxConcurrentCalls {
 			w := &worker{Source: s, p: p, queue: queue}
-			if s.cfg.Sessions {
+			if s.cfg.UseSessions {
 				runs = append(runs, func() { w.sessions(ctx, work) })
 				continue
 			}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
@@ -25,16 +26,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // source returns a source of the fake's queue "events".
-func (f *fake) source(edit func(*Config)) *Source {
+func (f *fake) source(edit func(*config.Consumer)) *Source {
 	f.tb.Helper()
-	c := Config{
+	c := config.Consumer{AzureServiceBus: config.AzureConsumer{
 		ConnectionString: fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=gyro;SharedAccessKey=hush;UseDevelopmentEmulator=true", f.Addr()),
-		Queues:           []string{"events"}, Receivers: 1, MaxMessages: 10, Method: "centrifugo-method",
-	}
+		Queues:           []string{"events"}, MaxConcurrentCalls: 1, MaxReceiveMessages: 10, MethodProperty: "centrifugo-method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestConsume(t *testing.T) {
 				f.publish("", fmt.Sprint("ch", i%3), fmt.Sprintf("%d-%02d", round, i))
 				want = append(want, fmt.Sprintf(`ch%d "%d-%02d"`, i%3, round, i))
 			}
-			stop := queuetest.Start(t, f.source(func(c *Config) { c.MaxMessages = size }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+			stop := queuetest.Start(t, f.source(func(c *config.Consumer) { c.AzureServiceBus.MaxReceiveMessages = size }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 			got := slices.Clone(node.Await(t, len(want)))
 			expected := slices.Clone(want)
 			if size > 1 { // one that the client gets late goes back to the queue
@@ -87,7 +88,7 @@ func TestDataMode(t *testing.T) {
 	f.add("events", "", "x", dict{"channels": "a,b", "key": "k", "version": int64(7)})
 	node := queuetest.NewNode()
 	queuetest.Start(t, f.source(nil), queuetest.Config(node, func(c *queues.Config) {
-		c.Mode = &queues.DataMode{Channels: "channels", IdempotencyKey: "key", Version: "version"}
+		c.Mode = &config.PublicationDataMode{Enabled: true, Channels: "channels", IdempotencyKey: "key", Version: "version"}
 	}))
 	if got := node.Await(t, 2); !slices.Equal(got, []string{"a x", "b x"}) {
 		t.Errorf("got %q", got)
@@ -141,7 +142,9 @@ func TestSessions(t *testing.T) {
 				f.publish(session, fmt.Sprint("ch", i), fmt.Sprint(session, "-", i))
 			}
 		}
-		stop := queuetest.Start(t, f.source(func(c *Config) { c.Sessions, c.Receivers, c.MaxMessages = true, 2, size }), queuetest.Config(node, nil))
+		stop := queuetest.Start(t, f.source(func(c *config.Consumer) {
+			c.AzureServiceBus.UseSessions, c.AzureServiceBus.MaxConcurrentCalls, c.AzureServiceBus.MaxReceiveMessages = true, 2, size
+		}), queuetest.Config(node, nil))
 		wait.Until(t, "completion", func() bool { return len(f.left("events")) == 4 })
 		if got := node.Got(); len(got) != 11 {
 			t.Errorf("got %q", got)
@@ -173,7 +176,7 @@ func TestLockOfSession(t *testing.T) {
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
 	node.Fails = func(string, []byte) bool { return true }
 	f.publish("s", "a", "1")
-	queuetest.Start(t, f.source(func(c *Config) { c.Sessions = true }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	queuetest.Start(t, f.source(func(c *config.Consumer) { c.AzureServiceBus.UseSessions = true }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	wait.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
 	f.do(func() { f.refuse["renew"], f.renewals = true, 0 })
 	wait.Until(t, "renewals", func() bool { return look(f, func() int { return f.renewals }) > 1 })
@@ -188,7 +191,7 @@ func TestNoSession(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
-	queuetest.Start(t, f.source(func(c *Config) { c.Sessions = true }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+	queuetest.Start(t, f.source(func(c *config.Consumer) { c.AzureServiceBus.UseSessions = true }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 	wait.Until(t, "requests for a session", func() bool { return look(f, func() int { return f.accepts }) > 2 })
 	if _, failed, _ := meter.Counts(); failed > 0 {
 		t.Errorf("failed %d times", failed)
@@ -206,7 +209,7 @@ func TestPoison(t *testing.T) {
 		node := queuetest.NewNode()
 		node.Fails = func(ch string, _ []byte) bool { return ch == "bad" }
 		f.publish(session, "bad", "1")
-		s := f.source(func(c *Config) { c.DeadLetter, c.Sessions = "dead", session != "" })
+		s := f.source(func(c *config.Consumer) { c.DeadLetter, c.AzureServiceBus.UseSessions = "dead", session != "" })
 		queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) { c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter }))
 		wait.Until(t, "dead letter", func() bool {
 			if session == "" {
@@ -249,7 +252,7 @@ func TestOutage(t *testing.T) {
 		if sessions {
 			session = "s"
 		}
-		queuetest.Start(t, f.source(func(c *Config) { c.Sessions = sessions }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
+		queuetest.Start(t, f.source(func(c *config.Consumer) { c.AzureServiceBus.UseSessions = sessions }), queuetest.Config(node, func(c *queues.Config) { c.Meter = meter }))
 		for round := range 2 {
 			_, before, _ := meter.Counts()
 			wait.Until(t, "error", func() bool { _, failed, _ := meter.Counts(); return failed > before })
@@ -269,7 +272,9 @@ func TestStopWhileBusy(t *testing.T) {
 	for _, session := range []string{"", "s"} {
 		f := newFake(t)
 		node := queuetest.NewNode()
-		edit := func(c *Config) { c.Receivers, c.Sessions = 2, session != "" }
+		edit := func(c *config.Consumer) {
+			c.AzureServiceBus.MaxConcurrentCalls, c.AzureServiceBus.UseSessions = 2, session != ""
+		}
 		first := queuetest.Start(t, f.source(edit), queuetest.Config(node, nil))
 		var want []string
 		for i := range 300 {
@@ -325,10 +330,10 @@ func TestSecurity(t *testing.T) {
 		if identity {
 			s.Close()
 			var err error
-			s, err = newSource(Config{
-				Namespace: "gyro.servicebus.windows.net", Tenant: "t", ClientID: "c", ClientSecret: "hush", Queues: []string{"events"}, Receivers: 1, MaxMessages: 1,
-				Method: "centrifugo-method",
-			}, &azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			s, err = newSource(&config.Consumer{AzureServiceBus: config.AzureConsumer{
+				UseAzureIdentity: true, FullyQualifiedNamespace: "gyro.servicebus.windows.net", TenantID: "t", ClientID: "c", ClientSecret: "hush",
+				Queues: []string{"events"}, MaxConcurrentCalls: 1, MaxReceiveMessages: 1, MethodProperty: "centrifugo-method",
+			}}, &azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "tcp", f.Addr().String())
 			}}, &azidentity.ClientSecretCredentialOptions{ClientOptions: azcore.ClientOptions{Transport: a}, DisableInstanceDiscovery: true})
 			if err != nil {
@@ -355,11 +360,11 @@ func TestSecurity(t *testing.T) {
 // TestStart: what is wrong is told at the start, without secrets.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]Config{
-		"connection_string": {Receivers: 1, MaxMessages: 1, ConnectionString: "SharedAccessKeyName=k;SharedAccessKey=hush"},
-		"tenant_id":         {Receivers: 1, MaxMessages: 1, Namespace: "n", Tenant: "no tenant", ClientID: "c", ClientSecret: "hush"},
+	for want, c := range map[string]config.AzureConsumer{
+		"connection_string": {ConnectionString: "SharedAccessKeyName=k;SharedAccessKey=hush"},
+		"tenant_id":         {UseAzureIdentity: true, FullyQualifiedNamespace: "n", TenantID: "no tenant", ClientID: "c", ClientSecret: "hush"},
 	} {
-		if _, err := New(c); err == nil || !strings.HasPrefix(err.Error(), want+":") || strings.Contains(err.Error(), "hush") {
+		if _, err := New(&config.Consumer{AzureServiceBus: c}); err == nil || !strings.HasPrefix(err.Error(), want+":") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -35,7 +35,7 @@ func (w *worker) messages(ctx, work context.Context, from receiver) {
 	defer w.close(work, from)
 	what := "receiving from queue " + w.queue
 	for ctx.Err() == nil {
-		received, err := from.ReceiveMessages(ctx, w.cfg.MaxMessages, nil)
+		received, err := from.ReceiveMessages(ctx, w.cfg.MaxReceiveMessages, nil)
 		if err == nil {
 			w.outage.Over(w.p, what)
 			w.process(ctx, work, from, received)
@@ -131,7 +131,7 @@ func (w *worker) session(ctx, work context.Context, from *session) {
 	defer cancel()
 	for ctx.Err() == nil {
 		waiting, enough := context.WithTimeout(ctx, idle)
-		received, err := from.ReceiveMessages(waiting, w.cfg.MaxMessages, nil)
+		received, err := from.ReceiveMessages(waiting, w.cfg.MaxReceiveMessages, nil)
 		empty := waiting.Err() != nil
 		enough()
 		if err != nil && !empty {
@@ -142,7 +142,7 @@ func (w *worker) session(ctx, work context.Context, from *session) {
 		if len(received) > 0 {
 			w.process(ctx, locked, from, received)
 		}
-		if len(received) < w.cfg.MaxMessages {
+		if len(received) < w.cfg.MaxReceiveMessages {
 			return
 		}
 	}
@@ -206,13 +206,13 @@ func (w *worker) message(r *azservicebus.ReceivedMessage) *queues.Message {
 	if r.SequenceNumber != nil {
 		m.ID = fmt.Sprintf("%s/%d", w.queue, *r.SequenceNumber)
 	}
-	if w.cfg.Sessions && r.SessionID != nil {
+	if w.cfg.UseSessions && r.SessionID != nil {
 		m.Group = w.queue + "/" + *r.SessionID
 	}
 	for key, value := range r.ApplicationProperties {
 		if text, ok := value.(string); ok {
 			m.Attributes = append(m.Attributes, queues.Attribute{Key: key, Value: text})
-			if key == w.cfg.Method {
+			if key == w.cfg.MethodProperty {
 				m.Method = text
 			}
 		}

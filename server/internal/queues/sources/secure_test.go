@@ -152,7 +152,7 @@ func connect(t *testing.T, typ string, o options, node *queuetest.Node) (*Consum
 	if err != nil {
 		return c, err
 	}
-	sources, err := Sources(cfg)
+	sources, err := Enabled(cfg.Consumers)
 	if err != nil {
 		t.Fatal(err)
 	}

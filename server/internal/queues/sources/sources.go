@@ -24,191 +24,81 @@ import (
 
 // Consumers run the sources of the configuration's section consumers. Connect comes first, then Run, and Shutdown last.
 type Consumers struct {
-	list    []*consumer
+	list    []*Consumer
 	idle    bool               // the sources are connected and do not run
 	stop    context.CancelFunc // sources begin nothing new
 	abort   context.CancelFunc // sources have no time left
 	running sync.WaitGroup
 }
 
-type consumer struct {
-	key       string
-	source    queues.Source
+// Consumer is an enabled consumer of the configuration.
+type Consumer struct {
+	queues.Source // not connected
+	Config        *config.Consumer
+	Key           string // of its section
+
+	kind      kind
 	processor *queues.Processor
 }
 
-// built is a source with the settings of its processor.
-type built struct {
-	source     queues.Source
-	deadLetter func(context.Context, *queues.Message, error) error
-	mode       *config.PublicationDataMode
-	ordered    bool
+// kind is a type of consumers.
+type kind struct {
+	// open makes the source; it connects to nothing. Errors name the key below the section of the type.
+	open func(*config.Consumer) (queues.Source, error)
+	// mode returns the section publication_data_mode; nil: the type has none.
+	mode func(*config.Consumer) *config.PublicationDataMode
+	// ordered is queues.Config.Ordered.
+	ordered bool
+	// system is the name of the queue system in the semantic conventions of OpenTelemetry.
+	system string
 }
 
-// consumerKey names a consumer in messages.
-func consumerKey(i int, c *config.Consumer) string {
-	return config.Element("consumers", i, c.Name)
+// kinds are the types of consumers.
+var kinds = map[string]kind{
+	config.TypePostgreSQL: {opens(postgres.New), nil, true, "postgresql"},
+	config.TypeKafka: {opens(kafka.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.Kafka.PublicationDataMode }, true, "kafka"},
+	config.TypeNATSJetStream: {opens(jetstream.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.NATSJetStream.PublicationDataMode }, false, "nats"},
+	config.TypeRedisStream: {opens(redisstream.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.RedisStream.PublicationDataMode }, false, "redis"},
+	config.TypeGooglePubSub: {opens(pubsub.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.GooglePubSub.PublicationDataMode }, false, "gcp_pubsub"},
+	config.TypeAWSSQS: {opens(sqs.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.AWSSQS.PublicationDataMode }, false, "aws_sqs"},
+	config.TypeAzureServiceBus: {opens(servicebus.New),
+		func(c *config.Consumer) *config.PublicationDataMode { return &c.AzureServiceBus.PublicationDataMode }, false, "servicebus"},
 }
 
-// buildSource makes the source of a consumer; it connects to nothing. Errors name the key.
-func buildSource(key string, c *config.Consumer) (b built, err error) {
-	key += "." + c.Type
-	switch c.Type {
-	case config.TypePostgreSQL:
-		b, err = buildPostgres(key, c)
-	case config.TypeKafka:
-		b, err = buildKafka(key, c)
-	case config.TypeRedisStream:
-		b, err = buildRedis(key, c)
-	case config.TypeNATSJetStream:
-		b, err = buildJetStream(key, c)
-	case config.TypeGooglePubSub:
-		b, err = buildPubSub(key, c)
-	case config.TypeAWSSQS:
-		b, err = buildSQS(key, c)
-	case config.TypeAzureServiceBus:
-		b, err = buildServiceBus(key, c)
-	default:
-		err = fmt.Errorf("%s: unknown type", key)
-	}
-	return b, err
+func opens[S queues.Source](open func(*config.Consumer) (S, error)) func(*config.Consumer) (queues.Source, error) {
+	return func(c *config.Consumer) (queues.Source, error) { return open(c) }
 }
 
-func buildPostgres(key string, c *config.Consumer) (built, error) {
-	o := &c.PostgreSQL
-	tls, err := o.TLS.ClientConfig()
-	if err != nil {
-		return built{}, fmt.Errorf("%s.tls.%w", key, err)
-	}
-	s, err := postgres.New(postgres.Config{
-		Name: c.Name, DSN: o.DSN, TLS: tls, Table: o.OutboxTableName, Partitions: o.NumPartitions, Limit: o.PartitionSelectLimit,
-		PollInterval: o.PartitionPollInterval, Channel: o.NotificationChannel, ChannelDSN: o.NotificationDSN,
-		TryLock: o.UseTryLock, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, ordered: true}, nil
-}
-
-func buildKafka(key string, c *config.Consumer) (built, error) {
-	o := &c.Kafka
-	tls, err := o.TLS.ClientConfig()
-	if err != nil {
-		return built{}, fmt.Errorf("%s.tls.%w", key, err)
-	}
-	s, err := kafka.New(kafka.Config{
-		Brokers: o.Brokers, Topics: o.Topics, Group: o.ConsumerGroup, MaxPollRecords: o.MaxPollRecords,
-		FetchMaxBytes: o.FetchMaxBytes, FetchMaxWait: o.FetchMaxWait, ReadUncommitted: o.FetchReadUncommitted,
-		QueueSize: o.PartitionQueueMaxSize, DialTimeout: o.DialTimeout, TLS: tls,
-		Mechanism: o.SASLMechanism, User: o.SASLUser, Password: o.SASLPassword, Role: o.AssumeRoleARN,
-		Instance: o.InstanceID, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode, ordered: true}, nil
-}
-
-func buildRedis(key string, c *config.Consumer) (built, error) {
-	o := &c.RedisStream
-	shards, err := services.RedisShards(key, &o.Redis)
-	if err != nil {
-		return built{}, err
-	}
-	if len(shards) != 1 {
-		return built{}, fmt.Errorf("%s.%s: a consumer has one shard, not %d", key, services.AddressKey(&o.Redis), len(shards))
-	}
-	s, err := redisstream.New(redisstream.Config{
-		Redis: shards[0], AddressOption: services.AddressKey(&o.Redis), Streams: o.Streams, Group: o.ConsumerGroup, VisibilityTimeout: o.VisibilityTimeout,
-		Workers: o.NumWorkers, Payload: o.PayloadValue, Method: o.MethodValue, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
-}
-
-func buildJetStream(key string, c *config.Consumer) (built, error) {
-	o := &c.NATSJetStream
-	server, err := services.NATSOf(key, &o.NATSServer)
-	if err != nil {
-		return built{}, err
-	}
-	s, err := jetstream.New(jetstream.Config{
-		Server: server, Stream: o.StreamName, Durable: o.DurableConsumerName, Existing: o.UseExistingConsumer, Subjects: o.Subjects,
-		DeliverAll: o.DeliverPolicy == "all", MaxAckPending: o.MaxAckPending, Method: o.MethodHeader, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
-}
-
-func buildPubSub(key string, c *config.Consumer) (built, error) {
-	o := &c.GooglePubSub
-	s, err := pubsub.New(pubsub.Config{
-		Project: o.ProjectID, Subscriptions: o.Subscriptions, MaxMessages: o.MaxOutstandingMessages, MaxBytes: o.MaxOutstandingBytes,
-		Auth: o.AuthMechanism, CredentialsFile: o.CredentialsFile, Method: o.MethodAttribute, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
-}
-
-func buildSQS(key string, c *config.Consumer) (built, error) {
-	o := &c.AWSSQS
-	s, err := sqs.New(sqs.Config{
-		Queues: o.Queues, SNSEnvelope: o.SNSEnvelope, Region: o.Region, Profile: o.CredentialsProfile, Role: o.AssumeRoleARN,
-		Endpoint: o.LocalstackEndpoint, MaxMessages: o.MaxNumberOfMessages, WaitTime: o.WaitTime, VisibilityTimeout: o.VisibilityTimeout,
-		Concurrency: o.MaxConcurrency, Method: o.MethodAttribute, DeadLetter: c.DeadLetter,
-	})
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
-}
-
-func buildServiceBus(key string, c *config.Consumer) (built, error) {
-	o := &c.AzureServiceBus
-	sc := servicebus.Config{
-		ConnectionString: o.ConnectionString, Queues: o.Queues, Sessions: o.UseSessions, Receivers: o.MaxConcurrentCalls,
-		MaxMessages: o.MaxReceiveMessages, Method: o.MethodProperty, DeadLetter: c.DeadLetter,
-	}
-	if o.UseAzureIdentity {
-		sc.Namespace, sc.Tenant, sc.ClientID, sc.ClientSecret = o.FullyQualifiedNamespace, o.TenantID, o.ClientID, o.ClientSecret
-	}
-	s, err := servicebus.New(sc)
-	if err != nil {
-		return built{}, fmt.Errorf("%s.%w", key, err)
-	}
-	return built{source: s, deadLetter: s.KeepDeadLetter, mode: &o.PublicationDataMode}, nil
-}
-
-// Source is the source of a consumer, which is not connected.
-type Source struct {
-	queues.Source
-	Key    string // of its section
-	Config *config.Consumer
-}
-
-// Sources makes the sources of enabled consumers, to be probed or connected. Errors name the key.
-func Sources(cfg *config.Config) ([]Source, error) {
-	var list []Source
-	for i := range cfg.Consumers {
-		c := &cfg.Consumers[i]
+// Enabled returns the enabled consumers of a list, to be probed or connected. The error has a line for each mistake, which
+// names the key.
+func Enabled(list []config.Consumer) ([]*Consumer, error) {
+	var enabled []*Consumer
+	var mistakes []error
+	for i := range list {
+		c := &list[i]
 		if !c.Enabled {
 			continue
 		}
-		key := consumerKey(i, c)
-		b, err := buildSource(key, c)
-		if err != nil {
-			return nil, err
+		e := &Consumer{Config: c, Key: config.Element("consumers", i, c.Name) + "." + c.Type, kind: kinds[c.Type]}
+		if e.kind.open == nil {
+			mistakes = append(mistakes, fmt.Errorf("%s: unknown type", e.Key))
+			continue
 		}
-		list = append(list, Source{b.source, key + "." + c.Type, c})
+		var err error
+		if e.Source, err = e.kind.open(c); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s.%w", e.Key, err))
+		}
+		enabled = append(enabled, e)
 	}
-	return list, nil
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
+	}
+	return enabled, nil
 }
 
 // Config of Consumers.
@@ -217,72 +107,58 @@ type Config struct {
 	Executor *api.Executor
 	Commands api.Observer // nil: commands are not counted
 	Meter    func(name string) queues.Meter
-	Tracer   func(c *config.Consumer) queues.Tracer // nil: messages are not traced
+	Tracer   func(name, system string) queues.Tracer // nil: messages are not traced
 	Logger   *slog.Logger
 }
 
 // New makes the enabled consumers; they connect to nothing yet. The error has a line for each mistake, which names the key.
 func New(cfg Config) (*Consumers, error) {
-	s := &Consumers{stop: func() {}, abort: func() {}}
-	var mistakes []error
+	list, err := Enabled(cfg.List)
+	if err != nil {
+		return nil, err
+	}
 	for i := range cfg.List {
-		c := &cfg.List[i]
-		if !c.Enabled {
+		if c := &cfg.List[i]; !c.Enabled {
 			cfg.Logger.Info("consumer is not enabled", "consumer", c.Name)
-			continue
 		}
-		key := consumerKey(i, c)
-		b, err := buildSource(key, c)
-		if err != nil {
-			mistakes = append(mistakes, err)
-			continue
-		}
-		if c.DeadLetter == "" {
-			b.deadLetter = nil
-		}
+	}
+	for _, c := range list {
 		pc := queues.Config{
-			Name: c.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Name), Mode: dataMode(b.mode),
-			Ordered: b.ordered, RetryTime: c.RetryTime, DeadLetter: b.deadLetter, Logger: cfg.Logger,
+			Name: c.Config.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Config.Name),
+			Ordered: c.kind.ordered, RetryTime: c.Config.RetryTime, Logger: cfg.Logger,
+		}
+		if c.kind.mode != nil {
+			pc.Mode = c.kind.mode(c.Config)
+		}
+		if c.Config.DeadLetter != "" {
+			pc.DeadLetter = c.KeepDeadLetter
 		}
 		if cfg.Tracer != nil {
-			pc.Tracer = cfg.Tracer(c)
+			pc.Tracer = cfg.Tracer(c.Config.Name, c.kind.system)
 		}
-		s.list = append(s.list, &consumer{key: key + "." + c.Type, source: b.source, processor: queues.NewProcessor(pc)})
+		c.processor = queues.NewProcessor(pc)
 	}
-	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
-	}
-	return s, nil
-}
-
-func dataMode(m *config.PublicationDataMode) *queues.DataMode {
-	if m == nil || !m.Enabled {
-		return nil
-	}
-	return &queues.DataMode{
-		Channels: m.Channels, IdempotencyKey: m.IdempotencyKey, Delta: m.Delta, Version: m.Version,
-		VersionEpoch: m.VersionEpoch, TagsPrefix: m.TagsPrefix,
-	}
+	return &Consumers{list: list, stop: func() {}, abort: func() {}}, nil
 }
 
 // Connect connects all sources, or none.
 func (s *Consumers) Connect(ctx context.Context) error {
 	for i, c := range s.list {
-		if err := c.source.Connect(ctx); err != nil {
+		if err := c.Connect(ctx); err != nil {
 			closeAll(s.list[:i+1])
 			if _, named := errors.AsType[*services.OptionError](err); named {
-				return fmt.Errorf("%s.%w", c.key, err)
+				return fmt.Errorf("%s.%w", c.Key, err)
 			}
-			return fmt.Errorf("%s: %w", c.key, err)
+			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
 	s.idle = true
 	return nil
 }
 
-func closeAll(list []*consumer) {
+func closeAll(list []*Consumer) {
 	for _, c := range list {
-		c.source.Close()
+		c.Close()
 	}
 }
 
@@ -294,9 +170,9 @@ func (s *Consumers) Run(failed chan<- error) {
 	work, s.abort = context.WithCancel(context.Background())
 	for _, c := range s.list {
 		s.running.Go(func() {
-			defer c.source.Close()
-			if err := c.source.Run(ctx, work, c.processor); err != nil && ctx.Err() == nil {
-				failed <- fmt.Errorf("%s: %w", c.key, err)
+			defer c.Close()
+			if err := c.Run(ctx, work, c.processor); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", c.Key, err)
 			}
 		})
 	}

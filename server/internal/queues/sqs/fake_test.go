@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
 
 // fake is a server that speaks the JSON protocol of SQS, and AssumeRole of STS.
@@ -286,16 +287,16 @@ func (f *fake) send(in *request) fields {
 }
 
 // source returns a source of the fake's queues.
-func (f *fake) source(queue string, edit func(*Config)) *Source {
+func (f *fake) source(queue string, edit func(*config.Consumer)) *Source {
 	f.tb.Helper()
-	c := Config{
-		Queues: []string{queue}, Region: "eu-central-1", Endpoint: f.URL, MaxMessages: 10, WaitTime: 20 * time.Second,
-		VisibilityTimeout: time.Hour, Concurrency: 1, Method: "centrifugo-method",
-	}
+	c := config.Consumer{AWSSQS: config.SQSConsumer{
+		Queues: []string{queue}, Region: "eu-central-1", LocalstackEndpoint: f.URL, MaxNumberOfMessages: 10, WaitTime: 20 * time.Second,
+		VisibilityTimeout: time.Hour, MaxConcurrency: 1, MethodAttribute: "centrifugo-method",
+	}}
 	if edit != nil {
 		edit(&c)
 	}
-	s, err := New(c)
+	s, err := New(&c)
 	if err != nil {
 		f.tb.Fatal(err)
 	}

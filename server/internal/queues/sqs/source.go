@@ -13,40 +13,17 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
-
-// Config of a Source.
-type Config struct {
-	// Queues are URLs. There is at least one.
-	Queues []string
-	// SNSEnvelope takes bodies as notifications of SNS, whose message is the payload.
-	SNSEnvelope bool
-	// Region, Profile (of the shared configuration) and Role (an ARN, assumed with the credentials
-	// found otherwise) are optional; without them, the environment counts.
-	Region, Profile, Role string
-	// Endpoint replaces the endpoints of AWS; empty: none.
-	Endpoint string
-	// MaxMessages is the most messages of a request, 1 to 10.
-	MaxMessages int
-	// WaitTime is how long a request waits for messages, VisibilityTimeout how long they are hidden from
-	// others then. Both are cut to whole seconds, 1 at least.
-	WaitTime, VisibilityTimeout time.Duration
-	// Concurrency is how many messages, or groups of them, of a queue are executed at a time.
-	Concurrency int
-	// Method is the attribute with the API method.
-	Method string
-	// DeadLetter is the URL of the queue that takes messages which were given up; empty: none.
-	DeadLetter string
-}
 
 const (
 	// retries of messages before they are left until they are visible again.
@@ -65,36 +42,37 @@ const (
 
 // Source is a queues.Source.
 type Source struct {
-	cfg    Config
-	client *sqs.Client
+	cfg        *config.SQSConsumer
+	deadLetter string // the URL of a queue
+	client     *sqs.Client
 }
 
 // New returns a source. Errors name the option.
-func New(c Config) (*Source, error) {
-	return &Source{cfg: c}, nil
+func New(c *config.Consumer) (*Source, error) {
+	return &Source{cfg: &c.AWSSQS, deadLetter: c.DeadLetter}, nil
 }
 
 // Connect implements queues.Source. It reads the configuration of AWS and sends nothing.
 func (s *Source) Connect(ctx context.Context) error {
-	options := []func(*config.LoadOptions) error{config.WithAppID("gyro")}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithAppID("gyro")}
 	if s.cfg.Region != "" {
-		options = append(options, config.WithRegion(s.cfg.Region))
+		options = append(options, awsconfig.WithRegion(s.cfg.Region))
 	}
-	if s.cfg.Profile != "" {
-		options = append(options, config.WithSharedConfigProfile(s.cfg.Profile))
+	if s.cfg.CredentialsProfile != "" {
+		options = append(options, awsconfig.WithSharedConfigProfile(s.cfg.CredentialsProfile))
 	}
-	if s.cfg.Endpoint != "" {
-		options = append(options, config.WithBaseEndpoint(s.cfg.Endpoint))
+	if s.cfg.LocalstackEndpoint != "" {
+		options = append(options, awsconfig.WithBaseEndpoint(s.cfg.LocalstackEndpoint))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return fmt.Errorf("configuration of AWS: %w", err)
 	}
 	if cfg.Region == "" {
 		return errors.New("region: is set neither here nor in the environment (AWS_REGION)")
 	}
-	if s.cfg.Role != "" {
-		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), s.cfg.Role, func(o *stscreds.AssumeRoleOptions) {
+	if s.cfg.AssumeRoleARN != "" {
+		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), s.cfg.AssumeRoleARN, func(o *stscreds.AssumeRoleOptions) {
 			o.RoleSessionName = roleSession
 		})
 		cfg.Credentials = aws.NewCredentialsCache(role)
@@ -171,7 +149,7 @@ func (q *queue) receive(ctx context.Context) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Second+requestTime)
 	defer cancel()
 	out, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: &q.url, MaxNumberOfMessages: int32(q.cfg.MaxMessages), WaitTimeSeconds: wait,
+		QueueUrl: &q.url, MaxNumberOfMessages: int32(q.cfg.MaxNumberOfMessages), WaitTimeSeconds: wait,
 		VisibilityTimeout: seconds(q.cfg.VisibilityTimeout), MessageAttributeNames: []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameMessageGroupId},
 	})
@@ -188,7 +166,7 @@ func (q *queue) process(ctx, work context.Context, p *queues.Processor, received
 		messages[i] = q.message(&received[i])
 	}
 	var running sync.WaitGroup
-	for _, lane := range split(messages, q.cfg.Concurrency) {
+	for _, lane := range split(messages, q.cfg.MaxConcurrency) {
 		running.Go(func() { p.Try(ctx, work, lane, retries) })
 	}
 	running.Wait()
@@ -246,7 +224,7 @@ func (q *queue) message(r *types.Message) *queues.Message {
 			m.Attributes = append(m.Attributes, queues.Attribute{Key: key, Value: *value.StringValue})
 		}
 	}
-	m.Method = aws.ToString(r.MessageAttributes[q.cfg.Method].StringValue)
+	m.Method = aws.ToString(r.MessageAttributes[q.cfg.MethodAttribute].StringValue)
 	if q.cfg.SNSEnvelope {
 		var notification struct{ Message *string }
 		if err := json.Unmarshal(m.Payload, &notification); err != nil {
@@ -307,8 +285,8 @@ func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason e
 			attributes[a.Key] = text(a.Value)
 		}
 	}
-	letter := &sqs.SendMessageInput{QueueUrl: &s.cfg.DeadLetter, MessageBody: aws.String(string(m.Payload)), MessageAttributes: attributes}
-	if strings.HasSuffix(s.cfg.DeadLetter, ".fifo") {
+	letter := &sqs.SendMessageInput{QueueUrl: &s.deadLetter, MessageBody: aws.String(string(m.Payload)), MessageAttributes: attributes}
+	if strings.HasSuffix(s.deadLetter, ".fifo") {
 		group := m.Group
 		if group == "" {
 			group = "gyro"

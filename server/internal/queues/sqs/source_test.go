@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gyrohq/gyro/gyrotest/wait"
+	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/queues/queuetest"
 )
@@ -77,7 +78,7 @@ func TestDataMode(t *testing.T) {
 	f.add(q, "", "x", map[string]string{"channels": "a,b", "key": "k", "t-color": "red"})
 	node := queuetest.NewNode()
 	queuetest.Start(t, f.source(q, nil), queuetest.Config(node, func(c *queues.Config) {
-		c.Mode = &queues.DataMode{Channels: "channels", IdempotencyKey: "key", TagsPrefix: "t-"}
+		c.Mode = &config.PublicationDataMode{Enabled: true, Channels: "channels", IdempotencyKey: "key", TagsPrefix: "t-"}
 	}))
 	if got := node.Await(t, 2); !slices.Equal(got, []string{"a x", "b x"}) {
 		t.Errorf("got %q", got)
@@ -100,7 +101,7 @@ func TestSNS(t *testing.T) {
 	f.add(q, "", `{"channel":"a","data":3}`, method)
 	f.add(q, "", `no JSON`, method)
 	node, meter := queuetest.NewNode(), new(queuetest.Meter)
-	s := f.source(q, func(c *Config) { c.SNSEnvelope, c.DeadLetter = true, dead })
+	s := f.source(q, func(c *config.Consumer) { c.AWSSQS.SNSEnvelope, c.DeadLetter = true, dead })
 	stop := queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) { c.Meter, c.DeadLetter = meter, s.KeepDeadLetter }))
 	wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 0 })
 	stop()
@@ -156,7 +157,7 @@ func TestGroups(t *testing.T) {
 				want = append(want, fmt.Sprintf(`ch%d "%s-%d"`, i, group, i))
 			}
 		}
-		queuetest.Start(t, f.source(q, func(c *Config) { c.Concurrency = concurrency }), queuetest.Config(node, nil))
+		queuetest.Start(t, f.source(q, func(c *config.Consumer) { c.AWSSQS.MaxConcurrency = concurrency }), queuetest.Config(node, nil))
 		wait.Until(t, "deletion", func() bool { return len(f.left(q)) == 2 })
 		if got := node.Got(); len(got) != 7 || slices.Contains(got, `ch2 "bad-2"`) {
 			t.Errorf("got %q", got)
@@ -197,7 +198,7 @@ func TestPoison(t *testing.T) {
 			attributes[fmt.Sprint("a", i)] = "x"
 		}
 		f.add(q, group, `{"channel":"bad","data":"1"}`, attributes)
-		s := f.source(q, func(c *Config) { c.DeadLetter = dead })
+		s := f.source(q, func(c *config.Consumer) { c.DeadLetter = dead })
 		queuetest.Start(t, s, queuetest.Config(node, func(c *queues.Config) { c.RetryTime, c.DeadLetter = time.Millisecond, s.KeepDeadLetter }))
 		wait.Until(t, "dead letter", func() bool {
 			if group == "" {
@@ -257,7 +258,7 @@ func TestStopWhileBusy(t *testing.T) {
 	f := newFake(t)
 	q := f.queue("events")
 	node := queuetest.NewNode()
-	first := queuetest.Start(t, f.source(q, func(c *Config) { c.Concurrency = 4 }), queuetest.Config(node, nil))
+	first := queuetest.Start(t, f.source(q, func(c *config.Consumer) { c.AWSSQS.MaxConcurrency = 4 }), queuetest.Config(node, nil))
 	var want []string
 	for i := range 300 {
 		if f.publish(q, "", "a", fmt.Sprint(i)); i == 100 {
@@ -281,10 +282,10 @@ func TestStopWhileBusy(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:iam::123456789012:role/gyro"
-	for want, edit := range map[string]func(*Config){
-		"AKIDENV":     func(*Config) {},
-		"AKIDPROFILE": func(c *Config) { c.Profile = "other" },
-		"AKIDROLE":    func(c *Config) { c.Role = arn },
+	for want, edit := range map[string]func(*config.Consumer){
+		"AKIDENV":     func(*config.Consumer) {},
+		"AKIDPROFILE": func(c *config.Consumer) { c.AWSSQS.CredentialsProfile = "other" },
+		"AKIDROLE":    func(c *config.Consumer) { c.AWSSQS.AssumeRoleARN = arn },
 	} {
 		f := newFake(t)
 		q := f.queue("events")
@@ -305,9 +306,9 @@ func TestCredentials(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	for want, edit := range map[string]func(*Config){
-		"region":  func(c *Config) { c.Region = "" },
-		"missing": func(c *Config) { c.Profile = "missing" },
+	for want, edit := range map[string]func(*config.Consumer){
+		"region":  func(c *config.Consumer) { c.AWSSQS.Region = "" },
+		"missing": func(c *config.Consumer) { c.AWSSQS.CredentialsProfile = "missing" },
 	} {
 		if err := f.source("x", edit).Connect(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

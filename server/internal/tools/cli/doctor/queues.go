@@ -13,39 +13,39 @@ import (
 
 // queues looks at the queues that commands come from, and at the place of notifications about keys of shared poll channels.
 func (d *doctor) queues(ctx context.Context) {
-	list, err := sources.Sources(d.Config)
+	list, err := sources.Enabled(d.Config.Consumers)
 	if err != nil {
 		return // the check of the configuration has told
 	}
-	for _, s := range list {
-		d.queue(ctx, s)
+	for _, c := range list {
+		d.queue(ctx, c)
 	}
 	d.notifications(ctx)
 }
 
-func (d *doctor) queue(ctx context.Context, s sources.Source) {
+func (d *doctor) queue(ctx context.Context, c *sources.Consumer) {
 	const area = "consumers"
 	probing, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	if err := s.Probe(probing); err != nil {
-		advice := "look at the queue, and at the credentials that " + s.Key + " uses"
+	if err := c.Probe(probing); err != nil {
+		advice := "look at the queue, and at the credentials that " + c.Key + " uses"
 		if _, ok := asOption(err); ok {
-			advice = "start it, or correct " + blamed(s.Key, "", err)
+			advice = "start it, or correct " + blamed(c.Key, "", err)
 		}
-		d.say(area, Fail, advice, "%s: %s", s.Key, secretless(err))
+		d.say(area, Fail, advice, "%s: %s", c.Key, secretless(err))
 		return
 	}
-	d.say(area, OK, "", "%s: it can be used", s.Key)
-	switch c := s.Config; c.Type {
+	d.say(area, OK, "", "%s: it can be used", c.Key)
+	switch of := c.Config; of.Type {
 	case config.TypePostgreSQL:
-		secure, err := c.PostgreSQL.TLS.ClientConfig()
+		secure, err := of.PostgreSQL.TLS.ClientConfig()
 		if err == nil {
-			d.database(ctx, database{key: s.Key, option: "dsn", dsn: c.PostgreSQL.DSN, tls: secure, primary: true})
+			d.database(ctx, database{key: c.Key, option: "dsn", dsn: of.PostgreSQL.DSN, tls: secure, primary: true})
 		}
 	case config.TypeRedisStream:
-		shards, err := services.RedisShards(s.Key, &c.RedisStream.Redis)
+		shards, err := services.RedisShards(&of.RedisStream.Redis)
 		if err == nil {
-			d.shard(ctx, s.Key, s.Key, services.AddressKey(&c.RedisStream.Redis), &shards[0], nil)
+			d.shard(ctx, c.Key, c.Key, services.AddressKey(&of.RedisStream.Redis), &shards[0], nil)
 		}
 	}
 }
