@@ -289,23 +289,19 @@ func AllDone(messages []*Message) bool {
 	return true
 }
 
-// Outage logs when something stops working and when it works again, and counts each failure. The
-// zero value is ready.
-type Outage struct{ outage logging.Outage }
-
-// Failed reports a failure and returns the pause before the next attempt.
-func (o *Outage) Failed(p *Processor, what string, err error) time.Duration {
+// Failed counts a failure, logs the first one of an outage, and returns the pause before the next attempt.
+func (p *Processor) Failed(o *logging.Outage, what string, err error) time.Duration {
 	p.cfg.Meter.Failed()
-	n := o.outage.Fail(err)
+	n := o.Fail(err)
 	if n == 1 {
 		p.log.Error(what+" failed, trying again", "error", err)
 	}
 	return services.Backoff(n)
 }
 
-// Over reports that it works.
-func (o *Outage) Over(p *Processor, what string) {
-	if n, _ := o.outage.End(); n > 0 {
+// Works ends an outage, and logs that if there was one.
+func (p *Processor) Works(o *logging.Outage, what string) {
+	if n, _ := o.End(); n > 0 {
 		p.log.Info(what+" works again", "failures", n)
 	}
 }

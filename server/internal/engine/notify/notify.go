@@ -55,6 +55,7 @@ type Receiver struct {
 	name       string // of the PUB/SUB channel
 	maxChannel int
 	source     source
+	outage     logging.Outage
 }
 
 // source is a subscription to a PUB/SUB channel, which it renews by itself.
@@ -121,13 +122,18 @@ func (r *Receiver) Close() {
 	}
 }
 
-// lost and back are told by sources when the connection breaks, and when it works again.
-func (r *Receiver) lost(err error) {
-	r.log.Error("notifications of shared poll keys do not come, trying again: until then changes come with the next interval", "key", section, "error", err)
+// lost is called for each failure of a connection. It logs the first one of an outage, and returns how many there were.
+func (r *Receiver) lost(err error) (failures int) {
+	if failures = r.outage.Fail(err); failures == 1 {
+		r.log.Error("notifications of shared poll keys do not come, trying again: until then changes come with the next interval", "key", section, "error", err)
+	}
+	return failures
 }
 
 func (r *Receiver) back() {
-	r.log.Info("notifications of shared poll keys come again", "key", section)
+	if failures, _ := r.outage.End(); failures > 0 {
+		r.log.Info("notifications of shared poll keys come again", "key", section)
+	}
 }
 
 // message is a message of an application.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -48,16 +47,14 @@ func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
 
 // run receives until ctx ends. It subscribes again whenever the connection breaks.
 func (s *redisSource) run(ctx context.Context, r *Receiver, first chan<- error) {
-	failures := 0
 	began := false
 	subscribed := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
 		if !began {
 			began = true
 			first <- nil
-		} else if failures > 0 {
-			r.back()
+			return
 		}
-		failures = 0
+		r.back()
 	})
 	for ctx.Err() == nil {
 		err := s.client.Receive(subscribed, s.client.B().Subscribe().Channel(r.name).Build(), func(m rueidis.PubSubMessage) {
@@ -73,17 +70,11 @@ func (s *redisSource) run(ctx context.Context, r *Receiver, first chan<- error) 
 			first <- err
 			return
 		}
-		if failures++; failures == 1 {
-			r.lost(err)
-		}
-		services.Sleep(ctx, pause(failures))
+		services.Sleep(ctx, services.Backoff(r.lost(err)))
 	}
 }
 
 var errEnded = errors.New("the server has ended the subscription")
-
-// pause before the next attempt to subscribe.
-func pause(failures int) time.Duration { return services.Backoff(failures) }
 
 func (s *redisSource) close() {
 	if s.stop != nil {

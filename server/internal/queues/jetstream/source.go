@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -121,7 +122,7 @@ func (s *Source) Close() {
 
 // Run implements queues.Source.
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
-	var outage queues.Outage
+	var outage logging.Outage
 	what := "consumer " + s.cfg.DurableConsumerName
 	for ctx.Err() == nil {
 		begin := time.Now()
@@ -130,12 +131,12 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 			break
 		}
 		if time.Since(begin) >= healthy {
-			outage = queues.Outage{}
+			outage = logging.Outage{}
 		}
-		for err != nil && services.Sleep(ctx, outage.Failed(p, what, err)) {
+		for err != nil && services.Sleep(ctx, p.Failed(&outage, what, err)) {
 			err = s.attach(ctx)
 		}
-		outage.Over(p, what)
+		p.Works(&outage, what)
 	}
 	return s.conn.FlushTimeout(stopTime) // or acknowledgements may be lost, which repeats messages
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -190,12 +191,12 @@ func (*Source) Close() {}
 
 // Run implements queues.Source.
 func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
-	var outage queues.Outage
+	var outage logging.Outage
 	const what = "consuming topics"
 	for ctx.Err() == nil {
-		err := s.consume(ctx, work, p, func() { outage.Over(p, what) })
+		err := s.consume(ctx, work, p, func() { p.Works(&outage, what) })
 		if ctx.Err() == nil {
-			services.Sleep(ctx, outage.Failed(p, what, err))
+			services.Sleep(ctx, p.Failed(&outage, what, err))
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -134,7 +135,7 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 
 // consume executes the rows of a partition.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partition int) {
-	var outage queues.Outage
+	var outage logging.Outage
 	what := "partition " + strconv.Itoa(partition)
 	retry := 0
 	for ctx.Err() == nil {
@@ -143,10 +144,10 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partiti
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			services.Sleep(ctx, outage.Failed(p, what, err))
+			services.Sleep(ctx, p.Failed(&outage, what, err))
 			continue
 		}
-		outage.Over(p, what)
+		p.Works(&outage, what)
 		switch {
 		case failed:
 			retry++
@@ -244,14 +245,14 @@ func (s *Source) read(ctx context.Context, tx pgx.Tx, partition int) (messages [
 
 // notified wakes partitions up when notifications say so.
 func (s *Source) notified(ctx context.Context, p *queues.Processor) {
-	var outage queues.Outage
+	var outage logging.Outage
 	const what = "listening to notifications"
 	for ctx.Err() == nil {
-		err := s.listenOnce(ctx, p, func() { outage.Over(p, what) })
+		err := s.listenOnce(ctx, p, func() { p.Works(&outage, what) })
 		if ctx.Err() != nil {
 			return
 		}
-		services.Sleep(ctx, max(outage.Failed(p, what, err), listenPause))
+		services.Sleep(ctx, max(p.Failed(&outage, what, err), listenPause))
 	}
 }
 

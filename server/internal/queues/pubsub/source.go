@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -100,7 +101,7 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id stri
 	subscriber.ReceiveSettings.MaxOutstandingBytes = s.cfg.MaxOutstandingBytes
 	subscriber.ReceiveSettings.NumGoroutines = streams
 	subscriber.ReceiveSettings.MaxDurationPerAckExtension = ackDeadline
-	var outage queues.Outage
+	var outage logging.Outage
 	var failures atomic.Int32 // messages that failed in a row
 	for ctx.Err() == nil {
 		begin := time.Now()
@@ -111,9 +112,9 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id stri
 			return
 		}
 		if time.Since(begin) >= healthy {
-			outage = queues.Outage{}
+			outage = logging.Outage{}
 		}
-		services.Sleep(ctx, outage.Failed(p, "receiving from subscription "+id, err))
+		services.Sleep(ctx, p.Failed(&outage, "receiving from subscription "+id, err))
 	}
 }
 

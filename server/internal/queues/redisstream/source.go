@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -133,7 +134,7 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 
 // read consumes new entries of a stream.
 func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream string) {
-	var outage queues.Outage
+	var outage logging.Outage
 	what := "reading stream " + stream
 	for ctx.Err() == nil {
 		// The read is not interrupted, because Redis may be delivering entries already.
@@ -142,13 +143,13 @@ func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream str
 		found, err := s.redis.Do(work, cmd).AsXRead()
 		switch {
 		case rueidis.IsRedisNil(err):
-			outage.Over(p, what)
+			p.Works(&outage, what)
 			continue
 		case err != nil:
 			s.failed(ctx, work, p, &outage, stream, err)
 			continue
 		}
-		outage.Over(p, what)
+		p.Works(&outage, what)
 		entries := found[stream]
 		if len(entries) == 0 {
 			continue
@@ -161,7 +162,7 @@ func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream str
 }
 
 // failed handles the error of a read.
-func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *queues.Outage, stream string, err error) {
+func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *logging.Outage, stream string, err error) {
 	if e, ok := rueidis.IsRedisErr(err); !ok {
 		s.mu.Lock()
 		s.unsure = true
@@ -172,7 +173,7 @@ func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *
 			return
 		}
 	}
-	services.Sleep(ctx, max(outage.Failed(p, "reading stream "+stream, err), 200*time.Millisecond))
+	services.Sleep(ctx, max(p.Failed(outage, "reading stream "+stream, err), 200*time.Millisecond))
 }
 
 // process executes entries and acknowledges the entries that are done. The others are delivered again after the
@@ -223,7 +224,7 @@ func (s *Source) acknowledge(work context.Context, stream string, ids []string) 
 
 // claim takes over entries that no consumer has acknowledged in time, and measures the lag.
 func (s *Source) claim(ctx, work context.Context, p *queues.Processor, stream string) {
-	var outage queues.Outage
+	var outage logging.Outage
 	what := "claiming entries of stream " + stream
 	for services.Sleep(ctx, s.interval) {
 		s.measure(work, p, stream)
@@ -232,11 +233,11 @@ func (s *Source) claim(ctx, work context.Context, p *queues.Processor, stream st
 			next, entries, err := s.claimFrom(work, stream, start)
 			if err != nil {
 				if e, ok := rueidis.IsRedisErr(err); !ok || !strings.HasPrefix(e.Error(), "NOGROUP") {
-					outage.Failed(p, what, err)
+					p.Failed(&outage, what, err)
 				}
 				break
 			}
-			outage.Over(p, what)
+			p.Works(&outage, what)
 			if len(entries) > 0 {
 				s.process(work, p, stream, entries)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
 )
@@ -26,7 +27,7 @@ type worker struct {
 	*Source
 	p      *queues.Processor
 	queue  string
-	outage queues.Outage
+	outage logging.Outage
 	failed int // batches in a row without a message that was done
 }
 
@@ -37,10 +38,10 @@ func (w *worker) messages(ctx, work context.Context, from receiver) {
 	for ctx.Err() == nil {
 		received, err := from.ReceiveMessages(ctx, w.cfg.MaxReceiveMessages, nil)
 		if err == nil {
-			w.outage.Over(w.p, what)
+			w.p.Works(&w.outage, what)
 			w.process(ctx, work, from, received)
 		} else if ctx.Err() == nil {
-			services.Sleep(ctx, max(pause, w.outage.Failed(w.p, what, err)))
+			services.Sleep(ctx, max(pause, w.p.Failed(&w.outage, what, err)))
 		}
 	}
 }
@@ -52,10 +53,10 @@ func (w *worker) sessions(ctx, work context.Context) {
 		accepted, err := w.client.AcceptNextSessionForQueue(ctx, w.queue, nil)
 		switch {
 		case err == nil:
-			w.outage.Over(w.p, what)
+			w.p.Works(&w.outage, what)
 			w.session(ctx, work, &session{SessionReceiver: accepted})
 		case ctx.Err() == nil && !isTimeout(err):
-			services.Sleep(ctx, max(pause, w.outage.Failed(w.p, what, err)))
+			services.Sleep(ctx, max(pause, w.p.Failed(&w.outage, what, err)))
 		}
 	}
 }

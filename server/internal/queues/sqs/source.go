@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/server/internal/config"
 	"github.com/gyrohq/gyro/server/internal/queues"
 	"github.com/gyrohq/gyro/server/internal/services"
@@ -127,16 +128,16 @@ type queue struct {
 
 // consume handles messages until ctx ends.
 func (q *queue) consume(ctx, work context.Context, p *queues.Processor) {
-	var outage queues.Outage
+	var outage logging.Outage
 	what := "receiving from queue " + q.name
 	for ctx.Err() == nil {
 		received, err := q.receive(ctx)
 		switch {
 		case ctx.Err() != nil && err != nil:
 		case err != nil:
-			services.Sleep(ctx, max(pause, outage.Failed(p, what, err)))
+			services.Sleep(ctx, max(pause, p.Failed(&outage, what, err)))
 		default:
-			outage.Over(p, what)
+			p.Works(&outage, what)
 			q.process(ctx, work, p, received)
 		}
 	}
