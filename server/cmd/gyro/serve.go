@@ -172,11 +172,11 @@ func stopped(log *slog.Logger, server *app.App, signals <-chan os.Signal, reason
 	log.Info("shutting down", "reason", reason, "clients", clients)
 	err := shutdown(server, signals, timeout)
 	left := server.Node().NumClients()
-	about := []any{"clients_told", max(clients-left, 0), "clients_left", left, "seconds", time.Since(began).Round(time.Millisecond).Seconds()}
+	attrs := []any{"clients_told", max(clients-left, 0), "clients_left", left, "seconds", time.Since(began).Round(time.Millisecond).Seconds()}
 	if err != nil {
-		log.Error("stopped before the shutdown was complete", append(about, "error", err)...)
+		log.Error("stopped before the shutdown was complete", append(attrs, "error", err)...)
 	} else {
-		log.Info("stopped", about...)
+		log.Info("stopped", attrs...)
 	}
 	return err
 }

@@ -32,11 +32,11 @@ func goVersion() string { return strings.TrimPrefix(runtime.Version(), "go") }
 
 // versionText is the line of gyro version.
 func versionText() string {
-	about := "Go version: " + goVersion()
+	build := "Go version: " + goVersion()
 	if commit != "" {
-		about += ", commit " + commit
+		build += ", commit " + commit
 	}
-	return fmt.Sprintf("Gyro v%s (%s)\n", version, about)
+	return fmt.Sprintf("Gyro v%s (%s)\n", version, build)
 }
 
 // printer adds the flag --json, and returns the function that prints the result of a command: the text, or with the

@@ -67,8 +67,8 @@ type App struct {
 	listeners   []*web.Listener
 	grpc        []*web.GRPCListener // the enabled ones
 	consumers   *sources.Consumers
-	notified    *notify.Receiver   // nil: there are no notifications of shared poll keys
-	status      *userstatus.Keeper // nil: the status of users is not kept
+	notified    *notify.Receiver    // nil: there are no notifications of shared poll keys
+	status      *userstatus.Manager // nil: the status of users is not kept
 	failed      chan error
 	withdrawn   atomic.Bool // not ready, as a shutdown has begun
 	stopping    atomic.Bool

@@ -21,7 +21,7 @@ import (
 type settings struct {
 	cfg *config.Config
 	*clients.Policy
-	routes *engine.Routes
+	routes *engine.Assignment
 	// httpSenders and grpcSenders know the senders that may use the server API.
 	httpSenders, grpcSenders *rights.Guard
 }
@@ -74,7 +74,7 @@ func (a *App) putInForce(cfg *config.Config) error {
 	}
 	b := s.Backend
 	b.Proxies, b.State, b.Polled, b.Traced = proxies, a.asked, a.meters.polled, a.tracer != nil
-	if s.routes, err = a.engines.Routes(cfg, s.Channels, a.routesInForce()); err != nil {
+	if s.routes, err = a.engines.Assign(cfg, s.Channels, a.routesInForce()); err != nil {
 		proxies.Retire(before)
 		return err
 	}
@@ -87,7 +87,7 @@ func (a *App) putInForce(cfg *config.Config) error {
 func (a *App) policy() *clients.Policy { return a.inForce.Load().Policy }
 
 // routesInForce returns nil before the first settings.
-func (a *App) routesInForce() *engine.Routes {
+func (a *App) routesInForce() *engine.Assignment {
 	if s := a.inForce.Load(); s != nil {
 		return s.routes
 	}

@@ -35,7 +35,7 @@ type Policy struct {
 	// subscribe is connect unless subscription tokens have a section of their own.
 	subscribe *auth.Verifier
 	polls     map[*channels.Options]*channel.SharedPoll
-	status    *userstatus.Keeper
+	status    *userstatus.Manager
 	node      *gyro.Node
 	log       *slog.Logger
 }
@@ -48,7 +48,7 @@ type Options struct {
 	// PreviousKey, if set, is told of tokens that the previous secret verifies.
 	PreviousKey func()
 	// Status, if set, keeps when users were active and online.
-	Status *userstatus.Keeper
+	Status *userstatus.Manager
 	// InForce returns the policy that decides about shared polls when they are asked.
 	InForce func() *Policy
 	Log     *slog.Logger

@@ -39,24 +39,23 @@ type Set struct {
 // section is a section of the configuration that an engine was made of.
 type section struct{ key, engine string }
 
-// slot is the use of an engine, with its name.
+// slot is a kind of channels that an engine serves, with the name of the engine.
 type slot struct {
-	use  use
+	kind channelKind
 	name string // of an element of the configuration's list; empty for the engine of the section for one
 }
 
-// use is a kind of channels.
-type use uint8
+type channelKind uint8
 
 const (
-	forChannels  use = iota // streams and all else that is no map
-	forMaps                 // the sections map_broker and map_brokers
-	forFullState            // channels that show maps
+	forChannels  channelKind = iota // streams and all else that is no map
+	forMaps                         // the sections map_broker and map_brokers
+	forFullState                    // channels that show maps
 )
 
 // label is the name of a broker in metrics.
 func (s slot) label() string {
-	if s.use == forMaps {
+	if s.kind == forMaps {
 		return "map_broker/" + s.name
 	}
 	return s.name
@@ -101,7 +100,7 @@ func (m *maker) remember(server Server, engine connector) {
 // New makes the engines of a validated configuration, without connecting to anything. Errors
 // name the key that is wrong and show no secrets. routes returns the routes that are in force;
 // the engines call it for each operation, not before Connect.
-func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, error) {
+func New(cfg *config.Config, routes func() *Assignment, log *slog.Logger) (*Set, error) {
 	s := &Set{}
 	m := maker{set: s, cfg: cfg, routes: routes, log: log}
 	defaultBroker, defaultPresence, err := m.defaults()
@@ -131,7 +130,7 @@ func New(cfg *config.Config, routes func() *Routes, log *slog.Logger) (*Set, err
 	}
 	s.Brokers = make(map[string]broker.Traits)
 	for of, i := range brokers.index {
-		if of.use == forMaps && i == 0 || of.use == forFullState {
+		if of.kind == forMaps && i == 0 || of.kind == forFullState {
 			continue // the default broker, and one without metrics
 		}
 		s.Brokers[of.label()] = brokers.list[i].Describe()
@@ -210,7 +209,7 @@ const defaultPrefix = "centrifugo"
 type maker struct {
 	set    *Set
 	cfg    *config.Config
-	routes func() *Routes
+	routes func() *Assignment
 	log    *slog.Logger
 }
 

@@ -34,9 +34,9 @@ func load(t *testing.T, text string) *config.Config {
 }
 
 // newSet returns the set of a configuration, and its routes once the caller has made some.
-func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Routes], error) {
+func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Assignment], error) {
 	t.Helper()
-	routes := new(atomic.Pointer[Routes])
+	routes := new(atomic.Pointer[Assignment])
 	s, err := New(load(t, text), routes.Load, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Cleanup(func() {
@@ -49,14 +49,14 @@ func newSet(t *testing.T, text string) (*Set, *atomic.Pointer[Routes], error) {
 }
 
 // routesOf returns the routes of a set by a configuration that follows another.
-func routesOf(t *testing.T, s *Set, text string, before *Routes) (*Routes, error) {
+func routesOf(t *testing.T, s *Set, text string, before *Assignment) (*Assignment, error) {
 	t.Helper()
 	cfg := load(t, text)
 	resolver, err := channels.NewResolver(cfg.Channel, cfg.Client.UserPersonalChannel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Routes(cfg, resolver, before)
+	return s.Assign(cfg, resolver, before)
 }
 
 func TestDescribe(t *testing.T) {
@@ -141,8 +141,8 @@ func TestLocal(t *testing.T) {
 // aMap are the options of maps.
 const aMap = `"subscription_type":"map","map":{"mode":"persistent"}`
 
-// TestMapRoutes: maps are on the brokers that their namespaces name, and stay there.
-func TestMapRoutes(t *testing.T) {
+// TestMapAssignment: maps are on the brokers that their namespaces name, and stay there.
+func TestMapAssignment(t *testing.T) {
 	config := func(namespaces string) string {
 		return `{"map_brokers":[{"name":"m1","enabled":true},{"name":"m2","enabled":true}],"channel":{"namespaces":[` + namespaces + `]}}`
 	}
@@ -159,7 +159,7 @@ func TestMapRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ch, want := range map[string]place{"n0:a": {0, 0}, "n1:a": {1, 0}, "n2:a": {2, 0}, "n3:a": {0, 0}, "a": {0, 0}} {
+	for ch, want := range map[string]indexes{"n0:a": {0, 0}, "n1:a": {1, 0}, "n2:a": {2, 0}, "n3:a": {0, 0}, "a": {0, 0}} {
 		if got := r.of(ch); got != want {
 			t.Errorf("%s: %+v, want %+v", ch, got, want)
 		}
@@ -200,7 +200,7 @@ func on(namespaces string) string {
 	return `{` + several + `,"channel":{"without_namespace":{"presence_manager_name":"p1"},"namespaces":[` + namespaces + `]}}`
 }
 
-func TestRoutes(t *testing.T) {
+func TestAssignment(t *testing.T) {
 	start := on(`{"name":"n0"},{"name":"n1","broker_name":"b1"},{"name":"n2","broker_name":"b2","presence_manager_name":"p1"}`)
 	s, inForce, err := newSet(t, start)
 	if err != nil {
@@ -214,24 +214,24 @@ func TestRoutes(t *testing.T) {
 		}
 		inForce.Store(r)
 	}
-	check := func(want map[string]place) {
+	check := func(want map[string]indexes) {
 		t.Helper()
-		got := map[string]place{}
+		got := map[string]indexes{}
 		for ch := range want {
 			got[ch] = inForce.Load().of(ch)
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(indexes{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	next(start)
-	check(map[string]place{
+	check(map[string]indexes{
 		"a": {0, 1}, "": {0, 1}, "n0:a": {0, 0}, "n1:a": {1, 0}, "$n1:a": {1, 0}, "n2:a:b": {2, 1}, "n3:a": {0, 0}, "n1": {0, 1},
 	})
 	// A new namespace has its engine, and one that is gone keeps it: who was subscribed
 	// may still be, and has to be unsubscribed there.
 	next(on(`{"name":"n3","broker_name":"b2"}`))
-	check(map[string]place{"n3:a": {2, 0}, "a": {0, 1}, "n1:a": {1, 0}, "n2:a": {2, 1}})
+	check(map[string]indexes{"n3:a": {2, 0}, "a": {0, 1}, "n1:a": {1, 0}, "n2:a": {2, 1}})
 	if n := testing.AllocsPerRun(100, func() { inForce.Load().of("n3:a") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -245,8 +245,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutesOfOne: with one engine, names of channels may be read in another way.
-func TestRoutesOfOne(t *testing.T) {
+// TestAssignmentOfOne: with one engine, names of channels may be read in another way.
+func TestAssignmentOfOne(t *testing.T) {
 	s, _, err := newSet(t, `{}`)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func BenchmarkRoute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := new(Set).Routes(c, resolver, nil)
+	r, err := new(Set).Assign(c, resolver, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -48,9 +48,9 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	case c.Type == engines.TypeMemory && brokers.list[0].Describe().Local, m.sharesPostgres():
 		m.note("map_broker", c.Type)
 		brokers.list[0] = m.cache("map_broker", brokers.list[0], c)
-		brokers.index[slot{use: forMaps}] = 0
+		brokers.index[slot{kind: forMaps}] = 0
 	default:
-		brokers.add(slot{use: forMaps}, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
+		brokers.add(slot{kind: forMaps}, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
 	}
 }
 
@@ -107,7 +107,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 	}
 	// The composition, which has this broker as well, leads to the maps.
 	all := func() broker.Traits { return m.set.Broker.Describe() }
-	brokers.add(slot{use: forFullState}, func() (broker.Broker, error) {
+	brokers.add(slot{kind: forFullState}, func() (broker.Broker, error) {
 		return fullstate.New(fullstate.Config{
 			Of: of,
 			State: func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
@@ -128,7 +128,7 @@ func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (in
 	case o.IsMap():
 		of, option = slot{forMaps, o.Map.BrokerName}, ".subscription_type: the server was started without namespaces of this type"
 	case fullState:
-		of, option = slot{use: forFullState}, ": the server was started without full-state channels"
+		of, option = slot{kind: forFullState}, ": the server was started without full-state channels"
 	}
 	at, ok := s.brokerIndex[of]
 	if !ok && option != "" {

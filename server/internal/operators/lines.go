@@ -11,8 +11,8 @@ import (
 const quietTime = 10 * time.Second
 
 // readBody reads the body of a request to its end: after that net/http notices when the reader goes away.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
 // lines answers a request with lines of JSON while the request is open.

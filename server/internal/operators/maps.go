@@ -60,12 +60,12 @@ type entries struct {
 // tailMap serves the tail of a map.
 func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r *http.Request, name string, ch channels.Channel) {
 	ctx, cancel := context.WithCancel(r.Context())
-	say := make(chan []byte, 4)
-	t := &dialogue{kept: kept{w}, channel: name, kind: int32(ch.Type), ephemeral: ch.Map.Mode == "ephemeral", say: say, id: 2}
+	commands := make(chan []byte, 4)
+	t := &mapSubscriber{noHijack: noHijack{w}, channel: name, kind: int32(ch.Type), ephemeral: ch.Map.Mode == "ephemeral", commands: commands, id: 2}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for text := range say {
+		for text := range commands {
 			if err := d.Node.Emulate(ctx, d.Node.UID(), t.session, text); err != nil {
 				return // the connection has ended
 			}
@@ -73,18 +73,18 @@ func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r 
 	}()
 	streams.ServeHTTP(t, r)
 	cancel()
-	close(say)
+	close(commands)
 	<-done
 }
 
-// dialogue answers the replies of the node on the connection of an operator that watches a map, and turns them into
+// mapSubscriber answers the replies of the node on the connection of an operator that watches a map, and turns them into
 // lines like the lines of other channels.
-type dialogue struct {
-	kept
+type mapSubscriber struct {
+	noHijack
 	channel   string
 	kind      int32
 	ephemeral bool
-	say       chan<- []byte // commands; it is never full, as each is sent after an answer or a ping
+	commands  chan<- []byte // it is never full, as each is sent after an answer or a ping
 	session   string        // set before the first command
 	rest      []byte        // of a line
 	id        uint32        // of the newest command
@@ -110,7 +110,7 @@ type subscribed struct {
 }
 
 // Write implements io.Writer.
-func (t *dialogue) Write(p []byte) (int, error) {
+func (t *mapSubscriber) Write(p []byte) (int, error) {
 	t.rest = append(t.rest, p...)
 	for {
 		line, rest, whole := bytes.Cut(t.rest, []byte{'\n'})
@@ -127,7 +127,7 @@ func (t *dialogue) Write(p []byte) (int, error) {
 var errRefused = errors.New("the map cannot be watched")
 
 // take handles a line of the node.
-func (t *dialogue) take(line []byte) error {
+func (t *mapSubscriber) take(line []byte) error {
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
 		return err
@@ -144,14 +144,14 @@ func (t *dialogue) take(line []byte) error {
 		return t.advance(r.Subscribe)
 	}
 	// A ping, which a client answers. The empty line is for proxies that end idle connections.
-	if _, err := t.kept.Write([]byte{'\n'}); err != nil {
+	if _, err := t.noHijack.Write([]byte{'\n'}); err != nil {
 		return err
 	}
 	return t.command([]byte("{}"))
 }
 
 // advance hands over the contents of an answer, and goes on until the subscription is live.
-func (t *dialogue) advance(s *subscribed) error {
+func (t *mapSubscriber) advance(s *subscribed) error {
 	if t.id == 2 {
 		state := entries{Entries: s.State, Offset: s.Offset, Epoch: s.Epoch, More: s.Cursor != ""}
 		if state.Entries == nil {
@@ -182,13 +182,13 @@ func (t *dialogue) advance(s *subscribed) error {
 }
 
 // command sends a command to the node.
-func (t *dialogue) command(text []byte) error {
+func (t *mapSubscriber) command(text []byte) error {
 	data, err := json.Marshal(string(text)) // as emulation requests have it
 	if err != nil {
 		return err
 	}
 	select {
-	case t.say <- data:
+	case t.commands <- data:
 		return nil
 	default:
 		return fmt.Errorf("%w: the node takes no commands", errRefused)
@@ -196,11 +196,11 @@ func (t *dialogue) command(text []byte) error {
 }
 
 // put writes a line.
-func (t *dialogue) put(value any) error {
+func (t *mapSubscriber) put(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	_, err = t.kept.Write(append(text, '\n'))
+	_, err = t.noHijack.Write(append(text, '\n'))
 	return err
 }

@@ -31,8 +31,8 @@ func TestDialogue(t *testing.T) {
 		`"{\"id\":4,\"subscribe\":{\"channel\":\"m\",\"type\":1,\"phase\":1,\"limit\":1000,\"offset\":9,\"epoch\":\"e\"}}"`,
 	}
 	for size := 1; size < len(node)+50; size += 37 {
-		w, say := httptest.NewRecorder(), make(chan []byte, 4)
-		d := &dialogue{kept: kept{w}, channel: "m", kind: 1, say: say, id: 2}
+		w, sent := httptest.NewRecorder(), make(chan []byte, 4)
+		d := &mapSubscriber{noHijack: noHijack{w}, channel: "m", kind: 1, commands: sent, id: 2}
 		for rest := node; rest != ""; {
 			piece := rest[:min(size, len(rest))]
 			if n, err := d.Write([]byte(piece)); n != len(piece) || err != nil {
@@ -40,9 +40,9 @@ func TestDialogue(t *testing.T) {
 			}
 			rest = rest[len(piece):]
 		}
-		close(say)
+		close(sent)
 		var said []string
-		for text := range say {
+		for text := range sent {
 			said = append(said, string(text))
 		}
 		if got := w.Body.String(); got != lines || d.session != "s" {
@@ -60,7 +60,7 @@ func TestDialogueFails(t *testing.T) {
 		`nonsense`: "",
 	} {
 		w := httptest.NewRecorder()
-		d := &dialogue{kept: kept{w}, channel: "m", say: make(chan []byte, 4), id: 2}
+		d := &mapSubscriber{noHijack: noHijack{w}, channel: "m", commands: make(chan []byte, 4), id: 2}
 		if _, err := d.Write([]byte(text + "\n")); err == nil {
 			t.Error(text, "is accepted")
 		}
@@ -68,7 +68,7 @@ func TestDialogueFails(t *testing.T) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	d := &dialogue{kept: kept{httptest.NewRecorder()}, say: make(chan []byte)}
+	d := &mapSubscriber{noHijack: noHijack{httptest.NewRecorder()}, commands: make(chan []byte)}
 	if _, err := d.Write([]byte("{}\n")); !errors.Is(err, errRefused) {
 		t.Error(err)
 	}

@@ -91,17 +91,17 @@ func (h *Snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	for page, failure := range h.node.Snapshot(ctx, f) {
 		if err = failure; err == nil {
-			err = s.see(page)
+			err = s.writePage(page)
 		}
 		if err != nil {
 			break
 		}
 	}
-	about := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took_ms", time.Since(began).Milliseconds()}
+	attrs := []any{"addr", r.RemoteAddr, "connections", s.Connections, "took_ms", time.Since(began).Milliseconds()}
 	if err != nil {
-		about = append(about, "error", err)
+		attrs = append(attrs, "error", err)
 	}
-	h.log.Info("snapshot has ended", about...)
+	h.log.Info("snapshot has ended", attrs...)
 	switch {
 	case errors.Is(err, protocol.ErrorBadRequest):
 		http.Error(w, "Bad Request: "+strings.TrimPrefix(err.Error(), protocol.ErrorBadRequest.Error()+": "), http.StatusBadRequest)
@@ -135,8 +135,8 @@ type snapshotStream struct {
 	summary
 }
 
-// see writes a page.
-func (s *snapshotStream) see(p inspect.Page) error {
+// writePage writes a page.
+func (s *snapshotStream) writePage(p inspect.Page) error {
 	s.Nodes[p.Node] += len(p.Connections)
 	s.Connections += len(p.Connections)
 	s.Failed = cmp.Or(s.Failed, p.Failed)
@@ -164,8 +164,8 @@ func appendLine(dst []byte, node string, c *inspect.Connection) ([]byte, error) 
 		return dst, err
 	}
 	if !json.Valid(c.Meta) { // of a program that uses the library; a backend's is JSON
-		about := *c
-		about.Meta, c = nil, &about
+		described := *c
+		described.Meta, c = nil, &described
 	}
 	info, err := api.Describe(c).AppendJSON(nil)
 	if err != nil {

@@ -47,7 +47,7 @@ func (d *console) tail() http.Handler {
 			d.tailMap(maps, w, opening(r, t, firstCommands(name, ch)), name, ch)
 			return
 		}
-		streams.ServeHTTP(kept{w}, opening(r, t, "{}"))
+		streams.ServeHTTP(noHijack{w}, opening(r, t, "{}"))
 	})
 }
 
@@ -59,19 +59,19 @@ func opening(r *http.Request, t tailing, body string) *http.Request {
 	return q
 }
 
-// kept is an answer whose connection cannot be taken over, so that the handler returns when the stream ends.
-type kept struct{ http.ResponseWriter }
+// noHijack is an answer whose connection cannot be taken over, so that the handler returns when the stream ends.
+type noHijack struct{ http.ResponseWriter }
 
 // Flush implements http.Flusher.
-func (k kept) Flush() { _ = http.NewResponseController(k.ResponseWriter).Flush() }
+func (k noHijack) Flush() { _ = http.NewResponseController(k.ResponseWriter).Flush() }
 
 // SetWriteDeadline is for http.ResponseController.
-func (k kept) SetWriteDeadline(t time.Time) error {
+func (k noHijack) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(k.ResponseWriter).SetWriteDeadline(t)
 }
 
 // SetReadDeadline is for http.ResponseController.
-func (k kept) SetReadDeadline(t time.Time) error {
+func (k noHijack) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(k.ResponseWriter).SetReadDeadline(t)
 }
 

@@ -109,7 +109,7 @@ func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.log.Info("tap begins", "type", string(of.Kind), "entity", of.Entity, "addr", r.RemoteAddr, "for_ms", d.Milliseconds())
 	for events, failure := range h.node.Tap(ctx, of) {
 		if err = failure; err == nil {
-			err = s.see(events)
+			err = s.writeEvents(events)
 		}
 		if err != nil {
 			break
@@ -121,7 +121,7 @@ func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Service Unavailable: "+why, http.StatusServiceUnavailable)
 		return
 	}
-	_ = s.tell([]observe.Tapped{{Time: time.Now(), Event: "ended", Reason: why}})
+	_ = s.writeLines([]observe.Tapped{{Time: time.Now(), Event: "ended", Reason: why}})
 }
 
 var errOver = errors.New("its time is over")
@@ -145,10 +145,10 @@ type tapStream struct {
 	events int
 }
 
-// see writes events.
-func (s *tapStream) see(events []observe.Tapped) error {
+// writeEvents writes events.
+func (s *tapStream) writeEvents(events []observe.Tapped) error {
 	if !s.begun {
-		if err := s.tell([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {
+		if err := s.writeLines([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {
 			return err
 		}
 	}
@@ -156,10 +156,10 @@ func (s *tapStream) see(events []observe.Tapped) error {
 	if len(events) == 0 && !s.quiet() {
 		return nil
 	}
-	return s.tell(events)
+	return s.writeLines(events)
 }
 
-func (s *tapStream) tell(events []observe.Tapped) error {
+func (s *tapStream) writeLines(events []observe.Tapped) error {
 	var out []byte
 	for i := range events {
 		line, err := json.Marshal(&events[i])

@@ -41,15 +41,15 @@ var handshakes = []struct{ part, option string }{
 
 // CutOff returns the options that may be to blame if the other side closed a connection without a word: the options for
 // the place and, with TLS, the certificate. It returns "" for other errors.
-func CutOff(place string, secure bool, err error) string {
+func CutOff(options string, secure bool, err error) string {
 	text := err.Error()
 	switch {
 	case !strings.HasSuffix(text, "EOF") && !strings.Contains(text, "connection reset by peer") && !strings.Contains(text, "broken pipe"):
 		return ""
 	case secure: // the refusal of a certificate gets lost if this side writes meanwhile
-		return place + ", tls.cert_pem"
+		return options + ", tls.cert_pem"
 	}
-	return place
+	return options
 }
 
 // TLSOption returns the option of a TLS object that is to blame for the error of a connection, "" for

@@ -16,10 +16,10 @@ import (
 
 // Redis connects to a shard. A plain address may be the address of a Cluster's node. If an option of the shard's
 // section is to blame for an error, it is a *OptionError; place is the option with the addresses.
-func Redis(ctx context.Context, s *redis.Shard, place string) (rueidis.Client, error) {
+func Redis(ctx context.Context, s *redis.Shard, addressKey string) (rueidis.Client, error) {
 	client, err := detect(ctx, s)
 	if err != nil {
-		return nil, Blame(redisOption(s, place, err), err)
+		return nil, Blame(redisOption(s, addressKey, err), err)
 	}
 	return client, nil
 }
@@ -47,7 +47,7 @@ func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 }
 
 // redisOption returns the option that is to blame for the error of a connection.
-func redisOption(s *redis.Shard, place string, err error) string {
+func redisOption(s *redis.Shard, addressKey string, err error) string {
 	if option := TLSOption("tls", err); option != "" {
 		return option
 	}
@@ -57,7 +57,7 @@ func redisOption(s *redis.Shard, place string, err error) string {
 	case strings.Contains(text, "No such master"):
 		return "sentinel_master_name"
 	}
-	return cmp.Or(CutOff(place, s.TLS != nil, err), place)
+	return cmp.Or(CutOff(addressKey, s.TLS != nil, err), addressKey)
 }
 
 func openRedis(ctx context.Context, s *redis.Shard, mode redis.Mode) (rueidis.Client, error) {

@@ -8,11 +8,11 @@ import (
 
 // Backoff returns the pause before a retry: the first is number 1. It doubles, up to 5 s.
 func Backoff(retry int) time.Duration {
-	const most = 5 * time.Second
+	const limit = 5 * time.Second
 	if retry >= 9 {
-		return most
+		return limit
 	}
-	return min((10*time.Millisecond+rand.N(10*time.Millisecond))<<max(retry, 0), most)
+	return min((10*time.Millisecond+rand.N(10*time.Millisecond))<<max(retry, 0), limit)
 }
 
 // Sleep waits for d; it returns false if ctx ends before.
@@ -28,9 +28,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Bound returns a context that ends after a time, unless ctx itself says when it ends.
-func Bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+func Bound(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, bounded := ctx.Deadline(); bounded {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, most)
+	return context.WithTimeout(ctx, limit)
 }

@@ -83,7 +83,7 @@ func New(of *config.Config, cfg Config) (*Receiver, error) {
 		if len(shards) != 1 {
 			return nil, fmt.Errorf("%s.redis.%s: there must be one shard, not %d", section, services.AddressKey(&n.Redis), len(shards))
 		}
-		r.source = &redisSource{shard: shards[0], place: services.AddressKey(&n.Redis)}
+		r.source = &redisSource{shard: shards[0], addressKey: services.AddressKey(&n.Redis)}
 	case engines.TypeNATS:
 		server, err := services.NATSOf(&n.NATS)
 		if err != nil {

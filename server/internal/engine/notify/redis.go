@@ -14,17 +14,17 @@ import (
 
 // redisSource is a subscription in Redis.
 type redisSource struct {
-	shard  redis.Shard
-	place  string // the option with the address
-	client rueidis.Client
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
+	shard      redis.Shard
+	addressKey string // the option with the address
+	client     rueidis.Client
+	stop       context.CancelFunc
+	ended      sync.WaitGroup
 }
 
 var errSilent = errors.New("Redis does not answer to SUBSCRIBE")
 
 func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
-	if s.client, err = services.Redis(ctx, &s.shard, s.place); err != nil {
+	if s.client, err = services.Redis(ctx, &s.shard, s.addressKey); err != nil {
 		return underneath("redis", err)
 	}
 	var running context.Context
@@ -42,7 +42,7 @@ func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
 	case strings.Contains(err.Error(), "NOPERM"):
 		return services.Blame("channel", err)
 	}
-	return services.Blame("redis."+s.place, err)
+	return services.Blame("redis."+s.addressKey, err)
 }
 
 // run receives until ctx ends. It subscribes again whenever the connection breaks.

@@ -19,7 +19,7 @@ const (
 // last update.
 type Memory struct {
 	expire  time.Duration
-	most    int // users per stripe
+	limit   int // users per stripe
 	seed    maphash.Seed
 	stripes [stripes]stripe
 	stop    context.CancelFunc
@@ -40,7 +40,7 @@ type known struct {
 
 // NewMemory returns a store that forgets users after a time.
 func NewMemory(expire time.Duration) *Memory {
-	return &Memory{expire: expire, most: maxMemory / stripes, seed: maphash.MakeSeed(), stop: func() {}}
+	return &Memory{expire: expire, limit: maxMemory / stripes, seed: maphash.MakeSeed(), stop: func() {}}
 }
 
 // Start implements Store.
@@ -118,7 +118,7 @@ func (m *Memory) Update(_ context.Context, users []string, later Status) error {
 		}
 		k.merge(later)
 		k.heard = at
-		if !there && len(s.m) >= m.most {
+		if !there && len(s.m) >= m.limit {
 			s.makeRoom()
 		}
 		s.m[user] = k

@@ -20,9 +20,9 @@ import (
 type Redis struct {
 	shards []redis.Shard
 	// section and place are the configuration keys of the shards and of their addresses.
-	section, place string
-	prefix         string
-	expire         time.Duration
+	section, addressKey string
+	prefix              string
+	expire              time.Duration
 	// patience is how long Start tries to connect.
 	patience time.Duration
 	clients  []rueidis.Client
@@ -47,8 +47,8 @@ return 0`)
 
 // NewRedis returns a store that forgets users after a time. section is the key of the section that describes the
 // shards, place is the key of their addresses below it. It connects to nothing.
-func NewRedis(section, place string, shards []redis.Shard, prefix string, expire time.Duration) *Redis {
-	return &Redis{shards: shards, section: section, place: place, prefix: prefix + ".user_status.", expire: expire}
+func NewRedis(section, addressKey string, shards []redis.Shard, prefix string, expire time.Duration) *Redis {
+	return &Redis{shards: shards, section: section, addressKey: addressKey, prefix: prefix + ".user_status.", expire: expire}
 }
 
 // Start implements Store.
@@ -70,7 +70,7 @@ func (r *Redis) Start(ctx context.Context) error {
 // connect connects to all shards, or to none.
 func (r *Redis) connect(ctx context.Context) error {
 	for i := range r.shards {
-		client, err := services.Redis(ctx, &r.shards[i], r.place)
+		client, err := services.Redis(ctx, &r.shards[i], r.addressKey)
 		if err != nil {
 			r.Close()
 			r.clients = nil

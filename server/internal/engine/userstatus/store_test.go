@@ -148,7 +148,7 @@ func conform(t *testing.T, s Store, pass func(user string)) {
 func TestMemoryBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(time.Hour)
-		m.most = 10
+		m.limit = 10
 		if err := m.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -108,11 +108,11 @@ func (h *recentHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-func (l *recentLine) keep(ctx context.Context, by slog.Handler, r slog.Record) {
+func (l *recentLine) keep(ctx context.Context, h slog.Handler, r slog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Reset()
-	if by.Handle(ctx, r) != nil { // writes to l.text cannot fail
+	if h.Handle(ctx, r) != nil { // writes to l.text cannot fail
 		return
 	}
 	if l.text.Len() > maxRecentLine {

@@ -60,7 +60,7 @@ func (o *apiObserver) Executed(m api.Method, took time.Duration, res api.Result,
 	d.Observe(took)
 	switch {
 	case err != nil:
-		o.add(m.String(), place(api.AsError(err)), 1)
+		o.add(m.String(), codeIndex(api.AsError(err)), 1)
 	case m == api.MethodBroadcast:
 		var t tally
 		t.broadcast(res)
@@ -124,8 +124,8 @@ var codes = [...]*api.Error{
 	api.ErrNotAvailable, api.ErrUnrecoverablePosition, api.ErrConflict,
 }
 
-// place returns the index of an error in a tally.
-func place(err *api.Error) int {
+// codeIndex returns the index of an error in a tally.
+func codeIndex(err *api.Error) int {
 	for i, e := range codes {
 		if e.Code == err.Code {
 			return i
@@ -134,18 +134,18 @@ func place(err *api.Error) int {
 	return len(codes)
 }
 
-func (o *apiObserver) add(method string, place, n int) {
+func (o *apiObserver) add(method string, index, n int) {
 	code := Other
-	if place < len(codes) {
-		code = strconv.FormatUint(uint64(codes[place].Code), 10)
+	if index < len(codes) {
+		code = strconv.FormatUint(uint64(codes[index].Code), 10)
 	}
 	o.errors.WithLabelValues(o.protocol, method, code).Add(float64(n))
 }
 
-// tally counts errors by their place, as a request can have as many errors as channels.
+// tally counts errors by codeIndex, as a request can have as many errors as channels.
 type tally [len(codes) + 1]int
 
-func (t *tally) add(err *api.Error) { t[place(err)]++ }
+func (t *tally) add(err *api.Error) { t[codeIndex(err)]++ }
 
 func (t *tally) broadcast(res api.Result) {
 	b, ok := res.(*api.BroadcastResult)
@@ -160,9 +160,9 @@ func (t *tally) broadcast(res api.Result) {
 }
 
 func (o *apiObserver) report(method string, t *tally) {
-	for place, n := range t {
+	for index, n := range t {
 		if n > 0 {
-			o.add(method, place, n)
+			o.add(method, index, n)
 		}
 	}
 }

@@ -18,16 +18,16 @@ var (
 // with the number of keys in a question to a proxy and in its answer.
 func (r *Registry) Polls(namespace func(ch string) string) (observer func(*observe.Polled), answered func(proxy string, asked, given int)) {
 	m := &polls{
-		cycle:   r.histograms("shared_poll", "cycle_duration_seconds", "Time from the begin of a cycle to its last answer.", cycles, "channel_namespace"),
-		work:    r.histograms("shared_poll", "cycle_work_duration_seconds", "Time that all calls of a cycle took together.", cycles, "channel_namespace"),
-		took:    r.histograms("shared_poll", "handler_duration_seconds", "Time that a call took.", prometheus.DefBuckets, "trigger", "channel_namespace"),
-		waited:  r.histograms("shared_poll", "sem_wait_duration_seconds", "Time that a call waited for others to end.", prometheus.DefBuckets, "trigger", "channel_namespace"),
-		errors:  r.counters("shared_poll", "handler_error_count", "Calls without an answer.", "trigger", "channel_namespace"),
-		items:   r.counters("shared_poll", "items_count", "Keys that were asked for, and what came of them.", "trigger", "result", "channel_namespace"),
-		notify:  r.counters("shared_poll", "notify_count", "Notifications of keys.", "channel_namespace"),
-		dropped: r.counters("shared_poll", "dropped_notify_count", "Notifications of keys that nobody tracks.", "channel_namespace"),
-		publish: r.counters("shared_poll", "publish_count", "Values that were published.", "result", "channel_namespace"),
-		of:      namespace,
+		cycle:     r.histograms("shared_poll", "cycle_duration_seconds", "Time from the begin of a cycle to its last answer.", cycles, "channel_namespace"),
+		work:      r.histograms("shared_poll", "cycle_work_duration_seconds", "Time that all calls of a cycle took together.", cycles, "channel_namespace"),
+		took:      r.histograms("shared_poll", "handler_duration_seconds", "Time that a call took.", prometheus.DefBuckets, "trigger", "channel_namespace"),
+		waited:    r.histograms("shared_poll", "sem_wait_duration_seconds", "Time that a call waited for others to end.", prometheus.DefBuckets, "trigger", "channel_namespace"),
+		errors:    r.counters("shared_poll", "handler_error_count", "Calls without an answer.", "trigger", "channel_namespace"),
+		items:     r.counters("shared_poll", "items_count", "Keys that were asked for, and what came of them.", "trigger", "result", "channel_namespace"),
+		notify:    r.counters("shared_poll", "notify_count", "Notifications of keys.", "channel_namespace"),
+		dropped:   r.counters("shared_poll", "dropped_notify_count", "Notifications of keys that nobody tracks.", "channel_namespace"),
+		published: r.counters("shared_poll", "publish_count", "Values that were published.", "result", "channel_namespace"),
+		of:        namespace,
 	}
 	asked := r.histograms("shared_poll_proxy", "request_items", "Keys in a question to the backend.", items, "name")
 	given := r.histograms("shared_poll_proxy", "response_items", "Keys in an answer of the backend.", items, "name")
@@ -72,9 +72,9 @@ func (r *Registry) histograms(subsystem, name, help string, buckets []float64, l
 }
 
 type polls struct {
-	cycle, work, took, waited               *prometheus.HistogramVec
-	errors, items, notify, dropped, publish *prometheus.CounterVec
-	of                                      func(ch string) string
+	cycle, work, took, waited                 *prometheus.HistogramVec
+	errors, items, notify, dropped, published *prometheus.CounterVec
+	of                                        func(ch string) string
 }
 
 func (m *polls) observe(p *observe.Polled) {
@@ -88,7 +88,7 @@ func (m *polls) observe(p *observe.Polled) {
 		if p.Changed > 0 {
 			result = "applied"
 		}
-		m.publish.WithLabelValues(result, of).Inc()
+		m.published.WithLabelValues(result, of).Inc()
 	case observe.PollNotified:
 		m.notify.WithLabelValues(of).Inc()
 		if p.Failed {

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// way is how requests come into the server API. It implements api.Tracer.
-type way struct {
+// apiTracer traces requests that come by HTTP, or by gRPC. It implements api.Tracer.
+type apiTracer struct {
 	tracer  *Tracer
 	methods []method // by api.Method
 	// status is the attribute for the status of the answer.
@@ -39,7 +39,7 @@ func (t *Tracer) HTTP(prefix string) api.Tracer {
 	if prefix == "/" {
 		prefix = ""
 	}
-	w := &way{tracer: t, status: "http.response.status_code"}
+	w := &apiTracer{tracer: t, status: "http.response.status_code"}
 	for _, m := range api.Methods() {
 		path := prefix + "/" + m.String()
 		w.methods = append(w.methods, newMethod(m, "POST "+path, attribute.String("http.request.method", "POST"),
@@ -53,7 +53,7 @@ func (t *Tracer) GRPC() api.Tracer {
 	if t == nil || !t.settings.API {
 		return nil
 	}
-	w := &way{tracer: t, status: "rpc.grpc.status_code"}
+	w := &apiTracer{tracer: t, status: "rpc.grpc.status_code"}
 	for _, m := range api.Methods() {
 		w.methods = append(w.methods, newMethod(m, api.ServiceName+"/"+m.RPC(), attribute.String("rpc.system", "grpc"),
 			attribute.String("rpc.service", api.ServiceName), attribute.String("rpc.method", m.RPC())))
@@ -62,7 +62,7 @@ func (t *Tracer) GRPC() api.Tracer {
 }
 
 // Begin implements api.Tracer.
-func (w *way) Begin(ctx context.Context, m api.Method, r api.Request, from api.Fields) (context.Context, api.Span) {
+func (w *apiTracer) Begin(ctx context.Context, m api.Method, r api.Request, from api.Fields) (context.Context, api.Span) {
 	ctx, span := w.begin(ctx, m, from)
 	if !span.IsRecording() {
 		return ctx, &request{span: span}
@@ -80,13 +80,13 @@ func (w *way) Begin(ctx context.Context, m api.Method, r api.Request, from api.F
 	return ctx, &request{span: span, status: w.status}
 }
 
-func (w *way) begin(ctx context.Context, m api.Method, from api.Fields) (context.Context, trace.Span) {
+func (w *apiTracer) begin(ctx context.Context, m api.Method, from api.Fields) (context.Context, trace.Span) {
 	of := &w.methods[m]
 	return w.tracer.tracer.Start(w.tracer.within(ctx, from.Get), of.name, of.options...)
 }
 
 // Failed implements api.Tracer.
-func (w *way) Failed(ctx context.Context, m api.Method, s api.Stage, from api.Fields) {
+func (w *apiTracer) Failed(ctx context.Context, m api.Method, s api.Stage, from api.Fields) {
 	_, span := w.begin(ctx, m, from)
 	span.SetAttributes(attribute.String("error.type", string(s)))
 	span.SetStatus(codes.Error, string(s))
@@ -169,7 +169,7 @@ type node struct {
 
 // call begins a span within the span of a request. Without a sampled request there is none.
 func (n *node) call(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, trace.Span) {
-	if around := trace.SpanFromContext(ctx); !around.IsRecording() {
+	if parent := trace.SpanFromContext(ctx); !parent.IsRecording() {
 		return ctx, nil
 	}
 	return n.tracer.tracer.Start(ctx, name, trace.WithAttributes(attributes...))
@@ -190,8 +190,8 @@ const spanPublish = "engine publish"
 
 // PublishBatch implements api.Node.
 func (n *node) PublishBatch(ctx context.Context, batch []gyro.BatchPublication) {
-	if spans, ok := ctx.Value(togetherKey{}).(together); ok {
-		ends := spans.publish(ctx, n.tracer, batch)
+	if spans, ok := ctx.Value(batchSpansKey{}).(batchSpans); ok {
+		ends := spans.begin(ctx, n.tracer, batch)
 		n.Node.PublishBatch(ctx, batch)
 		for _, end := range ends {
 			end()

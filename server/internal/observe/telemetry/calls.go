@@ -52,7 +52,7 @@ func (t *Tracer) Consumers() func(name, system string) queues.Tracer {
 		return nil
 	}
 	return func(name, system string) queues.Tracer {
-		return &messages{tracer: t, about: []attribute.KeyValue{
+		return &messages{tracer: t, attributes: []attribute.KeyValue{
 			attribute.String("messaging.system", system), attribute.String("messaging.operation.name", "process"),
 			attribute.String("messaging.operation.type", "process"), keyConsumer.String(name),
 		}}
@@ -61,8 +61,8 @@ func (t *Tracer) Consumers() func(name, system string) queues.Tracer {
 
 // messages traces the messages of one consumer. It implements queues.Tracer.
 type messages struct {
-	tracer *Tracer
-	about  []attribute.KeyValue
+	tracer     *Tracer
+	attributes []attribute.KeyValue
 }
 
 // Begin implements queues.Tracer.
@@ -80,7 +80,7 @@ func (c *messages) begin(ctx context.Context, msg *queues.Message, m api.Method,
 		}
 		return ""
 	})
-	ctx, span := c.tracer.tracer.Start(ctx, "process "+m.String(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.about...))
+	ctx, span := c.tracer.tracer.Start(ctx, "process "+m.String(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.attributes...))
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("messaging.message.id", text(msg.ID)), keyMethod.String(m.String()))
 		if ch := api.Channel(r); ch != "" {
@@ -97,15 +97,15 @@ func endMessage(span trace.Span, err error) {
 	span.End()
 }
 
-// together are the spans of messages whose publications go to the engine together, by channel.
-type together map[string]trace.Span
+// batchSpans are the spans of messages whose publications go to the engine together, by channel.
+type batchSpans map[string]trace.Span
 
-type togetherKey struct{}
+type batchSpansKey struct{}
 
 // BeginBatch implements queues.Tracer. The call to the engine is a span within the span of each message, because each
 // message may have a trace of its own.
 func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publications []api.Command) (context.Context, []func(error)) {
-	spans, ends := make(together, len(msgs)), make([]func(error), len(msgs))
+	spans, ends := make(batchSpans, len(msgs)), make([]func(error), len(msgs))
 	for i, m := range msgs {
 		r := publications[i].Request
 		_, span := c.begin(ctx, m, api.MethodPublish, r)
@@ -115,19 +115,19 @@ func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publi
 		}
 	}
 	if len(spans) > 0 {
-		ctx = context.WithValue(ctx, togetherKey{}, spans)
+		ctx = context.WithValue(ctx, batchSpansKey{}, spans)
 	}
 	return ctx, ends
 }
 
-// publish begins the spans of a call to the engine. A publication whose message is not sampled has none.
-func (s together) publish(ctx context.Context, t *Tracer, batch []gyro.BatchPublication) (ends []func()) {
+// begin begins the spans of a call to the engine. A publication whose message is not sampled has none.
+func (s batchSpans) begin(ctx context.Context, t *Tracer, batch []gyro.BatchPublication) (ends []func()) {
 	for i := range batch {
-		around := s[batch[i].Channel]
-		if around == nil {
+		parent := s[batch[i].Channel]
+		if parent == nil {
 			continue
 		}
-		_, span := t.tracer.Start(trace.ContextWithSpan(ctx, around), spanPublish,
+		_, span := t.tracer.Start(trace.ContextWithSpan(ctx, parent), spanPublish,
 			trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(batch)), channelOf(batch[i].Channel)))
 		ends = append(ends, func() { done(span, batch[i].Err) })
 	}

@@ -19,16 +19,16 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// desk is a handler with an endpoint "secret".
-type desk struct {
+// fixture is a handler with an endpoint "secret".
+type fixture struct {
 	*testing.T
 	settings config.Admin
 	logs     bytes.Buffer
 	paths    map[string]http.Handler
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, settings: config.Admin{Enabled: true, Password: "open sesame", Secret: "of sessions", SessionTTL: time.Hour}}
+func newFixture(t *testing.T) *fixture {
+	d := &fixture{T: t, settings: config.Admin{Enabled: true, Password: "open sesame", Secret: "of sessions", SessionTTL: time.Hour}}
 	h, err := New(Config{
 		Settings: func() *config.Admin { return &d.settings },
 		Endpoints: map[string]Endpoint{"secret": {Method: http.MethodPost, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // ask sends a request with the fields of header, which is name, value, ….
-func (d *desk) ask(method, path, body string, header ...string) *httptest.ResponseRecorder {
+func (d *fixture) ask(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	d.Helper()
 	r := httptest.NewRequest(method, "http://host"+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -62,7 +62,7 @@ func (d *desk) ask(method, path, body string, header ...string) *httptest.Respon
 	return w
 }
 
-func (d *desk) want(status int, w *httptest.ResponseRecorder) string {
+func (d *fixture) want(status int, w *httptest.ResponseRecorder) string {
 	d.Helper()
 	if w.Code != status {
 		d.Errorf("status %d, expected %d: %s", w.Code, status, w.Body)
@@ -71,7 +71,7 @@ func (d *desk) want(status int, w *httptest.ResponseRecorder) string {
 }
 
 // login returns a token.
-func (d *desk) login() string {
+func (d *fixture) login() string {
 	d.Helper()
 	var answer struct{ Token string }
 	text := d.want(http.StatusOK, d.ask(http.MethodPost, "/admin/auth", url.Values{"password": {d.settings.Password}}.Encode()))
@@ -82,7 +82,7 @@ func (d *desk) login() string {
 }
 
 func TestLogin(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if got := d.want(200, d.ask("GET", "/admin/init", "")); got != `{"authenticated":false,"edition":"oss","insecure":false}` {
 		t.Error(got)
 	}
@@ -124,7 +124,7 @@ func TestLogin(t *testing.T) {
 // TestSessionEnds: by time, and with what signs it.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		token := "token " + d.login()
 		ends := time.Now().Add(time.Hour).Unix()
 		if got := d.want(200, d.ask("POST", "/admin/secret", "", "Authorization", token)); got != fmt.Sprint("for operators ", ends) {
@@ -147,7 +147,7 @@ func TestSessionEnds(t *testing.T) {
 }
 
 func TestWithoutPassword(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.settings.APIKey = "0123456789abcdef"
 	d.want(200, d.ask("POST", "/admin/secret", "", "X-Api-Key", "0123456789abcdef"))
 	d.want(401, d.ask("POST", "/admin/secret", "", "X-Api-Key", "0123456789abcdeX"))
@@ -170,7 +170,7 @@ func TestWithoutPassword(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		try := func(from, password string) *httptest.ResponseRecorder {
 			return d.ask("POST", "/admin/auth", url.Values{"password": {password}}.Encode(), "from", from)
 		}
@@ -235,7 +235,7 @@ func TestThrottleIsBounded(t *testing.T) {
 // TestDevice: a browser in which somebody has logged in is not kept out by what others do, at the same address or at many.
 func TestDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		try := func(from, password string, fields ...string) *httptest.ResponseRecorder {
 			return d.ask("POST", "/admin/auth", url.Values{"password": {password}}.Encode(), append(fields, "from", from)...)
 		}
@@ -271,7 +271,7 @@ func TestDevice(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	answers := map[string]*httptest.ResponseRecorder{"init": d.ask("GET", "/admin/init", ""), "secret": d.ask("POST", "/admin/secret", "")}
 	for path, h := range d.paths {
 		if strings.HasPrefix(path, "/admin/") {

@@ -88,11 +88,11 @@ func oneLine(issues *cel.Issues) error {
 
 // quoted is how an expression is shown in errors: its beginning, if it is long.
 func quoted(text string) string {
-	const most = 200
-	if len(text) <= most {
+	const limit = 200
+	if len(text) <= limit {
 		return strconv.Quote(text)
 	}
-	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "…"
+	return strconv.Quote(strings.ToValidUTF8(text[:limit], "")) + "…"
 }
 
 // variables has the variables for one connection. It makes expensive ones when the expression first names them: CEL

@@ -179,11 +179,11 @@ func (s *Source) optionFor(err error) string {
 	case strings.Contains(text, "is TLS missing?"), strings.Contains(text, "tls alert record"):
 		return "tls.enabled"
 	}
-	place := "brokers"
+	options := "brokers"
 	if s.cfg.SASLMechanism != "" {
-		place += ", sasl_user, sasl_password"
+		options += ", sasl_user, sasl_password"
 	}
-	return cmp.Or(services.CutOff(place, s.tls != nil, err), "brokers")
+	return cmp.Or(services.CutOff(options, s.tls != nil, err), "brokers")
 }
 
 // Close implements queues.Source.

@@ -75,10 +75,10 @@ type session struct {
 }
 
 // ReceiveMessages implements receiver.
-func (s *session) ReceiveMessages(ctx context.Context, most int, o *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error) {
+func (s *session) ReceiveMessages(ctx context.Context, n int, o *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.SessionReceiver.ReceiveMessages(ctx, most, o)
+	return s.SessionReceiver.ReceiveMessages(ctx, n, o)
 }
 
 // CompleteMessage implements receiver.

@@ -111,11 +111,11 @@ func (o options) with(more options) options {
 	return all
 }
 
-// place is a queue behind TLS.
-type place struct {
+// testQueue is a queue behind TLS.
+type testQueue struct {
 	typ string
-	// place are the options that are also to blame if a queue closes the connection without a word.
-	place string
+	// blamed are the options that are also to blame if a queue closes the connection without a word.
+	blamed string
 	// right are options that work, with the object tls that the test adds.
 	right []options
 	// add adds a publication.
@@ -182,9 +182,9 @@ func TestSecure(t *testing.T) {
 		{"tls.cert_pem, key_pem: tls: ", options{"key_pem": foreignKey}},
 		{"tls.key_pem: ", options{"key_pem": "/nowhere/key.pem"}},
 	}
-	for name, open := range map[string]func(*testing.T, *authority) place{
-		"PostgreSQL": postgresPlace, "Kafka": kafkaPlace, "Redis": redisPlace, "Sentinel": sentinelPlace, "Cluster": clusterPlace,
-		"NATS": natsPlace, "credentials": credentialsPlace,
+	for name, open := range map[string]func(*testing.T, *authority) testQueue{
+		"PostgreSQL": postgresQueue, "Kafka": kafkaQueue, "Redis": redisQueue, "Sentinel": sentinelQueue, "Cluster": clusterQueue,
+		"NATS": natsQueue, "credentials": credentialsQueue,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,7 +215,7 @@ func TestSecure(t *testing.T) {
 			for _, m := range p.wrong {
 				_, err := connect(t, p.typ, options{"tls": mutual}.with(m.options), node)
 				got, ok := strings.CutPrefix(fmt.Sprint(err), "consumers[0](events)."+p.typ+".")
-				if !ok || !strings.HasPrefix(got, m.want) && !strings.HasPrefix(got, p.place+", "+m.want) || strings.Contains(got, "hush") {
+				if !ok || !strings.HasPrefix(got, m.want) && !strings.HasPrefix(got, p.blamed+", "+m.want) || strings.Contains(got, "hush") {
 					t.Errorf("got  %v\nwant %s", err, m.want)
 				}
 			}

@@ -42,11 +42,11 @@ func (p *producer) overAPI() {
 	p.sender = s
 }
 
-func (s *apiSender) room(ctx context.Context, most int) (int, error) {
+func (s *apiSender) room(ctx context.Context, limit int) (int, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	return most, nil
+	return limit, nil
 }
 
 func (s *apiSender) send(ctx context.Context, items []item) error {

@@ -13,8 +13,8 @@ import (
 
 // sender publishes for a producer.
 type sender interface {
-	// room waits until publications may be sent, and returns how many, from 1 to most.
-	room(ctx context.Context, most int) (int, error)
+	// room waits until publications may be sent, and returns how many, from 1 to limit.
+	room(ctx context.Context, limit int) (int, error)
 	// send publishes. It reports every answer to the producer.
 	send(ctx context.Context, items []item) error
 	// flush waits for the answers.
@@ -80,7 +80,7 @@ func (p *producer) produce(ctx context.Context, q quota) error {
 		if left == 0 {
 			break
 		}
-		most := int(min(left, uint64(p.window)))
+		limit := int(min(left, uint64(p.window)))
 		if p.rate > 0 {
 			due := uint64(time.Since(start).Seconds()*p.rate) + 1
 			if done := p.sent - first; due <= done {
@@ -89,9 +89,9 @@ func (p *producer) produce(ctx context.Context, q quota) error {
 				}
 				continue
 			}
-			most = int(min(uint64(most), due-(p.sent-first)))
+			limit = int(min(uint64(limit), due-(p.sent-first)))
 		}
-		n, err := p.sender.room(ctx, most)
+		n, err := p.sender.room(ctx, limit)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (p *producer) overClient(c *client) {
 	p.sender = s
 }
 
-func (s *clientSender) room(ctx context.Context, most int) (int, error) {
+func (s *clientSender) room(ctx context.Context, limit int) (int, error) {
 	s.taken = s.taken[:0]
 	select {
 	case slot := <-s.slots:
@@ -173,7 +173,7 @@ func (s *clientSender) room(ctx context.Context, most int) (int, error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	for len(s.taken) < most && len(s.slots) > 0 { // no other goroutine takes slots
+	for len(s.taken) < limit && len(s.slots) > 0 { // no other goroutine takes slots
 		s.taken = append(s.taken, <-s.slots)
 	}
 	return len(s.taken), nil

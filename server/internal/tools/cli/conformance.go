@@ -60,7 +60,7 @@ func (c *Conformance) Run(ctx context.Context, out *Output) error {
 	}
 	sum := verdict{Seed: c.Seed}
 	for _, o := range runs {
-		out.say("judging %s in %s, with the seed %d", o.URL, o.Encoding, c.Seed)
+		out.message("judging %s in %s, with the seed %d", o.URL, o.Encoding, c.Seed)
 		results, err := conformance.Run(ctx, o)
 		if err != nil {
 			return fmt.Errorf("the server cannot be judged: %w", err)

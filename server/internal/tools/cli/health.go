@@ -29,7 +29,7 @@ func HealthOf(cfg *config.Config, name string) (Health, error) {
 	if !cfg.Health.Enabled {
 		return Health{}, ErrHealthOff
 	}
-	_, internal := places(&cfg.HTTPServer)
+	_, internal := listeners(&cfg.HTTPServer)
 	prefix := path(cfg.Health.HandlerPrefix)
 	if name != "" {
 		prefix = path(prefix + "/" + name)

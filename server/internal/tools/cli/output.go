@@ -57,8 +57,8 @@ func (o *Output) table(rows [][]string) error {
 	return err
 }
 
-// say writes a message, unless Err is nil.
-func (o *Output) say(format string, args ...any) {
+// message writes a message, unless Err is nil.
+func (o *Output) message(format string, args ...any) {
 	if o.Err == nil {
 		return
 	}

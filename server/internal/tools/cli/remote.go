@@ -45,22 +45,22 @@ type Remote struct {
 	TLS *tls.Config
 }
 
-// place is where endpoints of a server are, as this machine reaches them.
-type place struct {
+// listener is where endpoints of a server are, as this machine reaches them.
+type listener struct {
 	addr   string
 	secure bool
 }
 
-func (p place) url(name, path string) string { return scheme(name, p.secure) + p.addr + path }
+func (p listener) url(name, path string) string { return scheme(name, p.secure) + p.addr + path }
 
-// places returns where the endpoints for clients are, and the internal ones.
-func places(h *config.HTTPServer) (external, internal place) {
+// listeners returns where the endpoints for clients are, and the internal ones.
+func listeners(h *config.HTTPServer) (external, internal listener) {
 	host := h.Address
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	port := strconv.Itoa(h.Port)
-	external = place{net.JoinHostPort(host, port), h.TLS.Enabled || h.TLSAutocert.Enabled}
+	external = listener{net.JoinHostPort(host, port), h.TLS.Enabled || h.TLSAutocert.Enabled}
 	if h.InternalPort == "" && h.InternalAddress == "" {
 		return external, external
 	}
@@ -68,12 +68,12 @@ func places(h *config.HTTPServer) (external, internal place) {
 	if ip := net.ParseIP(within); ip != nil && ip.IsUnspecified() {
 		within = host
 	}
-	return external, place{net.JoinHostPort(within, cmp.Or(h.InternalPort, port)), external.secure && !h.TLSExternal || h.InternalTLS.Enabled}
+	return external, listener{net.JoinHostPort(within, cmp.Or(h.InternalPort, port)), external.secure && !h.TLSExternal || h.InternalTLS.Enabled}
 }
 
 // Of returns the server that a configuration describes, as this machine reaches it.
 func Of(cfg *config.Config) Remote {
-	external, api := places(&cfg.HTTPServer)
+	external, api := listeners(&cfg.HTTPServer)
 	if cfg.HTTPAPI.External {
 		api = external
 	}

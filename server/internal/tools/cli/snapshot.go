@@ -105,9 +105,9 @@ func (s *Snapshot) end(line string, out *Output) error {
 		return fmt.Errorf("the last line of the answer is malformed: %w", err)
 	}
 	sum := &last.Summary
-	out.say("%d connections of %d nodes", sum.Connections, len(sum.Nodes))
+	out.message("%d connections of %d nodes", sum.Connections, len(sum.Nodes))
 	if sum.Failed != "" {
-		out.say("connections for which the expression fails are left out: %s", sum.Failed)
+		out.message("connections for which the expression fails are left out: %s", sum.Failed)
 	}
 	if sum.Incomplete != "" {
 		return errors.New("the snapshot is not complete: " + sum.Incomplete)

@@ -140,7 +140,7 @@ func (p *printer) event(e client.Event) error {
 		if e.Channel == "" {
 			return p.lost(cause(e))
 		}
-		p.out.say("%s: %v; trying again", e.Channel, e.Err)
+		p.out.message("%s: %v; trying again", e.Channel, e.Err)
 	case client.SubscribedEvent:
 		if p.kind.isMap() && !e.Recovered {
 			p.ahead[e.Channel] = e
@@ -162,14 +162,14 @@ func (p *printer) event(e client.Event) error {
 	case client.PublicationEvent:
 		return p.publication("publication", &e.Publication)
 	case client.JoinEvent:
-		p.out.say("%s: user %q joined (client %s)", e.Channel, e.Info.User, e.Info.Client)
+		p.out.message("%s: user %q joined (client %s)", e.Channel, e.Info.User, e.Info.Client)
 		return p.tell(line{Type: "join", Channel: e.Channel, Info: infoOf(&e.Info)})
 	case client.LeaveEvent:
-		p.out.say("%s: user %q left (client %s)", e.Channel, e.Info.User, e.Info.Client)
+		p.out.message("%s: user %q left (client %s)", e.Channel, e.Info.User, e.Info.Client)
 		return p.tell(line{Type: "leave", Channel: e.Channel, Info: infoOf(&e.Info)})
 	case client.MessageEvent:
 		data := compact(e.Data)
-		p.out.say("message: %s", data)
+		p.out.message("message: %s", data)
 		return p.tell(line{Type: "message", Data: data})
 	}
 	return nil
@@ -184,26 +184,26 @@ func (p *printer) tell(l line) error {
 }
 
 func (p *printer) lost(err error) error {
-	p.out.say("disconnected: %v; connecting again", err)
+	p.out.message("disconnected: %v; connecting again", err)
 	return p.tell(line{Type: "disconnected", Reason: err.Error()})
 }
 
 func (p *printer) unsubscribed(ch string, r client.Reason) error {
 	err := ending(ch, r)
-	p.out.say("%v", err)
+	p.out.message("%v", err)
 	return p.tell(line{Type: "unsubscribed", Channel: ch, Reason: err.Error()})
 }
 
 // unread prints that the output has taken too little.
 func (p *printer) unread(e client.GapEvent) error {
-	p.out.say("%s: publications are missing up to offset %d, because nobody has taken what was printed", e.Channel, e.To.Offset)
+	p.out.message("%s: publications are missing up to offset %d, because nobody has taken what was printed", e.Channel, e.To.Offset)
 	return p.tell(line{Type: "gap", Channel: e.Channel, Offset: e.To.Offset, Epoch: e.To.Epoch})
 }
 
 // state prints the entries of a map, and then that the client is subscribed.
 func (p *printer) state(e client.StateEvent) error {
 	if p.begun[e.Channel] {
-		p.out.say("%s: what has changed is not known any more: its entries follow anew", e.Channel)
+		p.out.message("%s: what has changed is not known any more: its entries follow anew", e.Channel)
 		if err := p.tell(line{Type: "reset", Channel: e.Channel}); err != nil {
 			return err
 		}
@@ -274,17 +274,17 @@ func oneField(key string) string {
 func (p *printer) subscribed(e client.SubscribedEvent) error {
 	switch {
 	case e.WasRecovering && e.Recovered:
-		p.out.say("subscribed to %s again: nothing is missing", e.Channel)
+		p.out.message("subscribed to %s again: nothing is missing", e.Channel)
 	case e.WasRecovering:
-		p.out.say("subscribed to %s again: publications are missing, because the history does not reach back to the last one", e.Channel)
+		p.out.message("subscribed to %s again: publications are missing, because the history does not reach back to the last one", e.Channel)
 	case p.kind.Type == SharedPoll:
-		p.out.say("subscribed to %s, epoch %s", e.Channel, e.Position.Epoch)
+		p.out.message("subscribed to %s, epoch %s", e.Channel, e.Position.Epoch)
 	case e.Recoverable || e.Positioned:
-		p.out.say("subscribed to %s at offset %d, epoch %s", e.Channel, e.Position.Offset, e.Position.Epoch)
+		p.out.message("subscribed to %s at offset %d, epoch %s", e.Channel, e.Position.Offset, e.Position.Epoch)
 	case p.kind.Type != Stream:
-		p.out.say("subscribed to %s, which keeps no changes: after a lost connection its entries come anew", e.Channel)
+		p.out.message("subscribed to %s, which keeps no changes: after a lost connection its entries come anew", e.Channel)
 	default:
-		p.out.say("subscribed to %s, which keeps no history: what comes while the connection is lost is missed", e.Channel)
+		p.out.message("subscribed to %s, which keeps no history: what comes while the connection is lost is missed", e.Channel)
 	}
 	return p.tell(line{
 		Type: "subscribed", Channel: e.Channel, Offset: e.Position.Offset, Epoch: e.Position.Epoch, Recovering: e.WasRecovering, Recovered: e.Recovered,

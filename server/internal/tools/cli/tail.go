@@ -168,7 +168,7 @@ func (f *follower) history(ctx context.Context, c *client.Client, ch string) err
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		f.printer.out.say("%s: its history cannot be read (%v): only what is new follows", ch, err)
+		f.printer.out.message("%s: its history cannot be read (%v): only what is new follows", ch, err)
 	}
 	s := f.streams[ch]
 	s.live = true
@@ -285,7 +285,7 @@ func (f *follower) news(ctx context.Context, api *apicall.Caller, ch string, s *
 		res, err := history(ctx, api, historyRequest{Channel: ch, Limit: page, Since: &position{s.last, s.epoch}})
 		var failed *apicall.Error
 		if errors.As(err, &failed) && failed.Code == unrecoverable {
-			f.printer.out.say("%s: the stream has begun anew; publications may be missing", ch)
+			f.printer.out.message("%s: the stream has begun anew; publications may be missing", ch)
 			s.last, s.epoch = 0, ""
 			if res, err = history(ctx, api, historyRequest{Channel: ch, Limit: page}); err == nil {
 				s.epoch = res.Epoch
@@ -296,7 +296,7 @@ func (f *follower) news(ctx context.Context, api *apicall.Caller, ch string, s *
 		}
 		pubs := res.publications(ch)
 		if len(pubs) > 0 && s.last > 0 && pubs[0].Offset > s.last+1 {
-			f.printer.out.say("%s: %d publications have left the history before they were read", ch, pubs[0].Offset-s.last-1)
+			f.printer.out.message("%s: %d publications have left the history before they were read", ch, pubs[0].Offset-s.last-1)
 		}
 		for i := range pubs {
 			if err := f.published(&pubs[i]); err != nil {

@@ -321,50 +321,50 @@ func comes(c *client, ch, kind, id string) {
 func historyChecks() []check {
 	const section = "protocol-rules.md#history"
 	const needs = stream | keeps | published | positions
-	row := func(name, rule string, run func(t *trial, h *kept)) check {
+	row := func(name, rule string, run func(t *trial, h *testStream)) check {
 		return check{"history." + name, section, rule, needs, func(t *trial) { run(t, t.fill(5)) }}
 	}
 	return []check{
-		row("position", "without a limit, the result has the position alone", func(t *trial, h *kept) {
+		row("position", "without a limit, the result has the position alone", func(t *trial, h *testStream) {
 			h.expect(protocol.HistoryRequest{})
 			h.expect(protocol.HistoryRequest{Since: probe.Since(2, h.epoch)})
 		}),
-		row("forward", "without reverse, the oldest come first, at most limit", func(t *trial, h *kept) {
+		row("forward", "without reverse, the oldest come first, at most limit", func(t *trial, h *testStream) {
 			h.expect(protocol.HistoryRequest{Limit: 2}, 1, 2)
 			h.expect(protocol.HistoryRequest{Limit: 5}, 1, 2, 3, 4, 5)
 			h.expect(protocol.HistoryRequest{Limit: 100}, 1, 2, 3, 4, 5)
 			h.expect(protocol.HistoryRequest{Limit: -1}, 1, 2, 3, 4, 5)
 		}),
-		row("since", "since is exclusive; pages by it have each publication once", func(t *trial, h *kept) {
+		row("since", "since is exclusive; pages by it have each publication once", func(t *trial, h *testStream) {
 			h.expect(protocol.HistoryRequest{Limit: 2, Since: probe.Since(2, h.epoch)}, 3, 4)
 			h.expect(protocol.HistoryRequest{Limit: 2, Since: probe.Since(4, h.epoch)}, 5)
 			h.expect(protocol.HistoryRequest{Limit: -1, Since: probe.Since(0, h.epoch)}, 1, 2, 3, 4, 5)
 			h.expect(protocol.HistoryRequest{Limit: 10, Since: probe.Since(5, h.epoch)})
 			h.expect(protocol.HistoryRequest{Limit: 10, Since: probe.Since(50, h.epoch)})
 		}),
-		row("reverse", "with reverse, the newest come first", func(t *trial, h *kept) {
+		row("reverse", "with reverse, the newest come first", func(t *trial, h *testStream) {
 			h.expect(protocol.HistoryRequest{Limit: 2, Reverse: true}, 5, 4)
 			h.expect(protocol.HistoryRequest{Limit: -1, Reverse: true}, 5, 4, 3, 2, 1)
 			h.expect(protocol.HistoryRequest{Limit: 2, Reverse: true, Since: probe.Since(4, h.epoch)}, 3, 2)
 			h.expect(protocol.HistoryRequest{Limit: 9, Reverse: true, Since: probe.Since(1, h.epoch)})
 		}),
-		row("reverse_from_zero", "reverse from offset 0 is error 107", func(t *trial, h *kept) {
+		row("reverse_from_zero", "reverse from offset 0 is error 107", func(t *trial, h *testStream) {
 			h.c.Refused(probe.History(protocol.HistoryRequest{Channel: h.channel, Limit: 1, Reverse: true, Since: probe.Since(0, h.epoch)}), 107)
 		}),
-		row("other_epoch", "another epoch is error 112, also without a limit; an empty one is not compared", func(t *trial, h *kept) {
+		row("other_epoch", "another epoch is error 112, also without a limit; an empty one is not compared", func(t *trial, h *testStream) {
 			h.c.Refused(probe.History(protocol.HistoryRequest{Channel: h.channel, Limit: 10, Since: probe.Since(1, "another")}), 112)
 			h.c.Refused(probe.History(protocol.HistoryRequest{Channel: h.channel, Since: probe.Since(1, "another")}), 112)
 			h.expect(protocol.HistoryRequest{Limit: 10, Since: probe.Since(3, "")}, 4, 5)
 		}),
-		row("no_channel", "history without a channel ends the connection with 3501", func(t *trial, h *kept) {
+		row("no_channel", "history without a channel ends the connection with 3501", func(t *trial, h *testStream) {
 			h.c.Send(h.c.Numbered(probe.History(protocol.HistoryRequest{Limit: 1})))
 			h.c.Ends(3501)
 		}),
 	}
 }
 
-// kept is a channel with some publications.
-type kept struct {
+// testStream is a channel with some publications.
+type testStream struct {
 	c       *client
 	channel string
 	epoch   string
@@ -372,8 +372,8 @@ type kept struct {
 }
 
 // fill subscribes a client to a channel, and publishes n times into it. Publication n has offset n.
-func (t *trial) fill(n int) *kept {
-	h := &kept{c: t.Connect(), channel: t.Channel()}
+func (t *trial) fill(n int) *testStream {
+	h := &testStream{c: t.Connect(), channel: t.Channel()}
 	r := h.c.Subscribe(h.channel)
 	t.Want(r.Offset == 0, "a channel that nobody has used is at offset %d", r.Offset)
 	h.epoch = r.Epoch
@@ -382,7 +382,7 @@ func (t *trial) fill(n int) *kept {
 }
 
 // more publishes n times more, and takes the publications.
-func (h *kept) more(n int) {
+func (h *testStream) more(n int) {
 	for range n {
 		h.top++
 		h.c.Probe.Publish(h.c, h.channel, h.c.Data(int(h.top)))
@@ -392,7 +392,7 @@ func (h *kept) more(n int) {
 }
 
 // expect compares the result of a history request with offsets.
-func (h *kept) expect(r protocol.HistoryRequest, offsets ...uint64) {
+func (h *testStream) expect(r protocol.HistoryRequest, offsets ...uint64) {
 	r.Channel = h.channel
 	got := h.c.OK(probe.History(r)).History
 	text, _ := json.Marshal(r) // a request has a form
@@ -402,7 +402,7 @@ func (h *kept) expect(r protocol.HistoryRequest, offsets ...uint64) {
 }
 
 // check compares publications with the sent ones.
-func (h *kept) check(pubs []*protocol.Publication) {
+func (h *testStream) check(pubs []*protocol.Publication) {
 	for _, p := range pubs {
 		h.c.Want(bytes.Equal(p.Data, h.c.Data(int(p.Offset))), "publication %d has the data %s, expected %s", p.Offset, p.Data, h.c.Data(int(p.Offset)))
 		h.c.Want(!p.Delta && p.PrevData == nil && p.Time == 0, "publication %d has what is not for clients", p.Offset)

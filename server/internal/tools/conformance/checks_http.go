@@ -25,7 +25,7 @@ func httpChecks() []check {
 	}
 	return []check{
 		{"handshake.encoding", handshake, "the subprotocol centrifuge-protobuf is echoed and chooses Protobuf; so does the query", webSocket, func(t *trial) {
-			for _, way := range []struct {
+			for _, offer := range []struct {
 				query     string
 				protocols []string
 				chosen    string
@@ -35,9 +35,9 @@ func httpChecks() []check {
 				{"", []string{"unheard-of", "centrifuge-protobuf"}, "centrifuge-protobuf", true}, {"", []string{"unheard-of"}, "", false},
 				{"cf_protocol=protobuf", nil, "", true}, {"format=protobuf", nil, "", true}, {"unheard=of", nil, "", false},
 			} {
-				chosen, op := t.upgrade(way.query, way.protocols)
-				t.Want(chosen == way.chosen, "offered %q, the server chooses %q, expected %q", way.protocols, chosen, way.chosen)
-				t.Want((op == ws.OpBinary) == way.protobuf, "subprotocols %q, query %q: the messages are binary: %t, expected %t", way.protocols, way.query, op == ws.OpBinary, way.protobuf)
+				chosen, op := t.upgrade(offer.query, offer.protocols)
+				t.Want(chosen == offer.chosen, "offered %q, the server chooses %q, expected %q", offer.protocols, chosen, offer.chosen)
+				t.Want((op == ws.OpBinary) == offer.protobuf, "subprotocols %q, query %q: the messages are binary: %t, expected %t", offer.protocols, offer.query, op == ws.OpBinary, offer.protobuf)
 			}
 		}},
 		{"handshake.fragments", handshake, "a message in several WebSocket frames is one, whatever its opcode; a close is echoed", webSocket, func(t *trial) { t.fragments() }},

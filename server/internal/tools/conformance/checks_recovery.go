@@ -43,44 +43,44 @@ func positionChecks() []check {
 const recovery = "protocol-rules.md#recovery"
 
 // recoveryCheck makes a check of a client that comes back to a channel with five publications.
-func recoveryCheck(name, rule string, run func(t *trial, h *kept, c *client)) check {
+func recoveryCheck(name, rule string, run func(t *trial, h *testStream, c *client)) check {
 	return check{"recovery." + name, recovery, rule, stream | recovers | published, func(t *trial) { run(t, t.fill(5), t.Connect()) }}
 }
 
 func recoveryChecks() []check {
 	row := recoveryCheck
 	return []check{
-		row("missed", "what was missed comes with the reply, in order, and the offset is that of the request", func(t *trial, h *kept, c *client) {
+		row("missed", "what was missed comes with the reply, in order, and the offset is that of the request", func(t *trial, h *testStream, c *client) {
 			h.recovered(c, 2, h.epoch, 3, 4, 5)
 			h.more(1)
 			p := c.Publication("after the recovered ones")
 			t.Want(p.Pub.Offset == 6, "the first publication after recovery has the offset %d, expected 6", p.Pub.Offset)
 		}),
-		row("nothing_missed", "who has missed nothing recovers without publications", func(t *trial, h *kept, c *client) {
+		row("nothing_missed", "who has missed nothing recovers without publications", func(t *trial, h *testStream, c *client) {
 			h.recovered(c, 5, h.epoch)
 		}),
-		row("from_zero", "offset 0 recovers the whole stream, while it is there", func(t *trial, h *kept, c *client) {
+		row("from_zero", "offset 0 recovers the whole stream, while it is there", func(t *trial, h *testStream, c *client) {
 			h.recovered(c, 0, h.epoch, 1, 2, 3, 4, 5)
 		}),
-		row("no_epoch", "an empty epoch is not compared", func(t *trial, h *kept, c *client) {
+		row("no_epoch", "an empty epoch is not compared", func(t *trial, h *testStream, c *client) {
 			h.recovered(c, 3, "", 4, 5)
 		}),
-		row("empty_stream", "offset 0 of a stream without publications recovers", func(t *trial, h *kept, c *client) {
+		row("empty_stream", "offset 0 of a stream without publications recovers", func(t *trial, h *testStream, c *client) {
 			ch := t.Channel()
 			epoch := h.c.Subscribe(ch).Epoch
 			r := c.Recover(ch, 0, epoch)
 			t.Want(r.Recovered && len(r.Publications) == 0, "recovered is %t, with %d publications", r.Recovered, len(r.Publications))
 		}),
-		row("other_epoch", "another epoch does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 3, "another") }),
-		row("sentinel", "the epoch _ of clients that have no position does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 0, "_") }),
-		row("ahead", "an offset above the top does not recover", func(t *trial, h *kept, c *client) { h.lost(c, 6, h.epoch) }),
+		row("other_epoch", "another epoch does not recover", func(t *trial, h *testStream, c *client) { h.lost(c, 3, "another") }),
+		row("sentinel", "the epoch _ of clients that have no position does not recover", func(t *trial, h *testStream, c *client) { h.lost(c, 0, "_") }),
+		row("ahead", "an offset above the top does not recover", func(t *trial, h *testStream, c *client) { h.lost(c, 6, h.epoch) }),
 	}
 }
 
 func lossChecks() []check {
 	row := recoveryCheck
 	return []check{
-		row("trimmed", "what the stream does not keep any more, or is too much, does not recover; never a part", func(t *trial, h *kept, c *client) {
+		row("trimmed", "what the stream does not keep any more, or is too much, does not recover; never a part", func(t *trial, h *testStream, c *client) {
 			for h.top < 520 {
 				for range 32 {
 					h.top++
@@ -99,7 +99,7 @@ func lossChecks() []check {
 			}
 			t.Skip("the server recovers %d publications", h.top-1)
 		}),
-		row("reject", "with flag 2, a position that does not recover is error 112, and one that does is not", func(t *trial, h *kept, c *client) {
+		row("reject", "with flag 2, a position that does not recover is error 112, and one that does is not", func(t *trial, h *testStream, c *client) {
 			reject := func(offset uint64, epoch string) *protocol.Command {
 				return t.Request(h.channel, func(r *protocol.SubscribeRequest) {
 					probe.From(offset, epoch)(r)
@@ -111,7 +111,7 @@ func lossChecks() []check {
 			r := c.OK(reject(3, h.epoch)).Subscribe
 			t.Want(r != nil && r.Recovered && slices.Equal(offsetsOf(r.Publications), []uint64{4, 5}), "a good position does not recover")
 		}),
-		row("live_after_loss", "after a position that does not recover, publications go on from the top", func(t *trial, h *kept, c *client) {
+		row("live_after_loss", "after a position that does not recover, publications go on from the top", func(t *trial, h *testStream, c *client) {
 			h.lost(c, 3, "another")
 			h.more(1)
 			p := c.Publication("after the loss")
@@ -160,7 +160,7 @@ func lossChecks() []check {
 }
 
 // recovered makes a client come back from a position, and compares the recovered publications.
-func (h *kept) recovered(c *client, offset uint64, epoch string, offsets ...uint64) {
+func (h *testStream) recovered(c *client, offset uint64, epoch string, offsets ...uint64) {
 	r := c.Recover(h.channel, offset, epoch)
 	h.c.Want(r.WasRecovering && r.Recovered, "from %d of %q: was_recovering is %t, recovered %t", offset, epoch, r.WasRecovering, r.Recovered)
 	h.c.Want(slices.Equal(offsetsOf(r.Publications), offsets), "from %d of %q: the offsets are %v, expected %v", offset, epoch, offsetsOf(r.Publications), offsets)
@@ -169,11 +169,11 @@ func (h *kept) recovered(c *client, offset uint64, epoch string, offsets ...uint
 }
 
 // lost makes a client come back from a position that does not recover.
-func (h *kept) lost(c *client, offset uint64, epoch string) {
+func (h *testStream) lost(c *client, offset uint64, epoch string) {
 	h.checkLost(c.Recover(h.channel, offset, epoch))
 }
 
-func (h *kept) checkLost(r *protocol.SubscribeResult) {
+func (h *testStream) checkLost(r *protocol.SubscribeResult) {
 	h.c.Want(!r.Recovered, "a position that cannot be recovered is recovered")
 	h.c.Want(r.WasRecovering, "the result does not have was_recovering")
 	h.c.Want(len(r.Publications) == 0, "a result that is not recovered has the publications %v", offsetsOf(r.Publications))

@@ -78,8 +78,8 @@ type grant struct {
 	signed bool
 }
 
-// around returns the features besides channels.
-func (s *suite) around() need {
+// features returns the features besides channels.
+func (s *suite) features() need {
 	var n need
 	kind := s.server.Dialer.Kind
 	for bit, there := range map[need]bool{
@@ -97,7 +97,7 @@ func (s *suite) around() need {
 
 // choose returns the first channels with the permissions that a check needs, or the missing ones.
 func (s *suite) choose(n need) (grant, string) {
-	if missing := n &^ ofChannels &^ s.around(); missing != 0 {
+	if missing := n &^ ofChannels &^ s.features(); missing != 0 {
 		return grant{}, "needs " + missing.String()
 	}
 	wanted := n & ofChannels

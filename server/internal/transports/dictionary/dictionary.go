@@ -15,12 +15,12 @@ import (
 // Load reads the files of dictionaries. The errors name the keys.
 func Load(list []config.Dictionary) (loaded []*websocket.Dictionary, err error) {
 	var errs []error
-	type use struct{ profile, encoding string }
-	names, uses := make(map[string]bool), make(map[use]bool)
+	type purpose struct{ profile, encoding string }
+	names, uses := make(map[string]bool), make(map[purpose]bool)
 	for i, c := range list {
 		key := config.Element("websocket.dictionaries", i, c.Name)
 		d, err := load(c)
-		of := use{c.Profile, c.Encoding}
+		of := purpose{c.Profile, c.Encoding}
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s.%w", key, err))

@@ -40,7 +40,7 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	endpoint := key + ".endpoint"
 	host, isHTTP, secure, err := hostOf(p.Endpoint)
 	if err != nil {
-		d.say(area, Fail, "correct "+endpoint, "%s is not an address: %v", endpoint, err)
+		d.report(area, Fail, "correct "+endpoint, "%s is not an address: %v", endpoint, err)
 		return
 	}
 	section, material := key+".grpc.tls", p.GRPC.TLS
@@ -61,12 +61,12 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	begun := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
-		d.say(area, Fail, "start what listens there, or correct "+endpoint, "%s: %s does not answer: %v", endpoint, host, err)
+		d.report(area, Fail, "start what listens there, or correct "+endpoint, "%s: %s does not answer: %v", endpoint, host, err)
 		return
 	}
 	defer conn.Close()
 	if of == nil {
-		d.say(area, OK, "", "%s: %s accepts connections, after %s", endpoint, host, since(begun))
+		d.report(area, OK, "", "%s: %s accepts connections, after %s", endpoint, host, since(begun))
 		return
 	}
 	if of.ServerName == "" {
@@ -74,10 +74,10 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	}
 	client := tls.Client(conn, of)
 	if err := client.HandshakeContext(ctx); err != nil {
-		d.say(area, Fail, correct(err, endpoint, section), "%s: %s does not get through TLS: %v", endpoint, host, err)
+		d.report(area, Fail, correct(err, endpoint, section), "%s: %s does not get through TLS: %v", endpoint, host, err)
 		return
 	}
-	d.say(area, OK, "", "%s: %s accepts TLS connections, after %s", endpoint, host, since(begun))
+	d.report(area, OK, "", "%s: %s accepts TLS connections, after %s", endpoint, host, since(begun))
 	d.expiry(endpoint, client.ConnectionState().PeerCertificates[0], "its operator has to renew it")
 }
 

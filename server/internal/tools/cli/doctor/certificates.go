@@ -59,7 +59,7 @@ func (d *doctor) listener(section string, t *config.ListenerTLS) {
 		}
 		leaves = append(leaves, chain[0])
 		if d.expiry(section+".cert_pem", chain[0], "renew it, and set "+section+".cert_pem") {
-			d.say(certificates, OK, "", "%s.cert_pem: the certificate of %s is valid until %s", section, namesOf(chain[0]), date(chain[0].NotAfter))
+			d.report(certificates, OK, "", "%s.cert_pem: the certificate of %s is valid until %s", section, namesOf(chain[0]), date(chain[0].NotAfter))
 		}
 		d.chain(section+".cert_pem", chain)
 	}
@@ -71,11 +71,11 @@ func (d *doctor) expiry(key string, c *x509.Certificate, advice string) bool {
 	now := time.Now().Add(d.Ahead)
 	switch left := c.NotAfter.Sub(now); {
 	case now.Before(c.NotBefore):
-		d.say(certificates, Fail, "look at the clock of this machine; else "+advice, "%s: the certificate of %s begins at %s", key, namesOf(c), date(c.NotBefore))
+		d.report(certificates, Fail, "look at the clock of this machine; else "+advice, "%s: the certificate of %s begins at %s", key, namesOf(c), date(c.NotBefore))
 	case left <= 0:
-		d.say(certificates, Fail, advice, "%s: the certificate of %s has expired at %s", key, namesOf(c), date(c.NotAfter))
+		d.report(certificates, Fail, advice, "%s: the certificate of %s has expired at %s", key, namesOf(c), date(c.NotAfter))
 	case left < renewal:
-		d.say(certificates, Warn, advice, "%s: the certificate of %s expires at %s", key, namesOf(c), date(c.NotAfter))
+		d.report(certificates, Warn, advice, "%s: the certificate of %s expires at %s", key, namesOf(c), date(c.NotAfter))
 	default:
 		return true
 	}
@@ -95,10 +95,10 @@ func (d *doctor) chain(key string, chain []*x509.Certificate) {
 	switch {
 	case !errors.As(err, &unknown):
 	case last.CheckSignatureFrom(last) == nil && last == leaf || last.Subject.String() == last.Issuer.String():
-		d.say(certificates, Warn, "nothing, if clients are given this authority; else set "+key+" to a certificate of a public one",
+		d.report(certificates, Warn, "nothing, if clients are given this authority; else set "+key+" to a certificate of a public one",
 			"%s: the certificate of %s is signed by %q, which only clients accept that were told to", key, namesOf(leaf), last.Issuer)
 	default:
-		d.say(certificates, Warn, "append the intermediate certificates of the authority to "+key+" (fullchain.pem, not cert.pem); nothing, if clients know "+last.Issuer.String(),
+		d.report(certificates, Warn, "append the intermediate certificates of the authority to "+key+" (fullchain.pem, not cert.pem); nothing, if clients know "+last.Issuer.String(),
 			"%s: the chain of %s ends at %q, which is not a root that this machine knows: clients refuse an incomplete chain", key, namesOf(leaf), last.Issuer)
 	}
 }
@@ -108,7 +108,7 @@ func (d *doctor) named(key string, leaves []*x509.Certificate) {
 	var names []string
 	for _, c := range leaves {
 		if len(c.DNSNames)+len(c.IPAddresses) == 0 {
-			d.say(certificates, Warn, "issue one with the names that clients connect to, and set "+key, "%s: the certificate of %s has no alternative names, so clients refuse it", key, namesOf(c))
+			d.report(certificates, Warn, "issue one with the names that clients connect to, and set "+key, "%s: the certificate of %s has no alternative names, so clients refuse it", key, namesOf(c))
 		}
 		names = append(names, namesOf(c))
 		if d.Host == "" || c.VerifyHostname(d.Host) == nil {
@@ -116,7 +116,7 @@ func (d *doctor) named(key string, leaves []*x509.Certificate) {
 		}
 	}
 	if len(leaves) > 0 {
-		d.say(certificates, Fail, "issue one that has this name, and set "+key, "%s: clients that connect to %s refuse the certificate, which is of %s", key, d.Host, strings.Join(names, "; "))
+		d.report(certificates, Fail, "issue one that has this name, and set "+key, "%s: clients that connect to %s refuse the certificate, which is of %s", key, d.Host, strings.Join(names, "; "))
 	}
 }
 

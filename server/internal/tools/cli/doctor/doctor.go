@@ -72,7 +72,7 @@ type doctor struct {
 	err    error // of Report
 }
 
-func (d *doctor) say(area string, s Status, advice, format string, args ...any) {
+func (d *doctor) report(area string, s Status, advice, format string, args ...any) {
 	d.failed = d.failed || s == Fail
 	if d.err == nil {
 		d.err = d.Report(Finding{Area: area, Status: s, Text: fmt.Sprintf(format, args...), Advice: advice})
@@ -82,15 +82,15 @@ func (d *doctor) say(area string, s Status, advice, format string, args ...any) 
 func (d *doctor) configuration(context.Context) {
 	const area = "configuration"
 	for _, w := range d.Warnings {
-		d.say(area, Warn, "correct or remove the key", "%s", w)
+		d.report(area, Warn, "correct or remove the key", "%s", w)
 	}
 	if err := d.Check(d.Config); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			d.say(area, Fail, "correct the key: the server does not start", "%s", line)
+			d.report(area, Fail, "correct the key: the server does not start", "%s", line)
 		}
 		return
 	}
-	d.say(area, OK, "", "the server starts with it")
+	d.report(area, OK, "", "the server starts with it")
 }
 
 // since rounds the time that something took for people.

@@ -72,7 +72,7 @@ func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *red
 	defer cancel()
 	client, err := services.Redis(ctx, s, addressKey)
 	if err != nil {
-		d.say(area, Fail, "start Redis, or correct "+blamed(key, addressKey, err), "%s: %s", name, secretless(err))
+		d.report(area, Fail, "start Redis, or correct "+blamed(key, addressKey, err), "%s: %s", name, secretless(err))
 		return
 	}
 	defer client.Close()
@@ -84,26 +84,26 @@ func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *red
 		info, err = client.Do(ctx, client.B().Info().Build()).ToString()
 	}
 	if err != nil || info == "" {
-		d.say(area, Fail, "allow the user ("+key+".user) the commands TIME and INFO, or look at the server", "%s: it does not tell its time and state: %v", name, err)
+		d.report(area, Fail, "allow the user ("+key+".user) the commands TIME and INFO, or look at the server", "%s: it does not tell its time and state: %v", name, err)
 		return
 	}
 	version := cmp.Or(field(info, "valkey_version"), field(info, "redis_version"))
 	clustered := field(info, "cluster_enabled") == "1"
 	switch {
 	case older(version, leastRedis):
-		d.say(area, Fail, "upgrade it", "%s: version %s is older than %s", name, version, leastRedis)
+		d.report(area, Fail, "upgrade it", "%s: version %s is older than %s", name, version, leastRedis)
 	case c != nil && c.PresenceHashFieldTTL && older(version, leastRedisFieldTTL):
-		d.say(area, Fail, "upgrade it, or leave out "+key+".presence_hash_field_ttl", "%s: presence_hash_field_ttl needs version %s, this is %s", name, leastRedisFieldTTL, version)
+		d.report(area, Fail, "upgrade it, or leave out "+key+".presence_hash_field_ttl", "%s: presence_hash_field_ttl needs version %s, this is %s", name, leastRedisFieldTTL, version)
 	case c != nil && c.ShardedPubSubPartitions > 0 && (!clustered || older(version, leastRedisSharded)):
-		d.say(area, Fail, "use a Cluster of version "+leastRedisSharded+", or leave out "+key+".sharded_pub_sub_partitions", "%s: sharded_pub_sub_partitions needs a Cluster of version %s", name, leastRedisSharded)
+		d.report(area, Fail, "use a Cluster of version "+leastRedisSharded+", or leave out "+key+".sharded_pub_sub_partitions", "%s: sharded_pub_sub_partitions needs a Cluster of version %s", name, leastRedisSharded)
 	default:
-		d.say(area, OK, "", "%s: version %s, answers within %s", name, version, took)
+		d.report(area, OK, "", "%s: version %s, answers within %s", name, version, took)
 	}
 	d.role(key, name, addressKey, info, clustered)
 	if clustered {
 		state, err := client.Do(ctx, client.B().ClusterInfo().Build()).ToString()
 		if got := field(state, "cluster_state"); err == nil && got != "ok" {
-			d.say(area, Fail, "look at redis-cli --cluster check: slots have no server", "%s: the state of the Cluster is %q, %s of 16384 slots are served", name, got, field(state, "cluster_slots_ok"))
+			d.report(area, Fail, "look at redis-cli --cluster check: slots have no server", "%s: the state of the Cluster is %q, %s of 16384 slots are served", name, got, field(state, "cluster_slots_ok"))
 		}
 	}
 	d.memory(name, info)
@@ -116,7 +116,7 @@ func (d *doctor) shard(ctx context.Context, key, name, addressKey string, s *red
 // role tells of a replica where a primary should be. In a Cluster, any node leads to the primaries.
 func (d *doctor) role(key, name, addressKey, info string, clustered bool) {
 	if field(info, "role") == "slave" && !clustered {
-		d.say("redis", Fail, "let "+key+"."+addressKey+" be the primary, or name the Sentinels in "+key+".sentinel_address", "%s: it is a replica of %s:%s, which takes no writes", name, field(info, "master_host"), field(info, "master_port"))
+		d.report("redis", Fail, "let "+key+"."+addressKey+" be the primary, or name the Sentinels in "+key+".sentinel_address", "%s: it is a replica of %s:%s, which takes no writes", name, field(info, "master_host"), field(info, "master_port"))
 	}
 }
 
@@ -131,14 +131,14 @@ func (d *doctor) memory(name, info string) {
 	switch {
 	case most == 0:
 	case policy != "noeviction":
-		d.say(area, Warn, "CONFIG SET maxmemory-policy noeviction, and let it have the memory that it needs", "%s: maxmemory-policy is %s: when the memory is full, it drops history, presence and maps without a word", name, policy)
+		d.report(area, Warn, "CONFIG SET maxmemory-policy noeviction, and let it have the memory that it needs", "%s: maxmemory-policy is %s: when the memory is full, it drops history, presence and maps without a word", name, policy)
 	case used > most:
-		d.say(area, Fail, more, "%s: it uses %d of %d bytes: publications with history fail", name, used, most)
+		d.report(area, Fail, more, "%s: it uses %d of %d bytes: publications with history fail", name, used, most)
 	case used > most/10*9:
-		d.say(area, Warn, more, "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, most)
+		d.report(area, Warn, more, "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, most)
 	}
 	if field(info, "rdb_last_bgsave_status") == "err" {
-		d.say(area, Warn, "look at its log; CONFIG SET stop-writes-on-bgsave-error no lets it write all the same", "%s: its last snapshot failed, so it may refuse to write", name)
+		d.report(area, Warn, "look at its log; CONFIG SET stop-writes-on-bgsave-error no lets it write all the same", "%s: its last snapshot failed, so it may refuse to write", name)
 	}
 }
 
@@ -149,7 +149,7 @@ func (d *doctor) persistence(ctx context.Context, name, info string, client ruei
 	}
 	settings, err := client.Do(ctx, client.B().ConfigGet().Parameter("save").Build()).AsStrMap()
 	if save, told := settings["save"]; err == nil && told && save == "" {
-		d.say("redis", Warn, "CONFIG SET appendonly yes, and appendonly yes in its file", `%s: it does not persist (appendonly no, save ""): after a restart streams, presence and maps are gone, and all clients start over`, name)
+		d.report("redis", Warn, "CONFIG SET appendonly yes, and appendonly yes in its file", `%s: it does not persist (appendonly no, save ""): after a restart streams, presence and maps are gone, and all clients start over`, name)
 	}
 }
 
@@ -183,11 +183,11 @@ func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 	first, last := told.Sub(begun), told.Sub(begun.Add(took))
 	switch {
 	case last > skew || first < -skew:
-		d.say(area, Fail, "synchronise both clocks (chrony, systemd-timesyncd)", "the clock of %s differs by %s: tokens expire at the wrong time, and what is recovered may be wrong", of, (last + took/2).Round(time.Millisecond))
+		d.report(area, Fail, "synchronise both clocks (chrony, systemd-timesyncd)", "the clock of %s differs by %s: tokens expire at the wrong time, and what is recovered may be wrong", of, (last + took/2).Round(time.Millisecond))
 	case first >= skew || last <= -skew:
-		d.say(area, Warn, "run gyro doctor again when both are less busy", "the clock of %s may differ by more than %s: it was told within %s", of, skew, took.Round(time.Millisecond))
+		d.report(area, Warn, "run gyro doctor again when both are less busy", "the clock of %s may differ by more than %s: it was told within %s", of, skew, took.Round(time.Millisecond))
 	default:
-		d.say(area, OK, "", "the clock of %s differs by less than %s", of, skew)
+		d.report(area, OK, "", "the clock of %s differs by less than %s", of, skew)
 	}
 }
 
@@ -201,18 +201,18 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	defer deny(nil)
 	conn, err := of.Connect(nats.Timeout(d.Timeout), nats.NoReconnect(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { deny(err) }))
 	if err != nil {
-		d.say(area, Fail, "start NATS, or correct "+blamed(key, "url", err), "%s: %s", key, secretless(err))
+		d.report(area, Fail, "start NATS, or correct "+blamed(key, "url", err), "%s: %s", key, secretless(err))
 		return
 	}
 	defer conn.Close()
 	took, err := conn.RTT()
 	if err != nil {
-		d.say(area, Fail, "look at the server", "%s: %s", key, secretless(err))
+		d.report(area, Fail, "look at the server", "%s: %s", key, secretless(err))
 		return
 	}
-	d.say(area, OK, "", "%s: version %s, answers within %s", key, conn.ConnectedServerVersion(), took.Round(10*time.Microsecond))
+	d.report(area, OK, "", "%s: version %s, answers within %s", key, conn.ConnectedServerVersion(), took.Round(10*time.Microsecond))
 	if most, limit := conn.MaxPayload(), int64(d.Config.WebSocket.MessageSizeLimit); most < limit {
-		d.say(area, Warn, "let max_payload of NATS be more, or websocket.message_size_limit less", "%s: it refuses messages of more than %d bytes, clients may send %d (websocket.message_size_limit)", key, most, limit)
+		d.report(area, Warn, "let max_payload of NATS be more, or websocket.message_size_limit less", "%s: it refuses messages of more than %d bytes, clients may send %d (websocket.message_size_limit)", key, most, limit)
 	}
 	// Where nodes listen to themselves. In the raw mode, that is the one subject that is not one of the application.
 	subject := c.Prefix + ".canary.doctor-" + nats.NewInbox()[len(nats.InboxPrefix):]
@@ -232,7 +232,7 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	d.say(area, Fail, "allow the user of "+key+".url to publish and subscribe to "+c.Prefix+".>, or correct "+key+".prefix", "%s: a message that is published does not come back: %s", key, secretless(err))
+	d.report(area, Fail, "allow the user of "+key+".url to publish and subscribe to "+c.Prefix+".>, or correct "+key+".prefix", "%s: a message that is published does not come back: %s", key, secretless(err))
 }
 
 // postgres looks at a database, at its standbys, and at the connection for notifications.
@@ -260,7 +260,7 @@ func (d *doctor) database(ctx context.Context, of database) {
 	name := of.key + "." + of.option
 	c, err := pgx.ParseConfig(of.dsn)
 	if err != nil {
-		d.say(area, Fail, "correct "+name, "%s: it does not parse", name) // the error may show the password
+		d.report(area, Fail, "correct "+name, "%s: it does not parse", name) // the error may show the password
 		return
 	}
 	services.SecurePostgres(c, of.tls)
@@ -271,7 +271,7 @@ func (d *doctor) database(ctx context.Context, of database) {
 		if option := services.TLSOption(of.key+".tls", err); option != "" {
 			name = option
 		}
-		d.say(area, Fail, "start PostgreSQL, or correct "+name, "%s.%s: %s", of.key, of.option, secretless(err))
+		d.report(area, Fail, "start PostgreSQL, or correct "+name, "%s.%s: %s", of.key, of.option, secretless(err))
 		return
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the process ends
@@ -291,23 +291,23 @@ func (d *doctor) database(ctx context.Context, of database) {
 		Scan(&s.version, &s.number, &s.now, &s.standby, &s.free, &s.mayCreate, &s.schema, &s.user)
 	took := since(begun)
 	if err != nil {
-		d.say(area, Fail, "look at the server", "%s: %s", name, secretless(err))
+		d.report(area, Fail, "look at the server", "%s: %s", name, secretless(err))
 		return
 	}
 	switch {
 	case s.number/10000 < leastPostgres:
-		d.say(area, Fail, "upgrade it", "%s: version %s is older than %d", name, s.version, leastPostgres)
+		d.report(area, Fail, "upgrade it", "%s: version %s is older than %d", name, s.version, leastPostgres)
 	case of.primary && s.standby:
-		d.say(area, Fail, "let "+name+" be the primary, for example by target_session_attrs=read-write", "%s: it is a standby, which takes no writes", name)
+		d.report(area, Fail, "let "+name+" be the primary, for example by target_session_attrs=read-write", "%s: it is a standby, which takes no writes", name)
 	case of.standby && !s.standby:
-		d.say(area, Warn, "let "+name+" be a standby, or disable "+of.key+".replica", "%s: it is no standby: reads burden the primary all the same", name)
+		d.report(area, Warn, "let "+name+" be a standby, or disable "+of.key+".replica", "%s: it is no standby: reads burden the primary all the same", name)
 	case of.creates && !s.mayCreate:
-		d.say(area, Fail, "GRANT CREATE ON SCHEMA to the user, or set "+of.key+".skip_schema_init and make the tables yourself", "%s: user %q may not create tables in schema %q", name, s.user, s.schema)
+		d.report(area, Fail, "GRANT CREATE ON SCHEMA to the user, or set "+of.key+".skip_schema_init and make the tables yourself", "%s: user %q may not create tables in schema %q", name, s.user, s.schema)
 	default:
-		d.say(area, OK, "", "%s: version %s, answers within %s", name, s.version, took)
+		d.report(area, OK, "", "%s: version %s, answers within %s", name, s.version, took)
 	}
 	if s.free < of.connections {
-		d.say(area, Warn, "let max_connections of PostgreSQL be more, or "+of.key+".pool_size less", "%s: it has %d connections left, and this node alone may make %d", name, s.free, of.connections)
+		d.report(area, Warn, "let max_connections of PostgreSQL be more, or "+of.key+".pool_size less", "%s: it has %d connections left, and this node alone may make %d", name, s.free, of.connections)
 	}
 	d.clock(name, s.now, begun, took)
 }

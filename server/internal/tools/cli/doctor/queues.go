@@ -32,10 +32,10 @@ func (d *doctor) queue(ctx context.Context, c *sources.Consumer) {
 		if _, ok := asOption(err); ok {
 			advice = "start it, or correct " + blamed(c.Key, "", err)
 		}
-		d.say(area, Fail, advice, "%s: %s", c.Key, secretless(err))
+		d.report(area, Fail, advice, "%s: %s", c.Key, secretless(err))
 		return
 	}
-	d.say(area, OK, "", "%s: it can be used", c.Key)
+	d.report(area, OK, "", "%s: it can be used", c.Key)
 	switch of := c.Config; of.Type {
 	case config.TypePostgreSQL:
 		secure, err := of.PostgreSQL.TLS.ClientConfig()
@@ -60,11 +60,11 @@ func (d *doctor) notifications(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	if err := r.Start(ctx); err != nil {
-		d.say(area, Fail, "start it, or correct the key", "%s", secretless(err))
+		d.report(area, Fail, "start it, or correct the key", "%s", secretless(err))
 		return
 	}
 	r.Close()
-	d.say(area, OK, "", "notifications of keys can come")
+	d.report(area, OK, "", "notifications of keys can come")
 }
 
 // asOption returns the option that is to blame for an error.

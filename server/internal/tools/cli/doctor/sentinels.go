@@ -38,7 +38,7 @@ func (d *doctor) sentinels(ctx context.Context, key, name string, s *redis.Shard
 		if option != "sentinel_address" || len(s.Addresses) == 1 {
 			status = Fail // no other Sentinel would help
 		}
-		d.say(area, status, "start it, or correct "+key+"."+option, "%s: Sentinel %s: %s", name, address, secretless(bare(err)))
+		d.report(area, status, "start it, or correct "+key+"."+option, "%s: Sentinel %s: %s", name, address, secretless(bare(err)))
 	}
 	if len(groups) == 0 {
 		return s
@@ -115,20 +115,20 @@ func (d *doctor) group(name string, groups []group, mute int) {
 	need := max(g.quorum, g.sentinels/2+1) // the quorum says that the primary is down, a majority lets one of them replace it
 	for _, other := range groups[1:] {
 		if other.primary != g.primary {
-			d.say(area, Fail, "look at sentinel get-master-addr-by-name of each: they watch different groups, or are cut off from each other", "%s: Sentinels name different primaries, %s and %s", name, g.primary, other.primary)
+			d.report(area, Fail, "look at sentinel get-master-addr-by-name of each: they watch different groups, or are cut off from each other", "%s: Sentinels name different primaries, %s and %s", name, g.primary, other.primary)
 		}
 	}
 	text := fmt.Sprintf("%d Sentinels know each other, %d of those that are configured answer, quorum %d, %d replicas of %s", g.sentinels, len(groups), g.quorum, g.replicas, g.primary)
 	switch {
 	case g.down:
-		d.say(area, Fail, "start it, or wait for the failover", "%s: the Sentinels say that the primary %s is down", name, g.primary)
+		d.report(area, Fail, "start it, or wait for the failover", "%s: the Sentinels say that the primary %s is down", name, g.primary)
 	case g.replicas == 0:
-		d.say(area, Warn, "give the primary a replica", "%s: the primary %s has no replica that the Sentinels can reach: if it fails, nothing takes over", name, g.primary)
+		d.report(area, Warn, "give the primary a replica", "%s: the primary %s has no replica that the Sentinels can reach: if it fails, nothing takes over", name, g.primary)
 	case g.sentinels-mute < need:
-		d.say(area, Fail, "start Sentinels", "%s: too few Sentinels for a failover: %s, and %d are needed", name, text, need)
+		d.report(area, Fail, "start Sentinels", "%s: too few Sentinels for a failover: %s, and %d are needed", name, text, need)
 	case g.sentinels-1 < need:
-		d.say(area, Warn, "run three or more, on machines of their own", "%s: without one Sentinel there is no failover: %s, and %d are needed", name, text, need)
+		d.report(area, Warn, "run three or more, on machines of their own", "%s: without one Sentinel there is no failover: %s, and %d are needed", name, text, need)
 	default:
-		d.say(area, OK, "", "%s: %s", name, text)
+		d.report(area, OK, "", "%s: %s", name, text)
 	}
 }

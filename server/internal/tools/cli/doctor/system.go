@@ -27,33 +27,33 @@ const (
 func (d *doctor) limits(context.Context) {
 	const area = "limits"
 	if d.Proc == nil {
-		d.say(area, OK, "", "they are not examined on this system")
+		d.report(area, OK, "", "they are not examined on this system")
 		return
 	}
 	if soft, hard, ok := d.files(); ok {
 		if soft < wantFiles && hard < wantFiles {
-			d.say(area, Warn, "LimitNOFILE= in the systemd unit, or ulimit -n", "this process may open %d files, at most %d: each connection needs one", soft, hard)
+			d.report(area, Warn, "LimitNOFILE= in the systemd unit, or ulimit -n", "this process may open %d files, at most %d: each connection needs one", soft, hard)
 		} else {
-			d.say(area, OK, "", "this process may open %d files", max(soft, hard))
+			d.report(area, OK, "", "this process may open %d files", max(soft, hard))
 		}
 	}
 	d.atLeast(area, "net.core.somaxconn", 0, wantBacklog, "connections that come faster than they are accepted are refused")
 	if low, high, ok := d.sysctls("net.ipv4.ip_local_port_range"); ok {
 		if high-low < wantPorts {
-			d.say(area, Warn, "sysctl -w net.ipv4.ip_local_port_range='1024 65535'", "net.ipv4.ip_local_port_range has %d ports, which bounds connections to each backend and from each proxy in front", high-low)
+			d.report(area, Warn, "sysctl -w net.ipv4.ip_local_port_range='1024 65535'", "net.ipv4.ip_local_port_range has %d ports, which bounds connections to each backend and from each proxy in front", high-low)
 		} else {
-			d.say(area, OK, "", "net.ipv4.ip_local_port_range has %d ports", high-low)
+			d.report(area, OK, "", "net.ipv4.ip_local_port_range has %d ports", high-low)
 		}
 	}
 	d.atLeast(area, "net.ipv4.tcp_mem", 2, wantMemory/pageSize, "pages are all that sockets may hold: beyond that, connections stall")
-	most, there := d.sysctl("net.netfilter.nf_conntrack_max", 0)
+	limit, there := d.sysctl("net.netfilter.nf_conntrack_max", 0)
 	used, _ := d.sysctl("net.netfilter.nf_conntrack_count", 0)
 	switch {
 	case !there:
-	case most < wantFiles || used > most*8/10:
-		d.say(area, Warn, "sysctl -w net.netfilter.nf_conntrack_max=1048576", "the firewall tracks %d of at most %d connections: others are dropped without a word", used, most)
+	case limit < wantFiles || used > limit*8/10:
+		d.report(area, Warn, "sysctl -w net.netfilter.nf_conntrack_max=1048576", "the firewall tracks %d of at most %d connections: others are dropped without a word", used, limit)
 	default:
-		d.say(area, OK, "", "the firewall tracks %d of at most %d connections", used, most)
+		d.report(area, OK, "", "the firewall tracks %d of at most %d connections", used, limit)
 	}
 	d.table(area)
 }
@@ -70,15 +70,15 @@ func (d *doctor) table(area string) {
 		return
 	}
 	conns := int64(d.Config.Client.ConnectionLimit)
-	if _, most, known := d.files(); known {
-		conns = min(conns, most)
+	if _, limit, known := d.files(); known {
+		conns = min(conns, limit)
 	}
 	if conns <= mostPerSlot*places {
-		d.say(area, OK, "", "the kernel's table of TCP connections has %d places, enough for %d connections", places, mostPerSlot*places)
+		d.report(area, OK, "", "the kernel's table of TCP connections has %d places, enough for %d connections", places, mostPerSlot*places)
 		return
 	}
 	want := min(int64(1)<<bits.Len64(uint64(conns-1)), mostPlaces)
-	d.say(area, Warn, fmt.Sprintf("boot the kernel with thash_entries=%d; or, for a network namespace of its own, sysctl -w net.ipv4.tcp_child_ehash_entries=%d in the parent before the namespace is made", want, want),
+	d.report(area, Warn, fmt.Sprintf("boot the kernel with thash_entries=%d; or, for a network namespace of its own, sysctl -w net.ipv4.tcp_child_ehash_entries=%d in the parent before the namespace is made", want, want),
 		"the kernel's table of TCP connections has %d places for the %d that client.connection_limit and the open files allow: to look up the connection of each segment takes a noticeable part of the CPU", places, conns)
 }
 
@@ -129,9 +129,9 @@ func (d *doctor) atLeast(area, name string, field int, want int64, why string) {
 	switch n, ok := d.sysctl(name, field); {
 	case !ok:
 	case n < want:
-		d.say(area, Warn, "sysctl -w "+name+", at least "+strconv.FormatInt(want, 10), "%s is %d: %s", name, n, why)
+		d.report(area, Warn, "sysctl -w "+name+", at least "+strconv.FormatInt(want, 10), "%s is %d: %s", name, n, why)
 	default:
-		d.say(area, OK, "", "%s is %d", name, n)
+		d.report(area, OK, "", "%s is %d", name, n)
 	}
 }
 
@@ -165,11 +165,11 @@ func (d *doctor) ports(ctx context.Context) {
 		switch {
 		case err == nil:
 			_ = ln.Close() // it was only to see whether the address is free
-			d.say(area, OK, "", "%s is free", a.at)
+			d.report(area, OK, "", "%s is free", a.at)
 		case errors.Is(err, syscall.EADDRINUSE):
-			d.say(area, Warn, "nothing, if it is this server that runs already; else stop what does, or change "+a.keys, "%s is in use", a.at)
+			d.report(area, Warn, "nothing, if it is this server that runs already; else stop what does, or change "+a.keys, "%s is in use", a.at)
 		default:
-			d.say(area, Fail, "change "+a.keys+", or the rights of the process", "%v", err)
+			d.report(area, Fail, "change "+a.keys+", or the rights of the process", "%v", err)
 		}
 	}
 }

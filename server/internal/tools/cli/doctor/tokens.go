@@ -22,13 +22,13 @@ func (d *doctor) tokens(ctx context.Context) {
 	}
 	switch {
 	case verified:
-		d.say(area, OK, "", "connection tokens can be verified")
+		d.report(area, OK, "", "connection tokens can be verified")
 	case c.Proxy.Connect.Enabled:
-		d.say(area, OK, "", "the backend decides about connections")
+		d.report(area, OK, "", "the backend decides about connections")
 	case c.Insecure || c.AllowAnonymousConnect:
-		d.say(area, Warn, "set client.token.hmac_secret_key if clients have users", "no token can be verified: all clients are anonymous")
+		d.report(area, Warn, "set client.token.hmac_secret_key if clients have users", "no token can be verified: all clients are anonymous")
 	default:
-		d.say(area, Fail, "set client.token.hmac_secret_key, or enable client.proxy.connect", "no client can connect: no token can be verified, anonymous clients are not allowed, and no backend is asked")
+		d.report(area, Fail, "set client.token.hmac_secret_key, or enable client.proxy.connect", "no client can connect: no token can be verified, anonymous clients are not allowed, and no backend is asked")
 	}
 	d.backendTokens(ctx, "http_api.jwks", &d.Config.HTTPAPI.JWKS)
 	d.backendTokens(ctx, "grpc_api.jwks", &d.Config.GRPCAPI.JWKS)
@@ -44,7 +44,7 @@ func (d *doctor) backendTokens(ctx context.Context, section string, of *config.A
 // token looks at a section of keys, and tells whether tokens can be verified by it.
 func (d *doctor) token(ctx context.Context, section string, t *config.Token) bool {
 	if n := len(t.HMACSecretKey); n > 0 && n < leastSecret {
-		d.say("tokens", Warn, "let gyro genconfig make one, and set "+section+".hmac_secret_key", "%s.hmac_secret_key has %d bytes: one that is shorter than %d can be guessed from a token", section, n, leastSecret)
+		d.report("tokens", Warn, "let gyro genconfig make one, and set "+section+".hmac_secret_key", "%s.hmac_secret_key has %d bytes: one that is shorter than %d can be guessed from a token", section, n, leastSecret)
 	}
 	if t.JWKS.Enabled {
 		for i := range t.JWKS.Providers {
@@ -76,14 +76,14 @@ func (d *doctor) keySet(ctx context.Context, key, at string, secure config.TLS, 
 	begun := time.Now()
 	keys, skipped, err := e.Probe(ctx, at)
 	if took := since(begun); err == nil && took > jwks.Timeout {
-		d.say(area, Warn, "look at the identity provider and the network", "%s: its keys came within %s, the server waits %s for them", key, took, jwks.Timeout)
+		d.report(area, Warn, "look at the identity provider and the network", "%s: its keys came within %s, the server waits %s for them", key, took, jwks.Timeout)
 	}
 	switch {
 	case err != nil:
-		d.say(area, Fail, correct(err, key, section), "%s: its keys cannot be fetched: %v", key, err)
+		d.report(area, Fail, correct(err, key, section), "%s: its keys cannot be fetched: %v", key, err)
 	case skipped != nil:
-		d.say(area, Warn, "nothing, unless tokens are signed by them", "%s: %d keys can be used, some cannot: %v", key, keys, skipped)
+		d.report(area, Warn, "nothing, unless tokens are signed by them", "%s: %d keys can be used, some cannot: %v", key, keys, skipped)
 	default:
-		d.say(area, OK, "", "%s: %d keys", key, keys)
+		d.report(area, OK, "", "%s: %d keys", key, keys)
 	}
 }

@@ -17,7 +17,7 @@ type crowd struct {
 	name    string
 	guests  []*guest
 	log     []string        // of the first guest; the offset of the first publication is 1
-	sent    map[string]int  // by payload: 1 sent, 2 answered
+	sent    map[string]int  // author payload: 1 sent, 2 answered
 	last    map[*client]int // the number of the last publication in the log that a client made
 	authors map[string]author
 	next    int
@@ -209,10 +209,10 @@ func (g *guest) deliver(p *protocol.Publication) {
 
 // enter adds a publication to the order.
 func (w *crowd) enter(data string) {
-	by, ok := w.authors[data]
+	author, ok := w.authors[data]
 	w.Want(ok, "%s comes twice, or nobody has published it", data)
-	w.Want(by.n > w.last[by.c], "publication %d of a client comes behind its publication %d", by.n, w.last[by.c])
-	w.last[by.c] = by.n
+	w.Want(author.n > w.last[author.c], "publication %d of a client comes behind its publication %d", author.n, w.last[author.c])
+	w.last[author.c] = author.n
 	delete(w.authors, data)
 	w.log = append(w.log, data)
 }

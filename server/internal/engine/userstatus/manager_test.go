@@ -94,7 +94,7 @@ func (c *counted) taken() int {
 }
 
 type fixture struct {
-	*Keeper
+	*Manager
 	store *counted
 	log   *bytes.Buffer
 	mu    sync.Mutex
@@ -104,7 +104,7 @@ type fixture struct {
 func start(t *testing.T, n Node) *fixture {
 	t.Helper()
 	f := &fixture{store: &counted{Store: NewMemory(time.Hour)}, log: new(bytes.Buffer), seen: make(map[string]int)}
-	f.Keeper = newKeeper(f.store, Config{Node: n, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Observe: func(kind string, users int, err error) {
+	f.Manager = newManager(f.store, Config{Node: n, Logger: slog.New(slog.NewTextHandler(f.log, nil)), Observe: func(kind string, users int, err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.seen[fmt.Sprintf("%s %t", kind, err == nil)] += users
@@ -127,7 +127,7 @@ func (f *fixture) status(t *testing.T, user string) api.UserStatus {
 
 // logged is what was logged since the last time.
 func (f *fixture) logged() string {
-	_ = logging.Flush(f.Keeper.log)
+	_ = logging.Flush(f.Manager.log)
 	defer f.log.Reset()
 	return f.log.String()
 }
@@ -295,7 +295,7 @@ func TestLimits(t *testing.T) {
 
 // TestNew: the configuration says where the status is kept.
 func TestNew(t *testing.T) {
-	var none *Keeper
+	var none *Manager
 	if err := none.Start(t.Context()); err != nil {
 		t.Error(err)
 	}

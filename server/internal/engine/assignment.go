@@ -9,33 +9,33 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Routes tell which engines the channels of a configuration are on. They are immutable and
+// Assignment tells which engines the channels of a configuration are on. It is immutable and
 // safe for concurrent use.
-type Routes struct {
+type Assignment struct {
 	channels *channels.Resolver
 	naming   naming
-	// places has the namespaces of this configuration and of all before it: a namespace that a
+	// namespaces has the namespaces of this configuration and of all before it: a namespace that a
 	// reload removes may still have subscriptions on its engines.
-	places map[string]place
+	namespaces map[string]indexes
 	// streamedMaps are the namespaces of this configuration with maps that have a stream.
 	streamedMaps map[string]bool
 }
 
-// place has the indexes of the engines of a namespace.
-type place struct{ broker, presence int }
+// indexes has the indexes of the engines of a namespace.
+type indexes struct{ broker, presence int }
 
 // naming has the rules that find the namespace of a channel.
 type naming struct{ privatePrefix, boundary string }
 
-// Routes returns the routes of a validated configuration, which names the same engines as the
-// one that the set was made from. channels resolves the names of channels. before are the routes
-// that are in force, nil at start. A change that would move channels from one engine to another
+// Assign returns the assignment of a validated configuration, which names the same engines as the
+// one that the set was made from. channels resolves the names of channels. before is the assignment
+// in force, nil at start. A change that would move channels from one engine to another
 // is an error, which names the key.
-func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Routes) (*Routes, error) {
-	r := &Routes{
-		channels: resolver,
-		naming:   naming{cfg.Channel.PrivatePrefix, cfg.Channel.NamespaceBoundary},
-		places:   make(map[string]place),
+func (s *Set) Assign(cfg *config.Config, resolver *channels.Resolver, before *Assignment) (*Assignment, error) {
+	r := &Assignment{
+		channels:   resolver,
+		naming:     naming{cfg.Channel.PrivatePrefix, cfg.Channel.NamespaceBoundary},
+		namespaces: make(map[string]indexes),
 
 		streamedMaps: make(map[string]bool),
 	}
@@ -43,7 +43,7 @@ func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Ro
 		if several := len(s.brokerIndex)+len(s.managerIndex) > 2; several && before.naming != r.naming {
 			return nil, errors.New("channel.private_prefix, channel.namespace_boundary: they cannot change while the server runs with several engines")
 		}
-		maps.Copy(r.places, before.places)
+		maps.Copy(r.namespaces, before.namespaces)
 	}
 	var errs []error
 	fullStates := cfg.Channel.FullStates()
@@ -52,11 +52,11 @@ func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Ro
 		if err != nil {
 			errs = append(errs, err)
 		}
-		p := place{at, s.managerIndex[slot{name: o.PresenceManagerName}]}
-		if was, ok := r.places[name]; ok && was != p {
+		p := indexes{at, s.managerIndex[slot{name: o.PresenceManagerName}]}
+		if was, ok := r.namespaces[name]; ok && was != p {
 			errs = append(errs, fmt.Errorf("%s: broker_name, map.broker_name, presence_manager_name and whether channels are maps, or show them, cannot change while the server runs", key))
 		}
-		r.places[name] = p
+		r.namespaces[name] = p
 		r.streamedMaps[name] = o.IsMap() && o.Map.Mode != "ephemeral"
 	}
 	add("channel.without_namespace", "", &cfg.Channel.WithoutNamespace)
@@ -67,8 +67,8 @@ func (s *Set) Routes(cfg *config.Config, resolver *channels.Resolver, before *Ro
 	return r, errors.Join(errs...)
 }
 
-// of returns the place of a channel. If its namespace is unknown, these are the default engines.
-func (r *Routes) of(ch string) place { return r.places[r.channels.Namespace(ch)] }
+// of returns the engines of a channel. If its namespace is unknown, these are the default engines.
+func (r *Assignment) of(ch string) indexes { return r.namespaces[r.channels.Namespace(ch)] }
 
 // hasStreamedMap tells whether a channel is a map that has a stream.
-func (r *Routes) hasStreamedMap(ch string) bool { return r.streamedMaps[r.channels.Namespace(ch)] }
+func (r *Assignment) hasStreamedMap(ch string) bool { return r.streamedMaps[r.channels.Namespace(ch)] }

@@ -51,12 +51,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-var _ api.Statuses = (*Keeper)(nil)
+var _ api.Statuses = (*Manager)(nil)
 
-// Keeper keeps the status of users. It notes the users that are connected to this node by itself, and others when a
+// Manager keeps the status of users. It notes the users that are connected to this node by itself, and others when a
 // client or the API asks for it. Any goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close
 // and Connected may be called.
-type Keeper struct {
+type Manager struct {
 	store  Store
 	cfg    Config
 	log    *slog.Logger
@@ -70,14 +70,14 @@ type Keeper struct {
 }
 
 // New returns the keeper that a configuration describes, nil for none. It connects to nothing. Errors name the key.
-func New(of *config.Config, c Config) (*Keeper, error) {
+func New(of *config.Config, c Config) (*Manager, error) {
 	u := &of.UserStatus
 	if !u.Enabled {
 		return nil, nil
 	}
 	inRedis, section, server := u.InRedis(&of.Engine)
 	if !inRedis {
-		return newKeeper(NewMemory(u.ExpireInterval), c), nil
+		return newManager(NewMemory(u.ExpireInterval), c), nil
 	}
 	shards, err := services.RedisShards(&server.Redis)
 	if err != nil {
@@ -85,19 +85,19 @@ func New(of *config.Config, c Config) (*Keeper, error) {
 	}
 	store := NewRedis(section, services.AddressKey(&server.Redis), shards, server.Prefix, u.ExpireInterval)
 	store.patience = server.StartTimeout
-	return newKeeper(store, c), nil
+	return newManager(store, c), nil
 }
 
-func newKeeper(s Store, c Config) *Keeper {
+func newManager(s Store, c Config) *Manager {
 	if c.Observe == nil {
 		c.Observe = func(string, int, error) {}
 	}
-	return &Keeper{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
+	return &Manager{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
 }
 
 // Start connects to the storage, and from now on notes the users that are online. An error names the configuration key,
 // and leaves nothing running.
-func (k *Keeper) Start(ctx context.Context) error {
+func (k *Manager) Start(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 }
 
 // Close ends it. It may be called without Start, and more than once.
-func (k *Keeper) Close() {
+func (k *Manager) Close() {
 	if k == nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (k *Keeper) Close() {
 }
 
 // Connected notes soon that a user is online. It does not block.
-func (k *Keeper) Connected(user string) {
+func (k *Manager) Connected(user string) {
 	if k == nil || user == "" || len(user) > MaxUser {
 		return
 	}
@@ -137,7 +137,7 @@ func (k *Keeper) Connected(user string) {
 const Method = "update_user_status"
 
 // Active answers that RPC. Within a second, further calls for the same user write nothing.
-func (k *Keeper) Active(ctx context.Context, user string) error {
+func (k *Manager) Active(ctx context.Context, user string) error {
 	if user == "" || len(user) > MaxUser {
 		return errNobody
 	}
@@ -159,7 +159,7 @@ func (k *Keeper) Active(ctx context.Context, user string) error {
 }
 
 // Update notes that users are active now. An empty state changes nothing.
-func (k *Keeper) Update(ctx context.Context, users []string, state string) error {
+func (k *Manager) Update(ctx context.Context, users []string, state string) error {
 	err := check(users)
 	if err == nil && len(state) > MaxState {
 		err = errState
@@ -171,7 +171,7 @@ func (k *Keeper) Update(ctx context.Context, users []string, state string) error
 }
 
 // Get returns a status for each user, in their order.
-func (k *Keeper) Get(ctx context.Context, users []string) ([]api.UserStatus, error) {
+func (k *Manager) Get(ctx context.Context, users []string) ([]api.UserStatus, error) {
 	if err := check(users); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (k *Keeper) Get(ctx context.Context, users []string) ([]api.UserStatus, err
 }
 
 // Delete forgets users.
-func (k *Keeper) Delete(ctx context.Context, users []string) error {
+func (k *Manager) Delete(ctx context.Context, users []string) error {
 	if err := check(users); err != nil {
 		return err
 	}
@@ -201,13 +201,13 @@ func (k *Keeper) Delete(ctx context.Context, users []string) error {
 }
 
 // done reports the outcome of a call, and returns its error.
-func (k *Keeper) done(kind string, users int, err error) error {
+func (k *Manager) done(kind string, users int, err error) error {
 	k.cfg.Observe(kind, users, err)
 	return err
 }
 
 // online notes that users are online now. A failure is logged when it begins and ends; the next round tries again.
-func (k *Keeper) online(ctx context.Context, users []string) {
+func (k *Manager) online(ctx context.Context, users []string) {
 	err := k.done(Online, len(users), k.store.Update(ctx, users, Status{Online: now()}))
 	if ctx.Err() != nil {
 		return
@@ -222,7 +222,7 @@ func (k *Keeper) online(ctx context.Context, users []string) {
 }
 
 // noteConnected notes users that have connected.
-func (k *Keeper) noteConnected(ctx context.Context) {
+func (k *Manager) noteConnected(ctx context.Context) {
 	ticker := time.NewTicker(gathering)
 	defer ticker.Stop()
 	for {
@@ -250,7 +250,7 @@ func (k *Keeper) noteConnected(ctx context.Context) {
 // renew notes in rounds which users are connected. The first round begins at a random moment within the time of one
 // round, so that nodes which were started together do not write together. A round makes one call at a time, with pauses
 // between.
-func (k *Keeper) renew(ctx context.Context) {
+func (k *Manager) renew(ctx context.Context) {
 	wait := func(d time.Duration) error {
 		select {
 		case <-time.After(d):

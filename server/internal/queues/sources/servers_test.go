@@ -36,8 +36,8 @@ const envelope = `{"method":"publish","payload":{"channel":"a","data":1}}`
 
 var off = options{"enabled": false}
 
-// postgresPlace has a server that wants TLS, a certificate and a password.
-func postgresPlace(t *testing.T, ca *authority) place {
+// postgresQueue has a server that wants TLS, a certificate and a password.
+func postgresQueue(t *testing.T, ca *authority) testQueue {
 	cert, key := ca.pair()
 	s := postgrestest.New(t, postgrestest.Options{
 		Files: map[string][]byte{
@@ -61,8 +61,8 @@ func postgresPlace(t *testing.T, ca *authority) place {
 			"outbox_table_name": "outbox", "partition_poll_interval": "1h", "partition_notification_channel": "outbox",
 		}
 	}
-	return place{
-		typ: "postgresql", place: "dsn", right: []options{with("secret")},
+	return testQueue{
+		typ: "postgresql", blamed: "dsn", right: []options{with("secret")},
 		add: func() {
 			wait.Until(t, "a listener", func() (listens bool) {
 				err := conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&listens)
@@ -80,8 +80,8 @@ func postgresPlace(t *testing.T, ca *authority) place {
 	}
 }
 
-// kafkaPlace has a cluster that wants TLS, a certificate and a password, and another one without TLS.
-func kafkaPlace(t *testing.T, ca *authority) place {
+// kafkaQueue has a cluster that wants TLS, a certificate and a password, and another one without TLS.
+func kafkaQueue(t *testing.T, ca *authority) testQueue {
 	cluster := func(o ...kfake.Opt) *kfake.Cluster {
 		c := must(kfake.NewCluster(append(o, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))...))
 		t.Cleanup(c.Close)
@@ -98,8 +98,8 @@ func kafkaPlace(t *testing.T, ca *authority) place {
 			"dial_timeout": "30s", "sasl_mechanism": mechanism, "sasl_user": user, "sasl_password": password,
 		}
 	}
-	return place{
-		typ: "kafka", place: "brokers, sasl_user, sasl_password",
+	return testQueue{
+		typ: "kafka", blamed: "brokers, sasl_user, sasl_password",
 		right: []options{with("plain", "p", "secret"), with("scram-sha-256", "s2", "secret"), with("scram-sha-512", "s5", "secret")},
 		add: func() {
 			if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "events", Value: []byte(envelope)}).FirstErr(); err != nil {
@@ -131,17 +131,17 @@ func redisFiles(t *testing.T, ca *authority) *redistest.TLS {
 	return &files
 }
 
-// redisOptions are those of the place where a Redis is.
+// redisOptions are the options of a Redis.
 func redisOptions(o options) options {
 	return options{"streams": []string{"events"}, "consumer_group": "gyro", "password": "secret", "connect_timeout": "1m"}.with(o)
 }
 
-// redisPlace has a server that wants TLS, a certificate and a password.
-func redisPlace(t *testing.T, ca *authority) place {
+// redisQueue has a server that wants TLS, a certificate and a password.
+func redisQueue(t *testing.T, ca *authority) testQueue {
 	s, bare := redistest.Standalone(t, redistest.Options{TLS: redisFiles(t, ca), Password: "secret"}), redistest.Standalone(t, redistest.Options{})
 	with := func(address string) options { return redisOptions(options{"address": address}) }
-	return place{
-		typ: "redis_stream", place: "address",
+	return testQueue{
+		typ: "redis_stream", blamed: "address",
 		right: []options{with(s.Addr()), with("rediss://:secret@" + s.Addr()).with(options{"password": ""}), with(s.Addr()).with(options{"force_resp2": true})},
 		add:   func() { s.Do("XADD", "events", "*", "payload", envelope) },
 		wrong: []mistake{
@@ -155,16 +155,16 @@ func redisPlace(t *testing.T, ca *authority) place {
 	}
 }
 
-// sentinelPlace has Sentinels that want TLS, as their servers do.
-func sentinelPlace(t *testing.T, ca *authority) place {
+// sentinelQueue has Sentinels that want TLS, as their servers do.
+func sentinelQueue(t *testing.T, ca *authority) testQueue {
 	s := redistest.NewSentinel(t, redistest.Options{TLS: redisFiles(t, ca), Password: "secret"})
 	cert, key := ca.pair()
 	own := options{"enabled": true, "server_ca_pem": ca.pem, "cert_pem": cert, "key_pem": key}
 	right := redisOptions(options{
 		"sentinel_address": strings.Join(s.Addresses(), ","), "sentinel_master_name": s.Master, "sentinel_tls": own,
 	})
-	return place{
-		typ: "redis_stream", place: "sentinel_address", right: []options{right},
+	return testQueue{
+		typ: "redis_stream", blamed: "sentinel_address", right: []options{right},
 		add: func() { s.Primary().Do("XADD", "events", "*", "payload", envelope) },
 		wrong: []mistake{
 			{"sentinel_tls.server_ca_pem: ", right.with(options{"sentinel_tls": own.with(options{"server_ca_pem": newAuthority(t).pem})})},
@@ -174,12 +174,12 @@ func sentinelPlace(t *testing.T, ca *authority) place {
 	}
 }
 
-// clusterPlace has a Redis Cluster whose nodes want TLS.
-func clusterPlace(t *testing.T, ca *authority) place {
+// clusterQueue has a Redis Cluster whose nodes want TLS.
+func clusterQueue(t *testing.T, ca *authority) testQueue {
 	c := redistest.NewCluster(t, redistest.Options{TLS: redisFiles(t, ca), Password: "secret"})
 	owner := c.Nodes[c.Owner(c.Slot("events"))]
-	return place{
-		typ: "redis_stream", place: "cluster_address",
+	return testQueue{
+		typ: "redis_stream", blamed: "cluster_address",
 		right: []options{redisOptions(options{"cluster_address": strings.Join(c.Addresses(), ",")}), redisOptions(options{"address": c.Addresses()[0]})},
 		add:   func() { owner.Do("XADD", "events", "*", "payload", envelope) },
 		wrong: []mistake{{"password: ", redisOptions(options{"cluster_address": c.Addresses()[1], "password": "hush"})}},
@@ -208,14 +208,14 @@ func natsOptions(url string, o options) options {
 	return options{"url": url, "stream_name": "EVENTS", "durable_consumer_name": "gyro"}.with(o)
 }
 
-// natsPlace has a server that wants TLS, a certificate and a user, and others without TLS or with tokens.
-func natsPlace(t *testing.T, ca *authority) place {
+// natsQueue has a server that wants TLS, a certificate and a user, and others without TLS or with tokens.
+func natsQueue(t *testing.T, ca *authority) testQueue {
 	tokens, _ := startNATS(t, &server.Options{Authorization: "secret"}, nats.Token("secret"))
 	url, add := startNATS(t, &server.Options{TLSConfig: ca.server(), Username: "gyro", Password: "secret"},
 		nats.Secure(ca.server()), nats.UserInfo("gyro", "secret"))
 	user := func(password string) options { return options{"username": "gyro", "password": password} }
-	return place{
-		typ: "nats_jetstream", place: "url",
+	return testQueue{
+		typ: "nats_jetstream", blamed: "url",
 		right: []options{natsOptions(url, user("secret")), natsOptions("tls://gyro:secret@"+must(neturl.Parse(url)).Host, nil)},
 		add:   add,
 		wrong: []mistake{
@@ -231,8 +231,8 @@ func natsPlace(t *testing.T, ca *authority) place {
 	}
 }
 
-// credentialsPlace has a server that wants TLS and knows users by the signature of their account.
-func credentialsPlace(t *testing.T, ca *authority) place {
+// credentialsQueue has a server that wants TLS and knows users by the signature of their account.
+func credentialsQueue(t *testing.T, ca *authority) testQueue {
 	operator, account, system, user := must(nkeys.CreateOperator()), must(nkeys.CreateAccount()), must(nkeys.CreateAccount()), must(nkeys.CreateUser())
 	oc := jwt.NewOperatorClaims(must(operator.PublicKey()))
 	oc.SystemAccount = must(system.PublicKey())
@@ -257,8 +257,8 @@ func credentialsPlace(t *testing.T, ca *authority) place {
 	url, add := startNATS(t, &server.Options{
 		TLSConfig: ca.server(), TrustedOperators: []*jwt.OperatorClaims{oc}, AccountResolver: resolver, SystemAccount: oc.SystemAccount,
 	}, nats.Secure(ca.server()), nats.UserCredentials(right))
-	return place{
-		typ: "nats_jetstream", place: "url",
+	return testQueue{
+		typ: "nats_jetstream", blamed: "url",
 		// The file counts more than the other ways.
 		right: []options{natsOptions(url, options{"credentials_file": right, "username": "u", "password": "hush", "token": "hush"})},
 		add:   add,
