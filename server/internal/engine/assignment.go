@@ -9,28 +9,23 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Assignment tells which engines the channels of a configuration are on. It is immutable and
-// safe for concurrent use.
+// Assignment tells which engines the channels of a configuration are on. It is immutable.
 type Assignment struct {
 	channels *channels.Resolver
 	naming   naming
-	// namespaces has the namespaces of this configuration and of all before it: a namespace that a
-	// reload removes may still have subscriptions on its engines.
-	namespaces map[string]indexes
-	// streamedMaps are the namespaces of this configuration with maps that have a stream.
+	// namespaces also has namespaces that a reload has removed: they may still have
+	// subscriptions.
+	namespaces   map[string]indexes
 	streamedMaps map[string]bool
 }
 
-// indexes has the indexes of the engines of a namespace.
 type indexes struct{ broker, presence int }
 
-// naming has the rules that find the namespace of a channel.
 type naming struct{ privatePrefix, boundary string }
 
-// Assign returns the assignment of a validated configuration, which names the same engines as the
-// one that the set was made from. channels resolves the names of channels. before is the assignment
-// in force, nil at start. A change that would move channels from one engine to another
-// is an error, which names the key.
+// Assign returns the assignment of a validated configuration, which names the same engines as the one that the set was
+// made from. before is the assignment in force, nil at start. If channels would move from one engine to another, the
+// error names the key.
 func (s *Set) Assign(cfg *config.Config, resolver *channels.Resolver, before *Assignment) (*Assignment, error) {
 	r := &Assignment{
 		channels:   resolver,
@@ -67,8 +62,7 @@ func (s *Set) Assign(cfg *config.Config, resolver *channels.Resolver, before *As
 	return r, errors.Join(errs...)
 }
 
-// of returns the engines of a channel. If its namespace is unknown, these are the default engines.
+// of returns the engines of a channel, the default ones if its namespace is unknown.
 func (r *Assignment) of(ch string) indexes { return r.namespaces[r.channels.Namespace(ch)] }
 
-// hasStreamedMap tells whether a channel is a map that has a stream.
 func (r *Assignment) hasStreamedMap(ch string) bool { return r.streamedMaps[r.channels.Namespace(ch)] }

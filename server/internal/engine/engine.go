@@ -1,5 +1,4 @@
-// Package engine makes the brokers and presence managers that the configuration describes, and finds the broker and the
-// presence manager of a channel.
+// Package engine makes the brokers and presence managers of a configuration, and finds the ones of a channel.
 package engine
 
 import (
@@ -18,25 +17,21 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// Set has the engines of a server. Its owner calls Connect before the node runs, and Close after
-// the node has closed the broker.
+// Set has the engines of a server. Connect comes before the node runs, Close after the node has closed the broker.
 type Set struct {
-	// Broker and Presence hand each channel to its engine.
 	Broker   broker.Broker
 	Presence broker.PresenceManager
 	// Controller, unless it is nil, replaces the controller of Broker.
 	Controller broker.Controller
-	// Brokers has the traits of each broker by its name in the configuration, which is empty for the
-	// default broker. The names of brokers of maps begin with map_broker/.
+	// Brokers has the traits of each broker by its name, which is empty for the default broker and begins with
+	// map_broker/ for brokers of maps.
 	Brokers map[string]broker.Traits
 
-	remote   []connection
-	sections []section // for the log
-	// brokerIndex and managerIndex have the positions of engines in Broker and Presence.
+	remote                    []connection
+	sections                  []section // for the log
 	brokerIndex, managerIndex map[slot]int
 }
 
-// section is a section of the configuration that an engine was made of.
 type section struct{ key, engine string }
 
 // slot is a kind of channels that an engine serves, with the name of the engine.
@@ -53,7 +48,6 @@ const (
 	forFullState                    // channels that show maps
 )
 
-// label is the name of a broker in metrics.
 func (s slot) label() string {
 	if s.kind == forMaps {
 		return "map_broker/" + s.name
@@ -61,7 +55,6 @@ func (s slot) label() string {
 	return s.name
 }
 
-// connection is an engine outside of the process, and the key of its section.
 type connection struct {
 	key    string
 	engine connector
@@ -73,10 +66,9 @@ type connector interface {
 	Close(ctx context.Context) error
 }
 
-// Server is the server of an engine. One of Redis, NATS and Postgres is set: the configuration of the engine.
+// Server is the server of an engine. One of Redis, NATS and Postgres is set.
 type Server struct {
-	Key string // of the section
-	// AddressKey is the key of the address, below the key of the section.
+	Key        string // of the section
 	AddressKey string
 	Redis      *redis.Config
 	NATS       *nats.Config
@@ -92,14 +84,12 @@ func (s *Set) Servers() []Server {
 	return list
 }
 
-// remember keeps an engine outside of the process.
 func (m *maker) remember(server Server, engine connector) {
 	m.set.remote = append(m.set.remote, connection{server.Key, engine, server})
 }
 
-// New makes the engines of a validated configuration, without connecting to anything. Errors
-// name the key that is wrong and show no secrets. routes returns the routes that are in force;
-// the engines call it for each operation, not before Connect.
+// New makes the engines of a validated configuration, and connects to nothing. Errors name the key and show no secrets.
+// The engines call routes for each operation, not before Connect.
 func New(cfg *config.Config, routes func() *Assignment, log *slog.Logger) (*Set, error) {
 	s := &Set{}
 	m := maker{set: s, cfg: cfg, routes: routes, log: log}
@@ -141,7 +131,7 @@ func New(cfg *config.Config, routes func() *Assignment, log *slog.Logger) (*Set,
 	return s, nil
 }
 
-// named is a list of engines. index has their uses and names. The first is the default.
+// named is a list of engines; the first is the default.
 type named[T any] struct {
 	list  []T
 	index map[slot]int
@@ -162,8 +152,7 @@ func (n *named[T]) add(of slot, create func() (T, error)) {
 	n.list = append(n.list, made)
 }
 
-// Connect connects the engines to Redis, NATS and PostgreSQL. The error names the section. When ctx ends, it
-// stops trying before start_timeout is over.
+// Connect connects the engines. The error names the section. The end of ctx ends attempts before start_timeout does.
 func (s *Set) Connect(ctx context.Context) error {
 	for _, c := range s.remote {
 		if err := c.engine.Connect(ctx); err != nil {
@@ -173,7 +162,7 @@ func (s *Set) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the broker and all connections to Redis, NATS and PostgreSQL. It may be called again.
+// Close closes the broker and all connections. It may be called again.
 func (s *Set) Close(ctx context.Context) error {
 	errs := []error{s.Broker.Close(ctx)}
 	for _, c := range s.remote {
@@ -182,8 +171,8 @@ func (s *Set) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Describe returns attributes for the log, after Connect: the type of each section in use, and
-// the mode of Redis, such as sharded(2):standalone-x2.
+// Describe returns attributes for the log, after Connect: the type of each section in use, and the mode of Redis, such
+// as sharded(2):standalone-x2.
 func (s *Set) Describe() []any {
 	var out []any
 	modes := make(map[string]string)
@@ -202,10 +191,8 @@ func (s *Set) Describe() []any {
 	return out
 }
 
-// defaultPrefix is the prefix of keys and subjects if the configured one is empty.
 const defaultPrefix = "centrifugo"
 
-// maker makes the engines of a set.
 type maker struct {
 	set    *Set
 	cfg    *config.Config
@@ -213,8 +200,7 @@ type maker struct {
 	log    *slog.Logger
 }
 
-// defaults makes the engines of channels whose options name none. It does not make the engine of
-// the section engine if both broker and presence_manager replace it.
+// defaults does not make the engine of the section engine if both broker and presence_manager replace it.
 func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error) {
 	cfg := m.cfg
 	if cfg.UsesEngine() {
@@ -243,7 +229,6 @@ func (m *maker) defaults() (b broker.Broker, p broker.PresenceManager, err error
 	return b, p, nil
 }
 
-// note keeps the type of a section for Describe.
 func (m *maker) note(key, engine string) {
 	m.set.sections = append(m.set.sections, section{key, engine})
 }

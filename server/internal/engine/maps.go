@@ -16,7 +16,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// needsMapBroker tells whether a namespace has maps in the broker of the section map_broker.
 func needsMapBroker(cfg *config.Config) bool {
 	needs := func(o *config.ChannelOptions) bool { return o.IsMap() && o.Map.BrokerName == "" }
 	if needs(&cfg.Channel.WithoutNamespace) {
@@ -30,9 +29,8 @@ func needsMapBroker(cfg *config.Config) bool {
 	return false
 }
 
-// maps adds the brokers of maps to the brokers. It makes the broker of the section map_broker if a namespace needs it.
-// The default broker serves maps, too, if both brokers are in the process, or if both use the same tables of
-// PostgreSQL: nodes then read publications and maps together.
+// maps adds the brokers of maps. The default broker serves maps, too, if both brokers are in the process, or use the
+// same tables of PostgreSQL: nodes then read publications and maps together.
 func (m *maker) maps(brokers *named[broker.Broker]) {
 	for i := range m.cfg.MapBrokers {
 		c := &m.cfg.MapBrokers[i]
@@ -54,7 +52,6 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	}
 }
 
-// mapBroker makes a broker of maps.
 func (m *maker) mapBroker(key string, c *engines.MapBroker) (b broker.Broker, err error) {
 	m.note(key, c.Type)
 	switch c.Type {
@@ -78,7 +75,6 @@ func (m *maker) mapBroker(key string, c *engines.MapBroker) (b broker.Broker, er
 	return m.cache(key, b, c), nil
 }
 
-// cache puts a cache in front of the maps of a broker, if its section asks for one.
 func (m *maker) cache(key string, b broker.Broker, of *engines.MapBroker) broker.Broker {
 	if !of.Cached() {
 		return b
@@ -92,7 +88,6 @@ func (m *maker) cache(key string, b broker.Broker, of *engines.MapBroker) broker
 	})
 }
 
-// fullState adds the broker of full-state channels to the brokers, if there are any.
 func (m *maker) fullState(brokers *named[broker.Broker]) {
 	if len(m.cfg.Channel.FullStates()) == 0 {
 		return
@@ -105,7 +100,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 		}
 		return fullstate.Map{Channel: shown.Name, Ephemeral: shown.Map.Mode == "ephemeral", Interval: shown.Map.FullStateInterval}, true
 	}
-	// The composition, which has this broker as well, leads to the maps.
+	// The composition leads to the maps. It has this broker as well.
 	all := func() broker.Traits { return m.set.Broker.Describe() }
 	brokers.add(slot{kind: forFullState}, func() (broker.Broker, error) {
 		return fullstate.New(fullstate.Config{
@@ -121,7 +116,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 	})
 }
 
-// brokerOf returns the index of the broker of a namespace, whose key is given. fullState says that it shows maps.
+// brokerOf returns the index of the broker of a namespace. fullState says that it shows maps.
 func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (int, error) {
 	of, option := slot{name: o.BrokerName}, ""
 	switch {

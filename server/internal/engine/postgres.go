@@ -10,13 +10,11 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// sharesPostgres tells whether the default broker and the broker of maps use the same tables of PostgreSQL.
 func (m *maker) sharesPostgres() bool {
 	b, maps := &m.cfg.Broker, &m.cfg.MapBroker
 	return b.Enabled && b.Type == engines.TypePostgres && maps.Type == engines.TypePostgres && reflect.DeepEqual(b.Postgres, maps.Postgres.Postgres)
 }
 
-// postgres makes the broker of a section.
 func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres.Config)) (broker.Broker, error) {
 	of, err := m.postgresServer(key, &c.PostgresServer)
 	if err != nil {
@@ -44,7 +42,7 @@ func (m *maker) postgres(key string, c *engines.Postgres, edit ...func(*postgres
 	return b, nil
 }
 
-// fanout makes the fan-out of a section, nil if there is none, and its name.
+// fanout also returns the name of the fan-out. It is nil if there is none.
 func (m *maker) fanout(key string, c *engines.BrokerFanout) (f postgres.Fanout, name string, err error) {
 	if !c.Enabled {
 		return nil, "", nil
@@ -68,10 +66,8 @@ func (m *maker) fanout(key string, c *engines.BrokerFanout) (f postgres.Fanout, 
 	return postgres.FanoutOver(e.Broker()), name, nil
 }
 
-// defaultFanoutPrefix is the prefix of the channels and subjects of a fan-out if the configured one is empty.
 const defaultFanoutPrefix = "gyro_fanout"
 
-// controller makes the controller that replaces the controller of the broker.
 func (m *maker) controller() error {
 	if !m.cfg.Controller.Enabled {
 		return nil

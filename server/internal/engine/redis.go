@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// redis makes the engine of a section. Its broker or its presence manager may remain unused.
+// redis makes an engine, whose broker or presence manager may remain unused.
 func (m *maker) redis(key string, c *engines.PrefixedRedis, b engines.RedisBroker, p engines.RedisPresence, edit ...func(*redis.Config)) (*redis.Engine, error) {
 	name := services.AddressKey(&c.Redis)
 	shards, err := services.RedisShards(&c.Redis)

@@ -12,14 +12,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// allowed are the methods that messages may have.
 var allowed = []api.Method{
 	api.MethodPublish, api.MethodBroadcast, api.MethodSubscribe, api.MethodUnsubscribe, api.MethodDisconnect,
 	api.MethodHistoryRemove, api.MethodRefresh,
 }
 
-// decode returns the command of a message. The error is or wraps errSkipped if there is nothing to
-// complain of.
+// decode returns an error that is or wraps errSkipped if there is nothing to complain of.
 func (p *Processor) decode(m *Message) (api.Method, api.Request, error) {
 	if m.Broken != nil {
 		return 0, nil, m.Broken
@@ -48,8 +46,7 @@ func (p *Processor) decode(m *Message) (api.Method, api.Request, error) {
 	return method, request, nil
 }
 
-// envelope returns the members method and payload of a payload. The member payload may be a string of JSON, as tools
-// that capture changes of tables write it.
+// envelope accepts a member payload that is a string of JSON, as tools that capture changes of tables write it.
 func envelope(data []byte) (method string, payload []byte, err error) {
 	var e struct {
 		Method  string          `json:"method"`
@@ -72,8 +69,7 @@ func envelope(data []byte) (method string, payload []byte, err error) {
 	return e.Method, payload, nil
 }
 
-// publication returns the command of a message whose payload is the data of a publication. An empty name in d switches
-// that attribute off.
+// publication takes the payload as the data of a publication. An empty name in d switches that attribute off.
 func publication(d *config.PublicationDataMode, m *Message) (api.Method, api.Request, error) {
 	names := m.attribute(d.Channels)
 	if names == "" {

@@ -1,6 +1,6 @@
-// Package queues executes server API commands that come as messages of queues (docs/consumers.md). It decodes messages,
-// decides their order, and decides whether a message is done, must be tried again, or is given up. A Source, in a
-// package of its own below this one, receives the messages of one kind of queue and acknowledges them.
+// Package queues executes server API commands that come as messages of queues (docs/consumers.md): it decodes them,
+// keeps their order, and decides whether a message is done, must be tried again, or is given up. Packages below it, one
+// for each kind of queue, receive and acknowledge the messages.
 package queues
 
 import (
@@ -20,25 +20,23 @@ import (
 
 // Source receives messages from a queue and gives them to a Processor.
 type Source interface {
-	// Connect checks that the queue can be used, within seconds unless ctx has a deadline. It is called once, before
-	// Run. If an option is to blame, it returns an *OptionError.
+	// Connect checks that the queue can be used, within seconds unless ctx has a deadline. If an option is to blame, the
+	// error is an *OptionError.
 	Connect(ctx context.Context) error
 	// Run consumes until ctx ends, then finishes its work and returns nil. An error means that the source cannot go on;
-	// faults that may pass are no errors.
-	//
-	// work is the context for executing and acknowledging received messages, which must not stop when ctx ends. It ends
-	// only when the server has no time left.
+	// faults that may pass are no errors. Received messages are executed and acknowledged with work, which ends only
+	// when the server has no time left.
 	Run(ctx, work context.Context, p *Processor) error
 	// Close closes connections. It is called after Run, or if Connect failed.
 	Close()
 	// Probe tells whether Connect and Run would succeed. It is called in place of them, changes nothing, takes no
-	// message, and closes its connections. If an option is to blame, it returns an *OptionError.
+	// message, and closes its connections. Errors are as in Connect.
 	Probe(ctx context.Context) error
 	// KeepDeadLetter puts a message that was given up where dead_letter of the consumer says. It is called while Run runs.
 	KeepDeadLetter(ctx context.Context, m *Message, reason error) error
 }
 
-// Meter counts the work of a consumer. Its methods are called from any goroutine.
+// Meter counts the work of a consumer. Any goroutine calls it.
 type Meter interface {
 	// Processed counts messages that are done: executed, skipped or given up.
 	Processed(n int)
@@ -46,18 +44,16 @@ type Meter interface {
 	Failed()
 	// GaveUp counts messages that were not executed and will not be tried again.
 	GaveUp(n int)
-	// Lag is how many messages of a part of the queue (a stream, a partition) wait.
+	// Lag is how many messages of a stream or partition wait.
 	Lag(part string, messages int64)
 }
 
-// Tracer makes spans of messages. Its methods may be called from any goroutine.
+// Tracer makes spans of messages. Any goroutine calls it.
 type Tracer interface {
-	// Begin begins the span of a message whose command, of method m, is executed with the returned context. The
-	// attributes of the message may name the trace of its sender. The caller calls end when the command was
-	// executed, with its error.
+	// Begin begins the span of a message whose command is executed with the returned context. The attributes of the
+	// message may name the trace of its sender. The caller calls end with the error of the command.
 	Begin(ctx context.Context, msg *Message, m api.Method, r api.Request) (_ context.Context, end func(err error))
-	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together. All of them
-	// share the returned context; ends has a function for each.
+	// BeginBatch is Begin for messages whose publications, to as many channels, are executed together, with one context.
 	BeginBatch(ctx context.Context, messages []*Message, publications []api.Command) (_ context.Context, ends []func(err error))
 }
 
@@ -78,24 +74,18 @@ func (NoMeter) Lag(string, int64) {}
 
 // Config of a Processor.
 type Config struct {
-	// Name of the consumer, for logs.
-	Name string
-	// Executor executes the commands.
+	Name     string
 	Executor *api.Executor
-	// Commands, if set, hears of each command.
 	Commands api.Observer
-	// Meter is required.
-	Meter Meter
-	// Tracer, if set, makes spans of messages.
-	Tracer Tracer
+	Meter    Meter
+	Tracer   Tracer
 	// Mode, if set and enabled, takes payloads as the data of publications.
 	Mode *config.PublicationDataMode
 	// Ordered stops at the first message that must be tried again, so that later messages do not overtake it.
 	Ordered bool
 	// RetryTime is how long a message is tried again before it is given up; 0: for ever.
 	RetryTime time.Duration
-	// DeadLetter, if set, keeps a message that was given up, for people to look at. If it fails, the
-	// message is tried again.
+	// DeadLetter, if set, keeps a message that was given up. If it fails, the message is tried again.
 	DeadLetter func(ctx context.Context, m *Message, reason error) error
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
@@ -103,20 +93,18 @@ type Config struct {
 
 // Message is a message of a queue.
 type Message struct {
-	// ID identifies the message in its queue, for logs and to recognise it when it comes again.
+	// ID identifies the message in its queue, also when it comes again.
 	ID string
 	// Method is the API method, if the queue has it outside of the payload.
 	Method string
-	// Payload may be referred to after the message was processed: it must not be changed.
+	// Payload must not be changed after the message was processed: it may be referred to.
 	Payload []byte
-	// Attributes are the headers, fields, attributes or properties of the message; each queue has its own name for
-	// them.
+	// Attributes are headers, fields, attributes or properties, as the queue calls them.
 	Attributes []Attribute
-	// Group, if set, names messages that wait for each other, as Config.Ordered lets all of them.
+	// Group, if set, names messages that wait for each other.
 	Group string
 	// Broken, if set, says why the source could not find the payload. The message is refused.
-	Broken error
-	// Outcome is set by Process.
+	Broken  error
 	Outcome Outcome
 
 	err error
@@ -125,7 +113,6 @@ type Message struct {
 // Attribute is a named value beside a payload.
 type Attribute struct{ Key, Value string }
 
-// attribute returns the first value of the key.
 func (m *Message) attribute(key string) string {
 	if key != "" {
 		for i := range m.Attributes {
@@ -141,7 +128,7 @@ func (m *Message) attribute(key string) string {
 type Outcome uint8
 
 const (
-	// Pending: the message was not executed, because one before it must be tried again.
+	// Pending: a message before it must be tried again.
 	Pending Outcome = iota
 	// Done: the message is executed, skipped or given up. The source acknowledges it.
 	Done
@@ -149,7 +136,7 @@ const (
 	Retry
 )
 
-// Processor executes messages. Its methods may be called from any goroutine.
+// Processor executes messages. Any goroutine may call its methods.
 type Processor struct {
 	cfg Config
 	log *slog.Logger
@@ -159,7 +146,7 @@ type Processor struct {
 	lastSuccess time.Time
 }
 
-// maxFailing bounds the messages that a processor remembers as failing. Messages beyond it are tried again for ever.
+// maxFailing bounds the messages that are remembered as failing. Further ones are tried again for ever.
 const maxFailing = 10_000
 
 // NewProcessor returns a processor.
@@ -186,8 +173,7 @@ func (p *Processor) Process(ctx context.Context, messages []*Message) {
 	p.settle(ctx, messages)
 }
 
-// Try is Process, repeated for messages that are not done: up to retries times, after pauses, until
-// ctx ends. Messages are executed with the context work.
+// Try repeats Process for messages that are not done: up to retries times, after pauses, until ctx ends.
 func (p *Processor) Try(ctx, work context.Context, messages []*Message, retries int) {
 	p.Process(work, messages)
 	for retry := 1; retry <= retries && !AllDone(messages); retry++ {
@@ -204,7 +190,6 @@ func (p *Processor) Try(ctx, work context.Context, messages []*Message, retries 
 	}
 }
 
-// settle counts outcomes and decides which messages are given up.
 func (p *Processor) settle(ctx context.Context, messages []*Message) {
 	done := 0
 	for _, m := range messages {
@@ -228,7 +213,6 @@ func (p *Processor) settle(ctx context.Context, messages []*Message) {
 	}
 }
 
-// recovered forgets that a message has failed.
 func (p *Processor) recovered(m *Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,9 +222,8 @@ func (p *Processor) recovered(m *Message) {
 	}
 }
 
-// expired tells whether a failed message has been tried long enough. Where messages do not wait for
-// each other, it also needs that another one has succeeded meanwhile: if all of them fail, the
-// messages are not the reason.
+// expired tells whether a failed message has been tried long enough. If messages do not wait for each other, another one
+// must have succeeded meanwhile: if all of them fail, the messages are not the reason.
 func (p *Processor) expired(m *Message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,8 +239,7 @@ func (p *Processor) expired(m *Message) bool {
 	return p.cfg.RetryTime > 0 && time.Since(since) >= p.cfg.RetryTime && (waitedFor || p.lastSuccess.After(since))
 }
 
-// giveUp reports a message that will not be executed, and keeps it in the dead letters. It returns false if that
-// failed; then the message must be tried again.
+// giveUp returns false if the message could not be kept as a dead letter; then it must be tried again.
 func (p *Processor) giveUp(ctx context.Context, m *Message) bool {
 	if p.cfg.DeadLetter != nil {
 		if err := p.cfg.DeadLetter(ctx, m, m.err); err != nil {
@@ -279,7 +261,7 @@ func (p *Processor) giveUp(ctx context.Context, m *Message) bool {
 	return true
 }
 
-// AllDone tells whether all messages are done.
+// AllDone reports whether all messages are done.
 func AllDone(messages []*Message) bool {
 	for _, m := range messages {
 		if m.Outcome != Done {
@@ -299,16 +281,14 @@ func (p *Processor) Failed(o *logging.Outage, what string, err error) time.Durat
 	return services.Backoff(n)
 }
 
-// Works ends an outage, and logs that if there was one.
+// Works ends an outage.
 func (p *Processor) Works(o *logging.Outage, what string) {
 	if n, _ := o.End(); n > 0 {
 		p.log.Info(what+" works again", "failures", n)
 	}
 }
 
-// errSkipped marks messages that are acknowledged without being executed and without being dead
-// letters.
+// errSkipped marks messages that are acknowledged without being executed, and are no dead letters.
 var errSkipped = errors.New("skipped")
 
-// describe shortens values of messages for logs.
 func describe(s string) string { return fmt.Sprintf("%.100q", strings.ToValidUTF8(s, "?")) }

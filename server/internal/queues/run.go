@@ -9,11 +9,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// maxBatch is the most publications that go to the node together.
 const maxBatch = 256
 
-// run is one call of Process. Successive publications go to the node together. But two publications of one channel, or
-// of one group, never share a batch: if one fails, the next one must not overtake it.
+// run is one call of Process. Successive publications go to the node together, but never two of one channel or group: if
+// one fails, the next one must not overtake it.
 type run struct {
 	p        *Processor
 	ctx      context.Context
@@ -25,7 +24,6 @@ type run struct {
 	stopped  set  // groups with a message that must be tried again
 }
 
-// set is made when it is first needed.
 type set map[string]struct{}
 
 func (s *set) add(key string) {
@@ -40,10 +38,8 @@ func (s set) has(key string) bool {
 	return ok
 }
 
-// waits tells whether a message must wait because one before it must be tried again.
 func (r *run) waits(m *Message) bool { return r.failed && (r.p.cfg.Ordered || r.stopped.has(m.Group)) }
 
-// add executes a message, or puts it into the batch, unless it must wait.
 func (r *run) add(m *Message) {
 	if r.waits(m) {
 		return
@@ -79,7 +75,6 @@ func (r *run) add(m *Message) {
 	r.messages, r.batch = append(r.messages, m), append(r.batch, api.Command{Request: publish})
 }
 
-// flush executes the batch.
 func (r *run) flush() {
 	switch len(r.batch) {
 	case 0:
@@ -128,7 +123,6 @@ func (r *run) execute(m *Message, method api.Method, request api.Request) {
 	api.Observed{By: r.p.cfg.Commands}.Called(r.p.cfg.Executor, request, took)
 }
 
-// report sets the outcome of a message whose command was executed.
 func (r *run) report(m *Message, method api.Method, took time.Duration, res api.Result, err error) {
 	if o := r.p.cfg.Commands; o != nil {
 		o.Executed(method, took, res, err)
@@ -150,7 +144,6 @@ func (r *run) report(m *Message, method api.Method, took time.Duration, res api.
 	}
 }
 
-// internal returns the error of a channel that can be tried again.
 func internal(b *api.BroadcastResult) error {
 	for i := range b.Responses {
 		if err := b.Responses[i].Error; err != nil && err.Code == api.ErrInternal.Code {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// OptionError is the error of a connection that an option of its configuration would change.
+// OptionError is the error of a connection that another value of an option might avoid.
 type OptionError struct {
-	// Option is the key of the option, below the key of the section.
 	Option string
 	Err    error
 }
@@ -26,8 +25,7 @@ func Blame(option string, err error) error {
 	return &OptionError{option, err}
 }
 
-// handshakes are the failures of TLS that an option would change, by a part of their text: many clients
-// pass nothing else on.
+// handshakes finds the option by the text of an error of TLS: many clients pass nothing else on.
 var handshakes = []struct{ part, option string }{
 	{"signed by unknown authority", ".server_ca_pem"},
 	{"certificate is valid for", ".server_name"},
@@ -39,8 +37,8 @@ var handshakes = []struct{ part, option string }{
 	{"first record does not look like a TLS handshake", ".enabled"},
 }
 
-// CutOff returns the options that may be to blame if the other side closed a connection without a word: the options for
-// the place and, with TLS, the certificate. It returns "" for other errors.
+// CutOff returns the options that may be to blame if the other side closed a connection without a word: the given ones
+// and, with TLS, the certificate. It returns "" for other errors.
 func CutOff(options string, secure bool, err error) string {
 	text := err.Error()
 	switch {
@@ -52,8 +50,7 @@ func CutOff(options string, secure bool, err error) string {
 	return options
 }
 
-// TLSOption returns the option of a TLS object that is to blame for the error of a connection, "" for
-// none. section is the key of the object.
+// TLSOption returns the option of a TLS section that is to blame for an error, "" for none.
 func TLSOption(section string, err error) string {
 	text := err.Error()
 	for _, h := range handshakes {

@@ -21,7 +21,7 @@ type NATS struct {
 	TLS                   *tls.Config // nil: none
 }
 
-// NATSOf returns the NATS of a section of the configuration. Errors name the key below the section.
+// NATSOf returns the server of a section. Errors name the key below the section.
 func NATSOf(c *config.NATSServer) (NATS, error) {
 	secure, err := c.TLS.ClientConfig()
 	if err != nil {
@@ -30,7 +30,7 @@ func NATSOf(c *config.NATSServer) (NATS, error) {
 	return NATS{URL: c.URL, CredentialsFile: c.CredentialsFile, User: c.Username, Password: c.Password, Token: c.Token, TLS: secure}, nil
 }
 
-// Connect connects; the connection then reconnects for ever. An error is a *OptionError.
+// Connect connects; the connection then reconnects for ever. An error is an *OptionError.
 func (n *NATS) Connect(more ...nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{nats.Name("gyro"), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort()}, more...)
 	switch {
@@ -51,7 +51,6 @@ func (n *NATS) Connect(more ...nats.Option) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// option returns the option that is to blame for the error of a connection.
 func (n *NATS) option(err error) string {
 	if option := TLSOption("tls", err); option != "" {
 		return option

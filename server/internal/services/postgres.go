@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SecurePostgres makes all connections of a configuration use TLS, with the host of each address as the name of the
-// server unless there is another one. With a nil secure, the DSN decides.
+// SecurePostgres makes connections use TLS, with the host of each address as the name of the server unless there is
+// another one. If secure is nil, the DSN decides.
 func SecurePostgres(c *pgx.ConnConfig, secure *tls.Config) {
 	if secure == nil {
 		return

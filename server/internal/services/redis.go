@@ -1,5 +1,5 @@
-// Package services connects to Redis, NATS and PostgreSQL for uses other than engines, says which option of the
-// configuration is to blame if that fails, and how long to wait before the next attempt.
+// Package services connects to Redis, NATS and PostgreSQL for other uses than engines, and says which option is to blame
+// if that fails.
 package services
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis"
 )
 
-// Redis connects to a shard. A plain address may be the address of a Cluster's node. If an option of the shard's
-// section is to blame for an error, it is a *OptionError; place is the option with the addresses.
+// Redis connects to a shard. A plain address may be a node of a Cluster. If an option is to blame for an error, it is an
+// *OptionError; addressKey is the option with the addresses.
 func Redis(ctx context.Context, s *redis.Shard, addressKey string) (rueidis.Client, error) {
 	client, err := detect(ctx, s)
 	if err != nil {
@@ -24,7 +24,6 @@ func Redis(ctx context.Context, s *redis.Shard, addressKey string) (rueidis.Clie
 	return client, nil
 }
 
-// detect finds out whether the address is a plain Redis, a Cluster or a Sentinel, unless the shard says it.
 func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	mode := s.Mode
 	switch {
@@ -38,7 +37,6 @@ func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	if err != nil || mode != redis.Detect {
 		return client, err
 	}
-	// A server that does not tell is none of a Cluster.
 	if info, _ := client.Do(ctx, client.B().Info().Section("cluster").Build()).ToString(); !strings.Contains(info, "cluster_enabled:1") {
 		return client, nil
 	}
@@ -46,7 +44,6 @@ func detect(ctx context.Context, s *redis.Shard) (rueidis.Client, error) {
 	return openRedis(ctx, s, redis.Cluster)
 }
 
-// redisOption returns the option that is to blame for the error of a connection.
 func redisOption(s *redis.Shard, addressKey string, err error) string {
 	if option := TLSOption("tls", err); option != "" {
 		return option

@@ -10,13 +10,13 @@ import (
 
 var modes = map[string]redis.Mode{"cluster_address": redis.Cluster, "sentinel_address": redis.Sentinel, "address": redis.Detect}
 
-// AddressKey is the key below a section that has the addresses in use.
+// AddressKey is the key of the addresses in use, below the section.
 func AddressKey(c *engines.Redis) string {
 	_, name := c.Addresses()
 	return name
 }
 
-// RedisShards returns the shards that the addresses of a section describe. Errors name the key below the section.
+// RedisShards returns the shards of a section. Errors name the key below the section.
 func RedisShards(c *engines.Redis) ([]redis.Shard, error) {
 	base, err := redisShard(c)
 	if err != nil {
@@ -39,7 +39,6 @@ func RedisShards(c *engines.Redis) ([]redis.Shard, error) {
 	return shards, nil
 }
 
-// redisShard returns the common settings of all shards of a section.
 func redisShard(c *engines.Redis) (s redis.Shard, err error) {
 	s = redis.Shard{
 		User: c.User, Password: c.Password, DB: c.DB, ClientName: c.ClientName,

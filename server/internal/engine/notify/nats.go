@@ -9,13 +9,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// maxWaiting and maxWaitingBytes bound the messages that wait in this process; NATS drops further ones.
+// NATS drops messages beyond these bounds of waiting ones.
 const (
 	maxWaiting      = 65_536
 	maxWaitingBytes = 16 << 20
 )
 
-// natsSource is a subscription in NATS.
 type natsSource struct {
 	server services.NATS
 	conn   *nats.Conn

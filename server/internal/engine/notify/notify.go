@@ -1,6 +1,5 @@
-// Package notify receives notifications from applications, which make the node ask for keys of shared poll channels at
-// once (docs/shared-poll.md). The notifications are messages of a PUB/SUB channel in Redis, or of a subject in NATS,
-// and reach all nodes.
+// Package notify receives notifications from applications, by PUB/SUB of Redis or NATS: a node asks for these keys of
+// shared poll channels at once (docs/shared-poll.md).
 package notify
 
 import (
@@ -18,23 +17,19 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// section is the key of the section that describes a Receiver.
 const section = "shared_poll.notification"
 
 const (
-	// maxMessage and maxItems bound a message; a larger one is ignored.
-	maxMessage = 1 << 20
-	maxItems   = 10_000
-	// startTimeout bounds the first connection and subscription.
+	// A larger message is ignored.
+	maxMessage   = 1 << 20
+	maxItems     = 10_000
 	startTimeout = 5 * time.Second
 )
 
 // Received is the result of a message.
 type Received struct {
-	// Malformed: the message is ignored as a whole.
 	Malformed bool
-	// Tracked counts the items with a key that a client of this node tracks, Ignored counts the items with other keys.
-	// Invalid counts items that cannot name a key.
+	// Tracked counts keys that a client of this node tracks, Ignored other keys, Invalid items that cannot name a key.
 	Tracked, Ignored, Invalid int
 }
 
@@ -42,7 +37,7 @@ type Received struct {
 type Config struct {
 	// Notify makes the node ask for keys of a channel, and returns the number of tracked keys. It must not block.
 	Notify func(channel string, keys ...string) (tracked int)
-	// Observe, if set, hears of each message. It is called on the goroutine that receives.
+	// Observe, if set, is called on the goroutine that receives.
 	Observe func(*Received)
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
@@ -58,12 +53,9 @@ type Receiver struct {
 	outage     logging.Outage
 }
 
-// source is a subscription to a PUB/SUB channel, which it renews by itself.
 type source interface {
-	// start returns when the subscription is there. If an option is to blame for an error, it is a
-	// *services.OptionError.
+	// start returns when the subscription is there. Errors are as in queues.Source.Connect.
 	start(ctx context.Context, r *Receiver) error
-	// close ends everything that start began, also after an error.
 	close()
 }
 
@@ -96,8 +88,8 @@ func New(of *config.Config, cfg Config) (*Receiver, error) {
 	return r, nil
 }
 
-// Start connects and subscribes, within seconds unless ctx has a deadline. After an error nothing is left running; errors name the key. A nil Receiver has nothing
-// to start.
+// Start connects and subscribes, within seconds unless ctx has a deadline. After an error, which names the key, nothing
+// is left running. A nil Receiver has nothing to start.
 func (r *Receiver) Start(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -122,7 +114,7 @@ func (r *Receiver) Close() {
 	}
 }
 
-// lost is called for each failure of a connection. It logs the first one of an outage, and returns how many there were.
+// lost logs the first failure of an outage, and returns how many there were.
 func (r *Receiver) lost(err error) (failures int) {
 	if failures = r.outage.Fail(err); failures == 1 {
 		r.log.Error("notifications of shared poll keys do not come, trying again: until then changes come with the next interval", "key", section, "error", err)
@@ -136,7 +128,6 @@ func (r *Receiver) back() {
 	}
 }
 
-// message is a message of an application.
 type message struct {
 	Items []item `json:"items"`
 }
@@ -152,7 +143,6 @@ var (
 	errNoKey     = errors.New("it has no key")
 )
 
-// decode reads a message. Errors say why it is ignored.
 func decode(data []byte) ([]item, error) {
 	if len(data) > maxMessage {
 		return nil, fmt.Errorf("%d bytes are more than %d", len(data), maxMessage)
@@ -170,7 +160,6 @@ func decode(data []byte) ([]item, error) {
 	return m.Items, nil
 }
 
-// check says why an item cannot name a key.
 func (r *Receiver) check(i *item) error {
 	switch {
 	case i.Channel == "":
@@ -185,7 +174,6 @@ func (r *Receiver) check(i *item) error {
 	return nil
 }
 
-// take handles a message.
 func (r *Receiver) take(data []byte) {
 	var done Received
 	items, err := decode(data)

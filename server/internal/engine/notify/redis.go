@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// redisSource is a subscription in Redis.
 type redisSource struct {
 	shard      redis.Shard
 	addressKey string // the option with the address
@@ -45,7 +44,6 @@ func (s *redisSource) start(ctx context.Context, r *Receiver) (err error) {
 	return services.Blame("redis."+s.addressKey, err)
 }
 
-// run receives until ctx ends. It subscribes again whenever the connection breaks.
 func (s *redisSource) run(ctx context.Context, r *Receiver, first chan<- error) {
 	began := false
 	subscribed := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
@@ -86,7 +84,6 @@ func (s *redisSource) close() {
 	s.ended.Wait()
 }
 
-// underneath puts the section of a source before the option that is to blame.
 func underneath(source string, err error) error {
 	if e, ok := errors.AsType[*services.OptionError](err); ok {
 		return &services.OptionError{Option: source + "." + e.Option, Err: e.Err}

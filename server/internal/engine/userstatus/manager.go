@@ -17,24 +17,21 @@ import (
 )
 
 const (
-	// renewal is the time between two rounds that note the connected users as online. A round is spread over most of
-	// it.
-	renewal = 25 * time.Second
-	// gathering is the interval between two calls that note the users that have connected.
+	// renewal is the time of a round that notes the connected users as online.
+	renewal   = 25 * time.Second
 	gathering = time.Second
-	// maxGathered bounds the users of an interval. Users beyond it are noted by the next round.
+	// maxGathered: further users are noted by the next round.
 	maxGathered = 65_536
-	// batchSize is how many users are noted by a call.
-	batchSize = 512
+	batchSize   = 512
 )
 
-// Node is the part of *gyro.Node that a Keeper uses.
+// Node is the part of *gyro.Node that a Manager uses.
 type Node interface {
 	Cluster() gyro.Cluster
 	Inspect() gyro.Inspector
 }
 
-// Kinds of calls to the storage, as Keeper.Config.Observe hears of them.
+// Kinds of calls to the storage, for Config.Observe.
 const (
 	Online = "online" // notes connected users
 	Active = "active" // notes an activity
@@ -45,7 +42,7 @@ const (
 // Config of a Keeper.
 type Config struct {
 	Node Node
-	// Observe, if set, hears of each call to the storage: its kind, its users, and whether it failed. Any goroutine calls it.
+	// Observe, if set, is called by any goroutine after each call to the storage.
 	Observe func(kind string, users int, err error)
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
@@ -53,9 +50,9 @@ type Config struct {
 
 var _ api.Statuses = (*Manager)(nil)
 
-// Manager keeps the status of users. It notes the users that are connected to this node by itself, and others when a
-// client or the API asks for it. Any goroutine may call its methods. A nil Keeper keeps nothing, and only Start, Close
-// and Connected may be called.
+// Manager keeps the status of users. It notes the connected users by itself, and others when a client or the API asks
+// for it. Any goroutine may call its methods. A nil Manager keeps nothing, and only Start, Close and Connected may be
+// called.
 type Manager struct {
 	store  Store
 	cfg    Config
@@ -69,7 +66,7 @@ type Manager struct {
 	noted    map[string]struct{} // users whose activity was noted within the last second
 }
 
-// New returns the keeper that a configuration describes, nil for none. It connects to nothing. Errors name the key.
+// New returns the manager that a configuration describes, nil for none. It connects to nothing. Errors name the key.
 func New(of *config.Config, c Config) (*Manager, error) {
 	u := &of.UserStatus
 	if !u.Enabled {
@@ -95,8 +92,7 @@ func newManager(s Store, c Config) *Manager {
 	return &Manager{store: s, cfg: c, log: logging.Wrap(c.Logger), stop: func() {}, gathered: make(map[string]struct{}), noted: make(map[string]struct{})}
 }
 
-// Start connects to the storage, and from now on notes the users that are online. An error names the configuration key,
-// and leaves nothing running.
+// Start connects to the storage and begins the rounds. An error names the key, and leaves nothing running.
 func (k *Manager) Start(ctx context.Context) error {
 	if k == nil {
 		return nil
@@ -111,7 +107,7 @@ func (k *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends it. It may be called without Start, and more than once.
+// Close may be called without Start, and more than once.
 func (k *Manager) Close() {
 	if k == nil {
 		return
@@ -200,13 +196,12 @@ func (k *Manager) Delete(ctx context.Context, users []string) error {
 	return k.done(Delete, len(users), k.store.Delete(ctx, users))
 }
 
-// done reports the outcome of a call, and returns its error.
 func (k *Manager) done(kind string, users int, err error) error {
 	k.cfg.Observe(kind, users, err)
 	return err
 }
 
-// online notes that users are online now. A failure is logged when it begins and ends; the next round tries again.
+// online notes users. A failure is logged when it begins and ends; the next round tries again.
 func (k *Manager) online(ctx context.Context, users []string) {
 	err := k.done(Online, len(users), k.store.Update(ctx, users, Status{Online: now()}))
 	if ctx.Err() != nil {
@@ -221,7 +216,6 @@ func (k *Manager) online(ctx context.Context, users []string) {
 	}
 }
 
-// noteConnected notes users that have connected.
 func (k *Manager) noteConnected(ctx context.Context) {
 	ticker := time.NewTicker(gathering)
 	defer ticker.Stop()
@@ -247,9 +241,8 @@ func (k *Manager) noteConnected(ctx context.Context) {
 	}
 }
 
-// renew notes in rounds which users are connected. The first round begins at a random moment within the time of one
-// round, so that nodes which were started together do not write together. A round makes one call at a time, with pauses
-// between.
+// renew notes the connected users in rounds. The first one begins at a random moment, so that nodes that were started
+// together do not write together. A round makes one call at a time, with pauses between.
 func (k *Manager) renew(ctx context.Context) {
 	wait := func(d time.Duration) error {
 		select {

@@ -9,14 +9,12 @@ import (
 
 const (
 	stripes = 64
-	// maxMemory is the most users that are kept in memory. Each takes some 150 bytes, and its ID and state.
+	// maxMemory bounds the users. Each takes some 150 bytes, and its ID and state.
 	maxMemory = 1_000_000
-	// sweepEach is how often one of the stripes is swept.
 	sweepEach = time.Minute
 )
 
-// Memory is a Store in memory, for one node. It keeps 1,000,000 users at most. Beyond, it forgets users with an old
-// last update.
+// Memory is a Store in memory, for one node. Beyond 1,000,000 users it forgets some with an old last update.
 type Memory struct {
 	expire  time.Duration
 	limit   int // users per stripe
@@ -26,13 +24,11 @@ type Memory struct {
 	ended   sync.WaitGroup
 }
 
-// stripe is a part of the users.
 type stripe struct {
 	mu sync.Mutex
 	m  map[string]known
 }
 
-// known is the status of a user, with the time of its last update.
 type known struct {
 	Status
 	heard int64 // Unix seconds
@@ -57,7 +53,6 @@ func (m *Memory) Close() {
 	m.ended.Wait()
 }
 
-// sweep removes users that have expired, one stripe after the other.
 func (m *Memory) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEach)
 	defer ticker.Stop()
@@ -74,7 +69,6 @@ func (m *Memory) sweep(ctx context.Context) {
 	}
 }
 
-// oldest is since when something must have been heard of a user.
 func (m *Memory) oldest() int64 { return time.Now().Add(-m.expire).Unix() }
 
 func (s *stripe) expire(oldest int64) {
@@ -85,7 +79,7 @@ func (s *stripe) expire(oldest int64) {
 	}
 }
 
-// makeRoom removes one of some users: the user with the oldest last update.
+// makeRoom removes the user with the oldest last update of some.
 func (s *stripe) makeRoom() {
 	victim, since, seen := "", int64(0), 0
 	for user, k := range s.m { // begins anywhere

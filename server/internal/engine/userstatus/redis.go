@@ -15,20 +15,17 @@ import (
 )
 
 // Redis is a Store in Redis, for all nodes. Each user is a hash with the fields active, online and state, under the key
-// PREFIX.user_status.USER, which expires. A key stands alone, so a Redis Cluster spreads users by its slots, and several
-// shards share them as they share channels. A call is one round trip per server.
+// PREFIX.user_status.USER, which expires. A call is one round trip per server.
 type Redis struct {
 	shards []redis.Shard
-	// section and place are the configuration keys of the shards and of their addresses.
+	// Keys of the configuration.
 	section, addressKey string
 	prefix              string
 	expire              time.Duration
-	// patience is how long Start tries to connect.
-	patience time.Duration
-	clients  []rueidis.Client
+	patience            time.Duration
+	clients             []rueidis.Client
 }
 
-// callTime bounds a call, also if the caller's context has no deadline.
 const callTime = 5 * time.Second
 
 // merging is Status.merge. The arguments are active, online, state and the expire interval in seconds.
@@ -45,8 +42,7 @@ end
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 return 0`)
 
-// NewRedis returns a store that forgets users after a time. section is the key of the section that describes the
-// shards, place is the key of their addresses below it. It connects to nothing.
+// NewRedis returns a store that forgets users after a time. It connects to nothing.
 func NewRedis(section, addressKey string, shards []redis.Shard, prefix string, expire time.Duration) *Redis {
 	return &Redis{shards: shards, section: section, addressKey: addressKey, prefix: prefix + ".user_status.", expire: expire}
 }
@@ -67,7 +63,6 @@ func (r *Redis) Start(ctx context.Context) error {
 	}
 }
 
-// connect connects to all shards, or to none.
 func (r *Redis) connect(ctx context.Context) error {
 	for i := range r.shards {
 		client, err := services.Redis(ctx, &r.shards[i], r.addressKey)
@@ -93,7 +88,6 @@ func (r *Redis) Close() {
 
 var errNotStarted = errors.New("the storage of user status is not connected")
 
-// each calls do for each shard that has some of the users, with their places in the list.
 func (r *Redis) each(ctx context.Context, users []string, do func(ctx context.Context, client rueidis.Client, places []int) error) error {
 	if len(r.clients) == 0 {
 		return errNotStarted
@@ -116,7 +110,6 @@ func (r *Redis) each(ctx context.Context, users []string, do func(ctx context.Co
 	return errors.Join(errs...)
 }
 
-// first returns the first error of replies.
 func first(replies []rueidis.RedisResult) error {
 	for _, reply := range replies {
 		if err := reply.Error(); err != nil {
@@ -164,7 +157,6 @@ func (r *Redis) Get(ctx context.Context, users []string) ([]Status, error) {
 	return list, err
 }
 
-// statusOf reads active, online and state.
 func statusOf(fields []rueidis.RedisMessage) (s Status, err error) {
 	if len(fields) != 3 {
 		return s, fmt.Errorf("HMGET returned %d values", len(fields))

@@ -1,5 +1,4 @@
-// Package userstatus keeps when users were active and online last (docs/user-status.md): in memory, or in Redis for
-// several nodes.
+// Package userstatus keeps when users were active and online last (docs/user-status.md).
 package userstatus
 
 import (
@@ -11,9 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// Limits of a call.
 const (
-	// MaxUsers is the most users of a call, MaxUser the longest ID of a user and MaxState the longest state, in bytes.
+	// In bytes, but MaxUsers.
 	MaxUsers, MaxUser, MaxState = 1_000, 1_024, 1_024
 )
 
@@ -24,10 +22,8 @@ var (
 	errState = refusal.Because(api.ErrBadRequest, "", "the state has more than 1024 bytes")
 )
 
-// errNobody is the answer to a client without a user whose status could be kept.
 var errNobody = refusal.Because(protocol.ErrorBadRequest, "", "the client is anonymous, or the ID of its user has more than 1024 bytes")
 
-// check returns an error unless a call may name these users.
 func check(users []string) error {
 	if len(users) == 0 || len(users) > MaxUsers {
 		return errUsers
@@ -44,8 +40,7 @@ func check(users []string) error {
 type Status struct {
 	// Active is the last activity, Online when the user had a connection last, in Unix seconds; 0 if it is not known.
 	Active, Online int64
-	// State is a text of the backend.
-	State string
+	State          string
 }
 
 // merge adds a later status of a user. Times do not go back.
@@ -56,20 +51,18 @@ func (s *Status) merge(later Status) {
 	}
 }
 
-// Store keeps the status of users. It forgets a user after the expire interval without an update. Any goroutine may
-// call its methods between Start and Close. The same user may come more than once in a call.
+// Store keeps the status of users, and forgets a user after the expire interval without an update. Any goroutine may
+// call its methods between Start and Close. A call may have the same user more than once.
 type Store interface {
-	// Start connects to the storage. An error names the configuration key.
+	// Start connects to the storage. An error names the key.
 	Start(ctx context.Context) error
 	Close()
-	// Update merges the same status into the status of all users: times do not go back, and an empty State changes
-	// nothing. With an error, some of them may be updated.
+	// Update merges a status into the status of users: times do not go back, and an empty State changes nothing. With an
+	// error, some users may be updated.
 	Update(ctx context.Context, users []string, s Status) error
-	// Get returns a status for each user, in their order: the zero value for unknown ones.
+	// Get returns a status for each user, in their order; the zero value for unknown ones.
 	Get(ctx context.Context, users []string) ([]Status, error)
-	// Delete forgets users. A connected user is soon online again.
 	Delete(ctx context.Context, users []string) error
 }
 
-// now is the time of a status.
 func now() int64 { return time.Now().Unix() }

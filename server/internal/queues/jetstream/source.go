@@ -21,9 +21,8 @@ const (
 	startTimeout = 10 * time.Second
 	ackWait      = 30 * time.Second
 	heartbeat    = 5 * time.Second
-	// maxPull is the most messages that wait in this process.
-	maxPull = 512
-	// healthy is how long a consumer has to work until its failures are forgotten.
+	maxPull      = 512
+	// healthy: a consumer that has worked so long is forgiven its failures.
 	healthy = 30 * time.Second
 	// stopTime bounds how long acknowledgements are sent after the last message.
 	stopTime = 5 * time.Second
@@ -90,7 +89,6 @@ func (s *Source) Probe(ctx context.Context) error {
 	return nil
 }
 
-// attach finds the consumer, or makes it.
 func (s *Source) attach(ctx context.Context) (err error) {
 	ctx, cancel := services.Bound(ctx, startTimeout)
 	defer cancel()
@@ -141,7 +139,6 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return s.conn.FlushTimeout(stopTime) // or acknowledgements may be lost, which repeats messages
 }
 
-// consume handles messages until ctx ends or the consumer does not work any more.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor) error {
 	incoming := make(chan jetstream.Msg, maxPull)
 	broken := make(chan error, 1)
@@ -193,7 +190,6 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor) error {
 	}
 }
 
-// ends tells whether an error ends the attachment of a consumer, so that it must be attached again.
 func ends(err error) bool {
 	for _, e := range []error{
 		jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrStreamNotFound,
@@ -206,8 +202,7 @@ func ends(err error) bool {
 	return false
 }
 
-// process executes messages and acknowledges the messages that are done. The others come again after a pause that grows
-// with each delivery.
+// process acknowledges the messages that are done. The others come again after a pause that grows with each delivery.
 func (s *Source) process(work context.Context, p *queues.Processor, batch []jetstream.Msg) {
 	messages := make([]*queues.Message, len(batch))
 	deliveries := make([]int, len(batch))
@@ -244,7 +239,7 @@ func (s *Source) process(work context.Context, p *queues.Processor, batch []jets
 	}
 }
 
-// KeepDeadLetter publishes a message that was given up. It may be called after Connect.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	letter := nats.NewMsg(s.deadLetter)
 	letter.Data = m.Payload

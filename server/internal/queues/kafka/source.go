@@ -32,10 +32,8 @@ const (
 	defaultQueueSize   = 1000
 	defaultDialTimeout = 3 * time.Second
 	tlsDialTimeout     = 10 * time.Second
-	// commitTime bounds the last commit.
-	commitTime = 5 * time.Second
-	// roleSession names the session of an assumed role in the logs of AWS.
-	roleSession = "centrifugo-msk"
+	commitTime         = 5 * time.Second
+	roleSession        = "centrifugo-msk"
 )
 
 // Source is a queues.Source. Messages wait for earlier messages in their partition.
@@ -87,7 +85,6 @@ func New(c *config.Consumer) (*Source, error) {
 	return s, nil
 }
 
-// mechanism returns the mechanism of SASL, nil without.
 func mechanism(c *config.KafkaConsumer) (sasl.Mechanism, error) {
 	switch c.SASLMechanism {
 	case "":
@@ -107,7 +104,6 @@ func mechanism(c *config.KafkaConsumer) (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("sasl_mechanism: %.100q is unknown", c.SASLMechanism)
 }
 
-// assumeRole returns new credentials for a connection.
 func assumeRole(ctx context.Context, arn string) (aws.Auth, error) {
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithAppID("gyro"))
 	if err != nil {
@@ -166,7 +162,6 @@ func (s *Source) Probe(ctx context.Context) error {
 	return nil
 }
 
-// optionFor returns the option that is to blame for the error of a connection.
 func (s *Source) optionFor(err error) string {
 	if option := services.TLSOption("tls", err); option != "" {
 		return option
@@ -202,7 +197,6 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// group returns the options of a member of the group, whose partitions have a worker each.
 func (s *Source) group(work context.Context, p *queues.Processor) []kgo.Opt {
 	isolation := kgo.ReadCommitted()
 	if s.cfg.FetchReadUncommitted {
@@ -231,8 +225,7 @@ func (s *Source) group(work context.Context, p *queues.Processor) []kgo.Opt {
 	return options
 }
 
-// consume is a member of the group until ctx ends, or something happens that the client does not get
-// over by itself.
+// consume is a member of the group until ctx ends, or an error that the client does not get over by itself.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor, works func()) error {
 	client, err := kgo.NewClient(s.group(work, p)...)
 	if err != nil {
@@ -284,7 +277,6 @@ func (s *Source) setClient(c *kgo.Client) {
 	s.mu.Unlock()
 }
 
-// assign starts workers.
 func (s *Source) assign(work context.Context, client *kgo.Client, p *queues.Processor, assigned map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +289,7 @@ func (s *Source) assign(work context.Context, client *kgo.Client, p *queues.Proc
 	}
 }
 
-// stop stops the workers of these partitions, nil for all, and waits for them.
+// stop stops the workers of partitions, nil for all, and waits for them.
 func (s *Source) stop(partitions map[string][]int32) {
 	var stopped []*worker
 	s.mu.Lock()
@@ -326,7 +318,7 @@ func (s *Source) stop(partitions map[string][]int32) {
 	}
 }
 
-// KeepDeadLetter produces a record that was given up to the topic of dead letters.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	s.mu.Lock()
 	client := s.client

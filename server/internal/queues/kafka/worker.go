@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// worker executes the records of a partition in their order.
 type worker struct {
 	source *Source
 	client *kgo.Client
@@ -39,7 +38,6 @@ func newWorker(s *Source, client *kgo.Client, p *queues.Processor, of partition)
 	return w
 }
 
-// add queues records, and pauses the partition if many of them wait.
 func (w *worker) add(records []*kgo.Record, top int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,10 +53,9 @@ func (w *worker) add(records []*kgo.Record, top int64) {
 	}
 }
 
-// maxBatch is the most records that are executed together.
 const maxBatch = 256
 
-// next takes records out of the queue. It also returns how many wait behind them in the partition.
+// next also returns how many records wait behind the returned ones in the partition.
 func (w *worker) next() (records []*kgo.Record, behind int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +68,6 @@ func (w *worker) next() (records []*kgo.Record, behind int64) {
 	return records, behind
 }
 
-// resume fetches the partition again after a pause.
 func (w *worker) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +105,7 @@ func (w *worker) run(work context.Context) {
 	}
 }
 
-// execute executes records until all are done. It returns false if the worker is stopped before.
+// execute returns false if the worker is stopped before all records are done.
 func (w *worker) execute(work context.Context, records []*kgo.Record) bool {
 	messages := make([]*queues.Message, len(records))
 	for i, r := range records {

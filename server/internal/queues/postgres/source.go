@@ -1,5 +1,4 @@
-// Package postgres consumes an outbox: a table of PostgreSQL, whose partitions are consumed in
-// parallel.
+// Package postgres consumes an outbox: a table of PostgreSQL, whose partitions are consumed in parallel.
 package postgres
 
 import (
@@ -22,10 +21,8 @@ import (
 )
 
 const (
-	// startTimeout bounds the check at the start.
 	startTimeout = 10 * time.Second
-	// listenPause is the pause before another attempt to listen.
-	listenPause = time.Second
+	listenPause  = time.Second
 	// lagLimit is the most rows that are counted for the lag, and lagInterval how often.
 	lagLimit    = 100_000
 	lagInterval = 10 * time.Second
@@ -98,7 +95,6 @@ func (s *Source) Probe(ctx context.Context) error {
 	return nil
 }
 
-// optionFor returns the option that is to blame for the error of a connection.
 func (s *Source) optionFor(err error) string {
 	if option := services.TLSOption("tls", err); option != "" {
 		return option
@@ -133,7 +129,6 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// consume executes the rows of a partition.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partition int) {
 	var outage logging.Outage
 	what := "partition " + strconv.Itoa(partition)
@@ -161,7 +156,6 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, partiti
 	}
 }
 
-// wait waits for the poll interval or a notification.
 func (s *Source) wait(ctx context.Context, partition int) {
 	t := time.NewTimer(s.cfg.PartitionPollInterval)
 	defer t.Stop()
@@ -172,10 +166,8 @@ func (s *Source) wait(ctx context.Context, partition int) {
 	}
 }
 
-// batch executes rows in a transaction, which holds the lock of the partition and deletes the rows that are done. more
-// tells that there may be further rows, failed that a row must be tried again.
-//
-// ctx interrupts the wait for the lock only.
+// batch executes rows in a transaction, which holds the lock of the partition and deletes the rows that are done. failed
+// tells that a row must be tried again. ctx interrupts the wait for the lock only.
 func (s *Source) batch(ctx, work context.Context, p *queues.Processor, partition int) (more, failed bool, err error) {
 	conn, err := s.db.Acquire(ctx)
 	if err != nil {
@@ -213,7 +205,6 @@ func (s *Source) batch(ctx, work context.Context, p *queues.Processor, partition
 	return len(messages) == s.cfg.PartitionSelectLimit, len(done) < len(messages), nil
 }
 
-// lock takes the lock of a partition until the end of the transaction.
 func (s *Source) lock(ctx context.Context, tx pgx.Tx, partition int) (ok bool, err error) {
 	name := "centrifugo_partition_lock_" + s.name + strconv.Itoa(partition)
 	if s.cfg.UseTryLock {
@@ -224,7 +215,6 @@ func (s *Source) lock(ctx context.Context, tx pgx.Tx, partition int) (ok bool, e
 	return err == nil, err
 }
 
-// read returns the first rows of a partition.
 func (s *Source) read(ctx context.Context, tx pgx.Tx, partition int) (messages []*queues.Message, ids []int64, err error) {
 	rows, err := tx.Query(ctx, "SELECT id, method, payload FROM "+s.cfg.OutboxTableName+" WHERE partition = $1 ORDER BY id LIMIT $2", partition, s.cfg.PartitionSelectLimit)
 	if err != nil {
@@ -243,7 +233,6 @@ func (s *Source) read(ctx context.Context, tx pgx.Tx, partition int) (messages [
 	return messages, ids, rows.Err()
 }
 
-// notified wakes partitions up when notifications say so.
 func (s *Source) notified(ctx context.Context, p *queues.Processor) {
 	var outage logging.Outage
 	const what = "listening to notifications"
@@ -283,7 +272,6 @@ func (s *Source) listenOnce(ctx context.Context, p *queues.Processor, listening 
 	}
 }
 
-// measure reports how many rows wait in each partition.
 func (s *Source) measure(ctx context.Context, p *queues.Processor) {
 	for {
 		rows, err := s.db.Query(ctx, "SELECT partition, count(*) FROM (SELECT partition FROM "+s.cfg.OutboxTableName+" LIMIT $1) AS rows GROUP BY partition", lagLimit)
@@ -309,11 +297,9 @@ func (s *Source) measure(ctx context.Context, p *queues.Processor) {
 	}
 }
 
-// transaction is the key of a context's transaction.
 type transaction struct{}
 
-// KeepDeadLetter inserts a row that was given up into the table of dead letters, in the transaction
-// that deletes it.
+// KeepDeadLetter implements queues.Source, in the transaction that deletes the row.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	id, err := strconv.ParseInt(m.ID, 10, 64)
 	if err != nil {

@@ -23,15 +23,12 @@ import (
 
 const (
 	startTimeout = 10 * time.Second
-	// streams is the number of streams that receive the messages of a subscription.
-	streams = 10
-	// ackDeadline is the time after which messages come again if their receiver has vanished.
+	streams      = 10
+	// ackDeadline: messages of a receiver that has vanished come again after it.
 	ackDeadline = 20 * time.Second
-	// healthy is how long receiving has to work until its failures are forgotten.
-	healthy = 30 * time.Second
-	// publishTime bounds the publication of a dead letter.
-	publishTime = 10 * time.Second
-	// maxAttribute is the most bytes of an attribute's value, maxAttributes the most attributes.
+	// healthy: a subscription that was received from so long is forgiven its failures.
+	healthy                     = 30 * time.Second
+	publishTime                 = 10 * time.Second
 	maxAttribute, maxAttributes = 1024, 100
 )
 
@@ -94,7 +91,6 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// consume handles the messages of a subscription until ctx ends.
 func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id string) {
 	subscriber := s.client.Subscriber(id)
 	subscriber.ReceiveSettings.MaxOutstandingMessages = s.cfg.MaxOutstandingMessages
@@ -118,7 +114,6 @@ func (s *Source) consume(ctx, work context.Context, p *queues.Processor, id stri
 	}
 }
 
-// handle executes a message and acknowledges it. If it failed, the service delivers it again.
 func (s *Source) handle(ctx, work context.Context, p *queues.Processor, id string, received *pubsub.Message, failures *atomic.Int32) {
 	if ctx.Err() != nil { // it has waited behind another one with its ordering key
 		received.Nack()
@@ -139,7 +134,7 @@ func (s *Source) handle(ctx, work context.Context, p *queues.Processor, id strin
 	received.Nack()
 }
 
-// KeepDeadLetter publishes a message that was given up. It may be called after Connect.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	text := reason.Error()
 	attributes := map[string]string{"gyro-message": m.ID, "gyro-reason": strings.ToValidUTF8(text[:min(len(text), maxAttribute)], "")}

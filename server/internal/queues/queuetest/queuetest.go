@@ -1,5 +1,4 @@
-// Package queuetest has shared parts of the tests of sources: a node that remembers publications, a meter, and a
-// processor between them.
+// Package queuetest has shared parts of the tests of sources.
 package queuetest
 
 import (
@@ -65,13 +64,13 @@ func (n *Node) Options() []gyro.PublishOptions {
 	return append([]gyro.PublishOptions(nil), n.options...)
 }
 
-// Await waits until there are so many publications, and returns them.
+// Await waits for so many publications, and returns them.
 func (n *Node) Await(tb testing.TB, count int) []string {
 	tb.Helper()
 	return n.AwaitFor(tb, func(got []string) bool { return len(got) >= count })
 }
 
-// AwaitFor waits until the publications are as they should be, and returns them.
+// AwaitFor waits until ok, and returns the publications.
 func (n *Node) AwaitFor(tb testing.TB, ok func(got []string) bool) []string {
 	tb.Helper()
 	timeout := time.After(wait.Limit)
@@ -97,7 +96,6 @@ func (n *Node) SetFails(fails func(channel string, data []byte) bool) {
 	n.Fails = fails
 }
 
-// resolver returns streams without options, also in the namespace of docs/consumers.md.
 func resolver() *channels.Resolver {
 	c := config.DefaultConfig().Channel
 	c.Namespaces = []config.Namespace{{Name: "chat"}}
@@ -164,8 +162,7 @@ func Config(node *Node, edit func(*queues.Config)) queues.Config {
 	return c
 }
 
-// Start connects a source and runs it until the test ends, or the function that it returns is
-// called, which waits until the source has stopped.
+// Start connects a source and runs it until the test ends or stop is called, which waits for the end.
 func Start(tb testing.TB, s queues.Source, c queues.Config) (stop func()) {
 	tb.Helper()
 	connecting, connected := context.WithTimeout(tb.Context(), wait.Limit)
@@ -195,8 +192,8 @@ func Start(tb testing.TB, s queues.Source, c queues.Config) (stop func()) {
 	return stop
 }
 
-// Relay starts and stops sources of one queue, nodes of them at a time, while add adds messages to the queue, and tests
-// that the messages, which are publications, are executed exactly once.
+// Relay starts and stops sources of one queue, nodes of them at a time, while add adds publications to the queue, and
+// tests that each is executed exactly once.
 func Relay(tb testing.TB, nodes int, source func() queues.Source, edit func(*queues.Config), add func(ch, data string)) {
 	tb.Helper()
 	const messages = 400

@@ -20,19 +20,15 @@ import (
 )
 
 const (
-	// maxRead is the most entries of a read.
 	maxRead = 256
-	// blockTime is how long a read waits for an entry, and so the longest delay of a stop.
-	blockTime = time.Second
-	// claimInterval is how often entries are looked for that were not acknowledged.
+	// blockTime is how long a read waits for an entry: the longest delay of a stop.
+	blockTime     = time.Second
 	claimInterval = 5 * time.Second
-	// ackRetries is how often entries are acknowledged again over connections that fail.
-	ackRetries = 5
-	// startTimeout bounds the check at the start.
-	startTimeout = 5 * time.Second
+	ackRetries    = 5
+	startTimeout  = 5 * time.Second
 )
 
-// Source is a queues.Source. It uses the name of a consumer of its own in the group.
+// Source is a queues.Source, with a consumer of its own in the group.
 type Source struct {
 	cfg        *config.RedisConsumer
 	deadLetter string // a stream
@@ -57,7 +53,6 @@ func New(c *config.Consumer) (*Source, error) {
 	return s, nil
 }
 
-// connect connects to the server, the Sentinels or the Cluster.
 func (s *Source) connect(ctx context.Context) (rueidis.Client, error) {
 	return services.Redis(ctx, &s.shard, services.AddressKey(&s.cfg.Redis))
 }
@@ -99,8 +94,8 @@ func (s *Source) Close() {
 	}
 }
 
-// createGroup creates the group unless it exists. It begins with entries that are added later, or
-// after the last entry that this source has read.
+// createGroup creates the group unless it exists, to begin behind the last entry that this source has read, or else with
+// entries that are added later.
 func (s *Source) createGroup(ctx context.Context, stream string) error {
 	s.mu.Lock()
 	start := s.last[stream]
@@ -132,7 +127,6 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// read consumes new entries of a stream.
 func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream string) {
 	var outage logging.Outage
 	what := "reading stream " + stream
@@ -161,7 +155,6 @@ func (s *Source) read(ctx, work context.Context, p *queues.Processor, stream str
 	}
 }
 
-// failed handles the error of a read.
 func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *logging.Outage, stream string, err error) {
 	if e, ok := rueidis.IsRedisErr(err); !ok {
 		s.mu.Lock()
@@ -176,8 +169,7 @@ func (s *Source) failed(ctx, work context.Context, p *queues.Processor, outage *
 	services.Sleep(ctx, max(p.Failed(outage, "reading stream "+stream, err), 200*time.Millisecond))
 }
 
-// process executes entries and acknowledges the entries that are done. The others are delivered again after the
-// visibility timeout.
+// process acknowledges the entries that are done. The others are delivered again after the visibility timeout.
 func (s *Source) process(work context.Context, p *queues.Processor, stream string, entries []rueidis.XRangeEntry) {
 	messages := make([]*queues.Message, 0, len(entries))
 	done := make([]string, 0, len(entries))
@@ -211,8 +203,7 @@ func (s *Source) process(work context.Context, p *queues.Processor, stream strin
 	}
 }
 
-// acknowledge tells Redis that entries are done. If a connection fails, it tries again: to acknowledge an entry twice does no
-// harm, to execute it twice may.
+// acknowledge tries again if a connection fails: to acknowledge an entry twice does no harm, to execute it twice may.
 func (s *Source) acknowledge(work context.Context, stream string, ids []string) error {
 	for retry := 1; ; retry++ {
 		err := s.redis.Do(work, s.redis.B().Xack().Key(stream).Group(s.cfg.ConsumerGroup).Id(ids...).Build()).Error()
@@ -222,7 +213,6 @@ func (s *Source) acknowledge(work context.Context, stream string, ids []string) 
 	}
 }
 
-// claim takes over entries that no consumer has acknowledged in time, and measures the lag.
 func (s *Source) claim(ctx, work context.Context, p *queues.Processor, stream string) {
 	var outage logging.Outage
 	what := "claiming entries of stream " + stream
@@ -248,7 +238,7 @@ func (s *Source) claim(ctx, work context.Context, p *queues.Processor, stream st
 	}
 }
 
-// claimFrom claims entries from an ID on, and returns where to go on; 0-0 at the end.
+// claimFrom also returns the ID to go on at; 0-0 at the end.
 func (s *Source) claimFrom(ctx context.Context, stream, start string) (next string, entries []rueidis.XRangeEntry, err error) {
 	cmd := s.redis.B().Xautoclaim().Key(stream).Group(s.cfg.ConsumerGroup).Consumer(s.consumer).
 		MinIdleTime(fmt.Sprint(s.cfg.VisibilityTimeout.Milliseconds())).Start(start).Count(maxRead).Build()
@@ -279,7 +269,7 @@ func (s *Source) claimFrom(ctx context.Context, stream, start string) (next stri
 	return next, entries, nil
 }
 
-// measure reports how many entries the group has not got yet, which Redis tells from version 7 on.
+// measure reports the lag, which Redis tells from version 7 on.
 func (s *Source) measure(ctx context.Context, p *queues.Processor, stream string) {
 	groups, err := s.redis.Do(ctx, s.redis.B().XinfoGroups().Key(stream).Build()).ToArray()
 	if err != nil {
@@ -301,8 +291,8 @@ func (s *Source) measure(ctx context.Context, p *queues.Processor, stream string
 	}
 }
 
-// leave removes the consumer from the groups, unless it may have entries that were not acknowledged. Redis hands such
-// entries to other consumers only while it knows their owner.
+// leave removes the consumer from the groups, unless it may have entries that were not acknowledged: Redis hands those
+// to others only while it knows their owner.
 func (s *Source) leave(ctx context.Context) {
 	if s.unsure {
 		return
@@ -318,7 +308,7 @@ if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
 end
 return 0`)
 
-// KeepDeadLetter adds a message to the stream of dead letters. It may be called after Connect.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	cmd := s.redis.B().Xadd().Key(s.deadLetter).Id("*").FieldValue().
 		FieldValue("message", m.ID).FieldValue("reason", reason.Error())

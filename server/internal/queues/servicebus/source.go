@@ -17,13 +17,9 @@ import (
 )
 
 const (
-	// retries of messages before they are abandoned.
-	retries = 5
-	// pause after a request that failed.
-	pause = time.Second
-	// retryDelay is the pause before a retry by the client.
+	retries    = 5
+	pause      = time.Second
 	retryDelay = 100 * time.Millisecond
-	// settleTime bounds the requests that settle executed messages.
 	settleTime = 10 * time.Second
 )
 
@@ -41,7 +37,7 @@ func newSource(c *config.Consumer, options *azservicebus.ClientOptions, identity
 	if options == nil {
 		options = new(azservicebus.ClientOptions)
 	}
-	// Workers repeat failed calls. A single retry is for a connection that broke while it was not used.
+	// Workers repeat failed calls. The one retry is for a connection that broke while it was not used.
 	options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: retryDelay, MaxRetryDelay: pause}
 	s = &Source{cfg: &c.AzureServiceBus}
 	if !s.cfg.UseAzureIdentity {
@@ -87,7 +83,6 @@ func (s *Source) peek(ctx context.Context, queue string) error {
 	return err
 }
 
-// optionFor returns the option that is to blame for the error of a request.
 func (s *Source) optionFor(err error) string {
 	if refused, ok := errors.AsType[*azservicebus.Error](err); ok && refused.Code == azservicebus.CodeNotFound {
 		return "queues"
@@ -130,7 +125,7 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// KeepDeadLetter sends a message that was given up.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	letter := &azservicebus.Message{Body: m.Payload, ApplicationProperties: make(map[string]any)}
 	for _, a := range m.Attributes {

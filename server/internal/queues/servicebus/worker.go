@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// receiver receives the messages of a queue, or of a session.
 type receiver interface {
 	ReceiveMessages(context.Context, int, *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
 	CompleteMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.CompleteMessageOptions) error
@@ -22,7 +21,6 @@ type receiver interface {
 	Close(context.Context) error
 }
 
-// worker handles messages of a queue one after the other.
 type worker struct {
 	*Source
 	p      *queues.Processor
@@ -31,7 +29,6 @@ type worker struct {
 	failed int // batches in a row without a message that was done
 }
 
-// messages consumes a queue without sessions until ctx ends.
 func (w *worker) messages(ctx, work context.Context, from receiver) {
 	defer w.close(work, from)
 	what := "receiving from queue " + w.queue
@@ -46,7 +43,6 @@ func (w *worker) messages(ctx, work context.Context, from receiver) {
 	}
 }
 
-// sessions consumes one session of a queue after the other until ctx ends.
 func (w *worker) sessions(ctx, work context.Context) {
 	what := "accepting a session of queue " + w.queue
 	for ctx.Err() == nil {
@@ -61,14 +57,12 @@ func (w *worker) sessions(ctx, work context.Context) {
 	}
 }
 
-// isTimeout tells whether an error only says that there was no session.
 func isTimeout(err error) bool {
 	e := (*azservicebus.Error)(nil)
 	return errors.As(err, &e) && e.Code == azservicebus.CodeTimeout
 }
 
-// session is a receiver whose lock one goroutine renews while another one uses it. The client notes the end of the lock
-// at each renewal and at each new link. It makes a new link when a call needs one, and does not wait for a renewal.
+// session is a receiver whose lock one goroutine renews while another one uses it.
 type session struct {
 	*azservicebus.SessionReceiver
 	mu sync.RWMutex // written while the end of the lock is read, or written by a renewal
@@ -95,7 +89,6 @@ func (s *session) AbandonMessage(ctx context.Context, m *azservicebus.ReceivedMe
 	return s.SessionReceiver.AbandonMessage(ctx, m, o)
 }
 
-// renew renews the lock. Meanwhile, messages wait.
 func (s *session) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -110,12 +103,10 @@ func (s *session) lockedUntil() time.Time {
 	return s.LockedUntil()
 }
 
-// idle is how long a session may have no messages until another one is accepted.
 const idle = time.Second
 
-// session consumes a session until there are fewer messages than asked for, its lock is lost, or ctx
-// ends. The client would return messages that come between two requests to the queue as long as the
-// first one asks for more, and the order would be lost.
+// session consumes a session until there are fewer messages than asked for, its lock is lost, or ctx ends. With two
+// requests at a time, the client would return messages that come between them out of order.
 func (w *worker) session(ctx, work context.Context, from *session) {
 	ctx, cancel := context.WithCancel(ctx)
 	locked, lose := context.WithCancel(work)
@@ -149,8 +140,7 @@ func (w *worker) session(ctx, work context.Context, from *session) {
 	}
 }
 
-// keepLock renews the lock of a session until ctx ends. It returns false if that fails: others have the
-// messages then.
+// keepLock returns false if the lock is lost: others have the messages then.
 func (w *worker) keepLock(ctx context.Context, from *session) bool {
 	for services.Sleep(ctx, time.Until(from.lockedUntil())*2/3) {
 		err := from.renew(ctx)
@@ -166,7 +156,6 @@ func (w *worker) keepLock(ctx context.Context, from *session) bool {
 	return true
 }
 
-// process executes messages, completes the messages that are done, and abandons the others.
 func (w *worker) process(ctx, work context.Context, from receiver, received []*azservicebus.ReceivedMessage) {
 	messages := make([]*queues.Message, len(received))
 	for i, r := range received {

@@ -1,5 +1,4 @@
-// Package sources makes the consumers of a configuration from the sources of the packages beside it, and
-// runs them.
+// Package sources makes and runs the consumers of a configuration.
 package sources
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// Consumers run the sources of the configuration's section consumers. Connect comes first, then Run, and Shutdown last.
+// Consumers are the enabled consumers. Connect comes first, then Run, and Shutdown last.
 type Consumers struct {
 	list    []*Consumer
 	idle    bool               // the sources are connected and do not run
@@ -41,19 +40,16 @@ type Consumer struct {
 	processor *queues.Processor
 }
 
-// kind is a type of consumers.
 type kind struct {
 	// open makes the source; it connects to nothing. Errors name the key below the section of the type.
 	open func(*config.Consumer) (queues.Source, error)
 	// mode returns the section publication_data_mode; nil: the type has none.
-	mode func(*config.Consumer) *config.PublicationDataMode
-	// ordered is queues.Config.Ordered.
+	mode    func(*config.Consumer) *config.PublicationDataMode
 	ordered bool
-	// system is the name of the queue system in the semantic conventions of OpenTelemetry.
+	// system is the name in the semantic conventions of OpenTelemetry.
 	system string
 }
 
-// kinds are the types of consumers.
 var kinds = map[string]kind{
 	config.TypePostgreSQL: {opens(postgres.New), nil, true, "postgresql"},
 	config.TypeKafka: {opens(kafka.New),
@@ -74,8 +70,8 @@ func opens[S queues.Source](open func(*config.Consumer) (S, error)) func(*config
 	return func(c *config.Consumer) (queues.Source, error) { return open(c) }
 }
 
-// Enabled returns the enabled consumers of a list, to be probed or connected. The error has a line for each mistake, which
-// names the key.
+// Enabled returns the enabled consumers of a list, to be probed or connected. The error has a line for each mistake,
+// which names the key.
 func Enabled(list []config.Consumer) ([]*Consumer, error) {
 	var enabled []*Consumer
 	var mistakes []error
@@ -111,7 +107,7 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// New makes the enabled consumers; they connect to nothing yet. The error has a line for each mistake, which names the key.
+// New makes the enabled consumers, and connects to nothing. The error has a line for each mistake, which names the key.
 func New(cfg Config) (*Consumers, error) {
 	list, err := Enabled(cfg.List)
 	if err != nil {
@@ -162,7 +158,7 @@ func closeAll(list []*Consumer) {
 	}
 }
 
-// Run runs the sources. It calls failed for a source that cannot go on.
+// Run runs the sources. A source that cannot go on sends its error to failed.
 func (s *Consumers) Run(failed chan<- error) {
 	s.idle = false
 	var ctx, work context.Context
@@ -178,8 +174,7 @@ func (s *Consumers) Run(failed chan<- error) {
 	}
 }
 
-// Shutdown lets the sources finish their work. When ctx ends before, it cuts them off. It may be called again, and
-// without Connect or Run.
+// Shutdown lets the sources finish their work until ctx ends. It may be called again, and without Connect or Run.
 func (s *Consumers) Shutdown(ctx context.Context) error {
 	if s.idle {
 		s.idle = false

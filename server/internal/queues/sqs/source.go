@@ -27,16 +27,11 @@ import (
 )
 
 const (
-	// retries of messages before they are left until they are visible again.
-	retries = 3
-	// pause after a request that failed.
-	pause = time.Second
-	// requestTime bounds a request, beside the time that it waits for messages.
-	requestTime = 15 * time.Second
-	// measureInterval is how often the lag is asked for.
+	retries         = 3
+	pause           = time.Second
+	requestTime     = 15 * time.Second
 	measureInterval = 30 * time.Second
-	// maxAttributes is the most attributes that a message may have.
-	maxAttributes = 10
+	maxAttributes   = 10
 
 	roleSession = "gyro"
 )
@@ -119,14 +114,12 @@ func (s *Source) Run(ctx, work context.Context, p *queues.Processor) error {
 	return nil
 }
 
-// queue is one of the queues of a source.
 type queue struct {
 	*Source
 	url  string
 	name string // for logs and metrics
 }
 
-// consume handles messages until ctx ends.
 func (q *queue) consume(ctx, work context.Context, p *queues.Processor) {
 	var outage logging.Outage
 	what := "receiving from queue " + q.name
@@ -160,7 +153,6 @@ func (q *queue) receive(ctx context.Context) ([]types.Message, error) {
 	return out.Messages, nil
 }
 
-// process executes messages and deletes the messages that are done. The others are visible again after the timeout.
 func (q *queue) process(ctx, work context.Context, p *queues.Processor, received []types.Message) {
 	messages := make([]*queues.Message, len(received))
 	for i := range received {
@@ -182,7 +174,7 @@ func (q *queue) process(ctx, work context.Context, p *queues.Processor, received
 	}
 }
 
-// split divides messages into at most n lists, with messages of a group in the same one.
+// split keeps messages of a group in one list.
 func split(messages []*queues.Message, n int) [][]*queues.Message {
 	lists := make([][]*queues.Message, min(n, len(messages)))
 	groups := make(map[string]int)
@@ -199,7 +191,6 @@ func split(messages []*queues.Message, n int) [][]*queues.Message {
 	return lists
 }
 
-// remove deletes messages.
 func (q *queue) remove(ctx context.Context, p *queues.Processor, done []types.DeleteMessageBatchRequestEntry) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -239,7 +230,6 @@ func (q *queue) message(r *types.Message) *queues.Message {
 	return m
 }
 
-// measure reports how many messages wait, as long as the credentials allow it.
 func (q *queue) measure(ctx context.Context, p *queues.Processor) {
 	for {
 		text, err := q.waiting(ctx)
@@ -258,7 +248,6 @@ func (q *queue) measure(ctx context.Context, p *queues.Processor) {
 	}
 }
 
-// waiting asks how many messages wait, about.
 func (q *queue) waiting(ctx context.Context) (string, error) {
 	const name = types.QueueAttributeNameApproximateNumberOfMessages
 	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name}})
@@ -268,14 +257,12 @@ func (q *queue) waiting(ctx context.Context) (string, error) {
 	return out.Attributes[string(name)], nil
 }
 
-// denied tells whether AWS knows the account, and does not allow the request.
 func denied(err error) bool {
 	refused := smithy.APIError(nil)
 	return errors.As(err, &refused) && strings.HasPrefix(refused.ErrorCode(), "AccessDenied")
 }
 
-// KeepDeadLetter sends a message that was given up to the queue of dead letters. It may be called
-// after Connect.
+// KeepDeadLetter implements queues.Source.
 func (s *Source) KeepDeadLetter(ctx context.Context, m *queues.Message, reason error) error {
 	text := func(s string) types.MessageAttributeValue {
 		return types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &s}
