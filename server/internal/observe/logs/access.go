@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// Access decides which requests the access log has. Its methods may be called from any goroutine.
+// Access decides which requests the access log has. Any goroutine may call its methods.
 type Access struct {
 	log     *slog.Logger
 	control *Control // nil: the log is none of this package
@@ -22,8 +22,8 @@ func (a Access) On() bool {
 	return a.log.Enabled(context.Background(), slog.LevelDebug)
 }
 
-// Next returns the level for the line of a request, and whether it is written: at LevelAccess if log.access is set and the
-// request is one of its sample, and else at the level debug if that is on.
+// Next returns the level for the line of a request, and whether it is written: at LevelAccess if log.access is set and
+// the request is in the sample, else at debug if that is on.
 func (a Access) Next() (slog.Level, bool) {
 	c := a.control
 	if c == nil {

@@ -15,15 +15,13 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// LevelAccess is the level of the access log if log.access is set. Lines of this level are not limited, and look like
-// lines of the level info.
+// LevelAccess is the level of the access log if log.access is set. Its lines are not limited, and look like info.
 const LevelAccess = slog.LevelInfo - 1
 
 // MaxTemporary is the longest duration of a level other than the configured one.
 const MaxTemporary = 24 * time.Hour
 
-// Control changes the level of a log of this package, and the share of its access log, while the log is used. Its
-// methods may be called from any goroutine.
+// Control changes the level of a log, and the share of its access log. Any goroutine may call its methods.
 type Control struct {
 	level    atomic.Int64
 	access   atomic.Int64 // each how manyth line of the access log is written; 0: none
@@ -37,14 +35,13 @@ type Control struct {
 	until      time.Time
 }
 
-// newControl returns a control for a level.
 func newControl(level slog.Level) *Control {
 	c := &Control{configured: level}
 	c.level.Store(int64(level))
 	return c
 }
 
-// Controlled returns a logger that passes lines from a level on to a handler.
+// Controlled returns a logger over a handler, from a level on.
 func Controlled(h slog.Handler, level slog.Level) *slog.Logger {
 	return slog.New(&filter{h, newControl(level)})
 }
@@ -64,8 +61,8 @@ func Of(log *slog.Logger) *Control {
 	}
 }
 
-// Apply takes over a section log, for the logger log and loggers made from it. A level that was set for a time goes on.
-// An unknown level counts as info, with a warning.
+// Apply takes over a section log. A level that was set for a time goes on. An unknown level counts as info, with a
+// warning.
 func (c *Control) Apply(log *slog.Logger, cfg *config.Log) {
 	if c == nil {
 		return
@@ -83,7 +80,6 @@ func (c *Control) Apply(log *slog.Logger, cfg *config.Log) {
 	}
 }
 
-// configure puts a level into force, unless another one is for a time.
 func (c *Control) configure(level slog.Level) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +90,7 @@ func (c *Control) configure(level slog.Level) {
 
 // State is the level in force and the configured one.
 type State struct {
-	// Level is in force, Configured is in the configuration. If they differ, Level ends at Until.
+	// If Level and Configured differ, Level ends at Until.
 	Level      string     `json:"level"`
 	Configured string     `json:"configured"`
 	Until      *time.Time `json:"until,omitempty"`
@@ -156,7 +152,7 @@ func (c *Control) Close() {
 	}
 }
 
-// Reopen opens log.file anew: for programs that rename it, and tell the server by SIGUSR1. It reports whether there is one.
+// Reopen opens log.file anew, and reports whether there is one: programs rename it, and send SIGUSR1.
 func (c *Control) Reopen() (bool, error) {
 	if c == nil || c.file == nil {
 		return false, nil
@@ -174,7 +170,6 @@ func nameOf(l slog.Level) string {
 	return levelName(l)
 }
 
-// filter lets lines of the levels that are in force through to a handler that takes all.
 type filter struct {
 	slog.Handler
 	control *Control

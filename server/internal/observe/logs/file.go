@@ -8,13 +8,11 @@ import (
 )
 
 const (
-	// lookAfter is how often a file looks at most whether it is still where it was opened.
 	lookAfter = time.Second
-	// tellAfter is the least time between two lines about lines that are lost.
 	tellAfter = time.Minute
 )
 
-// file is the file that log.file names. It is opened anew when it is not at its path any more.
+// file is log.file. It is opened anew when it is not at its path any more.
 type file struct {
 	path string
 	lost *slog.Logger // is told that lines are lost; not the log that the file is of
@@ -39,7 +37,6 @@ func openAt(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 }
 
-// Write implements io.Writer for one line.
 func (f *file) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +63,6 @@ func (f *file) write(line []byte) (int, error) {
 	return n, err
 }
 
-// follow opens the file anew unless it is at its path.
 func (f *file) follow() {
 	at, err := os.Stat(f.path)
 	if err == nil {
@@ -96,14 +92,12 @@ func (f *file) reopen() error {
 	return nil
 }
 
-// Close closes the file.
 func (f *file) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.f.Close()
 }
 
-// tell reports a fault on stderr, and to operators.
 func (f *file) tell(message string, err error) {
 	if now := time.Now(); f.told.IsZero() || now.Sub(f.told) >= tellAfter {
 		f.told = now

@@ -22,7 +22,7 @@ import (
 
 // Levels beyond slog's.
 const (
-	// All is the level of a handler which takes all lines, because Control decides.
+	// All is for handlers below Control, which decides.
 	All        = slog.Level(math.MinInt)
 	levelTrace = slog.LevelDebug - 4
 	levelNone  = slog.LevelError + 100
@@ -49,7 +49,6 @@ func Level(name string) (slog.Level, error) {
 	return level, nil
 }
 
-// style of lines.
 type style uint8
 
 const (
@@ -63,10 +62,9 @@ func Colours(f *os.File) bool {
 	return runtime.GOOS != "windows" && IsTerminal(f) && os.Getenv("NO_COLOR") == ""
 }
 
-// New makes the logger that the configuration describes (docs/configuration.md, log).
-// It is wrapped by logging.Wrap: it never blocks, and limits lines that repeat. closeLog
-// writes the lines that wait and closes the file. recent keeps its warnings. An unknown level counts as info, with a
-// warning.
+// New makes the logger that the configuration describes, wrapped by logging.Wrap: it never blocks, and limits lines that
+// repeat. closeLog writes the lines that wait and closes the file. recent keeps warnings. An unknown level counts as
+// info, with a warning.
 func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() error, err error) {
 	how, terminal := inJSON, IsTerminal(os.Stdout)
 	var out io.Writer = os.Stderr
@@ -99,8 +97,8 @@ func New(cfg *config.Log, recent *Recent) (log *slog.Logger, closeLog func() err
 	}, nil
 }
 
-// To makes a logger of lines for w, from the level with a name on: coloured ones for a console, else JSON.
-// An unknown level counts as info, with a warning.
+// To makes a logger of lines for w: coloured ones for a console, else JSON. An unknown level counts as info, with a
+// warning.
 func To(w io.Writer, name string, console bool) *slog.Logger {
 	how := inJSON
 	if console {
@@ -116,7 +114,6 @@ func To(w io.Writer, name string, console bool) *slog.Logger {
 
 const unknownLevel = "unknown log.level, using info"
 
-// levelOf returns the level of a name, which is info if it is not known.
 func levelOf(name string) (level slog.Level, known bool) {
 	if level, known = levels[strings.ToLower(name)]; !known {
 		level = slog.LevelInfo
@@ -134,7 +131,6 @@ func styled(w io.Writer, level slog.Level, how style) *slog.Logger {
 	return Controlled(h, level)
 }
 
-// millis is RFC 3339 with milliseconds.
 const millis = "2006-01-02T15:04:05.000Z07:00"
 
 // logAttr gives the members of JSON lines the names that log collectors expect.
@@ -169,8 +165,7 @@ func levelName(l slog.Level) string {
 	return strings.ToLower(l.String())
 }
 
-// ReportFatal writes to stderr why the server cannot run: as plain text if stderr is a terminal, otherwise as a JSON
-// line like the lines of the log.
+// ReportFatal writes to stderr why the server cannot run: plain text on a terminal, else a JSON line like the log.
 func ReportFatal(err error) {
 	if IsTerminal(os.Stderr) {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -189,10 +184,9 @@ func IsTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// console writes lines for people.
 type console struct {
 	out *consoleOutput
-	// rest writes everything but time, level and message into out.line.
+	// rest writes all but time, level and message into out.line.
 	rest slog.Handler
 }
 
@@ -246,7 +240,6 @@ func (c *console) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// colour is the ANSI colour of a level.
 func colour(l slog.Level) int {
 	switch {
 	case l >= slog.LevelError:

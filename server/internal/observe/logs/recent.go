@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	// maxRecent and maxRecentBytes bound the lines that are kept.
 	maxRecent, maxRecentBytes = 500, 1 << 20
-	// maxRecentLine is the most bytes of a line that is kept as it is. Of a longer one the attributes are left out.
+	// Of a longer line the attributes are left out.
 	maxRecentLine = 16 << 10
 )
 
-// Recent keeps the latest warnings and errors of a log: 500 lines, and 1 MiB, at most. Any goroutine may
-// call its methods.
+// Recent keeps the latest warnings and errors of a log: 500 lines, and 1 MiB, at most. Any goroutine may call its
+// methods.
 type Recent struct {
 	mu    sync.Mutex
 	lines [][]byte // JSON
@@ -27,16 +26,15 @@ type Recent struct {
 // NewRecent returns an empty Recent.
 func NewRecent() *Recent { return &Recent{more: make(chan struct{})} }
 
-// Handler returns a handler that hands lines to next, and keeps lines from the level warn on, even if the level of next
-// is higher. Use it below logging.Wrap, which limits lines that repeat themselves.
+// Handler hands lines to next, and keeps lines from warn on, even if the level of next is higher. It belongs below
+// logging.Wrap, which limits lines that repeat.
 func (r *Recent) Handler(next slog.Handler) slog.Handler {
 	out := &recentLine{to: r}
 	out.json = slog.NewJSONHandler(&out.text, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: logAttr})
 	return &recentHandler{next: next, json: out.json, out: out}
 }
 
-// Since returns the lines from number n on, the oldest first, and the number of the next one. more is
-// closed when there is one.
+// Since returns the lines from number n on, the oldest first, and the next number. more is closed when there are more.
 func (r *Recent) Since(n uint64) (lines [][]byte, next uint64, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +63,6 @@ func (r *Recent) add(line []byte) {
 	r.more = make(chan struct{})
 }
 
-// recentLine makes lines.
 type recentLine struct {
 	mu   sync.Mutex
 	to   *Recent
@@ -84,7 +81,7 @@ func (h *recentHandler) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn || h.next.Enabled(ctx, l)
 }
 
-// Unwrap returns the handler that gets all lines.
+// Unwrap returns the next handler.
 func (h *recentHandler) Unwrap() slog.Handler { return h.next }
 
 // WithAttrs implements slog.Handler.

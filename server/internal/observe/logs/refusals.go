@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// maxKinds is how many kinds of refusals are counted each for itself; the others are one kind without a name.
+	// Kinds beyond maxKinds are one kind without a name.
 	maxKinds = 512
-	// maxExamples is the number of the newest refusals that are kept of a kind. maxShown bounds each of their texts, in
-	// bytes.
+	// maxExamples are kept of a kind. maxShown bounds each of their texts, in bytes.
 	maxExamples = 5
 	maxShown    = 256
 )
 
-// Refusals counts the refusals of the node since its start, by kind, code and key. Its methods may be called from any
-// goroutine. It needs at most some 5 MiB.
+// Refusals counts the refusals of the node since its start, by kind, code and key, in some 5 MiB at most. Any goroutine
+// may call its methods.
 type Refusals struct {
 	mu    sync.Mutex
 	since time.Time // of the first refusal
@@ -34,7 +33,7 @@ type refusalKind struct {
 
 // Refused is a kind of refusals.
 type Refused struct {
-	// Kind is the message of the lines in the log; empty for all kinds that are beyond the first 512.
+	// Kind is the message of the log; empty for kinds beyond the first 512.
 	Kind string `json:"kind"`
 	Code uint32 `json:"code,omitempty"`
 	// Key is the key of the configuration that would allow it.
@@ -61,7 +60,6 @@ type Example struct {
 	Reason         string `json:"reason,omitempty"`
 }
 
-// add counts a refusal.
 func (r *Refusals) add(f *refusal.Refusal, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +89,7 @@ func (r *Refusals) add(f *refusal.Refusal, now time.Time) {
 	of.Examples = append(of.Examples, e)
 }
 
-// shown is a copy of the beginning of a text, which may lie in larger memory, in valid UTF-8.
+// shown copies the beginning of a text, because the text may lie in larger memory.
 func shown(text string) string {
 	if len(text) > maxShown {
 		text = text[:maxShown]
@@ -99,7 +97,7 @@ func shown(text string) string {
 	return strings.Clone(strings.ToValidUTF8(text, ""))
 }
 
-// List returns the kinds, the most frequent ones first, and since when they are counted.
+// List returns the kinds, the most frequent ones first.
 func (r *Refusals) List() (kinds []Refused, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

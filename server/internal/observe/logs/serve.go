@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// maxBody bounds a request; bytes.
 const maxBody = 4 << 10
 
-// LevelHandler returns a handler of POST requests of operators. It does not check the operator. The body is a JSON
-// object, which may be empty: level is set for duration seconds, {"level":""} restores the configured level. The answer
-// is a State. c may be nil.
+// LevelHandler answers POST requests of operators, which it does not check: {"level":…,"duration":seconds} sets the
+// level for a time, {"level":""} restores the configured one. The answer is a State. c may be nil.
 func LevelHandler(c *Control, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
@@ -41,8 +39,8 @@ func LevelHandler(c *Control, log *slog.Logger) http.Handler {
 	})
 }
 
-// RefusalsHandler returns a handler of requests of operators. It does not check the operator. The answer is a JSON
-// object with the list refusals, of Refused, and the time when counting began. c may be nil.
+// RefusalsHandler answers requests of operators, which it does not check, with a list of Refused and the time when
+// counting began. c may be nil.
 func RefusalsHandler(c *Control) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var out struct {

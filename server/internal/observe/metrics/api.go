@@ -15,8 +15,8 @@ import (
 // OperatorProtocol is the label of commands that operators send by the admin interface.
 const OperatorProtocol = "admin"
 
-// API exports the commands of the server API that come by one protocol, such as "http". It is called once
-// for each protocol. For a command that succeeds, the observer allocates nothing and looks nothing up.
+// API exports the commands of the server API that come by a protocol, such as "http". It is called once for each
+// protocol. For a command that succeeds, the observer allocates nothing and looks nothing up.
 func (r *Registry) API(protocol string) api.Observer {
 	if r.commands == nil {
 		r.commands = &commands{
@@ -31,7 +31,6 @@ func (r *Registry) API(protocol string) api.Observer {
 	}
 }
 
-// commands are the metrics that the observers of all protocols share.
 type commands struct {
 	durations *metrics.Durations
 	errors    *prometheus.CounterVec
@@ -41,14 +40,11 @@ type commands struct {
 type apiObserver struct {
 	*commands
 	protocol string
-	// took has the durations of methods that have been called.
-	took []atomic.Pointer[metrics.Duration]
-	mu   sync.Mutex // held to add to took, and to use called
-	// called has the durations of extensions.
-	called map[string]*metrics.Duration
+	took     []atomic.Pointer[metrics.Duration]
+	mu       sync.Mutex // held to add to took, and to use called
+	called   map[string]*metrics.Duration
 }
 
-// broadcastPublish is the method in the metrics for the single channels of a broadcast.
 const broadcastPublish = "broadcast_publish"
 
 // Executed implements api.Observer.
@@ -82,7 +78,6 @@ func (o *apiObserver) Called(extension string, took time.Duration) {
 	d.Observe(took)
 }
 
-// first adds the durations of a method to took.
 func (o *apiObserver) first(m api.Method) *metrics.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +94,7 @@ func (o *apiObserver) Failed(m api.Method, stage api.Stage) {
 	o.errors.WithLabelValues(o.protocol, m.String(), string(stage)).Inc()
 }
 
-// batch counts the errors of the commands in a batch. A batch itself has no error.
+// batch counts the errors of the commands: a batch itself has no error.
 func (o *apiObserver) batch(res api.Result) {
 	b, ok := res.(*api.BatchResponse)
 	if !ok {
@@ -118,13 +113,12 @@ func (o *apiObserver) batch(res api.Result) {
 	o.report(broadcastPublish, &channels)
 }
 
-// codes are the errors with a label of their own. All others have the label Other.
+// codes are the errors with a label of their own.
 var codes = [...]*api.Error{
 	api.ErrInternal, api.ErrUnknownChannel, api.ErrNotFound, api.ErrBadRequest,
 	api.ErrNotAvailable, api.ErrUnrecoverablePosition, api.ErrConflict,
 }
 
-// codeIndex returns the index of an error in a tally.
 func codeIndex(err *api.Error) int {
 	for i, e := range codes {
 		if e.Code == err.Code {

@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web/certs"
 )
 
-// Certificates exports the status of certificates and authorities of TLS listeners. Each scrape asks for it.
+// Certificates exports the status of certificates and authorities of TLS listeners, which each scrape asks for.
 func (r *Registry) Certificates(status func() []certs.Status) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName(r.namespace, "tls", name), help, []string{"key", "host"}, nil)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// charted are the families for the charts of the admin interface, each with the label that separates its lines. All
-// other labels are added up, so the number of namespaces, methods and clients does not change the size.
+// charted are the families of the charts of the admin interface, with the label that separates lines. Other labels are
+// added up, so the size does not grow with namespaces, methods or clients.
 var charted = map[string]string{
 	"node_messages_sent_count":                  "type",
 	"node_messages_received_count":              "type",
@@ -27,8 +27,7 @@ var charted = map[string]string{
 	"client_queue_oldest_seconds":               "",
 }
 
-// Charted returns *Figures with the families for the charts of the admin interface, added up over most labels. It
-// returns nil if r is nil, and otherwise is like Figures.
+// Charted is Figures for the charts of the admin interface, added up over most labels; nil if r is nil.
 func (r *Registry) Charted() any {
 	if r == nil {
 		return nil
@@ -43,11 +42,9 @@ func (r *Registry) Charted() any {
 	return f
 }
 
-// ofOperators tells whether a sample counts commands of the admin interface. The charts leave them out: they show the
-// work of the application.
+// ofOperators: the charts leave out commands of the admin interface, because they show the work of the application.
 func ofOperators(s Sample) bool { return s.Labels["protocol"] == OperatorProtocol }
 
-// added adds up samples that have the same value of a label.
 func added(samples []Sample, label string) []Sample {
 	var sums []Sample
 	for _, s := range samples {
@@ -66,7 +63,7 @@ func added(samples []Sample, label string) []Sample {
 	return sums
 }
 
-// add adds a sample. Histograms of a family have the same bounds; native ones have none.
+// add adds a sample, whose histogram has the same bounds, or none.
 func (s *Sample) add(other Sample) {
 	s.Value += other.Value
 	s.Count += other.Count

@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/queues"
 )
 
-// Consumers exports metrics of consumers. The function returns the meter of a consumer, whose counters are exported
-// from then on.
+// Consumers exports metrics of each consumer from the first call of the function for it on.
 func (r *Registry) Consumers() func(name string) queues.Meter {
 	const subsystem, label = "consumers", "consumer_name"
 	processed := r.counters(subsystem, "messages_processed_total", "Messages that are done: executed, skipped or given up.", label)

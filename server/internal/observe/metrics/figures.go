@@ -9,7 +9,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// figuresTTL is the time before figures are collected anew, so that many readers cost no more than one.
 const figuresTTL = time.Second
 
 // Figures are the metrics for programs that read JSON.
@@ -18,7 +17,7 @@ type Figures struct {
 	Families map[string]Family `json:"families"`
 }
 
-// Family has the samples of one name, which is without the namespace.
+// Family has the samples of a name without the namespace.
 type Family struct {
 	Type    string   `json:"type"` // counter, gauge or histogram
 	Samples []Sample `json:"samples"`
@@ -27,16 +26,15 @@ type Family struct {
 // Sample is one combination of labels.
 type Sample struct {
 	Labels map[string]string `json:"labels,omitempty"`
-	// Value of a counter or gauge; of a histogram, the sum.
-	Value float64 `json:"value"`
-	// Count of the observations of a histogram, and how many of them were not above each bound. Native
-	// histograms have no bounds.
+	Value  float64           `json:"value"`
+	// Count of the observations of a histogram, and how many of them were not above each bound. Native histograms have
+	// no bounds.
 	Count   uint64       `json:"count,omitempty"`
 	Buckets [][2]float64 `json:"buckets,omitempty"`
 }
 
-// Figures returns all metrics but summaries and the metrics of the Go runtime and of the process. They are at most a
-// second old. Any goroutine may call it.
+// Figures returns all metrics but summaries and the metrics of the Go runtime and of the process, at most a second old. Any
+// goroutine may call it.
 func (r *Registry) Figures() *Figures {
 	r.figures.Lock()
 	defer r.figures.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The history of charts is an hour: a point is added each HistoryStep, and the oldest goes.
+// The charts show an hour: the oldest point goes when one is added.
 const (
 	HistoryStep   = 15 * time.Second
 	historyPoints = int(time.Hour / HistoryStep)
@@ -23,13 +23,11 @@ type Load struct {
 	RSS int64
 }
 
-// span is two looks at the metrics of a node.
 type span struct {
 	before, now *Figures
 	load        Load
 }
 
-// line is one line of a chart.
 type line struct {
 	name string
 	of   func(s *span) float64 // NaN: it is not known
@@ -56,13 +54,12 @@ var historic = []line{
 	{"queued", func(s *span) float64 { return s.now.sum("client_queued_bytes", "", "") }},
 }
 
-// point has the values of all lines at a time.
 type point struct {
 	at     int64 // Unix milliseconds
 	values []float32
 }
 
-// History keeps the charts of the last hour, in a bounded memory (some 30 KB). Any goroutine may use it.
+// History keeps the charts of the last hour, in some 30 KB. Any goroutine may use it.
 type History struct {
 	mu     sync.Mutex
 	points []point // a ring: the oldest is at next once there are historyPoints
@@ -70,7 +67,7 @@ type History struct {
 	before *Figures
 }
 
-// Look adds a point with the changes since the previous call. The first call adds none.
+// Look adds a point with the changes since the previous call.
 func (h *History) Look(now *Figures, load Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +88,7 @@ func (h *History) Look(now *Figures, load Load) {
 	h.next = (h.next + 1) % historyPoints
 }
 
-// number is a value of a line, with four digits; null if it is not known.
+// number has four digits; NaN becomes null.
 type number float32
 
 // MarshalJSON implements json.Marshaler.
@@ -107,7 +104,8 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// MarshalJSON returns {"times":[…],"lines":{"clients":[…], …}}: Unix milliseconds, the oldest first, and the values then.
+// MarshalJSON returns {"times":[…],"lines":{"clients":[…], …}}: Unix milliseconds, the oldest first, and the values
+// then.
 func (h *History) MarshalJSON() ([]byte, error) {
 	h.mu.Lock()
 	ordered := slices.Concat(h.points[h.next:], h.points[:h.next])
@@ -123,7 +121,6 @@ func (h *History) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"times": times, "lines": lines})
 }
 
-// measured returns a value of a process whose memory is known, or NaN.
 func measured(value float64, rss int64) float64 {
 	if rss == 0 {
 		return math.NaN()
@@ -131,7 +128,7 @@ func measured(value float64, rss int64) float64 {
 	return value
 }
 
-// sum adds up the samples of a family. If label is not empty, it takes only samples with this value of the label.
+// sum adds up the samples of a family, with this value of the label unless label is empty.
 func (f *Figures) sum(family, label, value string) (total float64) {
 	for _, s := range f.Families[family].Samples {
 		if label == "" || s.Labels[label] == value {
@@ -141,14 +138,12 @@ func (f *Figures) sum(family, label, value string) (total float64) {
 	return total
 }
 
-// rate is by how much a family grew per second.
 func rate(family, label, value string) func(*span) float64 {
 	return func(s *span) float64 {
 		return s.perSecond(s.now.sum(family, label, value) - s.before.sum(family, label, value))
 	}
 }
 
-// observed is how many observations a histogram had per second.
 func observed(family string) func(*span) float64 {
 	count := func(f *Figures) (total uint64) {
 		for _, s := range f.Families[family].Samples {
@@ -159,7 +154,6 @@ func observed(family string) func(*span) float64 {
 	return func(s *span) float64 { return s.perSecond(float64(count(s.now)) - float64(count(s.before))) }
 }
 
-// perSecond returns NaN if there is less than before: a family is gone.
 func (s *span) perSecond(more float64) float64 {
 	if more < 0 {
 		return math.NaN()
@@ -167,8 +161,7 @@ func (s *span) perSecond(more float64) float64 {
 	return more / (float64(s.now.Time-s.before.Time) / 1000)
 }
 
-// quantile estimates a quantile of the observations of a histogram, as Prometheus does; NaN if there are none. For a
-// native histogram it returns the mean.
+// quantile estimates a quantile of a histogram, as Prometheus does. For a native histogram it returns the mean.
 func quantile(family string, q float64) func(*span) float64 {
 	return func(s *span) float64 {
 		var all Sample

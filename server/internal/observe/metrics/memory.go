@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// memoryLimit is the most bytes that the process may use: the least of the limits of its control group, of the groups
-// around it, and of the memory of the machine. Without any (not on Linux) it is infinite.
+// memoryLimit is the most bytes that the process may use: the least of the limits of its control groups and the memory
+// of the machine; infinite if neither is known (not on Linux).
 func memoryLimit() float64 { return limitOf(os.DirFS("/")) }
 
-// limitOf is memoryLimit for a root of the file system.
 func limitOf(root fs.FS) float64 {
 	limit := math.Inf(1)
 	own, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -36,9 +35,8 @@ func limitOf(root fs.FS) float64 {
 	return min(limit, total(text))
 }
 
-// limitFiles are the files with limits of the groups that /proc/self/cgroup names, of the groups around them, and of
-// the outermost groups. In a container, the outermost group is the container's. Files of groups that cannot be seen
-// from a container are not there.
+// limitFiles are the files with limits of the groups that /proc/self/cgroup names and of the groups around them. In a
+// container, the outermost group is the container's, and files of others are not there.
 func limitFiles(own string) []string {
 	const (
 		unified, file     = "sys/fs/cgroup", "memory.max"                   // version 2
@@ -63,7 +61,6 @@ func limitFiles(own string) []string {
 	return files
 }
 
-// total is the line MemTotal of /proc/meminfo, in bytes.
 func total(meminfo []byte) float64 {
 	for s := bufio.NewScanner(bytes.NewReader(meminfo)); s.Scan(); {
 		if fields := strings.Fields(s.Text()); len(fields) == 3 && fields[0] == "MemTotal:" {

@@ -1,9 +1,7 @@
-// Package metrics exports the work of the server to Prometheus: commands of the server API and HTTP requests, beside
-// the metrics of the node from the module github.com/gyrohq/gyro/metrics. Names, labels and buckets are part of the
-// server's interface: docs/metrics.md lists them.
-//
-// Values of labels never come from outside. Nothing here is on the way of a publication to its
-// subscribers: numbers that other packages count are read at each scrape.
+// Package metrics exports the work of the server to Prometheus, beside the metrics of the node from package
+// github.com/gyrohq/gyro/metrics. Names, labels and buckets are part of the server's interface: docs/metrics.md lists
+// them. Values of labels never come from outside. Nothing here is on the way of a publication to its subscribers: a
+// scrape reads what other packages count.
 package metrics
 
 import (
@@ -18,12 +16,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// Config of a Registry has Namespace, NativeHistograms, RecoveredPublications, ChannelNamespace, ClientNames,
-// AcceptProtocol, ClientLabels, ClientLabelSets, Version and Logger. See
-// "go doc github.com/gyrohq/gyro/metrics.Config".
+// Config of a Registry.
 type Config = metrics.Config
 
-// Registry has the metrics of one server. A process may have several, independent of each other.
+// Registry has the metrics of one server. A process may have several.
 type Registry struct {
 	*metrics.Metrics
 	namespace string
@@ -37,8 +33,8 @@ type Registry struct {
 	latestAt time.Time
 }
 
-// New returns a registry with the metrics of a node. The methods of the registry that add others are
-// called at most once, API once for each protocol, and before Handler.
+// New returns a registry with the metrics of a node. The methods that add others are called before Handler, and at most
+// once, API once for each protocol.
 func New(c Config) *Registry {
 	r := &Registry{Metrics: metrics.New(c), namespace: c.Namespace, native: c.NativeHistograms}
 	r.gauge("node", "memory_limit_bytes", "Memory that the process may use: that of its control group, or of the machine.", func() float64 {
@@ -47,7 +43,7 @@ func New(c Config) *Registry {
 	return r
 }
 
-// Handler serves all metrics, with the metrics of the Go runtime and of the process.
+// Handler serves all metrics.
 func (r *Registry) Handler() http.Handler { return r.Metrics.Handler(r.others...) }
 
 // Gatherer has the metrics that Handler serves.

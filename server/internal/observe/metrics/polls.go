@@ -8,14 +8,14 @@ import (
 	"github.com/gyrohq/gyro/server/internal/engine/notify"
 )
 
-// cycles and items are the buckets of the histograms of shared polls: seconds, and numbers of keys.
+// Seconds, and numbers of keys.
 var (
 	cycles = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	items  = []float64{1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000}
 )
 
-// Polls exports metrics of shared poll channels. namespace returns the namespace of a channel. The owner calls answered
-// with the number of keys in a question to a proxy and in its answer.
+// Polls exports metrics of shared poll channels. The owner calls answered with the number of keys in a question to a
+// proxy and in its answer.
 func (r *Registry) Polls(namespace func(ch string) string) (observer func(*observe.Polled), answered func(proxy string, asked, given int)) {
 	m := &polls{
 		cycle:     r.histograms("shared_poll", "cycle_duration_seconds", "Time from the begin of a cycle to its last answer.", cycles, "channel_namespace"),

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
 
-// Proxies exports the calls to backends. The function returns the meter of a proxy for one kind of
-// event; for the same arguments, the same one.
+// Proxies exports the calls to backends. The function returns the meter of a proxy for one kind of event.
 func (r *Registry) Proxies() func(protocol string, e proxy.Event, name string) proxy.Meter {
 	durations := r.Durations("proxy", "duration_seconds", "Time that a call to a backend took", nil, "protocol", "type", "name")
 	errors := r.counters("proxy", "errors", "Calls to a backend that got no answer.", "protocol", "type", "name")

@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/metrics"
 )
 
-// Other is the label of paths that no endpoint serves, of unusual methods, and of codes that
-// applications define.
+// Other is the label of paths that no endpoint serves, of unusual methods, and of codes that applications define.
 const Other = metrics.Other
 
 // Requests counts HTTP requests.
@@ -24,9 +23,8 @@ func (r *Registry) Requests() *Requests {
 		"Requests that were answered, by the path of the endpoint, or other.", "path", "method", "status")}
 }
 
-// Counter returns the function that counts the requests to an endpoint. path is the path of the
-// endpoint or Other, never one that a client chose. Most requests have the method and the status
-// of the one before; for these, nothing is looked up.
+// Counter returns the function that counts the requests to an endpoint. path is never one that a client chose. If method
+// and status are as in the request before, nothing is looked up.
 func (q *Requests) Counter(path string) func(method string, status int) {
 	type kind struct {
 		prometheus.Counter

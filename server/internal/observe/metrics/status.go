@@ -1,7 +1,6 @@
 package metrics
 
-// UserStatus exports the calls to the storage of user status. The function is told of each call: its kind, how many users
-// it was for, and its error.
+// UserStatus exports the calls to the storage of user status. The owner calls the function after each.
 func (r *Registry) UserStatus() func(kind string, users int, err error) {
 	calls := r.counters("user_status", "calls_total", "Calls to the storage of user status.", "kind", "result")
 	users := r.counters("user_status", "users_total", "Users in calls to the storage of user status.", "kind")

@@ -1,4 +1,4 @@
-// Package otlpenv reads the standard variables OTEL_* that concern all exporters by OTLP, of traces and of metrics.
+// Package otlpenv reads the standard variables OTEL_* that concern traces and metrics by OTLP.
 package otlpenv
 
 import (
@@ -23,7 +23,7 @@ const (
 	GRPC = "grpc"
 )
 
-// Protocol returns how a signal is exported, TRACES or METRICS. The error names the variable.
+// Protocol returns how a signal, TRACES or METRICS, is exported. The error names the variable.
 func Protocol(signal string) (string, error) {
 	own, all := "OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 	switch p := cmp.Or(os.Getenv(own), os.Getenv(all), HTTP); p {
@@ -38,8 +38,7 @@ func Protocol(signal string) (string, error) {
 	}
 }
 
-// Resource describes the process by the ID of its node and its version. The variables OTEL_SERVICE_NAME and
-// OTEL_RESOURCE_ATTRIBUTES overrule the rest.
+// Resource describes the process. The variables OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES overrule it.
 func Resource(ctx context.Context, node, version string) (*resource.Resource, error) {
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
@@ -53,11 +52,10 @@ func Resource(ctx context.Context, node, version string) (*resource.Resource, er
 	return res, nil
 }
 
-// cloudScope is the scope of Google's tokens.
 const cloudScope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Google returns a client for HTTP and an option for gRPC that authenticate exports by the application default
-// credentials. The option sends tokens over TLS alone. Tokens are fetched when something is exported.
+// Google returns a client for HTTP and an option for gRPC that authenticate exports by application default credentials.
+// The option sends tokens over TLS alone.
 func Google() (*http.Client, grpc.DialOption, error) {
 	// All later fetches use this context too, so it must not end.
 	found, err := google.FindDefaultCredentials(context.Background(), cloudScope)
@@ -68,7 +66,7 @@ func Google() (*http.Client, grpc.DialOption, error) {
 	return client, grpc.WithPerRPCCredentials(oauth.TokenSource{TokenSource: found.TokenSource}), nil
 }
 
-// ByGoogle names the key in the error of an exporter by gRPC that has the option of Google: mostly it has no TLS.
+// ByGoogle names the key in the error of an exporter by gRPC with Google's option: mostly it has no TLS.
 func ByGoogle(err error) error {
 	if err == nil {
 		return nil

@@ -12,15 +12,13 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// apiTracer traces requests that come by HTTP, or by gRPC. It implements api.Tracer.
+// apiTracer implements api.Tracer for requests by HTTP, or by gRPC.
 type apiTracer struct {
 	tracer  *Tracer
 	methods []method // by api.Method
-	// status is the attribute for the status of the answer.
-	status attribute.Key
+	status  attribute.Key
 }
 
-// method has the name and the options of the spans of a method's requests.
 type method struct {
 	name    string
 	options []trace.SpanStartOption
@@ -31,7 +29,7 @@ func newMethod(m api.Method, name string, attributes ...attribute.KeyValue) meth
 	return method{name, []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...)}}
 }
 
-// HTTP returns the tracer of requests by HTTP below a prefix; nil unless opentelemetry.api is set.
+// HTTP returns the tracer of requests below a prefix; nil unless opentelemetry.api is set.
 func (t *Tracer) HTTP(prefix string) api.Tracer {
 	if t == nil || !t.settings.API {
 		return nil
@@ -123,14 +121,12 @@ func (r *request) Abort() {
 	}
 }
 
-// refused marks the span of a request as failed.
 func refused(span trace.Span, err error) {
 	e := api.AsError(err)
 	span.SetAttributes(keyCode.Int(int(e.Code)), attribute.String("error.type", strconv.Itoa(int(e.Code))))
 	span.SetStatus(codes.Error, text(e.Message))
 }
 
-// firstError returns the first error in a result that succeeded as a whole.
 func firstError(res api.Result) error {
 	switch res := res.(type) {
 	case *api.BroadcastResult:
@@ -152,8 +148,8 @@ func firstError(res api.Result) error {
 	return nil
 }
 
-// Node returns a node whose calls to engines and other nodes are spans within the spans of requests. It returns n
-// itself if requests and messages are not traced.
+// Node returns a node whose calls to engines and other nodes are spans within the spans of requests; n itself if nothing
+// is traced.
 func (t *Tracer) Node(n api.Node) api.Node {
 	if t == nil || !t.settings.API && !t.settings.Consuming {
 		return n
@@ -167,7 +163,7 @@ type node struct {
 	tracer *Tracer
 }
 
-// call begins a span within the span of a request. Without a sampled request there is none.
+// call begins no span without a sampled request.
 func (n *node) call(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, trace.Span) {
 	if parent := trace.SpanFromContext(ctx); !parent.IsRecording() {
 		return ctx, nil
@@ -185,7 +181,6 @@ func done(span trace.Span, err error) {
 	span.End()
 }
 
-// spanPublish is the name of the span of a publication by an engine.
 const spanPublish = "engine publish"
 
 // PublishBatch implements api.Node.

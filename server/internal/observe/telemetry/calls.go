@@ -59,7 +59,7 @@ func (t *Tracer) Consumers() func(name, system string) queues.Tracer {
 	}
 }
 
-// messages traces the messages of one consumer. It implements queues.Tracer.
+// messages implements queues.Tracer for one consumer.
 type messages struct {
 	tracer     *Tracer
 	attributes []attribute.KeyValue
@@ -102,8 +102,8 @@ type batchSpans map[string]trace.Span
 
 type batchSpansKey struct{}
 
-// BeginBatch implements queues.Tracer. The call to the engine is a span within the span of each message, because each
-// message may have a trace of its own.
+// BeginBatch implements queues.Tracer. The call to the engine is a span within the span of each message, because
+// messages may have traces of their own.
 func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publications []api.Command) (context.Context, []func(error)) {
 	spans, ends := make(batchSpans, len(msgs)), make([]func(error), len(msgs))
 	for i, m := range msgs {
@@ -120,7 +120,7 @@ func (c *messages) BeginBatch(ctx context.Context, msgs []*queues.Message, publi
 	return ctx, ends
 }
 
-// begin begins the spans of a call to the engine. A publication whose message is not sampled has none.
+// begin begins the spans of a call to the engine, for publications whose messages are sampled.
 func (s batchSpans) begin(ctx context.Context, t *Tracer, batch []gyro.BatchPublication) (ends []func()) {
 	for i := range batch {
 		parent := s[batch[i].Channel]

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/otlpenv"
 )
 
-// newExporter returns an exporter. It reads the variables OTEL_EXPORTER_OTLP_* itself.
+// newExporter leaves the variables OTEL_EXPORTER_OTLP_* to the SDK.
 func newExporter(ctx context.Context, protocol string, google bool) (sdk.SpanExporter, error) {
 	var overHTTP []otlptracehttp.Option
 	var overGRPC []otlptracegrpc.Option

@@ -31,7 +31,7 @@ const (
 	keyConsumer = attribute.Key("gyro.consumer")
 )
 
-// maxText bounds a text from outside in an attribute, in bytes.
+// In bytes, for texts from outside.
 const maxText = 256
 
 func text(s string) string {
@@ -43,7 +43,7 @@ func text(s string) string {
 
 func channelOf(ch string) attribute.KeyValue { return keyChannel.String(text(ch)) }
 
-// parent returns the header with a name, to find the parent of a span. It implements propagation.TextMapCarrier.
+// parent finds the header with the parent of a span. It implements propagation.TextMapCarrier.
 type parent func(name string) string
 
 func (p parent) Get(name string) string { return p(name) }
@@ -57,14 +57,13 @@ func (to) Get(string) string        { return "" }
 func (t to) Set(name, value string) { t(name, value) }
 func (to) Keys() []string           { return nil }
 
-// within returns a context with the remote span that the headers name. The parent of such a span is always remote,
-// unlike the parent of a span of this process, so ctx may be the context of any request.
+// within returns a context with the remote span that the headers name. Its parent is always remote, so ctx may be the
+// context of any request.
 func (t *Tracer) within(ctx context.Context, get func(name string) string) context.Context {
 	return t.carry.Extract(ctx, parent(get))
 }
 
-// failed marks a span as failed. The text is the reason of a refusal, or the answer: constants, or errors of the
-// network.
+// failed takes constants, or errors of the network: the reason of a refusal, or the answer.
 func failed(span trace.Span, err error) {
 	if code := codeOf(err); code != 0 {
 		span.SetAttributes(keyCode.Int(int(code)), attribute.String("error.type", strconv.Itoa(int(code))))
@@ -75,7 +74,6 @@ func failed(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text(why))
 }
 
-// codeOf is the code of an answer; 0 if err is none.
 func codeOf(err error) uint32 {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e.Code
@@ -84,7 +82,6 @@ func codeOf(err error) uint32 {
 	return d.Code
 }
 
-// names are the spans of effects.
 var names = map[string]string{
 	"Connecting": "client connect", "Connected": "client connected", "Subscribe": "client subscribe", "Unsubscribed": "client unsubscribed",
 	"Publish": "client publish", "Presence": "client presence", "PresenceStats": "client presence_stats", "History": "client history",
@@ -93,11 +90,11 @@ var names = map[string]string{
 	"attach": "engine attach", "detach": "engine detach", "renew": "engine renew", "join": "engine join", "map page": "engine map page",
 }
 
-// Effect is for observe.Observer: the handlers and the calls to engines on behalf of clients are spans.
+// Effect implements observe.Observer: handlers and calls to engines on behalf of clients are spans.
 func (t *Tracer) Effect(ctx context.Context, e observe.Effect) (context.Context, func(error)) {
 	if e.Inline {
-		// It ends before its loop does anything else, and begins nothing that has a span. If it would block, it is tried
-		// again on a goroutine, and that is the span.
+		// An inline effect begins nothing that has a span. If it would block, it is tried again on a goroutine, and that
+		// is the span.
 		begin := time.Now()
 		return ctx, func(err error) {
 			if !errors.Is(err, gyro.ErrWouldBlock) {
@@ -145,7 +142,6 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// endpointAttributes describe the server of a call.
 func endpointAttributes(endpoint string) []attribute.KeyValue {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Hostname() == "" { // host:port, or a target of gRPC

@@ -1,9 +1,7 @@
-// Package telemetry makes traces with OpenTelemetry and exports them by OTLP (docs/tracing.md): spans of requests to
-// the server API, of calls to the application's backend, of messages of queues, and of the work of the node for
-// clients. Spans have channels, methods and IDs, but no payloads and no tokens.
-//
-// The packages that are traced declare the interfaces that a Tracer implements, so that none of them knows
-// OpenTelemetry, and none does anything for traces that are off.
+// Package telemetry makes traces with OpenTelemetry and exports them by OTLP (docs/tracing.md): spans of requests to the
+// server API, of calls to the backend, of messages of queues, and of the node's work for clients. Spans have channels,
+// methods and IDs, but no payloads and no tokens. The traced packages declare the interfaces that a Tracer implements,
+// so they do not know OpenTelemetry.
 package telemetry
 
 import (
@@ -25,21 +23,18 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/otlpenv"
 )
 
-// scope is the name of the instrumentation in spans.
 const scope = "github.com/gyrohq/gyro/server"
 
 // Config of a Tracer.
 type Config struct {
-	// OpenTelemetry is the section of the configuration.
 	OpenTelemetry *config.OpenTelemetry
-	// Version of the server.
-	Version string
-	// Logger hears of spans that cannot be exported.
+	Version       string
+	// Logger gets spans that cannot be exported.
 	Logger *slog.Logger
 }
 
-// Tracer makes and exports spans. Its methods may be called from any goroutine, but Start and Shutdown by one
-// at a time. Spans that begin before Start or after Shutdown are not exported.
+// Tracer makes and exports spans. Any goroutine may call its methods, but Start and Shutdown. Spans that begin before
+// Start or after Shutdown are not exported.
 type Tracer struct {
 	log      *slog.Logger
 	version  string
@@ -52,9 +47,8 @@ type Tracer struct {
 	provider *sdk.TracerProvider // nil: not started, or nothing is exported
 }
 
-// New checks the configuration and the variables OTEL_*, and returns a tracer that Start lets export. It returns
-// nil if tracing is off: by the section opentelemetry, by OTEL_SDK_DISABLED=true or by OTEL_TRACES_EXPORTER=none.
-// An error names the key or the variable.
+// New checks the configuration and the variables OTEL_*. It returns nil if tracing is off: by the section opentelemetry,
+// by OTEL_SDK_DISABLED=true or by OTEL_TRACES_EXPORTER=none. An error names the key or the variable.
 func New(c Config) (*Tracer, error) {
 	o := c.OpenTelemetry
 	if none := !o.API && !o.Consuming && !o.Proxy && !o.Client; !o.Enabled || none || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
@@ -79,7 +73,7 @@ func New(c Config) (*Tracer, error) {
 	return t, err
 }
 
-// Start begins to export. node is the ID of the node. It does not look for the collector: the first export does.
+// Start begins to export. node is the ID of the node. The first export looks for the collector.
 func (t *Tracer) Start(ctx context.Context, node string) error {
 	if t == nil {
 		return nil
@@ -101,7 +95,6 @@ func (t *Tracer) Start(ctx context.Context, node string) error {
 	return nil
 }
 
-// patience is how long Shutdown waits for the collector.
 const patience = 3 * time.Second
 
 // Shutdown exports the ended spans, until ctx ends and for 3 s at most, and stops exporting.
@@ -117,8 +110,8 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	return nil // lost spans fail no shutdown
 }
 
-// sampler returns the one that opentelemetry.sampler names, else the one of OTEL_TRACES_SAMPLER and
-// OTEL_TRACES_SAMPLER_ARG, else parentbased_always_on.
+// sampler follows opentelemetry.sampler, else OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, else
+// parentbased_always_on.
 func sampler(key string) (sdk.Sampler, error) {
 	from, text := "opentelemetry.sampler", key
 	name, arg, _ := strings.Cut(key, "=")
@@ -152,7 +145,6 @@ func sampler(key string) (sdk.Sampler, error) {
 		"and parentbased_traceidratio", from, text)
 }
 
-// reported is an exporter whose errors are logged.
 type reported struct {
 	sdk.SpanExporter
 	log *slog.Logger
@@ -166,8 +158,8 @@ func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// takeErrors writes errors to a log that the OpenTelemetry library does not return (a part of an export that the
-// collector refused, for example). The library has one place for them in a process.
+// takeErrors logs errors that the OpenTelemetry library does not return, such as a part of an export that the collector
+// refused. A process has one place for them.
 func takeErrors(log *slog.Logger) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry", "error", err) }))
 }

@@ -1,5 +1,5 @@
-// Package graphite pushes metrics to Graphite, by its plaintext protocol: lines with a path, a value and a time, over a
-// TCP connection for each interval. The names are the Prometheus names with dots.
+// Package graphite pushes metrics by Graphite's plaintext protocol, over a TCP connection for each interval. The names
+// are the Prometheus names with dots.
 package graphite
 
 import (
@@ -15,25 +15,21 @@ import (
 )
 
 const (
-	// dialing bounds the time for a connection, sending that for the lines of an interval.
 	dialing = time.Second
 	sending = 5 * time.Second
 )
 
 // Config of a Pusher.
 type Config struct {
-	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
 	// Address is host:port of Graphite.
 	Address string
-	// Prefix is the begin of all paths, Node the next part of them: characters that are not ASCII, dots and blanks in it
-	// become underscores.
+	// Prefix and Node begin all paths. Characters that are not ASCII, dots and blanks become underscores.
 	Prefix, Node string
 	// Interval is the time between two pushes.
 	Interval time.Duration
 	// Tags writes labels as tags. Otherwise they are parts of the path.
-	Tags bool
-	// Logger gets a warning when a push fails, and a line when one succeeds after that.
+	Tags   bool
 	Logger *slog.Logger
 	// Dial connects; nil: by TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -51,7 +47,7 @@ type Pusher struct {
 	outage logging.Outage
 }
 
-// Start begins to push. It does not look for Graphite. The first push is after an interval.
+// Start begins to push, first after an interval. It does not look for Graphite.
 func Start(c Config) *Pusher {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: dialing}).DialContext
@@ -83,8 +79,7 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 	p.push(ctx)
 }
 
-// push sends the values of the metrics, and the growth of counters since the last push that succeeded. So the next push
-// contains the growth that a failed push did not deliver.
+// push sends values, and the growth of counters since the last push that succeeded.
 func (p *Pusher) push(ctx context.Context) {
 	families, gathering := p.cfg.Gatherer.Gather() // with an error, families are incomplete
 	text, next := p.format.append(nil, families, p.sent, time.Now())

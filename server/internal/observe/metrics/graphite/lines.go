@@ -9,16 +9,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// totals are the values of counters, by the path of their line, as they were sent last.
 type totals map[string]float64
 
-// format is how lines are written.
 type format struct {
 	prefix string // of all paths, with the name of the node
 	tags   bool
 }
 
-// newFormat returns the format of a node's lines.
 func newFormat(prefix, node string, tags bool) format {
 	if prefix = strings.TrimSuffix(prefix, "."); prefix != "" {
 		prefix += "."
@@ -26,7 +23,6 @@ func newFormat(prefix, node string, tags bool) format {
 	return format{prefix: prefix + strings.Map(nameRune, node) + ".", tags: tags}
 }
 
-// nameRune replaces characters that the name of a node cannot have.
 func nameRune(r rune) rune {
 	if r == '.' || r > '~' {
 		return '_'
@@ -34,7 +30,6 @@ func nameRune(r rune) rune {
 	return valueRune(r)
 }
 
-// valueRune replaces characters that would end the path of a line.
 func valueRune(r rune) rune {
 	if r <= ' ' || r == 0x7f || r == ';' {
 		return '_'
@@ -42,7 +37,6 @@ func valueRune(r rune) rune {
 	return r
 }
 
-// lines builds the lines of one interval.
 type lines struct {
 	format
 	text   []byte
@@ -51,8 +45,8 @@ type lines struct {
 	after  totals
 }
 
-// append appends the lines of the families to dst, and returns the totals for the next interval. For a counter it
-// writes the growth since before. Histograms are left out.
+// append returns the totals for the next interval. For a counter it writes the growth since before. Histograms are left
+// out.
 func (f format) append(dst []byte, families []*dto.MetricFamily, before totals, now time.Time) ([]byte, totals) {
 	l := lines{format: f, text: dst, before: before, after: make(totals, len(before))}
 	l.time = append(strconv.AppendInt([]byte{' '}, now.Unix(), 10), '\n')
@@ -89,7 +83,6 @@ func quantile(q float64) string {
 	return text
 }
 
-// path is the path of a value: prefix, name, suffix and labels.
 func (l *lines) path(name, suffix string, m *dto.Metric) string {
 	var b strings.Builder
 	b.WriteString(l.prefix)
@@ -111,7 +104,7 @@ func (l *lines) path(name, suffix string, m *dto.Metric) string {
 	return b.String()
 }
 
-// grown writes the growth of a counter. It subtracts rounded sums for a whole number, so that fractions are not lost.
+// grown subtracts rounded sums for a whole number, so that fractions are not lost.
 func (l *lines) grown(path string, sum float64, whole bool) {
 	l.after[path] = sum
 	before := l.before[path]
@@ -125,7 +118,7 @@ func (l *lines) grown(path string, sum float64, whole bool) {
 	l.value(path, sum-before)
 }
 
-// value writes a number with six decimals. It leaves out a value that Graphite does not take as a number.
+// value leaves out a value that Graphite does not take as a number.
 func (l *lines) value(path string, v float64) {
 	if !math.IsNaN(v) && !math.IsInf(v, 0) {
 		l.line(path, strconv.FormatFloat(v, 'f', 6, 64))

@@ -1,7 +1,5 @@
-// Package otlp pushes metrics to a collector by OTLP: all that Prometheus can scrape.
-//
-// The standard variables OTEL_* say where to and how often: OTEL_EXPORTER_OTLP_ENDPOINT,
-// OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_METRIC_EXPORT_INTERVAL (60 s by default) and others.
+// Package otlp pushes all metrics that Prometheus can scrape to a collector by OTLP. The standard variables OTEL_* say
+// where to and how often.
 package otlp
 
 import (
@@ -22,14 +20,11 @@ import (
 
 // Config of a Pusher.
 type Config struct {
-	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
 	// Google authenticates by Google application default credentials.
-	Google bool
-	// Node is the ID of the node, Version is the version of the server.
+	Google        bool
 	Node, Version string
-	// Logger gets a warning when a push fails, and a line when one succeeds after that.
-	Logger *slog.Logger
+	Logger        *slog.Logger
 }
 
 // Pusher pushes metrics until Shutdown.
@@ -61,7 +56,7 @@ func Start(ctx context.Context, c Config) (*Pusher, error) {
 	return &Pusher{sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(res))}, nil
 }
 
-// newExporter returns an exporter. It reads the variables OTEL_EXPORTER_OTLP_* itself.
+// newExporter leaves the variables OTEL_EXPORTER_OTLP_* to the SDK.
 func newExporter(ctx context.Context, google bool) (sdk.Exporter, error) {
 	var overHTTP []otlpmetrichttp.Option
 	var overGRPC []otlpmetricgrpc.Option
@@ -90,7 +85,7 @@ func (p *Pusher) Shutdown(ctx context.Context) {
 	_ = p.provider.Shutdown(ctx)
 }
 
-// reported logs the errors of an exporter. Its reader calls it from one goroutine at a time.
+// reported logs the errors of an exporter. One goroutine at a time calls it.
 type reported struct {
 	sdk.Exporter
 	log    *slog.Logger

@@ -1,4 +1,4 @@
-// Package push pushes metrics to receivers that do not scrape them, as the configuration says.
+// Package push pushes metrics to receivers that do not scrape them.
 package push
 
 import (
@@ -21,13 +21,12 @@ type Node struct{ UID, Name, Version string }
 // Pushers push metrics until Shutdown. The zero value pushes nothing.
 type Pushers []interface{ Shutdown(ctx context.Context) }
 
-// byOTLP tells whether metrics are pushed by OTLP.
 func byOTLP(c *config.Config) bool { return c.OpenTelemetry.Enabled && c.OpenTelemetry.Metrics }
 
 // Wanted tells whether the configuration asks to push metrics.
 func Wanted(c *config.Config) bool { return byOTLP(c) || c.Graphite.Enabled }
 
-// Check returns an error that names the reason why metrics cannot be pushed.
+// Check returns the reason why metrics cannot be pushed.
 func Check(c *config.Config) error {
 	if byOTLP(c) {
 		return otlp.Check()
@@ -35,8 +34,7 @@ func Check(c *config.Config) error {
 	return nil
 }
 
-// Start begins to push the metrics of a gatherer, if the configuration asks for it. It does not check whether the
-// receiver can be reached.
+// Start begins to push, if the configuration asks for it. It does not check whether the receiver can be reached.
 func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, n Node, log *slog.Logger) (p Pushers, err error) {
 	if byOTLP(c) {
 		pusher, err := otlp.Start(ctx, otlp.Config{
@@ -56,7 +54,6 @@ func Start(ctx context.Context, c *config.Config, gatherer prometheus.Gatherer, 
 	return p, nil
 }
 
-// patience is how long Shutdown waits for the receiver of the metrics.
 const patience = 3 * time.Second
 
 // Shutdown pushes once more, for 3 s at most, and stops. It fails no shutdown: errors go to the log.
