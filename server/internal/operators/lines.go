@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// quietTime is after how long without a line an empty one is written, so that proxies keep the connection, and the server
+// quietTime: after so long without a line an empty one is written, so that proxies keep the connection, and the server
 // notices that the reader has gone.
 const quietTime = 10 * time.Second
 
@@ -15,7 +15,6 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
-// lines answers a request with lines of JSON while the request is open.
 type lines struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
@@ -24,18 +23,16 @@ type lines struct {
 	last      time.Time // of write
 }
 
-// newLines removes the deadline of the listener, because it would end the request. The body of the request must have
-// been read.
+// newLines removes the deadline of the listener. The body of the request must have been read.
 func newLines(w http.ResponseWriter, writeTime time.Duration) *lines {
 	l := &lines{w: w, control: http.NewResponseController(w), writeTime: writeTime, last: time.Now()}
 	_ = l.control.SetReadDeadline(time.Time{}) // without it, the end of the connection ends the request
 	return l
 }
 
-// quiet tells whether it is time for an empty line.
 func (l *lines) quiet() bool { return time.Since(l.last) >= quietTime }
 
-// write sends whole lines, or an empty one if there are none. The first call begins the answer.
+// write begins the answer if it has not begun. Without text it writes an empty line.
 func (l *lines) write(text []byte) error {
 	if !l.begun {
 		l.begun = true

@@ -13,34 +13,28 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators/admin"
 )
 
-// Bounds of the list of connections, so that it costs a cluster of any size about the same. Each loop of a node describes its newest
-// connections, as many as the list has at most: in a cluster of one node listLimit, of many nodes fewer, but at least listLeast.
+// The list of connections costs a cluster of any size about the same: each loop of a node describes its newest
+// connections, listLimit in a cluster of one node, fewer with many nodes, but at least listLeast.
 const (
 	listLimit, listTotal, listLeast = 200, 2500, 10
-	// listAge is how long a list is given out before the nodes are asked again.
-	listAge = 2 * time.Second
-	// listPatience is how long the nodes have to answer.
-	listPatience = 2 * time.Second
+	listAge                         = 2 * time.Second
+	listPatience                    = 2 * time.Second
 )
 
-// clients is the part of a node that the list of connections uses.
 type clients interface {
 	Cluster() gyro.Cluster
 	Inspect() gyro.Inspector
 }
 
-// listing is a sample of the connections of all nodes.
 type listing struct {
-	// Clients is how many connections there are.
 	Clients int `json:"clients"`
-	// More tells that the list does not have them all.
+	// More: the list does not have them all.
 	More bool `json:"more,omitempty"`
-	// Incomplete names the nodes that have not answered, and says why.
+	// Incomplete names the nodes that have not answered, and why.
 	Incomplete  string     `json:"incomplete,omitempty"`
 	Connections []listItem `json:"connections"`
 }
 
-// listItem describes a connection in the list.
 type listItem struct {
 	Client        string `json:"client"`
 	User          string `json:"user"`
@@ -52,7 +46,7 @@ type listItem struct {
 	ConnectedAt   int64  `json:"connected_at_ms"`
 	Subscriptions int    `json:"subscriptions"`
 	Queue         int    `json:"queue,omitempty"`
-	// Operator tells that the admin interface has made it, to watch a channel.
+	// Operator: the admin interface has made it, to watch a channel.
 	Operator bool `json:"operator,omitempty"`
 }
 
@@ -67,7 +61,6 @@ type lister struct {
 
 func newLister(n clients) *lister { return &lister{node: n, turn: make(chan struct{}, 1)} }
 
-// ServeHTTP answers with the list.
 func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, err := l.list(r.Context())
 	if err != nil {
@@ -77,7 +70,7 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	admin.Answer(w, found)
 }
 
-// list asks the nodes, unless that was done a moment ago.
+// list asks the nodes, unless it did so within listAge.
 func (l *lister) list(ctx context.Context) (*listing, error) {
 	select {
 	case l.turn <- struct{}{}:

@@ -12,11 +12,9 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// A map is watched by a connection that subscribes as clients do (docs/maps.md#what-a-subscriber-goes-through): by a page of
-// entries, the changes since, and then live. The commands of the browser's side are made here, so that an operator needs no more
-// than one request.
+// A map is watched by a connection that subscribes as clients do (docs/maps.md#what-a-subscriber-goes-through). The
+// commands are made here, so that an operator needs no more than one request.
 
-// statePage is how many entries of a map an operator gets before the changes, unless the namespace allows less.
 const statePage = 1000
 
 // The phases of subscribe commands.
@@ -25,7 +23,6 @@ const (
 	phaseState  = 2
 )
 
-// command is a command of the client protocol on the connection of an operator.
 type command struct {
 	ID        uint32     `json:"id"`
 	Connect   *struct{}  `json:"connect,omitempty"`
@@ -41,23 +38,20 @@ type subscribe struct {
 	Epoch   string `json:"epoch,omitempty"`
 }
 
-// firstCommands connect and ask for the first page of a map.
 func firstCommands(name string, ch channels.Channel) string {
 	connect, _ := json.Marshal(command{ID: 1, Connect: &struct{}{}})
 	first, _ := json.Marshal(command{ID: 2, Subscribe: &subscribe{Channel: name, Type: int32(ch.Type), Phase: phaseState, Limit: statePage}})
 	return string(connect) + "\n" + string(first)
 }
 
-// entries is the line with the state of a map, before the changes.
+// entries is the state of a map, before the changes.
 type entries struct {
 	Entries []json.RawMessage `json:"entries"`
 	Offset  uint64            `json:"offset"`
 	Epoch   string            `json:"epoch,omitempty"`
-	// More says that the map has further entries, which are not shown.
-	More bool `json:"more,omitempty"`
+	More    bool              `json:"more,omitempty"`
 }
 
-// tailMap serves the tail of a map.
 func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r *http.Request, name string, ch channels.Channel) {
 	ctx, cancel := context.WithCancel(r.Context())
 	commands := make(chan []byte, 4)
@@ -77,8 +71,8 @@ func (d *console) tailMap(streams *httpstream.Handler, w http.ResponseWriter, r 
 	<-done
 }
 
-// mapSubscriber answers the replies of the node on the connection of an operator that watches a map, and turns them into
-// lines like the lines of other channels.
+// mapSubscriber answers the replies of the node as a client does, and turns them into lines like the lines of other
+// channels.
 type mapSubscriber struct {
 	noHijack
 	channel   string
@@ -90,7 +84,6 @@ type mapSubscriber struct {
 	id        uint32        // of the newest command
 }
 
-// reply is a message of the node.
 type reply struct {
 	Push    json.RawMessage `json:"push"`
 	Error   json.RawMessage `json:"error"`
@@ -126,7 +119,6 @@ func (t *mapSubscriber) Write(p []byte) (int, error) {
 
 var errRefused = errors.New("the map cannot be watched")
 
-// take handles a line of the node.
 func (t *mapSubscriber) take(line []byte) error {
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -150,7 +142,7 @@ func (t *mapSubscriber) take(line []byte) error {
 	return t.command([]byte("{}"))
 }
 
-// advance hands over the contents of an answer, and goes on until the subscription is live.
+// advance writes the contents of an answer, and goes on until the subscription is live.
 func (t *mapSubscriber) advance(s *subscribed) error {
 	if t.id == 2 {
 		state := entries{Entries: s.State, Offset: s.Offset, Epoch: s.Epoch, More: s.Cursor != ""}
@@ -181,7 +173,6 @@ func (t *mapSubscriber) advance(s *subscribed) error {
 	return t.command(text)
 }
 
-// command sends a command to the node.
 func (t *mapSubscriber) command(text []byte) error {
 	data, err := json.Marshal(string(text)) // as emulation requests have it
 	if err != nil {
@@ -195,7 +186,6 @@ func (t *mapSubscriber) command(text []byte) error {
 	}
 }
 
-// put writes a line.
 func (t *mapSubscriber) put(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

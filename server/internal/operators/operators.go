@@ -1,5 +1,5 @@
-// Package operators has the endpoints of a node for the admin web interface: the endpoints for operators that have
-// logged in (docs/admin.md#the-endpoints).
+// Package operators has the endpoints of the admin web interface for operators that have logged in
+// (docs/admin.md#the-endpoints).
 package operators
 
 import (
@@ -23,37 +23,30 @@ import (
 )
 
 const (
-	// maxStreams is how many operators may watch a channel, and how many the log, at a time.
-	maxStreams = 64
-	// logWriteTime is how long a reader of the log may take for the lines of a moment.
+	// maxStreams bounds the operators that watch channels, and those that watch the log.
+	maxStreams   = 64
 	logWriteTime = 10 * time.Second
-	// logQuietTime is after how long an empty line is written, for proxies that end idle connections.
+	// logQuietTime is quietTime for the log.
 	logQuietTime = 25 * time.Second
 )
 
-// Config has the sources of the endpoints' answers.
+// Config of the endpoints.
 type Config struct {
-	Node *gyro.Node
-	// Name of the node, and Version of the server.
+	Node          *gyro.Node
 	Name, Version string
-	// Commands serves commands of the server API in the format of its legacy endpoint.
+	// Commands serves the legacy endpoint of the server API.
 	Commands http.Handler
-	// InForce returns the configuration in force, and Channels its channels. Each request calls them.
+	// Each request calls InForce and Channels.
 	InForce  func() *config.Config
 	Channels func() *channels.Resolver
-	// Figures returns the metrics as a value for JSON.
-	Figures func() any
-	// Vitals tells how all nodes are.
-	Vitals *Cluster
-	// Recent has the warnings of the log; nil for none.
-	Recent *logs.Recent
-	// Others are further endpoints, which check their methods themselves.
+	Figures  func() any
+	Vitals   *Cluster
+	Recent   *logs.Recent
+	// Others check their methods themselves.
 	Others map[string]http.Handler
-	// Done is closed when the server stops.
-	Done <-chan struct{}
+	Done   <-chan struct{}
 }
 
-// console serves the endpoints.
 type console struct{ Config }
 
 // Endpoints returns the endpoints by their names.
@@ -91,8 +84,8 @@ func Endpoints(c Config) map[string]admin.Endpoint {
 	return endpoints
 }
 
-// about lists the methods, endpoints and namespaces of this server. The interface calls only these methods: the refusal
-// of another one would count as a refusal of the application.
+// about lists what this server has. The interface calls only these methods: the refusal of another one would count as a
+// refusal of the application.
 func (d *console) about(endpoints []string) any {
 	methods := make([]string, 0, len(api.Methods()))
 	for _, m := range api.Methods() {
@@ -107,7 +100,6 @@ func (d *console) about(endpoints []string) any {
 	}
 }
 
-// report answers with the report on all nodes.
 func report(of func(ctx context.Context) (*Report, error)) admin.Endpoint {
 	return admin.Endpoint{Method: http.MethodGet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		told, err := of(r.Context())
@@ -115,7 +107,7 @@ func report(of func(ctx context.Context) (*Report, error)) admin.Endpoint {
 			http.Error(w, "Service Unavailable: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		// The browser learns by how much its clock differs; the report itself may be some seconds old.
+		// The browser learns by how much its clock differs.
 		admin.Answer(w, struct {
 			*Report
 			Now int64 `json:"now"`
@@ -137,7 +129,6 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// followLog streams the recent warnings and errors, and later ones, as lines of JSON.
 func (d *console) followLog(w http.ResponseWriter, r *http.Request) {
 	_, _ = readBody(w, r, 1)
 	answer := newLines(w, logWriteTime)
@@ -166,7 +157,6 @@ func (d *console) followLog(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// askedChannel reads the name of a channel, and finds its options.
 func (d *console) askedChannel(w http.ResponseWriter, r *http.Request) (name string, ch channels.Channel, err error) {
 	var asked struct {
 		Channel string `json:"channel"`
@@ -179,7 +169,6 @@ func (d *console) askedChannel(w http.ResponseWriter, r *http.Request) (name str
 	return asked.Channel, ch, err
 }
 
-// describeChannel answers with the options of a channel.
 func (d *console) describeChannel(w http.ResponseWriter, r *http.Request) {
 	_, ch, err := d.askedChannel(w, r)
 	if err != nil {

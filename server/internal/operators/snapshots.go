@@ -19,21 +19,18 @@ import (
 )
 
 const (
-	// maxSnapshotBody bounds a request, bytes.
-	maxSnapshotBody = 64 << 10
-	// maxSnapshots is how many snapshots a node writes at a time.
-	maxSnapshots = 4
-	// snapshotWriteTime is how long a reader may take for a page.
+	maxSnapshotBody   = 64 << 10
+	maxSnapshots      = 4
 	snapshotWriteTime = 20 * time.Second
 )
 
-// SnapshotNode is the part of a gyro.Inspector that Snapshots call.
+// SnapshotNode is the part of gyro.Inspector that Snapshots call.
 type SnapshotNode interface {
 	Snapshot(ctx context.Context, f inspect.Filter) iter.Seq2[inspect.Page, error]
 }
 
-// Snapshots serve snapshots: all connections of the cluster, or the ones that a filter selects, as lines of JSON
-// (docs/connections.md#snapshots). They do not check the sender of a request.
+// Snapshots serve all connections of the cluster, or the ones that a filter selects, as lines of JSON
+// (docs/connections.md#snapshots). They do not check the sender.
 type Snapshots struct {
 	node    SnapshotNode
 	log     *slog.Logger
@@ -41,14 +38,13 @@ type Snapshots struct {
 	stopped context.Context
 }
 
-// NewSnapshots returns a handler of POST requests. The body is a JSON object with the members of the method connections but for
-// limit; an empty one selects all connections. The answer has a line of JSON for each connection, and at the end one with the
-// member summary, without which the answer is not complete. Snapshots end with stopped, because the server stops.
+// NewSnapshots returns a handler of POST requests, whose body has the members of the method connections but for limit.
+// The answer has a line for each connection, and at the end one with the member summary, without which it is not
+// complete. The end of stopped ends it.
 func NewSnapshots(stopped context.Context, n SnapshotNode, log *slog.Logger) *Snapshots {
 	return &Snapshots{node: n, log: log, room: make(chan struct{}, maxSnapshots), stopped: stopped}
 }
 
-// readFilter returns the filter of a request.
 func readFilter(w http.ResponseWriter, r *http.Request) (f inspect.Filter, err error) {
 	var q api.ConnectionsRequest
 	body, err := readBody(w, r, maxSnapshotBody)
@@ -117,9 +113,7 @@ func (h *Snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = s.end()
 }
 
-// summary is the last line.
 type summary struct {
-	// Connections in all, and by the UID of their node.
 	Connections int            `json:"connections"`
 	Nodes       map[string]int `json:"nodes"`
 	// Incomplete names the nodes that have not answered to the end, and why.
@@ -128,14 +122,12 @@ type summary struct {
 	Failed string `json:"failed,omitempty"`
 }
 
-// snapshotStream writes the answer.
 type snapshotStream struct {
 	*lines
 	out []byte
 	summary
 }
 
-// writePage writes a page.
 func (s *snapshotStream) writePage(p inspect.Page) error {
 	s.Nodes[p.Node] += len(p.Connections)
 	s.Connections += len(p.Connections)
@@ -153,8 +145,7 @@ func (s *snapshotStream) writePage(p inspect.Page) error {
 	return s.write(s.out)
 }
 
-// appendLine appends the line of a connection: its description as in the answer to the method connections, its ID, and
-// the name of its node.
+// appendLine describes a connection as the answer to the method connections does, with its ID and the name of its node.
 func appendLine(dst []byte, node string, c *inspect.Connection) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		Client   string `json:"client"`
@@ -175,7 +166,6 @@ func appendLine(dst []byte, node string, c *inspect.Connection) ([]byte, error) 
 	return append(append(dst, info[1:]...), '\n'), nil
 }
 
-// end writes the last line.
 func (s *snapshotStream) end() error {
 	line, err := json.Marshal(map[string]*summary{"summary": &s.summary})
 	if err != nil {

@@ -14,10 +14,8 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// tailUser is the user of the connections of operators that watch channels.
 const tailUser = "gyro:admin"
 
-// tailing marks the context of such a connection.
 type tailing struct {
 	channel string
 	expires time.Time
@@ -25,9 +23,8 @@ type tailing struct {
 
 type tailKey struct{}
 
-// tail subscribes an operator to a channel: the answer goes on with the pushes of the client protocol, one per
-// line. The connection is one of the node's clients, so it has a bounded queue, is told if it missed something, and
-// ends if it is too slow.
+// tail subscribes an operator to a channel, whose pushes are the lines of the answer. The connection is one of the
+// node's clients: it has a bounded queue, is told if it missed something, and ends if it is too slow.
 func (d *console) tail() http.Handler {
 	streams := httpstream.NewHandler(httpstream.UniHTTPStream, d.Node, httpstream.Config{WriteTimeout: 10 * time.Second})
 	maps := httpstream.NewHandler(httpstream.HTTPStream, d.Node, httpstream.Config{WriteTimeout: 10 * time.Second})
@@ -51,7 +48,6 @@ func (d *console) tail() http.Handler {
 	})
 }
 
-// opening returns the first request of the connection of an operator.
 func opening(r *http.Request, t tailing, body string) *http.Request {
 	q := r.WithContext(context.WithValue(r.Context(), tailKey{}, t))
 	q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
@@ -59,7 +55,7 @@ func opening(r *http.Request, t tailing, body string) *http.Request {
 	return q
 }
 
-// noHijack is an answer whose connection cannot be taken over, so that the handler returns when the stream ends.
+// noHijack keeps the connection from being taken over, so that the handler returns when the stream ends.
 type noHijack struct{ http.ResponseWriter }
 
 // Flush implements http.Flusher.
@@ -75,7 +71,6 @@ func (k noHijack) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(k.ResponseWriter).SetReadDeadline(t)
 }
 
-// tailed returns the options for the subscription of an operator that watches a channel.
 func tailed(ch channels.Channel) (gyro.SubscribeOptions, error) {
 	o := channels.Subscription(ch, channels.SourceServerAPI)
 	switch {
@@ -90,8 +85,7 @@ func tailed(ch channels.Channel) (gyro.SubscribeOptions, error) {
 	}, nil
 }
 
-// Connects tells whether a connection belongs to an operator that watches a channel, by the context of its Connecting
-// event.
+// Connects tells, by the context of a Connecting event, whether an operator that watches a channel connects.
 func Connects(ctx context.Context) bool {
 	_, ok := ctx.Value(tailKey{}).(tailing)
 	return ok
@@ -118,7 +112,7 @@ func Connect(ctx context.Context, resolver *channels.Resolver) (reply gyro.Conne
 	return reply, nil
 }
 
-// Watches answers the Subscribe event of such a connection. Of all others, watching is false.
+// Watches answers the Subscribe event of such a connection. For all others, watching is false.
 func Watches(c *gyro.Client, resolver *channels.Resolver, name string) (reply gyro.SubscribeReply, watching bool, err error) {
 	t, watching := c.Context().Value(tailKey{}).(tailing)
 	if !watching {

@@ -16,23 +16,20 @@ import (
 )
 
 const (
-	// defaultTapTime is how long a tap lasts, maxTapTime how long one may last.
 	defaultTapTime = 10 * time.Minute
 	maxTapTime     = time.Hour
-	// maxTapBody bounds a request, maxEntity the name of a user or a channel; bytes.
-	maxTapBody = 4 << 10
-	maxEntity  = 1 << 10
-	// tapWriteTime is how long a reader may take for one write.
-	tapWriteTime = 10 * time.Second
+	maxTapBody     = 4 << 10
+	maxEntity      = 1 << 10
+	tapWriteTime   = 10 * time.Second
 )
 
-// TapNode is the part of a gyro.Inspector that Taps call.
+// TapNode is the part of gyro.Inspector that Taps call.
 type TapNode interface {
 	Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error]
 }
 
-// Taps serve taps: the events of a user or a channel in the whole cluster, as lines of JSON, while the request is open
-// (docs/tracing.md#taps). They do not check the sender of a request.
+// Taps serve the events of a user or a channel in the whole cluster, as lines of JSON, while the request is open
+// (docs/tracing.md#taps). They do not check the sender.
 type Taps struct {
 	node    TapNode
 	log     *slog.Logger
@@ -40,10 +37,9 @@ type Taps struct {
 	stop    context.CancelFunc
 }
 
-// NewTaps returns a handler of POST requests. The body is a JSON object: type is user or channel, entity the name of
-// one, and duration how long the tap lasts, in seconds: 600 by default, at most 3600. The answer has a JSON object in
-// each line, an observe.Tapped, and empty lines; the first line has event "started", the last one event "ended"
-// with the reason. The log has a line when a tap begins and when it ends.
+// NewTaps returns a handler of POST requests. In the body, type is user or channel, entity the name of one, and duration
+// the seconds that the tap lasts: 600 by default, at most 3600. The lines of the answer are of observe.Tapped, or empty;
+// the first one has event "started", the last one event "ended" with the reason.
 func NewTaps(n TapNode, log *slog.Logger) *Taps {
 	h := &Taps{node: n, log: log}
 	h.stopped, h.stop = context.WithCancel(context.Background())
@@ -53,14 +49,12 @@ func NewTaps(n TapNode, log *slog.Logger) *Taps {
 // Close ends the taps, because the server stops.
 func (h *Taps) Close() { h.stop() }
 
-// tapRequest is the body of a request.
 type tapRequest struct {
 	Type     string  `json:"type"`
 	Entity   *string `json:"entity"`
 	Duration int     `json:"duration"`
 }
 
-// readTap returns the tap that a request asks for, and how long it lasts.
 func readTap(w http.ResponseWriter, r *http.Request) (of observe.Tap, d time.Duration, err error) {
 	var q tapRequest
 	body, err := readBody(w, r, maxTapBody)
@@ -126,7 +120,6 @@ func (h *Taps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var errOver = errors.New("its time is over")
 
-// reason is why a tap has ended.
 func (h *Taps) reason(ctx context.Context, err error) string {
 	switch {
 	case h.stopped.Err() != nil:
@@ -139,13 +132,11 @@ func (h *Taps) reason(ctx context.Context, err error) string {
 	return strings.TrimPrefix(err.Error(), "gyro: ")
 }
 
-// tapStream writes the answer.
 type tapStream struct {
 	*lines
 	events int
 }
 
-// writeEvents writes events.
 func (s *tapStream) writeEvents(events []observe.Tapped) error {
 	if !s.begun {
 		if err := s.writeLines([]observe.Tapped{{Time: time.Now(), Event: "started"}}); err != nil {

@@ -14,34 +14,29 @@ import (
 )
 
 const (
-	// opVitals and opHistory are the names of the surveys.
 	opVitals, opHistory = "server_vitals", "server_history"
-	// patience is how long the other nodes have to answer.
-	patience = time.Second
-	// minAge is how long a report is given out before the next survey. Beyond nodesPerSecond nodes it is longer, so
-	// operators cost a cluster of any size no more than so many answers per second and asking node.
+	patience            = time.Second
+	// minAge is how long a report is given out before the next survey. Beyond nodesPerSecond nodes it is longer, which
+	// bounds the cost of operators in a cluster of any size.
 	minAge         = time.Second
 	nodesPerSecond = 100
-	// historyAge is minAge for the history. A node has a new point each 15 s.
+	// A node has a new point of history each 15 s.
 	historyAge = 5 * time.Second
-	// maxAnswer bounds a node's answer, maxError each text in it; bytes.
-	maxAnswer = 64 << 10
-	maxError  = 512
-	// maxParts bounds the parts of a node that are told of.
-	maxParts = 64
+	maxAnswer  = 64 << 10
+	maxError   = 512
+	maxParts   = 64
 )
 
-// ClusterNode is the part of a node that this package uses.
+// ClusterNode is the node of a Cluster.
 type ClusterNode interface {
 	UID() string
 	Health() []gyro.Health
 	Cluster() gyro.Cluster
 }
 
-// Part of a node, and whether it delivers.
+// Part of a node.
 type Part struct {
-	Part string `json:"part"`
-	// DelayMS is how many milliseconds the newest canary took.
+	Part       string  `json:"part"`
 	DelayMS    float64 `json:"delay_ms"`
 	Error      string  `json:"error,omitempty"`
 	Reconnects uint64  `json:"reconnects"`
@@ -51,18 +46,16 @@ type Part struct {
 type Vitals struct {
 	UID  string `json:"uid"`
 	Name string `json:"name"`
-	// Error says why the rest is missing, for a node that has not answered.
-	Error string `json:"error,omitempty"`
-	Parts []Part `json:"parts,omitempty"`
-	// Figures are the metrics of charts, in the form of Config.Figures. A node that measures nothing has none.
+	// Error says why the rest is missing.
+	Error   string          `json:"error,omitempty"`
+	Parts   []Part          `json:"parts,omitempty"`
 	Figures json.RawMessage `json:"figures,omitempty"`
-	// History are the charts of the last hour (metrics.History), in reports of it alone.
+	// History are the charts of the last hour (metrics.History), in reports of History.
 	History json.RawMessage `json:"history,omitempty"`
 }
 
 // Report has the vitals of all nodes, the asked one first and the others by their names.
 type Report struct {
-	// Time of the survey in Unix milliseconds. A report that was asked for again too early is the same.
 	Time  int64    `json:"time"`
 	Nodes []Vitals `json:"nodes"`
 }
@@ -74,7 +67,6 @@ type Cluster struct {
 	vitals, history round
 }
 
-// round asks all nodes for one thing.
 type round struct {
 	op  string
 	own func() Vitals // of this node
@@ -85,8 +77,7 @@ type round struct {
 	until  time.Time // when latest is too old
 }
 
-// NewCluster returns a Cluster. figures returns the metrics of charts, and history their values of the last hour:
-// values for JSON of a bounded size, or nil.
+// NewCluster returns a Cluster. figures and history return values for JSON of a bounded size, or nil.
 func NewCluster(n ClusterNode, figures, history func() any) *Cluster {
 	c := &Cluster{node: n, figures: figures}
 	c.vitals = round{op: opVitals, own: c.own, age: minAge, turn: make(chan struct{}, 1)}
@@ -105,7 +96,6 @@ func (c *Cluster) Answer(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyRepl
 	return gyro.SurveyReply{Code: gyro.SurveyUnknownOp}, nil
 }
 
-// own returns the vitals of this node.
 func (c *Cluster) own() Vitals {
 	return Vitals{UID: c.node.UID(), Parts: c.Parts(), Figures: encode(c.figures())}
 }
@@ -138,10 +128,10 @@ func (c *Cluster) Parts() []Part {
 	return parts
 }
 
-// Report asks all nodes how they are, unless it did so a moment ago.
+// Report asks all nodes for their vitals, unless it did so a moment ago.
 func (c *Cluster) Report(ctx context.Context) (*Report, error) { return c.vitals.report(ctx, c.node) }
 
-// History asks all nodes for their charts of the last hour, unless it did so a moment ago.
+// History asks all nodes for their charts, unless it did so a moment ago.
 func (c *Cluster) History(ctx context.Context) (*Report, error) { return c.history.report(ctx, c.node) }
 
 func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
@@ -185,7 +175,6 @@ func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
 	return r, nil
 }
 
-// ask makes the survey, unless there are no other nodes.
 func (o *round) ask(ctx context.Context, node ClusterNode, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
 	if len(infos) < 2 {
 		return nil, nil
@@ -193,7 +182,6 @@ func (o *round) ask(ctx context.Context, node ClusterNode, infos []gyro.NodeInfo
 	return node.Cluster().Survey(ctx, o.op, nil, "")
 }
 
-// silence says why a node has not answered.
 func silence(err error) string {
 	if err == nil || errors.Is(err, gyro.ErrNoAnswer) {
 		return "it does not answer"
@@ -201,7 +189,6 @@ func silence(err error) string {
 	return short(err.Error())
 }
 
-// readVitals decodes the answer of a node.
 func readVitals(uid string, a gyro.SurveyReply) Vitals {
 	v := Vitals{UID: uid}
 	switch {
@@ -220,7 +207,6 @@ func readVitals(uid string, a gyro.SurveyReply) Vitals {
 	return v
 }
 
-// short bounds a text.
 func short(text string) string {
 	if len(text) <= maxError {
 		return text

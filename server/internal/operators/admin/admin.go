@@ -1,5 +1,5 @@
-// Package admin serves the admin web interface (docs/admin.md): the login, the endpoints for operators that have logged
-// in, and the application in their browsers.
+// Package admin serves the admin web interface (docs/admin.md): the login, the endpoints for operators, and the web
+// application.
 package admin
 
 import (
@@ -16,20 +16,18 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// maxLogin is the most bytes of a login.
 const maxLogin = 1 << 20
 
 // Config of a Handler.
 type Config struct {
-	// Prefix of all paths; it ends with no slash.
+	// Prefix of all paths, without a slash at the end.
 	Prefix string
 	// Settings returns the section admin in force. Each request calls it.
 	Settings func() *config.Admin
-	// Endpoints are served to operators alone, at PREFIX/admin/NAME. The context of their requests
-	// ends with the operator's session.
+	// Endpoints are served to operators alone, at PREFIX/admin/NAME. The context of a request ends with the operator's
+	// session.
 	Endpoints map[string]Endpoint
-	// Logger hears of logins, and of requests that are refused.
-	Logger *slog.Logger
+	Logger    *slog.Logger
 }
 
 // Endpoint serves requests of one method, or of all if it is empty.
@@ -64,8 +62,8 @@ func New(c Config) (*Handler, error) {
 	for name, e := range c.Endpoints {
 		endpoints[name] = only(e.Method, h.operators(e))
 	}
-	// Pages of other sites could send requests, although they could not read the answers; without a
-	// login these would take effect.
+	// Pages of other sites could send requests, although they could not read the answers; without a login these would
+	// take effect.
 	protect := http.NewCrossOriginProtection()
 	h.Paths, h.Rest = make(map[string]http.Handler), ui.rest
 	for name, served := range endpoints {
@@ -80,7 +78,6 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// secured adds the fields that all answers of endpoints share.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
@@ -89,7 +86,6 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// protect sets the headers that restrict the use of an answer by browsers.
 func protect(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -99,7 +95,6 @@ func protect(header http.Header) {
 	header.Set("Content-Security-Policy", policy)
 }
 
-// only refuses other methods, unless there is none.
 func only(method string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if method != "" && r.Method != method {
@@ -111,7 +106,6 @@ func only(method string, next http.Handler) http.Handler {
 	})
 }
 
-// init tells whether a login is needed.
 func (h *Handler) init(w http.ResponseWriter, r *http.Request) {
 	_, err := h.session(r)
 	Answer(w, map[string]any{"authenticated": err == nil, "edition": "oss", "insecure": h.settings().Insecure})
@@ -130,7 +124,6 @@ func Answer(w http.ResponseWriter, value any) {
 
 var errRefused = errors.New("refused")
 
-// login answers a password with a token.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	s, now := h.settings(), time.Now()
 	from := sourceOf(s, r, now)
@@ -165,14 +158,13 @@ func (h *Handler) refuse(r *http.Request, status uint32, key, text string) {
 		status, refusal.Because(errRefused, key, text))
 }
 
-// The reasons for refusals of requests without a session.
 var (
 	errNoSession = errors.New("it has no token of a session")
 	errSession   = errors.New("its token is not valid, or no more")
 	errKey       = errors.New("its X-API-Key is not admin.api_key")
 )
 
-// session returns when the session of a request ends; the zero time stands for never.
+// session returns the end of the session of a request; the zero time is never.
 func (h *Handler) session(r *http.Request) (expires time.Time, err error) {
 	s := h.settings()
 	if s.Insecure {
@@ -195,7 +187,6 @@ func (h *Handler) session(r *http.Request) (expires time.Time, err error) {
 	return expires, nil
 }
 
-// operators serves requests of operators alone.
 func (h *Handler) operators(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expires, err := h.session(r)

@@ -14,15 +14,14 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// A token is the second of its expiry, a nonce, and the HMAC of both, in Base64. The server stores no sessions, so all
-// nodes with the same secret accept the token.
+// A token is the second of its expiry, a nonce, and the HMAC of both, in Base64. Sessions are not stored, so all nodes
+// with the same secret accept the token.
 const (
 	timeSize  = 8
 	claimSize = timeSize + 8
 	tokenSize = claimSize + sha256.Size
 )
 
-// newToken begins a session.
 func newToken(s *config.Admin, now time.Time) string {
 	token := binary.BigEndian.AppendUint64(make([]byte, 0, tokenSize), uint64(now.Add(s.SessionTTL).Unix()))
 	token = token[:claimSize]
@@ -30,7 +29,6 @@ func newToken(s *config.Admin, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(token, sign(s, token)...))
 }
 
-// checkToken returns when a session ends. It does not know a token of another secret or password.
 func checkToken(s *config.Admin, text string, now time.Time) (expires time.Time, ok bool) {
 	token, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(token) != tokenSize || s.Secret == "" || s.Password == "" {
@@ -44,18 +42,15 @@ func checkToken(s *config.Admin, text string, now time.Time) (expires time.Time,
 	return expires, now.Before(expires) && !expires.After(now.Add(s.SessionTTL))
 }
 
-// A device is a browser of an operator that has logged in. Its cookie gives it a login budget of its own. An attacker
-// at the same address, behind the same reverse proxy or at many addresses cannot use that budget up. The cookie opens
-// nothing.
+// A device is a browser in which an operator has logged in. Its cookie gives it a login budget of its own, which an
+// attacker at the same address, or at many, cannot use up. The cookie opens nothing.
 const (
 	deviceCookie = "gyro-admin-device"
 	deviceTTL    = 90 * 24 * time.Hour
 )
 
-// device names a device; the zero value is none.
 type device [claimSize]byte
 
-// newDevice returns the cookie for a login.
 func newDevice(s *config.Admin, r *http.Request, now time.Time) *http.Cookie {
 	token := binary.BigEndian.AppendUint64(make([]byte, 0, tokenSize), uint64(now.Add(deviceTTL).Unix()))
 	token = token[:claimSize]
@@ -66,7 +61,6 @@ func newDevice(s *config.Admin, r *http.Request, now time.Time) *http.Cookie {
 	}
 }
 
-// deviceOf returns the device that sends a request.
 func deviceOf(s *config.Admin, r *http.Request, now time.Time) (d device) {
 	c, err := r.Cookie(deviceCookie)
 	if err != nil || s.Secret == "" {
@@ -86,8 +80,7 @@ func signDevice(s *config.Admin, claims []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// sign returns the HMAC of the first part of a token. The password is in its key, so that a new one
-// ends all sessions.
+// sign has the password in its key, so that a new one ends all sessions.
 func sign(s *config.Admin, claims []byte) []byte {
 	key := hmac.New(sha256.New, []byte(s.Secret))
 	key.Write([]byte("gyro admin session\x00" + s.Password))
@@ -96,7 +89,7 @@ func sign(s *config.Admin, claims []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// equal compares secrets in a time that depends on neither.
+// equal takes a time that depends on neither secret.
 func equal(given, secret string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(secret))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

@@ -9,28 +9,25 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Logins that fail: so many at once, then one per interval; from one source, and from all addresses. One address alone
-// cannot use up the budget of all.
+// Logins that fail: so many at once, then one per interval, of one source and of all addresses. One address alone cannot
+// use up the budget of all.
 const (
 	ofSource, sourceInterval = 5, 10 * time.Second
 	ofAll, allInterval       = 50, time.Second
-	// maxSources bounds the sources that are known apart.
-	maxSources = 4096
+	maxSources               = 4096
 )
 
-// source is where a login comes from: a device, which does not count among all, or else an address.
+// source is a device, which does not count among all, or else an address.
 type source struct {
 	device  device
 	address netip.Addr
 }
 
-// bucket has the rest of a budget.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// fill adds the part of the budget that came back until now.
 func (b *bucket) fill(now time.Time, size float64, interval time.Duration) {
 	if b.at.IsZero() {
 		b.left = size
@@ -40,7 +37,6 @@ func (b *bucket) fill(now time.Time, size float64, interval time.Duration) {
 	b.at = now
 }
 
-// wait returns how long it takes until there is one.
 func (b *bucket) wait(interval time.Duration) time.Duration {
 	return time.Duration((1 - b.left) * float64(interval))
 }
@@ -56,8 +52,7 @@ type throttle struct {
 
 func newThrottle() *throttle { return &throttle{sources: make(map[source]*bucket)} }
 
-// begin counts a login as failed, unless succeeded is called. If there were too many, it returns how
-// long to wait.
+// begin counts a login as failed until succeeded is called. After too many, it returns how long to wait.
 func (t *throttle) begin(from source, now time.Time) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +72,6 @@ func (t *throttle) begin(from source, now time.Time) (wait time.Duration, ok boo
 	return 0, true
 }
 
-// succeeded takes back the count of begin.
 func (t *throttle) succeeded(from source) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +81,7 @@ func (t *throttle) succeeded(from source) {
 	delete(t.sources, from)
 }
 
-// bucket returns the bucket of a source. It forgets sources that have all they may have.
+// bucket forgets sources that have all they may have.
 func (t *throttle) bucket(from source, now time.Time) *bucket {
 	if b := t.sources[from]; b != nil {
 		return b
@@ -108,7 +102,6 @@ func (t *throttle) bucket(from source, now time.Time) *bucket {
 	return b
 }
 
-// sourceOf returns where a request comes from.
 func sourceOf(s *config.Admin, r *http.Request, now time.Time) source {
 	if d := deviceOf(s, r, now); d != (device{}) {
 		return source{device: d}
@@ -116,7 +109,7 @@ func sourceOf(s *config.Admin, r *http.Request, now time.Time) source {
 	return source{address: addressOf(r.RemoteAddr)}
 }
 
-// addressOf returns the address of a client: of IPv6 the network, as one client has all addresses in it.
+// addressOf returns an address, of IPv6 the network, as one client has all addresses in it.
 func addressOf(remote string) netip.Addr {
 	a, err := netip.ParseAddrPort(remote)
 	if err != nil {

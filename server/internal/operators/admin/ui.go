@@ -22,26 +22,22 @@ import (
 //go:embed ui/*.gz
 var embedded embed.FS
 
-// policy lets the application load and call nothing but this server, and run no code but code in files.
+// policy lets the application load and call nothing but this server, and run no inline code.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// ownPolicy is the policy of another application, whose code this package does not know.
 const ownPolicy = "frame-ancestors 'none'"
 
-// kinds are the types of the application's files.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
-// ui is the web application.
 type ui struct {
 	files map[string]http.Handler // by their paths below the prefix: "/", "/app.js"
 	rest  http.Handler            // nil, or of all paths below the prefix
 }
 
-// newUI returns the application that the configuration names, below prefix, which ends with no slash.
 func newUI(c *config.Admin, prefix string, log *slog.Logger) (*ui, error) {
 	switch {
 	case c.WebProxyAddress != "":
@@ -74,7 +70,6 @@ func newUI(c *config.Admin, prefix string, log *slog.Logger) (*ui, error) {
 	return app, nil
 }
 
-// guarded adds the headers that protect an application of others.
 func guarded(next http.Handler) http.Handler {
 	return only(http.MethodGet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		protect(w.Header())
@@ -83,7 +78,6 @@ func guarded(next http.Handler) http.Handler {
 	}))
 }
 
-// proxied forwards requests to another server, at the same paths.
 func proxied(to *url.URL, log *slog.Logger) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -98,7 +92,7 @@ func proxied(to *url.URL, log *slog.Logger) http.Handler {
 	}
 }
 
-// files is a directory whose folders are not listed.
+// files lists no folders.
 type files struct{ fs.FS }
 
 // Open implements fs.FS.

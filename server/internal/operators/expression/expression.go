@@ -18,18 +18,16 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// Bounds of an expression.
 const (
-	// MaxLength of its text, bytes.
+	// In bytes.
 	MaxLength = 4 << 10
-	// maxCost bounds the cost of its evaluation for one connection, in the units of CEL: about an operation each. It is
-	// well below a millisecond.
+	// maxCost bounds an evaluation for one connection, in the units of CEL, about an operation each: well below a
+	// millisecond.
 	maxCost = 20_000
-	// checks is after how many iterations of a comprehension the evaluation looks whether its time is over.
+	// After so many iterations of a comprehension the evaluation looks whether its time is over.
 	checks = 100
 )
 
-// language has the variables that docs/connections.md lists.
 var language = sync.OnceValues(func() (*cel.Env, error) {
 	text, number := cel.StringType, cel.IntType
 	token := cel.MapType(text, cel.DynType)
@@ -43,7 +41,7 @@ var language = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// Compile returns the condition that an expression stands for. An error says where it is wrong.
+// Compile returns the condition of an expression. An error says where it is wrong.
 func Compile(text string) (inspect.Condition, error) {
 	if len(text) > MaxLength {
 		return nil, fmt.Errorf("it has %d bytes, which is more than %d", len(text), MaxLength)
@@ -76,7 +74,7 @@ func Compile(text string) (inspect.Condition, error) {
 	}, nil
 }
 
-// oneLine returns the first issue, with its place. The errors of CEL have several lines.
+// oneLine returns the first issue: the errors of CEL have several lines.
 func oneLine(issues *cel.Issues) error {
 	first := issues.Errors()[0]
 	text := strings.ReplaceAll(first.Message, "\n", " ")
@@ -86,7 +84,6 @@ func oneLine(issues *cel.Issues) error {
 	return errors.New(text)
 }
 
-// quoted is how an expression is shown in errors: its beginning, if it is long.
 func quoted(text string) string {
 	const limit = 200
 	if len(text) <= limit {
@@ -95,8 +92,8 @@ func quoted(text string) string {
 	return strconv.Quote(strings.ToValidUTF8(text[:limit], "")) + "…"
 }
 
-// variables has the variables for one connection. It makes expensive ones when the expression first names them: CEL
-// asks once for each time that the expression names a variable, and does not count the cost.
+// variables has the variables for one connection. Expensive ones are made once: CEL asks each time that the expression
+// names a variable, and does not count the cost.
 type variables struct {
 	c              *inspect.Connection
 	now            int64
@@ -135,7 +132,6 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return v.more(name)
 }
 
-// more returns the variables that are not texts.
 func (v *variables) more(name string) (any, bool) {
 	c := v.c
 	switch name {

@@ -1,5 +1,4 @@
-// Package dictionary makes the dictionaries for the compression of messages to WebSocket clients: it trains them from
-// samples, and loads the dictionaries of a configuration.
+// Package dictionary trains and loads the dictionaries for the compression of messages to WebSocket clients.
 package dictionary
 
 import (
@@ -35,7 +34,6 @@ func Load(list []config.Dictionary) (loaded []*websocket.Dictionary, err error) 
 	return loaded, errors.Join(errs...)
 }
 
-// load returns an error that begins with the last part of the key.
 func load(c config.Dictionary) (*websocket.Dictionary, error) {
 	switch {
 	case c.Name == "":

@@ -10,25 +10,23 @@ import (
 
 // Sample is an example of many similar messages.
 type Sample struct {
-	// Source names the owner of the message, such as a user. A text of too few sources does not get into the
-	// dictionary, so private texts stay out. Empty: each sample is a source of its own.
+	// Source names the owner of the message, such as a user. Texts of too few sources, such as private ones, stay out of
+	// the dictionary. Empty: each sample is a source of its own.
 	Source string
 	Text   []byte
 }
 
 // Options of Train. All fields are set.
 type Options struct {
-	// Size is the most bytes of the dictionary.
 	Size int
-	// Sources is the number of different sources that a text must be from to get into the dictionary.
+	// Sources is the number of sources that a text must be from.
 	Sources int
 }
 
-// gram is the length of the shortest texts of a dictionary, in bytes. Shorter ones save next to nothing.
+// gram is the least length of texts, in bytes. Shorter ones save next to nothing.
 const gram = 8
 
-// Train returns a dictionary of the texts that save most bytes in messages like the samples. Each of its
-// texts, as a whole, is in samples of Options.Sources sources. It may be empty.
+// Train returns a dictionary of the texts that save most bytes in messages like the samples. It may be empty.
 func Train(samples []Sample, o Options) []byte {
 	t := trainer{samples: samples, need: o.Sources}
 	t.begin()
@@ -43,7 +41,6 @@ type trainer struct {
 	grams   map[uint64]tally // by hash: two texts of one hash are told apart later, when whole texts are counted
 }
 
-// tally counts sources, which come in order.
 type tally struct {
 	count int32
 	last  int32
@@ -62,7 +59,6 @@ func (t *trainer) begin() {
 	t.countGrams()
 }
 
-// number numbers the sources from 1 on, and sorts the samples by them.
 func (t *trainer) number() {
 	sorted := slices.Clone(t.samples)
 	slices.SortStableFunc(sorted, func(a, b Sample) int { return cmp.Compare(a.Source, b.Source) })
@@ -89,7 +85,6 @@ func (t *trainer) countGrams() {
 	}
 }
 
-// text is a text that several sources share.
 type text struct {
 	text    string
 	sources int
@@ -98,8 +93,7 @@ type text struct {
 
 func (x text) gain() int { return x.uses * (len(x.text) - 3) } // a reference takes about three bytes
 
-// texts returns the texts that enough sources have. That all grams of a text are frequent does not mean that the
-// text is: so whole texts are counted, and halved as long as they are too rare.
+// texts counts whole texts, and halves them as long as they are too rare: a text with frequent grams only may be rare.
 func (t *trainer) texts() (found []text) {
 	pending := make(map[string]struct{})
 	for _, s := range t.samples {
@@ -145,7 +139,6 @@ func (t *trainer) runs(p []byte, f func(run []byte)) {
 	}
 }
 
-// count finds the samples that contain the texts. It looks the texts up by their first gram.
 func (t *trainer) count(texts map[string]struct{}) map[string]text {
 	byGram := make(map[string][]string)
 	counts := make(map[string]tally)
@@ -170,8 +163,8 @@ func (t *trainer) count(texts map[string]struct{}) map[string]text {
 	return result
 }
 
-// assemble joins the texts that gain most, the best one at the end, where references to it are the
-// shortest. A text within another one adds nothing.
+// assemble joins the texts that gain most, the best one at the end, where references are the shortest. A text within
+// another one adds nothing.
 func assemble(texts []text, size int) []byte {
 	slices.SortFunc(texts, func(a, b text) int { return cmp.Or(b.gain()-a.gain(), strings.Compare(a.text, b.text)) })
 	var chosen []string

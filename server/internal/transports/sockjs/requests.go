@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// envelope is the wrapping of frames by one transport.
 type envelope struct {
 	contentType string
 	prelude     string // before the first frame
@@ -30,11 +29,10 @@ var (
 
 func line(frame string) string { return frame + "\n" }
 
-// event escapes the characters that clients unescape.
 func event(frame string) string { return "data: " + strings.ReplaceAll(frame, "%", "%25") + "\r\n\r\n" }
 
-// receive serves a request that receives the messages of the server. The handler ignores the body but reads it to its
-// end: net/http would wait for it before it sends the answer, and this request has no deadline.
+// receive reads the body, to ignore it: net/http would wait for its end before it sends the answer, and this request has
+// no deadline.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *envelope) {
 	if _, ok := h.body(w, r); !ok {
 		return
@@ -64,7 +62,6 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, id string, e *
 	s.deliver(r, &out, e)
 }
 
-// deliver writes frames until the response is complete, the client leaves or the session ends.
 func (s *session) deliver(r *http.Request, out *response, e *envelope) {
 	for {
 		frame, final, drained := s.next()
@@ -98,7 +95,6 @@ func (s *session) deliver(r *http.Request, out *response, e *envelope) {
 	}
 }
 
-// response writes to the client of a receiving request.
 type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -106,8 +102,7 @@ type response struct {
 	size    int
 }
 
-// extend gives the next write its full time. Without it, the time counts from the latest write, or the write timeout of
-// the server counts before the first.
+// extend gives the next write its full time, which would count from the latest write otherwise.
 func (o *response) extend() { _ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) }
 
 func (o *response) write(text string) error {
@@ -120,7 +115,6 @@ func (o *response) write(text string) error {
 	return err
 }
 
-// send takes messages of the client.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
 	h.mu.Lock()
 	s := h.sessions[id]
@@ -148,7 +142,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, id string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// body returns the body of a request, and reports false if the request was answered.
+// body reports false if the request was answered.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.cfg.MaxBodySize)))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {

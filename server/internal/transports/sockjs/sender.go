@@ -5,15 +5,13 @@ import (
 	"net/http"
 )
 
-// sender identifies the client behind the requests of a session by their header fields. Pages choose the IDs of
-// sessions, so an ID proves nothing.
+// sender identifies the client of a session by header fields. Pages choose the IDs of sessions, so an ID proves nothing.
 type sender struct {
 	first, latest http.Header
 }
 
-// sends tells whether a request is from the sender: with the same fields that name a user and, if the first request had
-// cookies, with one of the first request or of the latest one. Others may have changed, as sites and load balancers change
-// them while a session lasts.
+// sends compares the fields that name a user and, if the first request had cookies, requires one of the first request or
+// of the latest one. Others may change while a session lasts.
 func (s *sender) sends(h http.Header, fields []string) bool {
 	for _, name := range fields {
 		if !same(h.Get(name), s.first.Get(name)) {
@@ -46,5 +44,4 @@ func cookies(h http.Header) []*http.Cookie {
 	return (&http.Request{Header: http.Header{"Cookie": h["Cookie"]}}).Cookies()
 }
 
-// same compares secrets.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -14,12 +14,11 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// stashSize is how many bytes Write takes that no request receives yet, or one frame. More would
-// weaken the bound of the core's queue.
+// stashSize is how many bytes, or one frame, Write takes while no request receives. More would weaken the bound of the
+// core's queue.
 const stashSize = 32 << 10
 
-// session implements transport.Conn over requests that receive one after the other. It has no
-// goroutine of its own: the request that receives writes.
+// session implements transport.Conn over requests that receive one after the other. The request that receives writes.
 type session struct {
 	handler *Handler
 	id      string
@@ -43,14 +42,13 @@ type session struct {
 	resume   chan struct{} // closed when the pause ends; nil if there is none
 }
 
-// The reasons for refusals of requests.
 var (
 	errAttached = errors.New("another request receives")
 	errUnknown  = errors.New("no such session")
 )
 
-// join returns the session of an ID for a request that receives, and makes it if there is none.
-// It returns nil if the request was answered.
+// join returns the session of a request that receives, and makes it if there is none. It returns nil if the request was
+// answered.
 func (h *Handler) join(w http.ResponseWriter, r *http.Request, id string) *session {
 	h.mu.Lock()
 	s := h.sessions[id]
@@ -82,7 +80,6 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, id string) *sessi
 	return s
 }
 
-// sentBy tells whether a request is from the client of the session.
 func (s *session) sentBy(r *http.Request) bool {
 	s.mu.Lock()
 	ok := s.sender.sends(r.Header, s.handler.cfg.Identity)
@@ -93,7 +90,6 @@ func (s *session) sentBy(r *http.Request) bool {
 	return ok
 }
 
-// accept hands the session to the core.
 func (s *session) accept(r *http.Request) {
 	returned := false
 	defer func() {
@@ -114,7 +110,6 @@ func (s *session) accept(r *http.Request) {
 	}
 }
 
-// attach makes a request the one that receives.
 func (s *session) attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,10 +126,10 @@ func (s *session) attach() error {
 	return nil
 }
 
-// quiet reports whether the client is to end the session. The lock is held.
+// The lock is held.
 func (s *session) quiet() bool { return s.closing && s.last == "" }
 
-// detach ends the receiving of a request that is complete. Another one must come soon.
+// detach ends the receiving of a request. Another one must come soon.
 func (s *session) detach() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +152,8 @@ func (s *session) stopTimer() {
 	}
 }
 
-// next returns the frame that the client gets next, "" if there is none. final tells that it is
-// the last one, drained that the peer waits for everything to be written.
+// next returns the frame that the client gets next, "" if there is none. final: it is the last one. drained: the peer
+// waits for everything to be written.
 func (s *session) next() (frame string, final, drained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +172,7 @@ func (s *session) next() (frame string, final, drained bool) {
 	return "", false, drained
 }
 
-// end ends the session, and tells the peer. The peer must not be the caller.
+// end must not be called by the peer.
 func (s *session) end(cause error) {
 	if s.finish(cause) {
 		s.tell()
@@ -203,7 +198,6 @@ func (s *session) finish(cause error) bool {
 	return true
 }
 
-// tell is the last call of the peer.
 func (s *session) tell() {
 	s.peerMu.Lock()
 	defer s.peerMu.Unlock()
@@ -232,8 +226,8 @@ func (s *session) Write(frames [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// whole returns the length of the frames at the beginning of run that fit into a stash with held
-// bytes: into an empty one at least one does.
+// whole returns the length of the frames at the beginning of run that fit into a stash with held bytes, of at least one
+// if it is empty.
 func whole(run []byte, held int) (size int) {
 	for size < len(run) {
 		next := size + frameSize(run[size:])
@@ -245,7 +239,6 @@ func whole(run []byte, held int) (size int) {
 	return size
 }
 
-// frameSize returns the length of the first frame of stringFramer in b.
 func frameSize(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -292,7 +285,7 @@ func (s *session) Pause(pause bool) {
 	}
 }
 
-// release ends a pause. The lock is held.
+// The lock is held.
 func (s *session) release() {
 	if s.resume != nil {
 		close(s.resume)
@@ -300,7 +293,6 @@ func (s *session) release() {
 	}
 }
 
-// awaitTurn waits for the end of a pause.
 func (s *session) awaitTurn(ctx context.Context) error {
 	s.mu.Lock()
 	resume := s.resume
@@ -318,7 +310,6 @@ func (s *session) awaitTurn(ctx context.Context) error {
 	}
 }
 
-// signal wakes the request that receives.
 func (s *session) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -326,7 +317,7 @@ func (s *session) signal() {
 	}
 }
 
-// receive hands over a message of the client. It reports false if the session has ended.
+// receive reports false if the session has ended.
 func (s *session) receive(message string) bool {
 	s.peerMu.Lock()
 	defer s.peerMu.Unlock()

@@ -1,9 +1,7 @@
-// Package sockjs is the SockJS transport, protocol version 0.3, for clients that still use it: WebSocket, XHR
-// streaming, XHR polling and EventSource. The messages are messages of the client protocol, in JSON.
-//
-// A session is on the node that got its first request, and further requests must come to the same node. The client
-// chooses the ID of the session, which is no secret. So the web server must refuse requests that pages of other origins
-// make a browser send before they get here, or an attacker could use a session of another user.
+// Package sockjs is the SockJS transport, protocol version 0.3: WebSocket, XHR streaming, XHR polling and EventSource,
+// with messages in JSON. All requests of a session must come to the node that got its first one. The client chooses the
+// ID of the session, which is no secret. So the web server must refuse requests of other origins before they get here,
+// or an attacker could use a session of another user.
 package sockjs
 
 import (
@@ -25,34 +23,31 @@ import (
 type Config struct {
 	// Prefix is the path of the endpoint, without a slash at the end. Default: "".
 	Prefix string
-	// ScriptURL is where the page for clients in iframes loads the SockJS client from. Without
-	// it there is no such page. AllowFrame reports whether pages of an origin may embed it;
-	// default: none.
+	// ScriptURL is the SockJS client for the page in iframes. Without it there is no such page. AllowFrame reports
+	// whether pages of an origin may embed it; default: none.
 	ScriptURL  string
 	AllowFrame func(origin string) bool
-	// Admit is called for each new session. It must not block. If it returns an error, the
-	// answer is 503 with the text of the error. Default: all are admitted.
+	// Admit is called for each new session, and must not block. The text of its error is the answer, with status 503.
+	// Default: all are admitted.
 	Admit func(r *http.Request) error
-	// Identity are the names of the header fields that identify a client, beside Cookie. A request of a session needs
-	// the same values as its first request. Otherwise the handler calls Stranger with the request and answers 404.
+	// Identity are header fields that identify a client, beside Cookie. If a request has other values than the first one
+	// of its session, the handler calls Stranger with it and answers 404.
 	Identity []string
 	Stranger func(r *http.Request)
-	// MaxBodySize is the most bytes of a request with messages. A larger one is refused with
-	// 413. Default: 65536.
+	// MaxBodySize is the most bytes of a request with messages. Above it, the answer is 413. Default: 65536.
 	MaxBodySize int
-	// WriteTimeout is how long a client may block one write before it is gone. Default: 1 s.
+	// WriteTimeout bounds one write. Default: 1 s.
 	WriteTimeout time.Duration
-	// DisconnectDelay is how long a session lives between two requests that receive.
-	// Default: 5 s.
+	// DisconnectDelay is how long a session lives between two requests that receive. Default: 5 s.
 	DisconnectDelay time.Duration
-	// ResponseLimit is after how many bytes a streaming response ends, so that browsers can
-	// free its memory. The client begins the next one. Default: 131072.
+	// ResponseLimit is after how many bytes a streaming response ends, so that browsers can free its memory. Default:
+	// 131072.
 	ResponseLimit int
-	// WebSocket has the limits of sessions over WebSocket. Origins are not checked.
+	// Origins of WebSocket are not checked.
 	WebSocket websocket.Config
 }
 
-// Handler serves the endpoint. It is safe for concurrent use.
+// Handler serves the endpoint. Any goroutine may call it.
 type Handler struct {
 	acceptor  transport.Acceptor
 	cfg       Config
@@ -62,7 +57,6 @@ type Handler struct {
 	sessions map[string]*session // by their IDs; without sessions over WebSocket
 }
 
-// name of the transport.
 const name = "sockjs"
 
 // NewHandler returns a handler whose connections go to acceptor.
@@ -83,10 +77,10 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// sessionPath is SERVER/SESSION/TRANSPORT. SERVER is for proxies; this node ignores it.
+// sessionPath is SERVER/SESSION/TRANSPORT. This node ignores SERVER, which is for proxies.
 var sessionPath = regexp.MustCompile(`^/([^/.]+)/([^/.]+)/([a-z_]+)$`)
 
-// maxName bounds SERVER and SESSION, in bytes. The patterns do not, because each repetition of a bounded one takes memory.
+// maxName bounds SERVER and SESSION, in bytes: in the patterns, each repetition of a bounded one would take memory.
 const maxName = 128
 
 var framePath = regexp.MustCompile(`^/iframe[0-9-.a-z_]*\.html$`)
@@ -106,12 +100,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// IsFrame tells whether a path is the path of the page that others may embed. The page looks at their origin itself.
+// IsFrame tells whether a path is the page for iframes, which looks at the origin itself.
 func (h *Handler) IsFrame(path string) bool {
 	return h.cfg.ScriptURL != "" && framePath.MatchString(strings.TrimPrefix(path, h.cfg.Prefix))
 }
 
-// serveSession serves a request below SERVER/SESSION.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, match []string) {
 	if match == nil || len(match[1]) > maxName || len(match[2]) > maxName {
 		http.NotFound(w, r)
@@ -137,7 +130,6 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, match []s
 	}
 }
 
-// only serves requests of one method, and preflights.
 func only(serve http.HandlerFunc, method string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -167,8 +159,7 @@ func (h *Handler) info(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"websocket":true,"origins":["*:*"],"cookie_needed":false,"entropy":%d}`+"\n", rand.Uint32())
 }
 
-// framePage is embedded by clients of browsers that have no cross-origin requests. It talks to any
-// page around it, so not every page may embed it.
+// framePage talks to any page around it, so not every page may embed it.
 var framePage = template.Must(template.New("frame").Parse(`<!DOCTYPE html>
 <html>
 <head>
@@ -183,8 +174,7 @@ var framePage = template.Must(template.New("frame").Parse(`<!DOCTYPE html>
 </html>
 `))
 
-// frame serves framePage to the pages of allowed origins. The browser names the origin in Referer,
-// and keeps pages of other origins from embedding the answer.
+// frame finds the origin in Referer. The browser keeps pages of other origins from embedding the answer.
 func (h *Handler) frame(w http.ResponseWriter, r *http.Request) {
 	origin := originOf(r.Referer())
 	if origin == "" || h.cfg.AllowFrame == nil || !h.cfg.AllowFrame(origin) {
@@ -197,8 +187,7 @@ func (h *Handler) frame(w http.ResponseWriter, r *http.Request) {
 	_ = framePage.Execute(w, h.cfg.ScriptURL) // fails only if the client has gone
 }
 
-// origin is scheme and host of an address, and the host has no character that could end a field of
-// a Content-Security-Policy.
+// origin has no character that could end a field of a Content-Security-Policy.
 var origin = regexp.MustCompile(`^(https?://[-a-zA-Z0-9.:\[\]]+)(/|$)`)
 
 func originOf(address string) string {
@@ -208,7 +197,7 @@ func originOf(address string) string {
 	return ""
 }
 
-// admit reports whether a new session is let in, and tells the client if it is not.
+// admit answers the client if its session is not let in.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) bool {
 	if h.cfg.Admit == nil {
 		return true

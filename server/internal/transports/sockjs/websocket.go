@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// upgrade opens a session over WebSocket, which ends with its connection.
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	if !h.admit(w, r) {
 		return
@@ -23,7 +22,6 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 	h.webSocket.ServeHTTP(w, plain)
 }
 
-// webSocketAcceptor puts the frames of SockJS between a WebSocket connection and the core.
 type webSocketAcceptor struct {
 	acceptor transport.Acceptor
 
@@ -45,7 +43,6 @@ func (a *webSocketAcceptor) Accept(ctx context.Context, c transport.Conn, info t
 	return &webSocketPeer{peer, conn}, nil
 }
 
-// framer returns the framer for all connections that have the same one of WebSocket.
 func (a *webSocketAcceptor) framer(inner transport.Framer) *arrayFramer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +57,6 @@ func (a *webSocketAcceptor) framer(inner transport.Framer) *arrayFramer {
 	return f
 }
 
-// webSocketConn is the core's view of the connection.
 type webSocketConn struct {
 	transport.Conn
 	framer *arrayFramer
@@ -74,13 +70,11 @@ func (c *webSocketConn) Close(d protocol.Disconnect, frames [][]byte) {
 	c.Conn.Close(d, frames)
 }
 
-// closeFrame is the frame of SockJS for a disconnect.
 func closeFrame(d protocol.Disconnect) string {
 	b, _ := json.Marshal([]any{d.Code, d.Reason}) // cannot fail
 	return "c" + string(b)
 }
 
-// webSocketPeer is the connection's view of the core.
 type webSocketPeer struct {
 	transport.Peer
 	conn *webSocketConn
@@ -101,7 +95,7 @@ func (p *webSocketPeer) Receive(msg []byte) {
 	}
 }
 
-// decode returns the messages in the text of a client: an array of strings, or one string.
+// decode accepts an array of strings, or one string.
 func decode(data []byte) (messages []string, err error) {
 	if err = json.Unmarshal(data, &messages); err != nil {
 		var one string
@@ -112,7 +106,6 @@ func decode(data []byte) (messages []string, err error) {
 	return messages, err
 }
 
-// arrayFramer makes a WebSocket message a["…"] of messages.
 type arrayFramer struct{ transport.Framer }
 
 // Frame implements transport.Framer.
@@ -122,7 +115,6 @@ func (f *arrayFramer) Frame(buf []byte) []byte {
 	return f.Framer.Frame(append(jsonwire.AppendBytes(out, buf[room:]), ']'))
 }
 
-// plain makes a WebSocket message of text.
 func (f *arrayFramer) plain(text string) []byte {
 	return f.Framer.Frame(append(make([]byte, f.Headroom()), text...))
 }

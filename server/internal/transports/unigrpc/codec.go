@@ -6,11 +6,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// codec passes the messages of the core on as they are: it encodes each push once for all
-// clients.
+// codec passes the messages of the core on as they are: each push is encoded once for all clients.
 type codec struct{}
 
-// message is the type of the messages that codec encodes and decodes.
 type message struct{ data []byte }
 
 func (codec) Name() string { return "proto" }
@@ -25,7 +23,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// framer leaves the messages of the core as they are: in Protobuf, with a length before each.
+// framer leaves messages as they are: Protobuf, with a length before each.
 type framer struct{}
 
 func (framer) Encoding() protocol.Encoding { return protocol.Protobuf }

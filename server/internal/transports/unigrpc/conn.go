@@ -20,12 +20,12 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// stashSize is how many bytes Write takes while the stream is busy, or one message. More would
-// weaken the bound of the core's queue.
+// stashSize is how many bytes, or one message, Write takes while the stream is busy. More would weaken the bound of the
+// core's queue.
 const stashSize = 32 << 10
 
-// conn implements transport.Conn over a stream. The goroutine of the stream writes; another one
-// lives until the connect request has come.
+// conn implements transport.Conn over a stream, whose goroutine writes. Another one lives until the connect request has
+// come.
 type conn struct {
 	stream  grpc.ServerStream
 	cancel  context.CancelFunc // ends a write that waits for the client
@@ -46,7 +46,6 @@ type conn struct {
 	cause   error // for Peer.Closed
 }
 
-// serve hands the connection to a and writes until its end. It returns the status of the stream.
 func (c *conn) serve(ctx context.Context, a transport.Acceptor, info transport.Info) (err error) {
 	defer func() {
 		if c.contain(recover()) {
@@ -70,7 +69,7 @@ func (c *conn) serve(ctx context.Context, a transport.Acceptor, info transport.I
 	return nil
 }
 
-// contain ends the connection after a panic. It reports whether there was a panic, now or before.
+// contain ends the connection after a panic, and reports whether there was one, now or before.
 func (c *conn) contain(reason any) bool {
 	if reason != nil {
 		c.fail(&transport.Panic{Reason: reason, Stack: debug.Stack()})
@@ -82,7 +81,6 @@ func (c *conn) contain(reason any) bool {
 	return panicked
 }
 
-// receive hands the connect request to the core, which refuses a malformed one.
 func (c *conn) receive() {
 	defer func() { c.contain(recover()) }()
 	var m message
@@ -100,8 +98,8 @@ func (c *conn) receive() {
 	}
 }
 
-// published returns a connect request with the fields of the published schema alone, because the
-// others have a meaning on other transports. It returns malformed data as it is.
+// published keeps the fields of the published schema, because the others have a meaning on other transports. It returns
+// malformed data as it is.
 func published(data []byte) []byte {
 	var r protocol.ConnectRequest
 	if r.UnmarshalProto(data) != nil {
@@ -117,7 +115,6 @@ func published(data []byte) []byte {
 	return out.AppendProto(nil)
 }
 
-// run writes the messages and the end from Write and Close, until the connection ends.
 func (c *conn) run(ctx context.Context) {
 	for {
 		batch, drained, ended := c.next()
@@ -148,8 +145,7 @@ func (c *conn) writable() {
 	c.peer.Writable()       // it is set, since it has written
 }
 
-// next returns the messages to write. If there are none, drained tells that the peer waits for this moment, and ended
-// tells that the connection has ended.
+// next: drained tells that the peer waits for an empty queue, ended that the connection has ended.
 func (c *conn) next() (batch []byte, drained, ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +176,6 @@ func (c *conn) send(batch []byte) error {
 	return nil
 }
 
-// expire ends a write that takes too long.
 func (c *conn) expire() {
 	c.mu.Lock()
 	c.deaf = true
@@ -195,7 +190,6 @@ func (c *conn) isDeaf() bool {
 	return c.deaf
 }
 
-// fail notes that the connection can no longer be used.
 func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +199,6 @@ func (c *conn) fail(cause error) {
 	}
 }
 
-// tell is the last call of the peer.
 func (c *conn) tell() {
 	c.mu.Lock()
 	cause := c.cause
@@ -239,8 +232,7 @@ func (c *conn) Write(frames [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// whole returns the length of the messages at the beginning of run that fit into a stash with
-// held bytes: into an empty one at least one does.
+// whole is sockjs.whole for messages of Protobuf.
 func whole(run []byte, held int) (size int) {
 	for size < len(run) {
 		length, n := binary.Uvarint(run[size:])
@@ -253,8 +245,8 @@ func whole(run []byte, held int) (size int) {
 	return size
 }
 
-// Close ends the connection. frames end with the disconnect push, unless the core did not come to
-// that: because the client sent no connect request, or because the node shuts down.
+// Close ends the connection. frames end with the disconnect push, unless the client sent no connect request or the node
+// shuts down.
 func (c *conn) Close(d protocol.Disconnect, frames [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +269,6 @@ func (c *conn) Close(d protocol.Disconnect, frames [][]byte) {
 // Pause does nothing: one-way clients send one message.
 func (c *conn) Pause(bool) {}
 
-// signal wakes the goroutine that writes.
 func (c *conn) signal() {
 	select {
 	case c.wake <- struct{}{}:

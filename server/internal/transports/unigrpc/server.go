@@ -1,5 +1,5 @@
-// Package unigrpc is the one-way transport over gRPC: a client sends a connect request and gets a
-// stream of pushes. unistream.proto is its published schema.
+// Package unigrpc is the one-way transport over gRPC: a client sends a connect request and gets a stream of pushes.
+// unistream.proto is its schema.
 package unigrpc
 
 import (
@@ -26,44 +26,37 @@ import (
 
 // Config of a Server. The zero value is ready to use.
 type Config struct {
-	// TLS of the listener. Default: plaintext.
 	TLS *tls.Config
-	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
-	// nothing is.
+	// HandshakeFailed is called when a handshake of TLS has failed. It and the functions below are called on any
+	// goroutine, and may be nil.
 	HandshakeFailed func(addr string, err error)
-	// MaxReceiveMessageSize is the most bytes of a connect request. A longer one is refused
-	// with status RESOURCE_EXHAUSTED. Default: 64 KiB, as in other transports.
+	// MaxReceiveMessageSize is the most bytes of a connect request. Above it, the status is RESOURCE_EXHAUSTED. Default:
+	// 64 KiB.
 	MaxReceiveMessageSize int
-	// KeepaliveInterval is after how much silence of a connection the server asks, by an HTTP/2
-	// ping, whether the client lives; KeepaliveTimeout is how long it waits for an answer
-	// before it closes the connection. Defaults: 25 s, 10 s.
+	// After a silence of KeepaliveInterval the server asks, by an HTTP/2 ping, whether the client lives, and closes the
+	// connection after KeepaliveTimeout without an answer. Defaults: 25 s, 10 s.
 	KeepaliveInterval, KeepaliveTimeout time.Duration
-	// WriteTimeout is how long a stream may be blocked by its client, before the client is
-	// gone with protocol.DisconnectWriteError. A connection is closed, with all its streams,
-	// when 16 of them have ended because the client did not read. Default: 1 s.
+	// WriteTimeout is how long its client may block a stream, before the client is gone with
+	// protocol.DisconnectWriteError. A connection is closed after 16 such streams. Default: 1 s.
 	WriteTimeout time.Duration
-	// NotRead is called when a connection is closed for that, on any goroutine. Default:
-	// nothing is.
+	// NotRead is called when a connection is closed for that.
 	NotRead func(addr string)
-	// Crowded is called for a stream that ends with status RESOURCE_EXHAUSTED because 100 others of its connection have sent
-	// no connect request yet, on any goroutine. Default: nothing is.
+	// Crowded is called for a stream that ends with status RESOURCE_EXHAUSTED because 100 others of its connection have
+	// sent no connect request yet.
 	Crowded func(addr string)
-	// Admit is called for each new stream, with the address of the client, on any goroutine. It
-	// must not block. If it returns an error, the stream ends with status UNAVAILABLE and the
-	// text of the error. Default: all are admitted.
+	// Admit is called for each new stream, with the address of the client, and must not block. After an error the stream
+	// ends with status UNAVAILABLE and the text of the error.
 	Admit func(addr string) error
 }
 
-// Limits of a connection, which may have several streams.
 const (
 	idle         = time.Minute     // without a stream
 	leastPingGap = 5 * time.Second // between the HTTP/2 pings of a client
 	writeBuffer  = 16 << 10        // while something is written
 	readBuffer   = 1 << 10         // clients send little
-	// maxDeaf is how many streams may end because the client does not read them. gRPC keeps up to 64 KB
-	// and a message of each, for as long as the connection lasts.
+	// maxDeaf streams may end unread: gRPC keeps up to 64 KB and a message of each, for as long as the connection lasts.
 	maxDeaf = 16
-	// maxWaiting is how many streams may be without a whole connect request. gRPC keeps the received part of each.
+	// maxWaiting streams may be without a whole connect request. gRPC keeps the received part of each.
 	maxWaiting = 100
 )
 
@@ -79,7 +72,7 @@ var service = grpc.ServiceDesc{
 	Metadata: "unistream.proto",
 }
 
-// Server serves the streams of one listener. Stop does not end them: the acceptor has to.
+// Server serves the streams of one listener. The acceptor has to end them: Stop does not.
 type Server struct {
 	*grpcserver.Server
 	acceptor transport.Acceptor
@@ -117,7 +110,6 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.Server.Serve(listener{l})
 }
 
-// listener makes connections clients.
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -128,14 +120,12 @@ func (l listener) Accept() (net.Conn, error) {
 	return &client{Conn: nc}, nil
 }
 
-// client is a connection, which may carry several streams.
 type client struct {
 	net.Conn
 	deaf    atomic.Int32 // streams that ended because the client did not read them
 	waiting atomic.Int32 // streams without a whole connect request
 }
 
-// address is the address of a client. Streams find their client by it.
 type address struct {
 	net.Addr
 	client *client
@@ -143,13 +133,12 @@ type address struct {
 
 func (c *client) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
 
-// clientOf returns the client of a stream.
 func clientOf(ctx context.Context) *client {
 	p, _ := peer.FromContext(ctx)
 	return p.Addr.(address).client
 }
 
-// notRead closes the connection of a client that did not read a stream, if that has happened too often.
+// notRead closes the connection of a client that has left too many streams unread.
 func (s *Server) notRead(c *client) {
 	if c.deaf.Add(1) != maxDeaf {
 		return
@@ -160,7 +149,6 @@ func (s *Server) notRead(c *client) {
 	}
 }
 
-// cancelKey is the key of a stream's context for the function that ends the context.
 type cancelKey struct{}
 
 // enter is called for each new stream before it has a goroutine.
@@ -178,8 +166,7 @@ func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, er
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }
 
-// consume serves one stream until it ends. gRPC calls it on a goroutine of the stream, which
-// writes all that the client gets.
+// consume serves one stream, on the goroutine that writes all that the client gets.
 func (s *Server) consume(stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
@@ -208,7 +195,6 @@ func (s *Server) consume(stream grpc.ServerStream) error {
 	})
 }
 
-// header makes the header of a request from the metadata of a stream.
 func header(md metadata.MD) http.Header {
 	h := make(http.Header, len(md))
 	for key, values := range md {
