@@ -22,7 +22,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// benchCommand is a load tool for any server of the protocol.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -39,12 +38,10 @@ stdout, progress to stderr if that is a terminal.`,
 	return cmd
 }
 
-// scenario is one of package bench.
 type scenario interface {
 	Run(ctx context.Context) (*bench.Report, error)
 }
 
-// benchFlags has the flags that all scenarios share.
 type benchFlags struct {
 	cmd                         *cobra.Command
 	before                      []func() error // called once the flags are parsed
@@ -65,7 +62,6 @@ func newBenchFlags(cmd *cobra.Command) *benchFlags {
 	return &benchFlags{cmd: cmd, size: 128}
 }
 
-// common adds the flags of all scenarios after the flags of the scenario.
 func (b *benchFlags) common(timeout time.Duration) {
 	f := b.cmd.Flags()
 	f.StringVar(&b.url, "url", "ws://127.0.0.1:8000/connection/websocket", "endpoint of the transport: ws:// or wss:// of WebSocket, http:// or https:// of the others; unless given, that of --transport")
@@ -85,7 +81,6 @@ func (b *benchFlags) common(timeout time.Duration) {
 	f.BoolVar(&b.quiet, "quiet", false, "no progress line")
 }
 
-// transportFlags adds the flags of scenarios whose clients may use any transport.
 func (b *benchFlags) transportFlags() {
 	f := b.cmd.Flags()
 	f.StringVar(&b.transport, "transport", "", "transport of the clients: "+strings.Join(bench.Transports(), ", ")+
@@ -103,12 +98,10 @@ func (b *benchFlags) emulationFlag(meaning string) {
 	b.cmd.Flags().StringVar(&b.emulation, "emulation", "", meaning+": http:// or https:// (default /emulation on the host of --url)")
 }
 
-// sizeFlag adds the flag of scenarios that publish.
 func (b *benchFlags) sizeFlag() {
 	b.cmd.Flags().IntVar(&b.size, "size", 128, fmt.Sprintf("payload in bytes, from %d to %d", bench.MinSize, bench.MaxSize))
 }
 
-// mapFlags adds the flags of scenarios whose channels may be maps.
 func (b *benchFlags) mapFlags() {
 	f := b.cmd.Flags()
 	f.IntVar(&b.keys, "keys", 0, "the channels are maps with so many entries, which are set over the HTTP API before subscribers come")
@@ -131,8 +124,7 @@ func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, wind
 	})
 }
 
-// durationFlag adds --duration. With it, the number of messages is unlimited unless --msgs is
-// given, too.
+// durationFlag adds --duration. With it, messages are unlimited unless --msgs is given, too.
 func (b *benchFlags) durationFlag(l *bench.Load) {
 	f := b.cmd.Flags()
 	f.DurationVar(&l.Duration, "duration", 0, "publish for so long; then --msgs is unlimited if not given")
@@ -144,7 +136,6 @@ func (b *benchFlags) durationFlag(l *bench.Load) {
 	})
 }
 
-// target returns the server that the flags describe.
 func (b *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{
 		Transport: b.transport, URL: b.url, Emulation: b.emulation, API: strings.TrimRight(b.api, "/"), APIKey: b.apiKey, Header: make(http.Header),
@@ -185,7 +176,6 @@ func (b *benchFlags) target() (bench.Target, error) {
 	return t, nil
 }
 
-// command adds the common flags and returns the command that runs s, whose target is t.
 func (b *benchFlags) command(s scenario, t *bench.Target, timeout time.Duration) *cobra.Command {
 	b.common(timeout)
 	b.cmd.RunE = func(*cobra.Command, []string) (err error) {
@@ -202,7 +192,6 @@ func (b *benchFlags) command(s scenario, t *bench.Target, timeout time.Duration)
 	return b.cmd
 }
 
-// run executes a scenario and prints its report.
 func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	clear := func() {}
 	if !b.quiet && logs.IsTerminal(os.Stderr) {

@@ -222,10 +222,9 @@ func infoCommand() *cobra.Command {
 	return cmd
 }
 
-// kinds are the values of --type.
 var kinds = map[string]cli.Type{"stream": cli.Stream, "map": cli.Map, "clients": cli.MapClients, "users": cli.MapUsers, "poll": cli.SharedPoll}
 
-// kindFlags adds the flags for the kind of channels, and returns a function that reads them.
+// kindFlags returns a function that reads the flags that it adds.
 func kindFlags(cmd *cobra.Command) func() (cli.Kind, error) {
 	var k cli.Kind
 	f := cmd.Flags()
@@ -242,7 +241,6 @@ func kindFlags(cmd *cobra.Command) func() (cli.Kind, error) {
 	}
 }
 
-// viaFlag adds the flag that chooses between client and API.
 func viaFlag(cmd *cobra.Command, def, meaning string) *string {
 	via := cmd.Flags().String("via", def, meaning)
 	_ = cmd.RegisterFlagCompletionFunc("via", cobra.FixedCompletions([]string{"api", "client"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
@@ -256,7 +254,6 @@ func overAPI(via string) (bool, error) {
 	return via == "api", nil
 }
 
-// firstArg completes the first argument alone.
 func firstArg(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

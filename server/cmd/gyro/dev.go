@@ -19,14 +19,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )
 
-// devSite has the additions of `gyro dev` to a server.
 type devSite struct {
 	pages map[string]http.Handler
-	// announce prints the addresses, the keys and an example for newcomers, once the server listens at addr.
+	// announce is called once the server listens at addr.
 	announce func(addr string)
 }
 
-// devCommand runs a server for newcomers to try Gyro out.
 func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -76,7 +74,6 @@ The demo page is in the namespace chat, which is added unless there is one.`,
 	return cmd
 }
 
-// ownConfig reads the configuration of a developer as a server reads it.
 func ownConfig(file string) (*config.Config, config.Warnings, error) {
 	if err := config.LoadDotEnv(".env"); err != nil {
 		return nil, config.Warnings{}, err
@@ -84,8 +81,7 @@ func ownConfig(file string) (*config.Config, config.Warnings, error) {
 	return config.Load(config.Options{File: file, RequireFile: true, Env: os.Environ()})
 }
 
-// develop runs a development server. Its log begins with the announcement, which says more than
-// the info lines of the start.
+// develop runs a development server. Its announcement replaces the info lines of the start.
 func develop(cfg *config.Config, warnings config.Warnings, level slog.Level) error {
 	user := dev.User()
 	token, err := auth.Sign(cfg.Client.Token, auth.Claims{User: user, TTL: dev.TokenTTL}, time.Now())
@@ -113,7 +109,7 @@ func develop(cfg *config.Config, warnings config.Warnings, level slog.Level) err
 	return err
 }
 
-// announce prints the addresses and secrets that a newcomer needs. file is the configuration file, if there is one.
+// announce prints addresses and secrets. file is the configuration file, if there is one.
 func announce(cfg *config.Config, file, addr, user, token string) {
 	how := "everything in memory"
 	if file != "" {

@@ -15,7 +15,6 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// dictCommand makes dictionaries for websocket.dictionaries.
 func dictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dict", Short: "Make dictionaries for the compression of messages", Args: cobra.NoArgs,
@@ -25,7 +24,7 @@ func dictCommand() *cobra.Command {
 	return cmd
 }
 
-// Bounds of the samples: bytes of one line and of all, and lines.
+// Bytes of one line and of all, and lines.
 const (
 	maxSample  = 1 << 20
 	maxSamples = 64 << 20

@@ -54,10 +54,8 @@ there is a problem.`,
 	return cmd
 }
 
-// colours of statuses on a terminal.
 var colours = map[doctor.Status]string{doctor.OK: "\x1b[32m", doctor.Warn: "\x1b[33m", doctor.Fail: "\x1b[31m"}
 
-// report prints findings.
 func report(cmd *cobra.Command, asJSON bool) func(doctor.Finding) error {
 	out := cmd.OutOrStdout()
 	if asJSON {

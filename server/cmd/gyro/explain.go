@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli/explained"
 )
 
-// explainCommand tells why a user does not get messages.
 func explainCommand() *cobra.Command {
 	var q api.ExplainRequest
 	cmd := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// healthCommand asks the node on this machine: for containers, whose image has no other program.
+// For containers, whose image has no other program.
 func healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",

@@ -17,12 +17,10 @@ import (
 	_ "github.com/gyrohq/gyro/server/internal/web/xconnect" // WebSocket over HTTP/2
 )
 
-// version of the server. Builds of images set it (-ldflags "-X main.version=…"). Other builds
-// take it from the module: the release of go install, or the commit that was built.
+// version is set by builds of images (-ldflags "-X main.version=…"). Other builds take it from the module.
 var version string
 
-// commit that was built. Builds of releases set it; other builds take it from version control, and builds without have
-// none.
+// commit is set by builds of releases; other builds take it from version control.
 var commit string
 
 func init() {
@@ -42,7 +40,6 @@ func init() {
 	}
 }
 
-// revision is the commit of a build from a checkout.
 func revision(info *debug.BuildInfo) (of string) {
 	changed := ""
 	for _, s := range info.Settings {
@@ -79,7 +76,7 @@ func main() {
 	os.Exit(code)
 }
 
-// runsServer is the annotation of commands that run a server: their output is a log.
+// runsServer is the annotation of commands whose output is a log.
 const runsServer = "server"
 
 func root() *cobra.Command {
@@ -101,12 +98,11 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// unknownCommand says that there is no command with a name.
 type unknownCommand struct{ text string }
 
 func (e unknownCommand) Error() string { return e.text }
 
-// noCommand checks the arguments of the server, which takes none: they are names of commands with mistakes.
+// noCommand: the server takes no arguments; they are misspelt names of commands.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -118,7 +114,6 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand{text}
 }
 
-// tellUsage turns errors of the checks of arguments into usage errors.
 func tellUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

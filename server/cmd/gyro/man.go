@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manCommand prints the manual page that packages install.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man",
@@ -21,7 +20,7 @@ func manCommand() *cobra.Command {
 	}
 }
 
-// writeManual writes the page gyro(1): the server, and then each command. It has no date, so that the same program makes the same page.
+// writeManual writes the page gyro(1). It has no date, so that the same program makes the same page.
 func writeManual(w io.Writer, root *cobra.Command) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, ".TH GYRO 1 \"\" \"Gyro %s\" \"User commands\"\n", roff(version))
@@ -79,7 +78,7 @@ func manualFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
 	})
 }
 
-// roff escapes a text. A line that begins with a point or an apostrophe would be a request.
+// roff escapes a text: a line that begins with a point or an apostrophe would be a request.
 func roff(text string) string {
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), `\`, `\e`)
 	text = strings.ReplaceAll(text, "-", `\-`)

@@ -15,7 +15,7 @@ import (
 )
 
 // reportMigration prints the meaning of a configuration of Centrifugo for Gyro. The error says that Gyro does not start
-// with it or, if strict, that keys or variables are unknown; the report has told of it.
+// with it or, if strict, that keys or variables are unknown.
 func reportMigration(cmd *cobra.Command, file string, strict bool, print func(*cobra.Command, string, any) error) error {
 	x, err := examine(cmd, file)
 	if err != nil {
@@ -35,7 +35,6 @@ func reportMigration(cmd *cobra.Command, file string, strict bool, print func(*c
 	return err
 }
 
-// examine reads the configuration that loadValid would.
 func examine(cmd *cobra.Command, file string) (*config.Examination, error) {
 	o := config.Options{File: file, RequireFile: true, Env: os.Environ()}
 	if _, absent := os.Stat(file); errors.Is(absent, fs.ErrNotExist) && !cmd.Flags().Changed("config") {

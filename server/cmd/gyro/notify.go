@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// Messages of the server to systemd, if a unit of Type=notify runs it: sd_notify(3).
+// Messages to systemd, if a unit of Type=notify runs the server: sd_notify(3).
 const (
 	ready    = "READY=1"
 	stopping = "STOPPING=1"
 )
 
-// notify tells systemd, by one datagram. Whether it hears that makes no difference to the server.
+// notify tells systemd, by one datagram, whether it hears that or not.
 func notify(state string) {
 	address := os.Getenv("NOTIFY_SOCKET")
 	if address == "" {

@@ -21,12 +21,11 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// clientEnv is the prefix of the variables that stand for flags of commands that talk to a server. It differs from the
-// prefix of the configuration, because the server warns of unknown variables with that prefix.
+// clientEnv differs from the prefix of the configuration, because the server warns of unknown variables with that one.
 const clientEnv = "GYROCLI_"
 
-// remoteFlags has the flags of commands that talk to a server. A flag wins over its variable, a
-// variable over the configuration file.
+// remoteFlags are the flags of commands that talk to a server. A flag wins over its variable, a variable over the
+// configuration file.
 type remoteFlags struct {
 	cmd                                             *cobra.Command
 	url, api, apiKey, token, secret, user, file, ca string
@@ -35,7 +34,6 @@ type remoteFlags struct {
 	asClient                                        bool
 }
 
-// clientError ends a command with its own exit code.
 type clientError struct {
 	error
 	code int
@@ -43,7 +41,7 @@ type clientError struct {
 
 func (e clientError) Unwrap() error { return e.error }
 
-// talks adds the flags of the server API to a command and, if asClient, the flags of a client of the protocol.
+// talks adds the flags of the server API and, if asClient, of a client of the protocol.
 func talks(cmd *cobra.Command, asClient bool) *remoteFlags {
 	r := &remoteFlags{cmd: cmd, asClient: asClient}
 	f := cmd.Flags()
@@ -67,19 +65,16 @@ func talks(cmd *cobra.Command, asClient bool) *remoteFlags {
 	return r
 }
 
-// trackFlags adds the flags of commands that track keys.
 func (r *remoteFlags) trackFlags() {
 	f := r.cmd.Flags()
 	f.StringVar(&r.keySecret, "key-hmac-secret", "", "sign which keys are tracked by this secret, shared_poll.hmac_secret_key ["+variableOf("key-hmac-secret")+"]")
 	f.StringVar(&r.signature, "signature", "", "signature of the keys, in their order ["+variableOf("signature")+"]")
 }
 
-// variableOf is the variable that stands for a flag.
 func variableOf(flag string) string {
 	return clientEnv + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// remote returns the server that flags, variables and the configuration describe.
 func (r *remoteFlags) remote() (cli.Remote, error) {
 	for name, to := range map[string]*string{
 		"url": &r.url, "token": &r.token, "token-hmac-secret": &r.secret, "user": &r.user, "api": &r.api, "api-key": &r.apiKey, "config": &r.file, "tls-ca": &r.ca,
@@ -141,8 +136,7 @@ func (r *remoteFlags) tls() (*tls.Config, error) {
 	return out, nil
 }
 
-// run executes a command until it ends or a signal ends it. The exit code for a signal is, as in shells, 128 and the
-// number of the signal.
+// run executes a command until it ends or a signal ends it. The exit code for a signal is 128 and its number.
 func (r *remoteFlags) run(do func(ctx context.Context, remote cli.Remote, out *cli.Output) error) error {
 	remote, err := r.remote()
 	if err != nil {
@@ -155,7 +149,6 @@ func (r *remoteFlags) run(do func(ctx context.Context, remote cli.Remote, out *c
 	return untilSignal(r.cmd.Context(), func(ctx context.Context) error { return do(ctx, remote, out) })
 }
 
-// untilSignal ends the context of a function when the process is told to end.
 func untilSignal(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
@@ -176,10 +169,9 @@ func untilSignal(ctx context.Context, do func(ctx context.Context) error) error 
 	return do(ctx)
 }
 
-// wrongUsage is the exit code for arguments and flags that are wrong.
 const wrongUsage = 2
 
-// exitCode returns the exit code for an error, and whether to print no message.
+// exitCode also returns whether to print no message.
 func exitCode(err error) (code int, silent bool) {
 	if _, ok := errors.AsType[cli.UsageError](err); ok {
 		return wrongUsage, false
@@ -203,7 +195,6 @@ func (r *remoteFlags) channelNames(cmd *cobra.Command, args []string, _ string) 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// parsePosition reads OFFSET:EPOCH.
 func parsePosition(text string) (*protocol.StreamPosition, error) {
 	if text == "" {
 		return nil, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 )
 
-// reopens opens log.file anew at each SIGUSR1, until the function that it returns is called.
 func reopens(log *slog.Logger) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGUSR1)

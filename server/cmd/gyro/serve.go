@@ -22,7 +22,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/dev"
 )
 
-// serverCommand runs the server.
 func serverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gyro",
@@ -45,8 +44,7 @@ func serverCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// A reload fails if the file that was there at start is missing. Without this it would
-		// take over the defaults.
+		// If the file that was there at start is missing, a reload fails. Otherwise it would take over the defaults.
 		options.RequireFile = warnings.File == "" && *file != ""
 		return serve(cfg, warnings, func() (*config.Config, config.Warnings, error) {
 			options.Env = os.Environ()
@@ -56,10 +54,8 @@ func serverCommand() *cobra.Command {
 	return cmd
 }
 
-// shorthands are the letters of flags that have one.
 var shorthands = map[string]string{"http_server.address": "a", "http_server.port": "p"}
 
-// serverFlags adds the keys that can be given as flags: the schema marks them (opt:"flag").
 func serverFlags(f *pflag.FlagSet) {
 	for _, k := range config.Flags() {
 		if k.Type == "bool" {
@@ -70,7 +66,7 @@ func serverFlags(f *pflag.FlagSet) {
 	}
 }
 
-// keyValue is the value of a flag. The configuration checks it, and names the key in its error.
+// keyValue takes any text: the configuration checks it, and names the key.
 type keyValue struct{ text, kind string }
 
 // String implements pflag.Value.
@@ -82,7 +78,6 @@ func (v *keyValue) Set(text string) error { v.text = text; return nil }
 // Type implements pflag.Value.
 func (v *keyValue) Type() string { return v.kind }
 
-// completeValues has shells complete the values of flags that have a few.
 func completeValues(cmd *cobra.Command) {
 	values := func(flag string, of ...string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
@@ -91,7 +86,6 @@ func completeValues(cmd *cobra.Command) {
 	values("log.format", "auto", "text", "json")
 }
 
-// changed returns the flags that were given explicitly.
 func changed(f *pflag.FlagSet) map[string]string {
 	set := make(map[string]string)
 	f.Visit(func(flag *pflag.Flag) {
@@ -102,14 +96,12 @@ func changed(f *pflag.FlagSet) map[string]string {
 	return set
 }
 
-// heapFloor is a size of the heap in bytes. Below it, no garbage is collected: see docs/performance.md.
+// Below heapFloor bytes no garbage is collected: see docs/performance.md.
 const heapFloor = 16 << 20
 
-// loader reads the configuration again.
 type loader func() (*config.Config, config.Warnings, error)
 
-// serve runs a server, with the log that its configuration describes, until a signal or a
-// failure ends it.
+// serve runs a server until a signal or a failure ends it.
 func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 	recent := logs.NewRecent()
 	log, closeLog, err := logs.New(&cfg.Log, recent)
@@ -124,8 +116,8 @@ func serve(cfg *config.Config, warnings config.Warnings, reload loader) error {
 	return err
 }
 
-// serveWith is serve with a given log and its recent lines. site has the additions of a development server; nil for
-// other servers. Without reload, SIGHUP ends the server too.
+// serveWith is serve with a given log. site has the additions of a development server, or is nil. Without reload, SIGHUP
+// ends the server too.
 func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnings config.Warnings, reload loader, site *devSite) error {
 	gcfloor.Set(heapFloor)
 	o := app.Options{Version: version, Logger: log, Load: reload, Recent: recent}
@@ -166,7 +158,6 @@ func serveWith(log *slog.Logger, recent *logs.Recent, cfg *config.Config, warnin
 	return failure
 }
 
-// stopped shuts a server down, and logs the result.
 func stopped(log *slog.Logger, server *app.App, signals <-chan os.Signal, reason string, timeout time.Duration) error {
 	began, clients := time.Now(), server.Node().NumClients()
 	log.Info("shutting down", "reason", reason, "clients", clients)
@@ -181,8 +172,7 @@ func stopped(log *slog.Logger, server *app.App, signals <-chan os.Signal, reason
 	return err
 }
 
-// start starts the server, which may take as long as a start_timeout. A signal other than
-// SIGHUP interrupts it.
+// start may take as long as a start_timeout. A signal other than SIGHUP interrupts it.
 func start(server *app.App, signals <-chan os.Signal) (interrupted bool, err error) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
@@ -210,7 +200,6 @@ func warn(log *slog.Logger, warnings config.Warnings) {
 	}
 }
 
-// await handles signals until one of them, or a failure, ends the server.
 func await(server *app.App, signals <-chan os.Signal, reloads bool) (reason string, err error) {
 	for {
 		select {
@@ -250,7 +239,7 @@ func shutdown(server *app.App, signals <-chan os.Signal, timeout time.Duration) 
 	return err
 }
 
-// otherThan returns the joined errors of err without errors that follow from an interruption.
+// otherThan leaves errors that follow from an interruption out of err.
 func otherThan(err error, follows ...error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var rest []error

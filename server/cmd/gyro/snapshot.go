@@ -8,7 +8,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// snapshotCommand prints all connections.
 func snapshotCommand() *cobra.Command {
 	s := &cli.Snapshot{}
 	cmd := &cobra.Command{

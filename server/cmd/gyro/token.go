@@ -18,8 +18,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/cli"
 )
 
-// tokenSection returns the section of the configuration that signs and verifies connection tokens or subscription
-// tokens.
 func tokenSection(cfg *config.Config, sub bool) config.Token {
 	if sub && cfg.Client.SubscriptionToken.Enabled {
 		return cfg.Client.SubscriptionToken.Token
@@ -27,7 +25,6 @@ func tokenSection(cfg *config.Config, sub bool) config.Token {
 	return cfg.Client.Token
 }
 
-// tokenCommand makes tokens.
 func tokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: "Generate a sample connection token", Args: cobra.NoArgs}
 	file := configFlag(cmd)
@@ -66,7 +63,7 @@ func tokenCommand(name string, sub bool) *cobra.Command {
 	return cmd
 }
 
-// described is a token as JSON: a new one, or the claims of a valid one.
+// described is a new token, or the claims of a valid one.
 type described struct {
 	Token    string          `json:"token,omitempty"`
 	User     string          `json:"user"`
@@ -75,7 +72,6 @@ type described struct {
 	Payload  json.RawMessage `json:"payload,omitempty"`
 }
 
-// subject names the user and the channel of a token.
 func subject(user, channel string) string {
 	text := fmt.Sprintf("user %q", user)
 	if user == "" {
@@ -94,7 +90,6 @@ func expiry(ttl time.Duration) string {
 	return " with expiration TTL " + ttl.String()
 }
 
-// checkTokenCommand verifies tokens.
 func checkTokenCommand(name string, sub bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " TOKEN", Short: "Verify a connection token against the configuration", Args: cobra.ExactArgs(1)}
 	if sub {
@@ -116,8 +111,8 @@ func checkTokenCommand(name string, sub bool) *cobra.Command {
 	return cmd
 }
 
-// checkToken verifies a token as a server with this configuration would, and describes it as text and as JSON.
-// The error has the reason, and the header and the payload of the token.
+// checkToken verifies a token as a server with this configuration would, and describes it as text and as JSON. The error
+// has the reason, and the header and the payload of the token.
 func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool) (text string, says described, err error) {
 	sets := jwks.NewCache(slog.New(slog.DiscardHandler))
 	defer sets.Close()
@@ -148,8 +143,7 @@ func checkToken(ctx context.Context, cfg *config.Config, token string, sub bool)
 	return fmt.Sprintf("valid %s token for %s, %s\npayload: %s", kind, subject(says.User, says.Channel), until(expireAt), payload), says, nil
 }
 
-// peek returns the header and the payload of a token as JSON, or a text in place of a part that
-// is malformed.
+// peek returns the header and the payload of a token as JSON, or a text in place of a malformed one.
 func peek(token string) (header, payload string) {
 	part := func(text string) string {
 		data, err := base64.RawURLEncoding.DecodeString(text)

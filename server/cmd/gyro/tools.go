@@ -30,7 +30,6 @@ func versionCommand() *cobra.Command {
 
 func goVersion() string { return strings.TrimPrefix(runtime.Version(), "go") }
 
-// versionText is the line of gyro version.
 func versionText() string {
 	build := "Go version: " + goVersion()
 	if commit != "" {
@@ -39,8 +38,7 @@ func versionText() string {
 	return fmt.Sprintf("Gyro v%s (%s)\n", version, build)
 }
 
-// printer adds the flag --json, and returns the function that prints the result of a command: the text, or with the
-// flag the object, in one line.
+// printer adds the flag --json, and returns the function that prints a result: the text, or with the flag the object.
 func printer(cmd *cobra.Command) func(cmd *cobra.Command, text string, object any) error {
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
 	return func(cmd *cobra.Command, text string, object any) error {
@@ -54,14 +52,12 @@ func printer(cmd *cobra.Command) func(cmd *cobra.Command, text string, object an
 	}
 }
 
-// configFlag is the flag that all commands with a configuration file share.
 func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("config", "c", "config.json", "path to config file; empty for none")
 }
 
-// loadValid loads the configuration of a command and validates it. The file must exist, unless
-// the flag was not given and environment variables set keys: then the configuration is theirs
-// alone.
+// loadValid loads and validates a configuration. The file must exist, unless the flag was not given and environment
+// variables set keys.
 func loadValid(cmd *cobra.Command, file string) (*config.Config, config.Warnings, error) {
 	o := config.Options{File: file, RequireFile: true, Env: os.Environ()}
 	cfg, warnings, err := config.Load(o)
@@ -115,7 +111,6 @@ func genConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// createEnv writes a file of variables with random secrets.
 func createEnv(file string) error {
 	data, err := config.Starter("env", config.EnvPrefix)
 	if err != nil {
@@ -164,7 +159,6 @@ func checkConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// checked is the result of checkconfig as JSON.
 type checked struct {
 	Valid       bool     `json:"valid"`
 	Errors      []string `json:"errors"`

@@ -49,7 +49,6 @@ With --json, no terminal is needed: each look prints an object per node.`,
 	return cmd
 }
 
-// watchNodes prints the nodes again and again.
 func watchNodes(ctx context.Context, remote cli.Remote, out *cli.Output, interval time.Duration) error {
 	for {
 		if err := (&cli.Info{Remote: remote}).Run(ctx, out); err != nil {

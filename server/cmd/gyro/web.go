@@ -43,7 +43,6 @@ func configDocCommand() *cobra.Command {
 	return cmd
 }
 
-// filesCommand is the static file server for development.
 func filesCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Serve static files, for development", Args: cobra.NoArgs}
 	dir := cmd.Flags().StringP("dir", "d", "./", "directory to serve")
@@ -60,7 +59,6 @@ func filesCommand() *cobra.Command {
 	return cmd
 }
 
-// serveHTTP serves the pages of a command until SIGINT or SIGTERM.
 func serveHTTP(cmd *cobra.Command, address string, port int, h http.Handler) error {
 	ln, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {

@@ -18,8 +18,7 @@ const (
 	APIKey      = "api-key"
 )
 
-// Start starts a server on a free port of 127.0.0.1, with the secret of tokens, the key of the API, and the changes by
-// edit. It stops when the test ends.
+// Start starts a server on a free port of 127.0.0.1, with a secret and an API key, until the test ends.
 func Start(t testing.TB, edit func(*config.Config)) (*config.Config, *app.App) {
 	t.Helper()
 	cfg := config.DefaultConfig()

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Pair is a certificate and its key: in PEM, and as servers of the standard library take it.
+// Pair is a certificate and its key.
 type Pair struct {
 	Certificate, Key []byte
 	TLS              tls.Certificate
 }
 
-// SelfSigned makes a certificate that no authority has signed, with a serial number. It names no host and is valid for an hour.
+// SelfSigned makes a certificate without an authority or a host, valid for an hour.
 func SelfSigned(serial int64) Pair {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package grpctest calls the server API over gRPC for tests, which write requests and read answers as the
-// JSON of the HTTP API.
+// Package grpctest calls the server API over gRPC for tests, with requests and answers as JSON of the HTTP API.
 package grpctest
 
 import (
@@ -76,8 +75,8 @@ func Invoke(ctx context.Context, conn *grpc.ClientConn, method string, request [
 	return answer, err
 }
 
-// Call calls a method of the API with the request that the JSON text has, and returns the answer as the HTTP
-// API would write it. Errors are statuses.
+// Call calls a method with a request of JSON, and returns the answer as the HTTP API would write it. Errors are
+// statuses.
 func Call(ctx context.Context, conn *grpc.ClientConn, m api.Method, request string) (string, error) {
 	r := m.NewRequest()
 	if err := r.UnmarshalJSON([]byte(request)); err != nil {
@@ -90,13 +89,11 @@ func Call(ctx context.Context, conn *grpc.ClientConn, m api.Method, request stri
 	return text(m, answer)
 }
 
-// message is a result or an error.
 type message interface {
 	UnmarshalProto(data []byte) error
 	AppendJSON(dst []byte) ([]byte, error)
 }
 
-// text turns an answer into JSON.
 func text(m api.Method, answer []byte) (string, error) {
 	method, _ := reflect.TypeFor[api.Service]().MethodByName(m.RPC())
 	result := reflect.New(method.Type.Out(0).Elem()).Interface().(message)

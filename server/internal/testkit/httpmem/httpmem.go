@@ -1,5 +1,5 @@
-// Package httpmem serves HTTP in memory, for tests in a bubble of testing/synctest: the time of a bubble stands still
-// while a goroutine waits for a socket.
+// Package httpmem serves HTTP in memory, for bubbles of testing/synctest: their time stands still while a goroutine
+// waits for a socket.
 package httpmem
 
 import (

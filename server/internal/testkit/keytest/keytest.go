@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// reference is the key reference: a table with a row per key.
 var reference = sync.OnceValues(func() ([]byte, error) {
 	var b bytes.Buffer
 	err := config.WriteMarkdown(&b, "", 1)
@@ -19,8 +18,8 @@ var reference = sync.OnceValues(func() ([]byte, error) {
 
 var element = regexp.MustCompile(`\[[^\]]*\](\([^)]*\))?`)
 
-// Check fails the test if the configuration has no such key. Elements of lists have their
-// name in brackets: channel.namespaces[chat].presence, or behind them: channel.namespaces[0](chat).presence. A section is a key, too.
+// Check fails the test if the configuration has no such key, or section. Elements of lists have their name in brackets:
+// channel.namespaces[chat].presence, or behind them: channel.namespaces[0](chat).presence.
 func Check(t testing.TB, key string) {
 	t.Helper()
 	table, err := reference()

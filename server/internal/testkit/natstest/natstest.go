@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Start runs a server without JetStream on a free port until the test ends, and returns its URL. It is called on the
-// goroutine of the test, which it ends if the server does not get ready.
+// Start runs a server without JetStream on a free port until the test ends, and returns its URL. The goroutine of the
+// test calls it.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	return StartWith(t, func(*server.Options) {})

@@ -1,4 +1,4 @@
-// Package otlptest is a collector of traces for tests: it receives spans by OTLP, over HTTP and gRPC.
+// Package otlptest is a collector of traces by OTLP for tests, over HTTP and gRPC.
 package otlptest
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Span is one that was received.
+// Span is a received span.
 type Span struct {
 	Name              string
 	Trace, ID, Parent string // hexadecimal
@@ -39,9 +39,8 @@ type Span struct {
 	Resource          map[string]string
 }
 
-// Collector receives spans. Its methods may be called from any goroutine.
+// Collector receives spans. Any goroutine may call its methods.
 type Collector struct {
-	// Endpoint and Protocol are values for OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_PROTOCOL.
 	Endpoint, Protocol string
 
 	certificate string // a file; empty without TLS
@@ -115,7 +114,7 @@ func overGRPC(t *testing.T, scheme string, options ...grpc.ServerOption) *Collec
 	return c
 }
 
-// Use sets the variables OTEL_* of the process to the collector, so the test cannot be parallel.
+// Use sets the variables OTEL_* of the process, so the test cannot be parallel.
 func (c *Collector) Use(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.Endpoint)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", c.Protocol)

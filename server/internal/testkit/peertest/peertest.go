@@ -57,7 +57,7 @@ func (p *Peer) Frames(messages ...string) (list [][]byte) {
 	return list
 }
 
-// Write writes frames as the core does: it writes the rest again when the transport asks for it.
+// Write writes frames as the core does: the rest again when the transport asks for it.
 func (p *Peer) Write(frames ...[]byte) error {
 	out := bytes.Join(frames, nil)
 	for {
@@ -77,8 +77,7 @@ func (p *Peer) Write(frames ...[]byte) error {
 
 // Acceptor makes connections Peers.
 type Acceptor struct {
-	Peers chan *Peer
-	// Refuse is returned if it is not nil.
+	Peers  chan *Peer
 	Refuse error
 	// Panics names the method that panics: Accept, or Receive or Writable of peers.
 	Panics string

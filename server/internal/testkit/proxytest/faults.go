@@ -7,15 +7,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Fault is a fault of a backend that has read a call: it does not answer as it should.
+// Fault is a fault of a backend that has read a call.
 type Fault struct {
-	Name string
-	Do   func(c Carrier, w http.ResponseWriter, r *http.Request)
-	// HTTP and GRPC are parts of the errors that such calls have.
+	Name       string
+	Do         func(c Carrier, w http.ResponseWriter, r *http.Request)
 	HTTP, GRPC string
-	// Slow tells that the call ends with its timeout.
-	Slow bool
-	// HTTPDown and GRPCDown tell that the fault says that the backend is down, and not only that its answer is of no use.
+	Slow       bool
+	// HTTPDown and GRPCDown: the error says that the backend is down, not only that its answer is of no use.
 	HTTPDown, GRPCDown bool
 }
 
@@ -26,7 +24,6 @@ const (
 	syntax = "is not the JSON that is expected"
 )
 
-// large is the size of an answer that is too large, bytes.
 const large = 16<<20 + 1
 
 // Faults are all kinds.

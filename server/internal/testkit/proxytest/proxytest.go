@@ -1,5 +1,4 @@
-// Package proxytest has backends for tests: they are asked by proxies over HTTP or gRPC, and answer
-// well or badly.
+// Package proxytest has backends for tests, asked by proxies over HTTP or gRPC, which answer well or badly.
 package proxytest
 
 import (

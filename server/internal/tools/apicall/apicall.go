@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds an answer, in bytes.
 const maxAnswer = 256 << 20
 
 // Caller is an endpoint of the API. Several goroutines may use it at a time.
@@ -43,8 +42,8 @@ func (c *Caller) Post(ctx context.Context, method string, body []byte, answer *b
 	return err
 }
 
-// Open sends a request and returns the body of the answer, whose status was 200. When ctx ends, so does the body, and the
-// error of Open is its cause. An answer with another status is an error that has the first line of the text.
+// Open is Post for an answer that is read as it comes; the end of ctx ends the body. After another status the error has
+// the first line of the text.
 func (c *Caller) Open(ctx context.Context, method string, body []byte) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+method, bytes.NewReader(body))
 	if err != nil {
@@ -79,7 +78,7 @@ func (c *Caller) Open(ctx context.Context, method string, body []byte) (io.ReadC
 	return nil, fmt.Errorf("%s: HTTP status %d", req.URL, res.StatusCode)
 }
 
-// Call calls a method with a request and stores its result, both as JSON. An error of the API wraps an *Error.
+// Call calls a method; request and result are JSON. An error of the API wraps an *Error.
 func (c *Caller) Call(ctx context.Context, method string, request, result any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

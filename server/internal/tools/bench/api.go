@@ -13,8 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/apicall"
 )
 
-// apiSender publishes over the HTTP API, one request at a time. A request has as many
-// publications as may be in flight: if they are several, it is a batch.
+// apiSender publishes over the HTTP API, one request at a time: a batch if several publications may be in flight.
 type apiSender struct {
 	p        *producer
 	api      *apicall.Caller
@@ -23,7 +22,6 @@ type apiSender struct {
 	answer   bytes.Buffer
 }
 
-// overAPI makes a producer publish over the HTTP API.
 func (p *producer) overAPI() {
 	t := p.run.target
 	s := &apiSender{p: p, api: &apicall.Caller{URL: t.API, Key: t.APIKey, HTTP: &http.Client{Transport: &http.Transport{
@@ -85,7 +83,6 @@ func (s *apiSender) send(ctx context.Context, items []item) error {
 	return nil
 }
 
-// method returns the API's method that publishes it.
 func (it item) method() string {
 	if it.key != "" {
 		return "map_publish"
@@ -102,7 +99,6 @@ func appendPublish(b []byte, it item) []byte {
 	return append(b, '}')
 }
 
-// check returns an error if the answer does not confirm n publications.
 func (s *apiSender) check(method string, n int) error {
 	var answer struct {
 		Error  *apicall.Error `json:"error"`

@@ -12,18 +12,17 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// The ids of a connection's first commands. Publish commands have the ids from firstPublishID on.
+// Publish commands have the ids from firstPublishID on.
 const (
 	connectID uint32 = 1 + iota
 	subscribeID
 	firstPublishID
 )
 
-// graceOfPing is how much later than announced a ping may come.
 const graceOfPing = 10 * time.Second
 
-// client is a client of the protocol: a subscriber of one channel, or a publisher. It outlives its connections. Its
-// fields belong to the goroutine that runs session, except conn and the fields that stripe.mu guards.
+// client is a subscriber of one channel, or a publisher. It outlives its connections. Its fields belong to the goroutine
+// that runs session, except conn and the fields that stripe.mu guards.
 type client struct {
 	run     *run
 	index   int
@@ -45,11 +44,10 @@ type client struct {
 
 const noChannel = -1
 
-// joined gets the result of the subscription; nil without a channel.
 type joined func(*protocol.SubscribeResult)
 
-// session is one connection from the dial to its end. It calls ready once, when the connection
-// is ready for use. With again the client asks for the publications that it missed.
+// session is one connection. It calls ready once, when the connection is ready for use. With again the client asks for
+// the publications that it missed.
 func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	token, err := c.token()
 	if err != nil {
@@ -69,7 +67,7 @@ func (c *client) session(ctx context.Context, again bool, ready joined) error {
 	return conn.Serve(func(message []byte) error { return c.receive(conn, message, ready) })
 }
 
-// token returns the client's token. The token of a one-way client subscribes it to its channel.
+// token returns the client's token, which for a one-way client has the channel.
 func (c *client) token() (string, error) {
 	if c.channel != noChannel && c.run.dialer.Kind.OneWay {
 		return c.run.target.token(c.index, c.run.channels[c.channel])
@@ -77,8 +75,8 @@ func (c *client) token() (string, error) {
 	return c.run.target.token(c.index)
 }
 
-// greeting returns the first commands: connect and subscribe. One-way clients only connect; their connect request asks
-// for the publications that they missed.
+// greeting returns the first commands: connect and subscribe; for one-way clients connect, which asks for missed
+// publications.
 func (c *client) greeting(token string, again bool) []*protocol.Command {
 	connect := &protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: token, Name: "gyro-bench"}}
 	if c.channel == noChannel {
@@ -102,7 +100,6 @@ func (c *client) greeting(token string, again bool) []*protocol.Command {
 	return []*protocol.Command{connect, {ID: subscribeID, Subscribe: req}}
 }
 
-// receive handles the replies of one frame.
 func (c *client) receive(conn *wire.Conn, frame []byte, ready joined) error {
 	for len(frame) > 0 {
 		rest, other, err := c.publications(frame)
@@ -119,8 +116,8 @@ func (c *client) receive(conn *wire.Conn, frame []byte, ready joined) error {
 	return nil
 }
 
-// publications counts the deliveries at the start of a frame, up to its end or to the first
-// reply that is no publication: other, with the rest of the frame behind it.
+// publications counts the deliveries at the start of a frame, up to the first other reply, which it returns with the
+// rest of the frame.
 func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply, err error) {
 	now := c.run.elapsed()
 	c.stripe.mu.Lock()
@@ -144,8 +141,7 @@ func (c *client) publications(frame []byte) (rest []byte, other *protocol.Reply,
 	return nil, nil, nil
 }
 
-// decode decodes the first message of a frame. It turns a push to a one-way client into the reply that says
-// the same.
+// decode turns a push to a one-way client into the reply that says the same.
 func (c *client) decode(frame []byte) (*protocol.Reply, error) {
 	if !c.run.dialer.Kind.OneWay {
 		return c.decodeReply(frame)
@@ -165,7 +161,7 @@ func (c *client) decode(frame []byte) (*protocol.Reply, error) {
 	return reply, nil
 }
 
-// decodeReply decodes the first message of a frame. The caller does not change it: pages of maps are shared.
+// decodeReply returns a reply that the caller does not change: pages of maps are shared.
 func (c *client) decodeReply(frame []byte) (*protocol.Reply, error) {
 	message := wire.FirstMessage(c.run.codec.Encoding(), frame)
 	if page := c.run.pages.Find(message); page != nil {
@@ -179,7 +175,6 @@ func (c *client) decodeReply(frame []byte) (*protocol.Reply, error) {
 	return reply, err
 }
 
-// reply handles a message that is no publication.
 func (c *client) reply(conn *wire.Conn, r *protocol.Reply, ready joined) error {
 	switch {
 	case r.ID == 0 && r.Push == nil:
@@ -248,7 +243,6 @@ func (c *client) connected(conn *wire.Conn, r *protocol.Reply, ready joined) err
 
 var errNotSubscribed = errors.New("they need a token that names the channel (--token-hmac-secret makes such tokens), or a server that subscribes them for another reason")
 
-// live replaces the deadline of connecting by the deadline of the next ping.
 func (c *client) live(conn *wire.Conn) {
 	c.subscribed = true
 	var within time.Duration
@@ -280,7 +274,6 @@ func (c *client) inChannel(conn *wire.Conn, res *protocol.SubscribeResult, ready
 
 var errNotRecoverable = errors.New("the server does not recover this channel: choose one (--channel) of a namespace with history_size, history_ttl and force_recovery")
 
-// delivery has the parts of a publication that count.
 type delivery struct {
 	channel string
 	offset  uint64
@@ -294,7 +287,7 @@ func newDelivery(channel string, pub *protocol.Publication) *delivery {
 	return d
 }
 
-// deliver counts a delivery. The caller holds the stripe's lock.
+// The caller holds the stripe's lock.
 func (c *client) deliver(now int64, d *delivery) {
 	if c.channel == noChannel {
 		return
@@ -322,7 +315,6 @@ func (c *client) deliver(now int64, d *delivery) {
 	c.stripe.latencies.record(time.Duration(now - d.stamp.Sent))
 }
 
-// send sends publications in one frame.
 func (c *client) send(cmds []*protocol.Command) error {
 	conn := c.conn.Load()
 	if conn == nil {

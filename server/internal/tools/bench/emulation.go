@@ -11,9 +11,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/proc"
 )
 
-// Emulation is a load of commands that clients of HTTP streams send by emulation requests. Each is an unsubscribe
-// command, which does nothing, and its reply comes by the stream. The URL of its Target is the endpoint http_stream;
-// Run ignores the Transport of the Target.
+// Emulation is a load of unsubscribe commands, which do nothing, by emulation requests; the replies come by HTTP
+// streams. The URL of Target is the endpoint http_stream; its Transport is ignored.
 type Emulation struct {
 	Target
 	Streams  int // clients, each with one request at a time
@@ -37,7 +36,6 @@ func (e Emulation) Run(ctx context.Context) (*Report, error) {
 	return r.execute("emulation", (&emulation{Emulation: &e, latencies: shared{h: newHistogram()}}).steps)
 }
 
-// emulation is a run of the scenario.
 type emulation struct {
 	*Emulation
 	latencies shared // of requests
@@ -79,7 +77,7 @@ func (e *emulation) steps(r *run, rep *Report) error {
 	return err
 }
 
-// receiver returns the handler of a client's replies, which must come in the order of its commands.
+// receiver handles a client's replies, which must come in the order of its commands.
 func (e *emulation) receiver(r *run, c *client) func(*protocol.Reply) {
 	next := firstPublishID
 	return func(reply *protocol.Reply) {
@@ -95,7 +93,6 @@ func (e *emulation) receiver(r *run, c *client) func(*protocol.Reply) {
 	}
 }
 
-// send sends the requests of a client.
 func (e *emulation) send(c *client) error {
 	for i := range uint32(e.Messages) {
 		start := time.Now()

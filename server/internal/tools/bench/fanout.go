@@ -49,7 +49,6 @@ func (l *Load) validate(t *Target) error {
 	return err
 }
 
-// ends returns an error if neither Messages nor Duration bounds the load.
 func (l *Load) ends() error {
 	if l.Messages == 0 && l.Duration == 0 {
 		return errors.New("msgs: is required if there is no duration")
@@ -57,7 +56,6 @@ func (l *Load) ends() error {
 	return nil
 }
 
-// clients returns how many client connections the publishers need.
 func (l *Load) clients() int {
 	if l.OverAPI {
 		return 0
@@ -65,7 +63,6 @@ func (l *Load) clients() int {
 	return l.Publishers
 }
 
-// attach makes a producer for every publisher, before the run begins.
 func (l *Load) attach(r *run) {
 	for i := range l.Publishers {
 		p := r.newProducer(l.Window, l.Rate/float64(l.Publishers))
@@ -77,7 +74,6 @@ func (l *Load) attach(r *run) {
 	}
 }
 
-// connectPublishers connects the publishers that are clients.
 func (r *run) connectPublishers() error {
 	if len(r.publishers) == 0 {
 		return nil
@@ -88,7 +84,6 @@ func (r *run) connectPublishers() error {
 	return err
 }
 
-// publish starts all producers and waits until they have published the load.
 func (r *run) publish(l *Load) (*PublishResult, error) {
 	r.enter("publishing")
 	before, err := proc.Read(r.target.PID)
@@ -118,7 +113,6 @@ func (r *run) publish(l *Load) (*PublishResult, error) {
 	return rep, err
 }
 
-// published describes the answers to publications.
 func (r *run) published(took time.Duration) *PublishResult {
 	rep := &PublishResult{Size: r.target.Size, Seconds: seconds(took)}
 	merged := newHistogram()
@@ -138,8 +132,7 @@ func (r *run) published(took time.Duration) *PublishResult {
 	return rep
 }
 
-// Fanout is a load of publications to channels with subscribers. Every delivery is
-// accounted for.
+// Fanout is a load of publications to channels with subscribers. Every delivery is accounted for.
 type Fanout struct {
 	Target
 	Load
@@ -147,8 +140,8 @@ type Fanout struct {
 	Channels    int // publications and subscribers are spread evenly over so many
 }
 
-// Run executes the scenario. The report is nil only if the run cannot begin. If the run comes
-// to its end, an error wraps ErrFailed.
+// Run executes the scenario. The report is nil only if the run cannot begin. If the run comes to its end, an error wraps
+// ErrFailed.
 func (f Fanout) Run(ctx context.Context) (*Report, error) {
 	err := errors.Join(
 		f.Target.validate(true), f.Load.validate(&f.Target),
@@ -190,7 +183,6 @@ func (f *Fanout) steps(r *run, rep *Report) error {
 	return err
 }
 
-// subscribe connects all subscribers.
 func (r *run) subscribe(rep *Report) error {
 	if err := r.fill(); err != nil {
 		return err

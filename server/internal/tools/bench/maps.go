@@ -7,14 +7,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/account"
 )
 
-// The type of a subscription to a map in the client protocol, and the phases of its catch-up.
 const (
 	mapType     = 1
 	phaseStream = 1
 	phaseState  = 2
 )
 
-// keysOfRequest is how many entries a request to the API sets before subscribers come.
 const keysOfRequest = 1000
 
 // key returns the key that the nth publication of a producer changes; "" in streams.
@@ -25,7 +23,7 @@ func (r *run) key(n uint64) string {
 	return fmt.Sprintf("k-%d", n%uint64(r.target.Keys))
 }
 
-// fill sets the entries of all maps, over the API. Their payloads are of no run, so they do not count.
+// fill sets the entries of all maps over the API. Their payloads are of no run, so they do not count.
 func (r *run) fill() error {
 	if r.target.Keys == 0 {
 		return nil

@@ -11,24 +11,20 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/bench/internal/account"
 )
 
-// sender publishes for a producer.
 type sender interface {
 	// room waits until publications may be sent, and returns how many, from 1 to limit.
 	room(ctx context.Context, limit int) (int, error)
-	// send publishes. It reports every answer to the producer.
+	// send reports every answer to the producer.
 	send(ctx context.Context, items []item) error
-	// flush waits for the answers.
 	flush(ctx context.Context) error
 }
 
-// item is a publication.
 type item struct {
 	channel string
 	key     string // of a map's entry
 	payload []byte
 }
 
-// quota says when a producer has done enough: when the first of these limits is reached.
 type quota struct {
 	messages uint64    // 0 for no limit
 	until    time.Time // zero for no limit
@@ -45,7 +41,6 @@ func (q *quota) left(sent uint64) uint64 {
 	return q.messages - min(sent, q.messages)
 }
 
-// producer publishes one message after the other, to the channels in turn.
 type producer struct {
 	run       *run
 	index     int
@@ -72,7 +67,6 @@ func (r *run) newProducer(window int, rate float64) *producer {
 	return p
 }
 
-// produce publishes until the quota is reached and everything is answered.
 func (p *producer) produce(ctx context.Context, q quota) error {
 	start, first := time.Now(), p.sent
 	for {
@@ -102,10 +96,8 @@ func (p *producer) produce(ctx context.Context, q quota) error {
 	return p.sender.flush(ctx)
 }
 
-// pauseMost is how long a producer sleeps before it looks at its quota again.
 const pauseMost = 50 * time.Millisecond
 
-// pause waits until the next publication is due.
 func (p *producer) pause(ctx context.Context, start time.Time, done uint64, q quota) error {
 	wait := time.Until(start.Add(time.Duration(float64(done) / p.rate * float64(time.Second))))
 	if !q.until.IsZero() {
@@ -119,7 +111,6 @@ func (p *producer) pause(ctx context.Context, start time.Time, done uint64, q qu
 	}
 }
 
-// next makes the next n publications.
 func (p *producer) next(n int) []item {
 	p.items = p.items[:0]
 	now := p.run.elapsed()
@@ -138,13 +129,11 @@ func (p *producer) next(n int) []item {
 	return p.items
 }
 
-// done counts the answer to n publications that were sent together.
 func (p *producer) done(n int, took time.Duration) {
 	p.answered.Add(uint64(n))
 	p.latencies.record(took)
 }
 
-// clientSender publishes over a client's connection.
 type clientSender struct {
 	p      *producer
 	client *client
@@ -154,7 +143,6 @@ type clientSender struct {
 	cmds   []*protocol.Command
 }
 
-// overClient makes a producer publish over a connection.
 func (p *producer) overClient(c *client) {
 	s := &clientSender{p: p, client: c, slots: make(chan uint32, p.window), sentAt: make([]atomic.Int64, p.window)}
 	for i := range p.window {
@@ -212,7 +200,7 @@ func (s *clientSender) answered(r *protocol.Reply) {
 	s.slots <- slot
 }
 
-// publishHint explains the error that a server with the default configuration answers.
+// publishHint explains an error of a server with the default configuration.
 func publishHint(err error) string {
 	if errors.Is(err, protocol.ErrorPermissionDenied) {
 		return " (clients may publish only where allow_publish_for_client is set, anonymous ones where allow_publish_for_anonymous is too; or publish over the HTTP API: --via api)"
@@ -220,7 +208,6 @@ func publishHint(err error) string {
 	return ""
 }
 
-// flush waits until nothing is in flight: it takes all slots and gives them back.
 func (s *clientSender) flush(ctx context.Context) error {
 	for range s.p.window {
 		select {

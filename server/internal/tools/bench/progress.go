@@ -5,13 +5,10 @@ import (
 	"time"
 )
 
-// progressEvery is the time between lines of progress.
 const progressEvery = 200 * time.Millisecond
 
-// enter names the phase that the run is in, for the progress.
 func (r *run) enter(phase string) { r.phase.Store(&phase) }
 
-// reportProgress starts to report progress until the run ends.
 func (r *run) reportProgress() {
 	if r.target.Progress == nil {
 		return
@@ -55,7 +52,6 @@ func (r *run) line(t tally, more uint64, took time.Duration) string {
 	return line
 }
 
-// answered returns how many publications of all producers have been answered.
 func (r *run) answered() (n uint64) {
 	for _, p := range r.producers {
 		n += p.answered.Load()

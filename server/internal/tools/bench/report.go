@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// Report is the result of a run. Times are in seconds, latencies in microseconds,
-// sizes in bytes. A section is nil if the scenario has no such section or ended before it.
+// Report is the result of a run. Times are in seconds, latencies in microseconds, sizes in bytes. Sections that the
+// scenario does not have, or did not come to, are nil.
 type Report struct {
-	Scenario string `json:"scenario"` // fanout, idle, storm, publish or emulation
-	OK       bool   `json:"ok"`
-	Error    string `json:"error,omitempty"` // why OK is not set
-	Encoding string `json:"proto"`
-	// Transport of the clients; empty if there were none.
+	Scenario  string `json:"scenario"` // fanout, idle, storm, publish or emulation
+	OK        bool   `json:"ok"`
+	Error     string `json:"error,omitempty"` // why OK is not set
+	Encoding  string `json:"proto"`
 	Transport string `json:"transport,omitempty"`
 	Channels  int    `json:"channels"`
 
@@ -30,11 +29,11 @@ type Report struct {
 
 	Emulation *EmulationResult `json:"emulation,omitempty"`
 
-	// Disconnects counts the connections that ended before the run closed them, by reason.
+	// By reason, without connections that the run closed.
 	Disconnects map[string]int `json:"disconnects,omitempty"`
 }
 
-// ConnectResult tells how subscribers connected.
+// ConnectResult has the connects of subscribers.
 type ConnectResult struct {
 	Connections int      `json:"connections"`
 	Connected   int      `json:"connected"`
@@ -44,7 +43,7 @@ type ConnectResult struct {
 	Server      *Usage   `json:"server,omitempty"`     // per connection
 }
 
-// PublishResult tells how publications were answered.
+// PublishResult has the answers to publications.
 type PublishResult struct {
 	Publications uint64   `json:"publications"`
 	Requests     uint64   `json:"requests"` // answers; fewer with batches and broadcasts
@@ -55,7 +54,7 @@ type PublishResult struct {
 	Server       *Usage   `json:"server,omitempty"`     // per publication
 }
 
-// DeliverResult tells about the deliveries to subscribers.
+// DeliverResult has the deliveries to subscribers.
 type DeliverResult struct {
 	Expected   uint64   `json:"expected"`
 	Received   uint64   `json:"received"` // each once
@@ -70,14 +69,14 @@ type DeliverResult struct {
 	Server     *Usage   `json:"server,omitempty"`     // per delivery
 }
 
-// IdleResult tells about the time without publications.
+// IdleResult has the time without publications.
 type IdleResult struct {
 	Seconds     float64 `json:"seconds"`
 	Connections int     `json:"connections"`      // at the end
 	Server      *Usage  `json:"server,omitempty"` // during that time; memory grown since before they connected
 }
 
-// EmulationResult tells about the requests with which clients of streams send commands.
+// EmulationResult has the requests of clients of streams.
 type EmulationResult struct {
 	Requests  uint64   `json:"requests"`
 	Replies   uint64   `json:"replies"` // that came by the streams
@@ -88,7 +87,7 @@ type EmulationResult struct {
 	Server    *Usage   `json:"server,omitempty"`     // per request
 }
 
-// StormResult tells about the loss of all connections and their return.
+// StormResult has the loss of all connections and their return.
 type StormResult struct {
 	Clients     int      `json:"clients"`
 	Returned    int      `json:"returned"`
@@ -101,12 +100,11 @@ type StormResult struct {
 	PerSecond   float64  `json:"per_second"`
 	Away        *Latency `json:"away_us,omitempty"`   // from a client's cut to its recovery
 	Return      *Latency `json:"return_us,omitempty"` // from a client's first attempt to its recovery
-	// Server is the usage by its process from the first attempt until all were back, Live publications included, per
-	// returning client.
+	// Server is the usage from the first attempt until all were back, Live publications included, per returning client.
 	Server *Usage `json:"server,omitempty"`
 }
 
-// Usage is the use of CPU and memory by the server's process during a time.
+// Usage is the use of CPU and memory by the server's process.
 type Usage struct {
 	CPUSeconds    float64 `json:"cpu_seconds"`
 	CPUPercent    float64 `json:"cpu_percent"` // of one core
@@ -127,7 +125,6 @@ func perSecond(n uint64, d time.Duration) float64 {
 	return round(float64(n) / d.Seconds())
 }
 
-// execute takes the steps of a scenario, closes the run and completes the report.
 func (r *run) execute(scenario string, steps func(*run, *Report) error) (*Report, error) {
 	r.reportProgress()
 	rep := &Report{Scenario: scenario, Encoding: r.target.Encoding.String(), Channels: len(r.channels)}
@@ -147,7 +144,6 @@ func (r *run) execute(scenario string, steps func(*run, *Report) error) (*Report
 	return rep, err
 }
 
-// faults returns the faults of a run that came to its end.
 func (rep *Report) faults() error {
 	var faults []string
 	count := func(n uint64, what string) {
@@ -233,7 +229,6 @@ func (s *StormResult) text(b *strings.Builder) {
 	b.WriteString(s.Away.line("away") + s.Return.line("return") + s.Server.line("client"))
 }
 
-// line describes latencies in one line; nil in none.
 func (l *Latency) line(what string) string {
 	if l == nil {
 		return ""
@@ -252,7 +247,6 @@ func (u *Usage) line(each string) string {
 		short(float64(u.MemoryBytes)/(1<<20)), short(float64(u.BytesEach)/(1<<10)), each)
 }
 
-// short writes a number with three significant digits or so.
 func short(x float64) string {
 	switch a := math.Abs(x); {
 	case a >= 100:
@@ -263,7 +257,6 @@ func short(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// group writes a number without fraction, its digits in groups of three.
 func group(x float64) string {
 	s := fmt.Sprintf("%.0f", x)
 	for i := len(s) - 3; i > 0; i -= 3 {

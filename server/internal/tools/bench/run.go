@@ -1,5 +1,5 @@
-// Package bench puts load on a server of the client protocol, and reports the deliveries and their cost: the commands
-// below "gyro bench" (docs/performance.md).
+// Package bench puts load on a server of the client protocol, and reports deliveries and their cost: "gyro bench"
+// (docs/performance.md).
 package bench
 
 import (
@@ -19,11 +19,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// ErrFailed is the error of a run that came to its end, but in which something was lost, duplicated, refused or
-// disconnected. The error that wraps it has the details in its text.
+// ErrFailed is the error of a run that came to its end, but lost, duplicated, refused or disconnected something. The
+// error around it has the details.
 var ErrFailed = errors.New("failed")
 
-// run is one execution of a scenario.
 type run struct {
 	target *Target
 	dialer *wire.Dialer
@@ -46,7 +45,7 @@ type run struct {
 
 	phase atomic.Pointer[string]
 	ready atomic.Int64 // connections that are ready
-	// closing is set while connections of subscribers may end without being counted as lost.
+	// closing: connections of subscribers may end without being counted as lost.
 	closing atomic.Bool
 	turn    atomic.Uint64  // publications of producers that publish to the channels in turn
 	gone    sync.WaitGroup // subscribers' sessions
@@ -97,20 +96,16 @@ func newRun(ctx context.Context, t *Target, channels, subscribers, publishers in
 	return r, nil
 }
 
-// maxMemo and maxPage are the sizes of the largest publications and pages that are decoded once for all
-// clients, in bytes.
+// In bytes: larger publications and pages are decoded for each client.
 const (
 	maxMemo = 4 << 10
 	maxPage = 1 << 20
 )
 
-// spareFiles is the number of descriptors that the process needs beside the clients' connections.
 const spareFiles = 64
 
-// elapsed returns nanoseconds since the run began.
 func (r *run) elapsed() int64 { return int64(time.Since(r.began)) }
 
-// err returns why the run ended early; nil if it did not.
 func (r *run) err() error {
 	if r.ctx.Err() == nil {
 		return nil
@@ -118,7 +113,6 @@ func (r *run) err() error {
 	return context.Cause(r.ctx)
 }
 
-// close ends all connections and waits for their goroutines.
 func (r *run) close() {
 	r.fail(context.Canceled) // has no effect if the run has failed already
 	r.gone.Wait()
@@ -126,7 +120,6 @@ func (r *run) close() {
 	r.dialer.Close()
 }
 
-// cut ends the connections of clients, all at once.
 func (r *run) cut(clients []*client) {
 	for _, c := range clients {
 		if conn := c.conn.Load(); conn != nil {
@@ -135,8 +128,8 @@ func (r *run) cut(clients []*client) {
 	}
 }
 
-// connect connects clients and waits until all are ready. If one of them fails to, or if a
-// publisher's connection ends later, the run fails.
+// connect connects clients and waits until all are ready. If one of them fails to, or if a publisher's connection ends
+// later, the run fails.
 func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResult, error) {
 	latencies := shared{h: newHistogram()}
 	start := time.Now()
@@ -165,8 +158,8 @@ func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResu
 	}, r.err()
 }
 
-// each runs f in a goroutine for every client, and waits until all of them have called ready,
-// or the run fails. At most target.Dialers of them run at a time before they call ready.
+// each runs f in a goroutine for every client, and waits until all have called ready, or the run fails. Before ready,
+// target.Dialers of them run at a time.
 func (r *run) each(clients []*client, sessions *sync.WaitGroup, f func(c *client, ready func())) {
 	gate := make(chan struct{}, r.target.Dialers)
 	r.ready.Store(0)
@@ -205,7 +198,7 @@ func (r *run) ended(err error) {
 	if errors.As(err, &closed) {
 		text = fmt.Sprintf("%d %s", closed.Code, closed.Reason)
 	} else {
-		// The innermost error has no address and port, which would make each text unique.
+		// The innermost error has no address, which would make each text unique.
 		for ; err != nil; err = errors.Unwrap(err) {
 			text = err.Error()
 		}
@@ -218,14 +211,12 @@ func (r *run) ended(err error) {
 	r.disconnects[text]++
 }
 
-// lostConnections returns how many connections ended though the run was not closing, by reason.
 func (r *run) lostConnections() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.disconnects)
 }
 
-// issuedSeq tells whether a message with this stamp was published.
 func (r *run) issuedSeq(s account.Stamp) bool {
 	if s.Publisher < 0 || s.Publisher >= len(r.issued) {
 		return false
@@ -233,8 +224,7 @@ func (r *run) issuedSeq(s account.Stamp) bool {
 	return s.Seq < r.issued[s.Publisher][s.Channel].Load()
 }
 
-// tally adds up the stripes. last is the time of the latest delivery, in nanoseconds since the
-// run began.
+// tally adds up the stripes. last is the latest delivery, in nanoseconds since the run began.
 func (r *run) tally() (t tally, last int64) {
 	for i := range r.stripes {
 		s := &r.stripes[i]
@@ -246,7 +236,6 @@ func (r *run) tally() (t tally, last int64) {
 	return t, last
 }
 
-// expected returns how many deliveries the publications so far have to cause.
 func (r *run) expected() uint64 {
 	perChannel := make([]uint64, len(r.channels))
 	for _, channels := range r.issued {
@@ -261,7 +250,6 @@ func (r *run) expected() uint64 {
 	return n
 }
 
-// drain waits until everything that was published has been delivered, as await does.
 func (r *run) drain() error {
 	r.enter("waiting for deliveries")
 	return r.await(r.expected(), func() uint64 {
@@ -270,11 +258,10 @@ func (r *run) drain() error {
 	})
 }
 
-// awaitPause is the time between two calls of count by await.
 const awaitPause = 10 * time.Millisecond
 
-// await waits until count returns the wanted number, or has not changed for target.Drain. It measures that time in its
-// own calls of count: while this process stands still, it cannot receive anything.
+// await waits until count returns the wanted number, or has not changed for target.Drain, measured in calls of count:
+// while this process stands still, it cannot receive anything.
 func (r *run) await(want uint64, count func() uint64) error {
 	tick := time.NewTicker(awaitPause)
 	defer tick.Stop()
@@ -292,8 +279,7 @@ func (r *run) await(want uint64, count func() uint64) error {
 	return nil
 }
 
-// deliver describes the deliveries of the run. start is when publishing began, in nanoseconds
-// since the run began.
+// deliver describes the deliveries. start is the begin of publishing, in nanoseconds since the run began.
 func (r *run) deliver(start int64) *DeliverResult {
 	t, last := r.tally()
 	d := &DeliverResult{
@@ -322,8 +308,8 @@ func (r *run) deliver(start int64) *DeliverResult {
 	return d
 }
 
-// since describes the use of CPU and memory since before was read, in all and for each of n connections or messages. It
-// is nil if the server's process is not known.
+// since describes the usage since before, in all and for each of n connections or messages; nil if the server's process
+// is not known.
 func (r *run) since(before *proc.Usage, n uint64, took time.Duration) (*Usage, error) {
 	now, err := proc.Read(r.target.PID)
 	if before == nil || err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// slowest is the upper end of histograms. Longer times count as that.
+// Times above slowest count as slowest.
 const slowest = 10 * time.Minute
 
 // histogram keeps times in microseconds, to three digits.
@@ -33,7 +33,6 @@ type Latency struct {
 	Max   int64   `json:"max"`
 }
 
-// latency describes the recorded times; nil if there are none.
 func (h histogram) latency() *Latency {
 	if h.h.TotalCount() == 0 {
 		return nil
@@ -63,8 +62,8 @@ func (s *shared) latency() *Latency {
 	return s.h.latency()
 }
 
-// stripe counts the deliveries of some of the subscribers, and guards their ledgers. There are
-// several stripes, so that connections rarely wait for each other's lock.
+// stripe counts the deliveries of some subscribers, and guards their ledgers. With several stripes, connections rarely
+// wait for each other.
 type stripe struct {
 	mu        sync.Mutex
 	tally     tally
@@ -72,10 +71,8 @@ type stripe struct {
 	latencies histogram
 }
 
-// stripes is the number of stripes.
 const stripes = 8
 
-// tally counts deliveries.
 type tally struct {
 	received   uint64 // each once
 	duplicated uint64

@@ -21,10 +21,9 @@ type Storm struct {
 
 	Connections int
 	Channels    int // clients are spread over so many; 0 for one each
-	// Live is the rate of one more publisher, in publications per second over all channels. It
-	// publishes from before the cut until all clients are back. 0 for no such publisher.
+	// Live is the rate of one more publisher, per second over all channels, from before the cut until all clients are
+	// back. 0: none.
 	Live float64
-	// Away is the least time that clients stay away.
 	Away time.Duration
 }
 
@@ -73,7 +72,7 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	defer stopLive()
 	start := r.elapsed()
 	burst := r.producers[:s.Publishers]
-	// One message to each channel before the cut. Recovery must not deliver it again, so it has to arrive.
+	// Recovery must not deliver it again, so it has to arrive before the cut.
 	r.enter("publishing")
 	if err := r.toEveryChannel(burst, 1); err != nil {
 		return err
@@ -91,7 +90,6 @@ func (s *Storm) steps(r *run, rep *Report, live *producer) error {
 	return err
 }
 
-// attachLive makes the producer that publishes through the storm; nil if Live is 0.
 func (s *Storm) attachLive(r *run) *producer {
 	if s.Live == 0 {
 		return nil
@@ -106,8 +104,7 @@ func (s *Storm) attachLive(r *run) *producer {
 	return p
 }
 
-// startLive has p publish. The returned function stops p and waits for its answers; it may be
-// called again.
+// stop waits for the answers, and may be called again.
 func (r *run) startLive(p *producer) (stop func()) {
 	if p == nil {
 		return func() {}
@@ -126,7 +123,6 @@ func (r *run) startLive(p *producer) (stop func()) {
 	}
 }
 
-// toEveryChannel publishes n messages to every channel.
 func (r *run) toEveryChannel(producers []*producer, n int) error {
 	total := uint64(n) * uint64(len(r.channels))
 	var wg sync.WaitGroup
@@ -148,7 +144,6 @@ func (r *run) toEveryChannel(producers []*producer, n int) error {
 	return r.err()
 }
 
-// storm cuts all connections, publishes, waits, and has all clients return.
 func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	r.enter("cut off")
 	r.closing.Store(true)
@@ -192,7 +187,6 @@ func (s *Storm) storm(r *run, rep *Report, burst []*producer) error {
 	return err
 }
 
-// homecoming counts clients that return.
 type homecoming struct {
 	cut                                  time.Time // when the connections were cut
 	returned, recovered, retries, missed atomic.Uint64
@@ -204,14 +198,13 @@ func newReturn(cut time.Time) *homecoming {
 	return &homecoming{cut: cut, away: shared{h: newHistogram()}, back: shared{h: newHistogram()}}
 }
 
-// A client waits between attempts: first retryFirst, then each time twice as long, up to
-// retryMost, and always up to a half less at random.
+// A client waits between attempts: first retryFirst, then twice as long each time up to retryMost, always up to a half
+// less at random.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 5 * time.Second
 )
 
-// client has one client return, with as many attempts as it takes.
 func (h *homecoming) client(r *run, c *client, ready func()) {
 	began := time.Now()
 	wait := retryFirst

@@ -15,8 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// MinSize and MaxSize bound the size of a published payload, in bytes. A smaller payload has no
-// room for the numbers that identify a message.
+// A payload below MinSize bytes has no room for the numbers of a message.
 const (
 	MinSize = account.MinSize
 	MaxSize = 1 << 20
@@ -24,12 +23,11 @@ const (
 
 // Target is the server under load, with the common settings of all scenarios.
 type Target struct {
-	// Transport of the clients: websocket (also if it is empty), http_stream, sse, uni_websocket,
-	// uni_http_stream, uni_sse or uni_poll, which needs channels that are recovered.
+	// Transport: websocket (default), http_stream, sse, uni_websocket, uni_http_stream, uni_sse or uni_poll, which needs
+	// channels that are recovered.
 	Transport string
 	URL       string // of the transport's endpoint: ws or wss, or http or https for HTTP streams
-	// Emulation is the endpoint for the commands of http_stream and sse, http or https; empty for
-	// /emulation on the host of URL.
+	// Emulation is the endpoint for the commands of http_stream and sse; empty: /emulation on the host of URL.
 	Emulation string
 
 	API      string // of the HTTP API, without trailing slash; for publishing over it
@@ -38,46 +36,41 @@ type Target struct {
 	Header   http.Header // added to the handshake or to the request of a stream
 	TLS      *tls.Config // of wss and https; nil for the defaults
 
-	// Token returns the connection token of a client; nil connects without one. The token has to
-	// subscribe the client to the channels: clients of one-way transports cannot subscribe themselves.
+	// Token returns the connection token of a client; nil: none. It has to subscribe clients of one-way transports to
+	// the channels.
 	Token func(client int, channels ...string) (string, error)
 
-	// Channel is the channel; where there are several, their names begin with it,
-	// and "-0", "-1" … follow.
+	// Channel is the name of the channel; names of several have "-0", "-1" … behind it.
 	Channel string
-	// Keys, if not 0, makes the channels maps of so many entries: a run sets them over the API before subscribers
-	// come, and publications are changes of the entries in turn. A subscriber has joined when it is live.
-	// WebSocket, http_stream and sse only.
+	// Keys, if not 0, makes the channels maps of so many entries: a run sets them over the API before subscribers come,
+	// and publications change them in turn. A subscriber has joined when it is live. WebSocket, http_stream and sse
+	// only.
 	Keys int
-	// Page is how many entries of a map a subscriber asks for at a time; 0 for the server's default.
+	// Page is how many entries of a map a subscriber asks for at a time; 0: the server's default.
 	Page int
-	// Size of a payload in bytes, from MinSize to MaxSize.
+	// In bytes, from MinSize to MaxSize.
 	Size int
-	// Timeout bounds an attempt to connect, subscription included, and each command of HTTP streams; 0 for 20 s.
+	// Timeout bounds an attempt to connect, subscription included, and each command of HTTP streams; 0: 20 s.
 	Timeout time.Duration
 	// Dialers is how many connections are set up at a time; at least 1.
 	Dialers int
-	// Drain is how long a run waits for deliveries after the last one, until it counts the
-	// missing ones as lost.
+	// Drain is how long a run waits after the last delivery until missing ones count as lost.
 	Drain time.Duration
-	// PID is the server's process, for its CPU and memory; 0 for unknown. It must be
-	// on this machine, which must run Linux.
+	// PID is the server's process on this machine (Linux), for its CPU and memory; 0: unknown.
 	PID int
-	// Progress, if not nil, is called five times a second with a line on the state of the run.
+	// Progress, if not nil, is called five times a second with the state of the run.
 	Progress func(line string)
 }
 
 // Transports returns the names of the transports.
 func Transports() []string { return wire.KindNames() }
 
-// DefaultURL returns the endpoint of a transport on a server with default ports and paths on this
-// machine. It means nothing for an unknown transport, which a run refuses.
+// DefaultURL returns the endpoint of a transport with default port and path on this machine.
 func DefaultURL(transport string) string {
 	kind, _ := wire.KindOf(transport)
 	return kind.DefaultURL()
 }
 
-// dialer returns the dialer of clients.
 func (t *Target) dialer() *wire.Dialer {
 	kind, _ := wire.KindOf(t.Transport)
 	d := &wire.Dialer{Kind: kind, URL: t.URL, Emulation: t.Emulation, Encoding: t.Encoding, Header: t.Header, TLS: t.TLS, Timeout: t.Timeout}
@@ -165,7 +158,6 @@ func validURL(name, text string, schemes ...string) error {
 	return nil
 }
 
-// bounds refuses a number outside of [low, high].
 func bounds[T int | float64](name string, v, low, high T) error {
 	if v < low || v > high {
 		return fmt.Errorf("%s: %v is not from %v to %v", name, v, low, high)

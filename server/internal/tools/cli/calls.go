@@ -16,8 +16,7 @@ type RPC struct {
 	Remote
 	Method string
 	Data   []byte
-	// Text makes a JSON string of Data.
-	Text bool
+	Text   bool
 	// OverAPI calls a method of the server itself, by the server API, instead of one of the backend, as a client.
 	OverAPI bool
 }
@@ -59,7 +58,7 @@ func (r *RPC) Run(ctx context.Context, out *Output) error {
 	return out.line(string(compact(answer)))
 }
 
-// Presence prints the clients that are present in channels.
+// Presence prints the clients in channels.
 type Presence struct {
 	Remote
 	Channels []string
@@ -67,7 +66,6 @@ type Presence struct {
 	Stats bool
 }
 
-// present is a line about a client.
 type present struct {
 	Channel  string          `json:"channel"`
 	User     string          `json:"user"`
@@ -76,7 +74,6 @@ type present struct {
 	ChanInfo json.RawMessage `json:"chan_info,omitempty"`
 }
 
-// counted is a line about a channel.
 type counted struct {
 	Channel    string `json:"channel"`
 	NumClients int    `json:"num_clients"`
@@ -119,7 +116,6 @@ func (p *Presence) Run(ctx context.Context, out *Output) error {
 	return out.list(objects, rows)
 }
 
-// list prints objects as JSON, or rows as a table.
 func (o *Output) list(objects []any, rows [][]string) error {
 	if !o.JSON {
 		return o.table(rows)
@@ -137,7 +133,7 @@ type Info struct {
 	Remote
 }
 
-// Node is the description of a node in its reply to info.
+// Node is a node in the reply to info.
 type Node struct {
 	UID         string `json:"uid"`
 	Name        string `json:"name"`
@@ -153,7 +149,7 @@ type Node struct {
 	} `json:"process,omitempty"`
 }
 
-// Nodes asks the server API for the nodes, and sorts them by name.
+// Nodes asks the server API for the nodes, sorted by name.
 func (r Remote) Nodes(ctx context.Context) ([]Node, error) {
 	api, err := r.Caller()
 	if err != nil {
@@ -174,7 +170,7 @@ func (r Remote) Nodes(ctx context.Context) ([]Node, error) {
 	return res.Nodes, nil
 }
 
-// ChannelNames returns the channels that have subscribers, for completion.
+// ChannelNames returns the channels that have subscribers.
 func (r Remote) ChannelNames(ctx context.Context) ([]string, error) {
 	api, err := r.Caller()
 	if err != nil {
@@ -187,7 +183,7 @@ func (r Remote) ChannelNames(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(res.Channels)), err
 }
 
-// Run asks the server API.
+// Run prints the nodes.
 func (i *Info) Run(ctx context.Context, out *Output) error {
 	nodes, err := i.Nodes(ctx)
 	if err != nil {

@@ -20,31 +20,28 @@ import (
 // Conformance judges a server by the rules of the protocol.
 type Conformance struct {
 	Remote
-	// URLs of the endpoints, each with its transport; none: Remote.URL.
+	// URLs of endpoints, each with its transport; none: Remote.URL.
 	URLs []string
-	// Emulation is the endpoint for the commands of streams; empty for /emulation on the host of the stream.
+	// Emulation as in conformance.Options.
 	Emulation string
 	// Encodings to judge; none: all that a transport has.
 	Encodings []protocol.Encoding
-	// Channels are prefixes of names.
-	Channels []string
-	// See conformance.Config for Seed, Steps, Timeout and Patience.
+	Channels  []string
+	// As in conformance.Options.
 	Seed              uint64
 	Steps             int
 	Timeout, Patience time.Duration
-	// Only, unless it is empty, is a regular expression that the names of checks have to match.
-	Only string
-	// Verbose also prints the checks that have passed.
+	// Only, if set, is a regular expression for the names of checks.
+	Only    string
 	Verbose bool
 }
 
-// Failed says that a server has not passed.
+// Failed has the number of failed checks.
 type Failed struct{ Checks int }
 
 // Error implements error.
 func (f Failed) Error() string { return fmt.Sprintf("%d checks have failed", f.Checks) }
 
-// verdict is the last line of the report.
 type verdict struct {
 	Seed    uint64 `json:"seed"`
 	Passed  int    `json:"passed"`
@@ -52,7 +49,7 @@ type verdict struct {
 	Skipped int    `json:"skipped"`
 }
 
-// Run judges each endpoint in each encoding, and prints the results. Its error is a Failed if a check has failed.
+// Run judges each endpoint in each encoding. Its error is a Failed if a check has failed.
 func (c *Conformance) Run(ctx context.Context, out *Output) error {
 	runs, err := c.runs()
 	if err != nil {
@@ -91,7 +88,6 @@ func (c *Conformance) Run(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// print prints a result. As text, it prints a passed check only if Verbose.
 func (c *Conformance) print(out *Output, r conformance.Result) error {
 	if out.JSON {
 		return out.object(r)
@@ -140,7 +136,6 @@ func (c *Conformance) Rules(out *Output) error {
 	return out.list(objects, rows)
 }
 
-// runs returns the options of each run.
 func (c *Conformance) runs() ([]conformance.Options, error) {
 	o := conformance.Options{
 		Emulation: c.Emulation, TLS: c.TLS, Prefixes: c.Channels, Token: c.Token, User: c.User,
@@ -174,7 +169,7 @@ func (c *Conformance) runs() ([]conformance.Options, error) {
 	return c.endpoints(o)
 }
 
-// sign signs a token that ends after ttl; below 0, that long ago; 0 for one without end.
+// sign signs a token that ends after ttl; below 0, that long ago; 0: never.
 func sign(section *config.Token, claims auth.Claims, ttl time.Duration) (string, error) {
 	now := time.Now()
 	if ttl < 0 { // a token lasts a second at least
@@ -184,7 +179,7 @@ func sign(section *config.Token, claims auth.Claims, ttl time.Duration) (string,
 	return auth.Sign(*section, claims, now)
 }
 
-// userOf returns the user of a token, without a look at its signature.
+// userOf does not verify the token.
 func userOf(token string) string {
 	var claims struct {
 		User string `json:"sub"`
@@ -197,7 +192,6 @@ func userOf(token string) string {
 	return claims.User
 }
 
-// endpoints returns the options of each endpoint and encoding.
 func (c *Conformance) endpoints(o conformance.Options) ([]conformance.Options, error) {
 	var out []conformance.Options
 	urls := c.URLs

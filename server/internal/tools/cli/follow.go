@@ -17,14 +17,12 @@ const (
 	// connectTimeout bounds an attempt to connect, and minDelay is the least time until the next one.
 	connectTimeout = 20 * time.Second
 	minDelay       = 200 * time.Millisecond
-	// maxMessage bounds a message of the server, in bytes.
-	maxMessage = 64 << 20
+	maxMessage     = 64 << 20
 )
 
-// Type is a type of channels.
+// Type of channels.
 type Type int
 
-// Types of channels.
 const (
 	Stream Type = iota
 	Map
@@ -36,13 +34,11 @@ const (
 // Kind is the type of channels, with its options.
 type Kind struct {
 	Type Type
-	// Keys of shared polls, which are tracked.
 	Keys []string
-	// Delta asks the server for differences. The printed publications are the same.
+	// Delta asks the server for differences. The output is the same.
 	Delta bool
 }
 
-// check reports an error if the options of the kind contradict each other.
 func (k *Kind) check(channels []string) error {
 	for i, ch := range channels {
 		if slices.Contains(channels[:i], ch) {
@@ -57,7 +53,6 @@ func (k *Kind) check(channels []string) error {
 
 func (k *Kind) isMap() bool { return k.Type != Stream && k.Type != SharedPoll }
 
-// client returns a client of the server, whose commands take no longer than timeout.
 func (r *Remote) client(timeout time.Duration) (*client.Client, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
@@ -75,8 +70,7 @@ func (r *Remote) client(timeout time.Duration) (*client.Client, error) {
 	return client.New(r.URL, o)
 }
 
-// subscriptions returns a client that has them. since, unless it is nil, is the position after which
-// they begin.
+// subscriptions returns a client with subscriptions. since, if set, is the position after which they begin.
 func (r *Remote) subscriptions(channels []string, kind Kind, joinLeave bool, since *client.StreamPosition) (*client.Client, []*client.Subscription, error) {
 	c, err := r.client(connectTimeout)
 	if err != nil {
@@ -114,7 +108,6 @@ func (r *Remote) subscription(c *client.Client, ch string, kind Kind, joinLeave 
 	return m.Subscription, nil
 }
 
-// poll returns a subscription that tracks keys.
 func (r *Remote) poll(c *client.Client, ch string, keys []string, o client.SubscribeOptions) (*client.Subscription, error) {
 	po := client.PollOptions{SubscribeOptions: o}
 	switch {
@@ -134,9 +127,9 @@ func (r *Remote) poll(c *client.Client, ch string, keys []string, o client.Subsc
 	return p.Subscription, p.Track(keys, r.Signature)
 }
 
-// follow connects a client, and hands everything that happens to it and to its subscriptions to handle, one event after the
-// other, until ctx ends, the server refuses the client for good, all subscriptions have ended, or handle fails. The first
-// connection has to succeed. It returns the reason, which is the cause of ctx if that has ended.
+// follow connects a client, and hands events of it and of its subscriptions to handle, one after the other, until ctx
+// ends, the server refuses the client for good, all subscriptions have ended, or handle fails. The first connection has
+// to succeed. It returns the reason, which is the cause of ctx if that has ended.
 func (r *Remote) follow(ctx context.Context, c *client.Client, subs []*client.Subscription, handle func(client.Event) error) error {
 	f := &following{url: r.URL, left: make(map[string]bool), foreign: make(map[string]bool)}
 	for _, s := range subs {
@@ -164,7 +157,6 @@ func (r *Remote) follow(ctx context.Context, c *client.Client, subs []*client.Su
 	return context.Cause(ctx)
 }
 
-// following is the state of follow.
 type following struct {
 	url       string
 	connected bool            // at least once
@@ -172,8 +164,8 @@ type following struct {
 	foreign   map[string]bool // channels of server-side subscriptions
 }
 
-// strange reports whether an event is about a channel that the command has not asked for. Publications of a
-// subscription to a pattern have other channels than the pattern.
+// strange tells of an event about a channel that the command has not asked for. Publications of a subscription to a
+// pattern have other channels than the pattern.
 func (f *following) strange(e client.Event) bool {
 	switch e := e.(type) {
 	case client.SubscribedEvent:
@@ -197,7 +189,7 @@ func (f *following) strange(e client.Event) bool {
 	return false
 }
 
-// refused notes an event, and returns an error if the server has refused the connection or a subscription.
+// refused returns an error if the server has refused the connection or a subscription.
 func (f *following) refused(e client.Event) error {
 	switch e := e.(type) {
 	case client.ConnectedEvent:
@@ -221,15 +213,13 @@ func (f *following) refused(e client.Event) error {
 	return nil
 }
 
-// The least codes of errors, of unsubscribes that come from the server, and of disconnects. The client itself makes
-// lower codes.
+// The least codes of the server: of errors, unsubscribes and disconnects. The client makes lower ones.
 const (
 	minCode        = 100
 	minUnsubscribe = 2000
 	minDisconnect  = 3000
 )
 
-// gone is the error of a client that has no connection and does not try to get one.
 func gone(r client.Reason) error {
 	if r.Code >= minDisconnect {
 		return lost(r)
@@ -237,7 +227,6 @@ func gone(r client.Reason) error {
 	return fmt.Errorf("connect: %w", refusal(r))
 }
 
-// lost is why a connection has ended.
 func lost(r client.Reason) error {
 	if r.Code >= minDisconnect {
 		return protocol.Disconnect{Code: r.Code, Reason: r.Text}
@@ -245,7 +234,6 @@ func lost(r client.Reason) error {
 	return errors.New(r.Text)
 }
 
-// ending is the error of a subscription that has ended.
 func ending(ch string, r client.Reason) error {
 	if r.Code >= minUnsubscribe {
 		return fmt.Errorf("unsubscribed from %q by the server: %w", ch, r)
@@ -253,7 +241,6 @@ func ending(ch string, r client.Reason) error {
 	return fmt.Errorf("subscribe to %q: %w", ch, refusal(r))
 }
 
-// refusal is the error for a final refusal by the server.
 func refusal(r client.Reason) error {
 	switch {
 	case r == client.Unauthorized: // there is no other token
@@ -264,7 +251,6 @@ func refusal(r client.Reason) error {
 	return errors.New(r.Text)
 }
 
-// failure is the error of an attempt that has failed.
 func (f *following) failure(e client.ErrorEvent) error {
 	switch {
 	case e.Channel != "":
@@ -275,7 +261,7 @@ func (f *following) failure(e client.ErrorEvent) error {
 	return fmt.Errorf("%s: %w", f.url, cause(e))
 }
 
-// cause is the reason of a failed attempt: the error of the network, if there is one.
+// cause prefers the error of the network.
 func cause(e client.ErrorEvent) error {
 	if all, ok := e.Err.(interface{ Unwrap() []error }); ok && e.Code != client.ErrTimeout.Code {
 		list := all.Unwrap()

@@ -14,17 +14,15 @@ import (
 
 // Health asks the health endpoint of a node on this machine.
 type Health struct {
-	// URL of the endpoint.
 	URL string
-	// TLS of https; nil for the defaults.
 	TLS *tls.Config
 }
 
 // ErrHealthOff says that a node has no health endpoint.
 var ErrHealthOff = errors.New("health.enabled is off, so the node has no health endpoint")
 
-// HealthOf returns the health endpoint of the node that a configuration describes; with a name, live or ready, the one below it. Its certificate is not
-// verified: it is for the names that clients use, and the node is on this machine.
+// HealthOf returns the health endpoint of a node, or live or ready below it. The certificate is not verified: it is for
+// the names that clients use, and the node is on this machine.
 func HealthOf(cfg *config.Config, name string) (Health, error) {
 	if !cfg.Health.Enabled {
 		return Health{}, ErrHealthOff
@@ -37,10 +35,9 @@ func HealthOf(cfg *config.Config, name string) (Health, error) {
 	return Health{URL: internal.url("http", prefix), TLS: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}, nil
 }
 
-// maxHealth bounds an answer, bytes.
 const maxHealth = 64 << 10
 
-// Run asks once, and prints the answer. Any other answer than 200 is an error with its text.
+// Run prints the answer. Any other status than 200 is an error with its text.
 func (h Health) Run(ctx context.Context, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL, http.NoBody)
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 	"unicode"
 )
 
-// Output is where a command writes: data to Out, messages about it to Err. Its methods must not be called concurrently.
+// Output is where a command writes: data to Out, messages to Err. One goroutine at a time calls its methods.
 type Output struct {
 	Out, Err io.Writer
-	// JSON makes data one JSON object per line.
-	JSON bool
-	// Terminal says that Out is a terminal: characters that could control it are replaced.
+	JSON     bool
+	// Terminal replaces characters that could control a terminal.
 	Terminal bool
 }
 
-// line writes a line of data.
 func (o *Output) line(text string) error {
 	if o.Terminal {
 		text = harmless(text)
@@ -28,7 +26,6 @@ func (o *Output) line(text string) error {
 	return err
 }
 
-// object writes a value as a line of JSON.
 func (o *Output) object(v any) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -39,7 +36,6 @@ func (o *Output) object(v any) error {
 	return o.line(strings.TrimSuffix(buf.String(), "\n"))
 }
 
-// table writes rows below their titles.
 func (o *Output) table(rows [][]string) error {
 	var buf strings.Builder
 	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
@@ -57,7 +53,7 @@ func (o *Output) table(rows [][]string) error {
 	return err
 }
 
-// message writes a message, unless Err is nil.
+// message writes nothing if Err is nil.
 func (o *Output) message(format string, args ...any) {
 	if o.Err == nil {
 		return
@@ -65,7 +61,7 @@ func (o *Output) message(format string, args ...any) {
 	fmt.Fprintln(o.Err, harmless(fmt.Sprintf(format, args...)))
 }
 
-// harmless replaces control characters but tabs. With them, a publisher could control the terminal.
+// harmless replaces control characters, by which a publisher could control the terminal.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
@@ -75,7 +71,7 @@ func harmless(text string) string {
 	}, text)
 }
 
-// compact is a payload in one line. A payload that is not JSON becomes a JSON string.
+// compact makes one line of a payload, and a JSON string of one that is not JSON.
 func compact(data []byte) json.RawMessage {
 	var buf bytes.Buffer
 	if json.Compact(&buf, data) != nil {

@@ -13,23 +13,20 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// maxLine bounds a line of the input, in bytes.
 const maxLine = 64 << 20
 
 // Publish publishes into a channel.
 type Publish struct {
 	Remote
 	Channel string
-	// Key, unless it is empty, is a key of a map, and each payload is a value of it. With Remove, the key is removed,
-	// and there are no payloads.
+	// Key, if set, is a key of a map, and payloads are its values. Remove takes none, and removes it.
 	Key    string
 	Remove bool
-	// Data is the payload; nil: each line of In is one.
-	Data []byte
-	In   io.Reader
-	// Text makes a JSON string of each payload. Without Text, payloads must be JSON.
+	Data   []byte
+	In     io.Reader
+	// Text makes a JSON string of each payload, which must be JSON otherwise.
 	Text bool
-	// AsClient publishes over a connection instead of the server API, without the options below.
+	// AsClient publishes over a connection, without the options below.
 	AsClient       bool
 	SkipHistory    bool
 	Delta          bool
@@ -37,14 +34,13 @@ type Publish struct {
 	Tags           map[string]string
 }
 
-// published is the result of a publication: where it stands, if the channel keeps a history.
 type published struct {
 	Channel string `json:"channel"`
 	Offset  uint64 `json:"offset,omitempty"`
 	Epoch   string `json:"epoch,omitempty"`
 }
 
-// Run publishes, one payload after the other, and ends with the first that fails. Errors about lines have their number.
+// Run publishes until the first failure. Errors about lines have their number.
 func (p *Publish) Run(ctx context.Context, out *Output) error {
 	switch {
 	case p.AsClient && (p.SkipHistory || p.Delta || p.IdempotencyKey != "" || len(p.Tags) > 0):
@@ -105,7 +101,6 @@ func (p *Publish) Run(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// payload returns the JSON of a payload.
 func (p *Publish) payload(data []byte) (json.RawMessage, error) { return payload(data, p.Text) }
 
 func payload(data []byte, text bool) (json.RawMessage, error) {
@@ -118,7 +113,6 @@ func payload(data []byte, text bool) (json.RawMessage, error) {
 	return bytes.Clone(data), nil
 }
 
-// sender returns a function that publishes a payload, and a function that ends it.
 func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published, error), func(), error) {
 	if p.AsClient {
 		c, err := open(ctx, p.Remote)
@@ -146,7 +140,6 @@ func (p *Publish) sender(ctx context.Context) (func(json.RawMessage) (published,
 	}, func() {}, nil
 }
 
-// method of the server API.
 func (p *Publish) method() string {
 	switch {
 	case p.Remove:
@@ -157,7 +150,6 @@ func (p *Publish) method() string {
 	return "publish"
 }
 
-// over publishes over a connection.
 func (p *Publish) over(c *connection, data []byte) error {
 	switch {
 	case p.Remove:
@@ -168,18 +160,15 @@ func (p *Publish) over(c *connection, data []byte) error {
 	return c.Publish(c.ctx, p.Channel, data)
 }
 
-// connection is a client that sends commands and waits for their replies. It does not connect again: whether a command
-// was done would not be known.
+// connection does not connect again: whether a command was done would not be known.
 type connection struct {
 	*client.Client
 	ctx context.Context // ends with the connection
 	end context.CancelCauseFunc
 }
 
-// unbounded is for commands that may take as long as they want.
 const unbounded = 24 * time.Hour
 
-// open returns a connected client.
 func open(ctx context.Context, r Remote) (*connection, error) {
 	one, err := r.client(unbounded)
 	if err != nil {
@@ -212,7 +201,7 @@ func open(ctx context.Context, r Remote) (*connection, error) {
 	}
 }
 
-// why is the error of a command: if the connection has ended before the reply, why it has.
+// why returns the reason for the end of the connection, if it has ended before the reply.
 func (c *connection) why(err error) error {
 	if errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrDisconnected) {
 		<-c.ctx.Done()

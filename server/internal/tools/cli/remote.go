@@ -1,5 +1,4 @@
-// Package cli contains the commands of gyro that talk to a server: sub, tail, pub, rpc, presence and info. It knows no
-// flags and no environment; data goes to one stream, messages to another.
+// Package cli has the commands of gyro that talk to a server. It knows no flags and no environment.
 package cli
 
 import (
@@ -22,30 +21,27 @@ const (
 	DefaultAPI = "http://127.0.0.1:8000/api"
 )
 
-// tokenTTL is how long the tokens are valid that commands sign. Each connection gets a new one.
+// Each connection gets a new token.
 const tokenTTL = time.Hour
 
 // Remote is a server, with the user and the credentials of its client.
 type Remote struct {
-	// URL is the WebSocket endpoint: ws or wss, or http or https for the same; without a path, the path of DefaultURL.
-	// Empty: the host of API.
+	// URL is the WebSocket endpoint; without a path, the path of DefaultURL. Empty: the host of API.
 	URL string
-	// API is the server API: http or https; without a path, /api. Empty: the host of URL.
-	API string
-	// APIKey of the server API; empty for none.
+	// API is the server API; without a path, /api. Empty: the host of URL.
+	API    string
 	APIKey string
-	// Token of the connection; empty for none. If Sign is not nil, it signs connection tokens for User instead.
-	// Subscribe signs subscription tokens.
+	// Token of the connection; empty for none. Sign, if set, signs connection tokens for User instead, Subscribe
+	// subscription tokens.
 	Token           string
 	User            string
 	Sign, Subscribe *config.Token
-	// KeySecret signs which keys of shared poll channels User tracks; empty: Signature is one for all keys of the one channel.
+	// KeySecret signs which keys of shared poll channels User tracks; empty: Signature is for all keys of the one
+	// channel.
 	KeySecret, Signature string
-	// TLS of https and wss; nil for the defaults.
-	TLS *tls.Config
+	TLS                  *tls.Config
 }
 
-// listener is where endpoints of a server are, as this machine reaches them.
 type listener struct {
 	addr   string
 	secure bool
@@ -53,7 +49,7 @@ type listener struct {
 
 func (p listener) url(name, path string) string { return scheme(name, p.secure) + p.addr + path }
 
-// listeners returns where the endpoints for clients are, and the internal ones.
+// listeners returns the listeners for clients and for internal endpoints, as this machine reaches them.
 func listeners(h *config.HTTPServer) (external, internal listener) {
 	host := h.Address
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -71,7 +67,7 @@ func listeners(h *config.HTTPServer) (external, internal listener) {
 	return external, listener{net.JoinHostPort(within, cmp.Or(h.InternalPort, port)), external.secure && !h.TLSExternal || h.InternalTLS.Enabled}
 }
 
-// Of returns the server that a configuration describes, as this machine reaches it.
+// Of returns the server of a configuration.
 func Of(cfg *config.Config) Remote {
 	external, api := listeners(&cfg.HTTPServer)
 	if cfg.HTTPAPI.External {
@@ -102,7 +98,6 @@ func scheme(name string, secure bool) string {
 
 func path(prefix string) string { return "/" + strings.Trim(prefix, "/") }
 
-// complete sets the missing addresses from the others.
 func (r *Remote) complete() error {
 	var err error
 	if r.URL, err = endpoint("url", cmp.Or(r.URL, r.API, DefaultURL), r.URL == "" && r.API != "", "ws", "/connection/websocket"); err != nil {
@@ -112,8 +107,8 @@ func (r *Remote) complete() error {
 	return err
 }
 
-// endpoint makes the address of an endpoint of a text. The text may be the address of another endpoint on the same
-// host, or of the host alone.
+// endpoint makes the address of an endpoint. text may be the address of another endpoint on the host, or of the host
+// alone.
 func endpoint(name, text string, other bool, scheme, path string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {

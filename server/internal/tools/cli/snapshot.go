@@ -15,16 +15,14 @@ import (
 // Snapshot prints connections.
 type Snapshot struct {
 	Remote
-	// User, Client, Channel and Expression select connections. A connection must match all of them that are not empty.
+	// A connection must match all that are not empty.
 	User, Client, Channel, Expression string
-	// A connection must have all Labels, each given as NAME=VALUE, or as NAME for any value.
+	// Labels are NAME=VALUE, or NAME for any value; a connection must have all.
 	Labels []string
 }
 
-// maxConnection bounds a line of the answer, which describes a connection.
 const maxConnection = 64 << 20
 
-// request is the body of the request.
 func (s *Snapshot) request() ([]byte, error) {
 	q := map[string]any{}
 	for name, value := range map[string]string{"user": s.User, "client": s.Client, "channel": s.Channel, "expression": s.Expression} {
@@ -54,8 +52,7 @@ func (s *Snapshot) request() ([]byte, error) {
 	return json.Marshal(q)
 }
 
-// Run prints a line of JSON for each connection as it comes, and says in the end how many there were. It is an error if
-// nodes did not answer to the end.
+// Run prints connections as they come, and their number in the end. It is an error if nodes did not answer to the end.
 func (s *Snapshot) Run(ctx context.Context, out *Output) error {
 	body, err := s.request()
 	if err != nil {
@@ -92,7 +89,6 @@ func (s *Snapshot) Run(ctx context.Context, out *Output) error {
 	return fmt.Errorf("the answer was cut off: %w", io.ErrUnexpectedEOF)
 }
 
-// end prints the summary in the last line, and returns an error if the snapshot is not complete.
 func (s *Snapshot) end(line string, out *Output) error {
 	var last struct {
 		Summary struct {

@@ -16,16 +16,14 @@ type Subscribe struct {
 	Channels []string
 	// Since is the position after which the publications of the one channel begin; nil: from now on.
 	Since *client.StreamPosition
-	// Count is after how many publications the command ends; 0: never.
-	Count int
-	// JoinLeave also prints joins and leaves.
+	// Count of publications after which the command ends; 0: never.
+	Count     int
 	JoinLeave bool
 	Kind
 	// Once ends the command when the state of all maps is printed.
 	Once bool
 }
 
-// errDone ends a client that has printed enough.
 var errDone = errors.New("done")
 
 // Run prints until ctx ends, Count is reached, or the server refuses the client.
@@ -60,7 +58,6 @@ func (s *Subscribe) Run(ctx context.Context, out *Output) error {
 	return done(s.follow(ctx, c, subs, handle))
 }
 
-// done makes success of errDone.
 func done(err error) error {
 	if errors.Is(err, errDone) {
 		return nil
@@ -68,13 +65,12 @@ func done(err error) error {
 	return err
 }
 
-// printer prints the events of a client.
 type printer struct {
 	out   *Output
 	kind  Kind
 	named bool // lines begin with the channel
 	left  int  // publications until the end; 0: no end
-	// begun are the maps whose entries were printed; ahead are subscriptions to maps whose entries are still to be.
+	// begun are maps whose entries were printed; ahead subscriptions to maps before that.
 	begun map[string]bool
 	ahead map[string]client.SubscribedEvent
 }
@@ -85,7 +81,6 @@ func newPrinter(out *Output, channels []string, kind Kind, count int) *printer {
 	}
 }
 
-// line is an event as JSON.
 type line struct {
 	Type    string            `json:"type"`
 	Channel string            `json:"channel,omitempty"`
@@ -98,11 +93,10 @@ type line struct {
 	Version uint64            `json:"version,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Info    *info             `json:"info,omitempty"`
-	// Of subscriptions: Recovered tells whether the publications since the position before were all there.
-	Recovering bool `json:"recovering,omitempty"`
-	Recovered  bool `json:"recovered,omitempty"`
-	// Reason of an end.
-	Reason string `json:"reason,omitempty"`
+	// Recovered tells whether all publications since the position before were there.
+	Recovering bool   `json:"recovering,omitempty"`
+	Recovered  bool   `json:"recovered,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 }
 
 type info struct {
@@ -126,7 +120,7 @@ func infoOf(i *client.ClientInfo) *info {
 	return out
 }
 
-// event prints an event: as JSON to the data, else publications alone, and the rest as messages.
+// event prints JSON as data; as text publications are data, and the rest messages.
 func (p *printer) event(e client.Event) error {
 	switch e := e.(type) {
 	case client.ConnectedEvent:
@@ -175,7 +169,6 @@ func (p *printer) event(e client.Event) error {
 	return nil
 }
 
-// tell prints a line that is not a publication, if the output is JSON.
 func (p *printer) tell(l line) error {
 	if !p.out.JSON {
 		return nil
@@ -194,13 +187,11 @@ func (p *printer) unsubscribed(ch string, r client.Reason) error {
 	return p.tell(line{Type: "unsubscribed", Channel: ch, Reason: err.Error()})
 }
 
-// unread prints that the output has taken too little.
 func (p *printer) unread(e client.GapEvent) error {
 	p.out.message("%s: publications are missing up to offset %d, because nobody has taken what was printed", e.Channel, e.To.Offset)
 	return p.tell(line{Type: "gap", Channel: e.Channel, Offset: e.To.Offset, Epoch: e.To.Epoch})
 }
 
-// state prints the entries of a map, and then that the client is subscribed.
 func (p *printer) state(e client.StateEvent) error {
 	if p.begun[e.Channel] {
 		p.out.message("%s: what has changed is not known any more: its entries follow anew", e.Channel)
@@ -217,7 +208,7 @@ func (p *printer) state(e client.StateEvent) error {
 	return p.subscribed(p.ahead[e.Channel])
 }
 
-// publication prints a publication or an entry, and returns errDone after the last.
+// publication returns errDone after the last one.
 func (p *printer) publication(kind string, pub *client.Publication) error {
 	var err error
 	if p.out.JSON {
@@ -238,9 +229,8 @@ func (p *printer) publication(kind string, pub *client.Publication) error {
 	return err
 }
 
-// text is a publication as fields with tabs between them: the channel if there are several, the key where there are
-// keys, the data. A key that was removed has no data. For an entry of presence, the data is the description of the
-// present client.
+// text is fields with tabs between: the channel if there are several, the key where there are keys, the data. A removed
+// key has no data. An entry of presence has the description of the client.
 func (p *printer) text(pub *client.Publication) string {
 	var fields []string
 	if p.named {
@@ -262,7 +252,7 @@ func (p *printer) text(pub *client.Publication) string {
 	return strings.Join(fields, "\t")
 }
 
-// oneField is a key in one field of one line: one with control characters is a JSON string.
+// oneField makes a JSON string of a key with control characters.
 func oneField(key string) string {
 	if strings.IndexFunc(key, unicode.IsControl) < 0 {
 		return key

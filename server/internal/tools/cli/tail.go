@@ -14,23 +14,19 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/apicall"
 )
 
-// Bounds of Tail.
 const (
-	// maxHeld bounds the publications that wait for the history of their channel.
 	maxHeld = 100_000
-	// page is how many publications one request for history asks for.
-	page = 1000
+	page    = 1000
 )
 
 // Tail prints the last publications of channels, and then new publications.
 type Tail struct {
 	Remote
 	Channels []string
-	// Lines are how many publications of each channel are printed first; 0: none.
+	// Lines are how many publications of each channel are printed first.
 	Lines int
-	// Count is after how many publications the command ends; 0: never.
 	Count int
-	// OverAPI asks the server API for history every Interval instead of connecting as a client.
+	// OverAPI asks the server API for history every Interval.
 	OverAPI  bool
 	Interval time.Duration
 	Kind
@@ -58,7 +54,6 @@ func (t *Tail) Run(ctx context.Context, out *Output) error {
 	return done(f.follow(ctx))
 }
 
-// follower prints the history of channels, then new publications.
 type follower struct {
 	t       *Tail
 	mu      sync.Mutex // guards the fields below, and orders the output
@@ -66,7 +61,6 @@ type follower struct {
 	streams map[string]*stream
 }
 
-// stream is the state of a channel: its printed publications.
 type stream struct {
 	begun bool                 // its history was asked for, or its entries were printed
 	live  bool                 // its history was printed
@@ -75,8 +69,8 @@ type stream struct {
 	epoch string
 }
 
-// follow connects as a client. It reads the history of a channel once the client is subscribed to the channel, and
-// holds publications that come meanwhile. So it misses none between the two, and prints a publication of both once.
+// follow connects as a client. It reads the history of a channel once the client is subscribed, and holds publications
+// that come meanwhile: it misses none, and prints none twice.
 func (f *follower) follow(ctx context.Context) error {
 	c, subs, err := f.t.subscriptions(f.t.Channels, f.t.Kind, false, nil)
 	if err != nil {
@@ -110,7 +104,7 @@ func (f *follower) follow(ctx context.Context) error {
 	})
 }
 
-// subscribed notes a subscription, and reports whether the history of the channel is to be read.
+// subscribed reports whether the history of the channel is to be read.
 func (f *follower) subscribed(s *stream, e client.SubscribedEvent) bool {
 	if s.epoch != e.Position.Epoch {
 		s.epoch, s.last = e.Position.Epoch, 0
@@ -123,8 +117,7 @@ func (f *follower) subscribed(s *stream, e client.SubscribedEvent) bool {
 	return first && !s.live
 }
 
-// state prints the entries of a map in the order of their changes. Of the first entries, it prints the last changed
-// ones.
+// state prints entries in the order of their changes, of the first entries only the last changed ones.
 func (f *follower) state(e client.StateEvent) error {
 	s := f.streams[e.Channel]
 	e.Entries = slices.Clone(e.Entries)
@@ -136,7 +129,6 @@ func (f *follower) state(e client.StateEvent) error {
 	return f.printer.event(e)
 }
 
-// published prints a publication, or holds it until the history was printed.
 func (f *follower) published(pub *client.Publication) error {
 	s := f.streams[pub.Channel]
 	switch {
@@ -154,8 +146,7 @@ func (f *follower) published(pub *client.Publication) error {
 	return f.printer.publication("publication", pub)
 }
 
-// history prints the last publications of a channel and the held publications. A channel that has no history has none
-// to print.
+// history prints the last publications of a channel and the held ones.
 func (f *follower) history(ctx context.Context, c *client.Client, ch string) error {
 	pubs, err := f.read(ctx, c, ch)
 	if err != nil {
@@ -187,7 +178,8 @@ func (f *follower) history(ctx context.Context, c *client.Client, ch string) err
 	return nil
 }
 
-// read returns the last publications of a channel, the newest first: over the server API if there is a key for it, else as the client.
+// read returns the last publications, the newest first: over the server API if there is a key for it, else as the
+// client.
 func (f *follower) read(ctx context.Context, c *client.Client, ch string) ([]client.Publication, error) {
 	if f.t.APIKey != "" {
 		api, err := f.t.Caller()
@@ -201,7 +193,6 @@ func (f *follower) read(ctx context.Context, c *client.Client, ch string) ([]cli
 	return h.Publications, err
 }
 
-// historyRequest and historyResult are messages of the server API.
 type historyRequest struct {
 	Channel string    `json:"channel"`
 	Limit   int       `json:"limit"`
@@ -234,7 +225,6 @@ func history(ctx context.Context, api *apicall.Caller, r historyRequest) (res hi
 	return res, api.Call(ctx, "history", r, &res)
 }
 
-// publications returns them as a client gets them.
 func (r *historyResult) publications(ch string) []client.Publication {
 	out := make([]client.Publication, len(r.Publications))
 	for i, p := range r.Publications {
@@ -246,10 +236,9 @@ func (r *historyResult) publications(ch string) []client.Publication {
 	return out
 }
 
-// unrecoverable is the code of an API's error: the position is of another epoch.
+// The position is of another epoch.
 const unrecoverable = 112
 
-// poll reads the history of the channels again and again.
 func (f *follower) poll(ctx context.Context, api *apicall.Caller) error {
 	for _, ch := range f.t.Channels {
 		res, err := history(ctx, api, historyRequest{Channel: ch, Limit: f.t.Lines, Reverse: true})
@@ -279,7 +268,6 @@ func (f *follower) poll(ctx context.Context, api *apicall.Caller) error {
 	}
 }
 
-// news prints the publications of a stream that have not been printed.
 func (f *follower) news(ctx context.Context, api *apicall.Caller, ch string, s *stream) error {
 	for {
 		res, err := history(ctx, api, historyRequest{Channel: ch, Limit: page, Since: &position{s.last, s.epoch}})

@@ -2,7 +2,7 @@ package cli
 
 import "fmt"
 
-// UsageError says that a command was called in a wrong way: another call may succeed, the same one never does.
+// UsageError: the command was called in a wrong way, and the same call never succeeds.
 type UsageError struct {
 	Err error
 }

@@ -92,7 +92,6 @@ func subscribeChecks() []check {
 	}
 }
 
-// payloads are values that must arrive unchanged.
 var payloads = []string{
 	`{}`, `[]`, `"text"`, `0`, `-0.0`, `1e400`, `12345678901234567890.000`, `null`, `true`, `{"a":{"b":[1,[2,{"c":null}]]}}`,
 	`"\u0000\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"`, `"é😀ß\u2028"`, `{"a":1,"a":2}`, `{ "spaces" : [ 1 , 2 ] }`, `"<&>"`,
@@ -363,7 +362,6 @@ func historyChecks() []check {
 	}
 }
 
-// testStream is a channel with some publications.
 type testStream struct {
 	c       *client
 	channel string
@@ -371,7 +369,7 @@ type testStream struct {
 	top     uint64
 }
 
-// fill subscribes a client to a channel, and publishes n times into it. Publication n has offset n.
+// fill subscribes a client to a channel, and publishes n times. Publication n has offset n.
 func (t *trial) fill(n int) *testStream {
 	h := &testStream{c: t.Connect(), channel: t.Channel()}
 	r := h.c.Subscribe(h.channel)
@@ -381,7 +379,6 @@ func (t *trial) fill(n int) *testStream {
 	return h
 }
 
-// more publishes n times more, and takes the publications.
 func (h *testStream) more(n int) {
 	for range n {
 		h.top++
@@ -391,7 +388,6 @@ func (h *testStream) more(n int) {
 	}
 }
 
-// expect compares the result of a history request with offsets.
 func (h *testStream) expect(r protocol.HistoryRequest, offsets ...uint64) {
 	r.Channel = h.channel
 	got := h.c.OK(probe.History(r)).History
@@ -401,7 +397,6 @@ func (h *testStream) expect(r protocol.HistoryRequest, offsets ...uint64) {
 	h.check(got.Publications)
 }
 
-// check compares publications with the sent ones.
 func (h *testStream) check(pubs []*protocol.Publication) {
 	for _, p := range pubs {
 		h.c.Want(bytes.Equal(p.Data, h.c.Data(int(p.Offset))), "publication %d has the data %s, expected %s", p.Offset, p.Data, h.c.Data(int(p.Offset)))

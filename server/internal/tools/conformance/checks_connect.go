@@ -76,7 +76,6 @@ func connectChecks() []check {
 	}
 }
 
-// expired connects with a token that has expired, and further commands, and takes the error.
 func (t *trial) expired(more ...*protocol.Command) *client {
 	hi := t.Hi()
 	hi.Connect.Token = t.ConnToken(-time.Hour)
@@ -89,7 +88,6 @@ func (t *trial) expired(more ...*protocol.Command) *client {
 	return c
 }
 
-// malformed are frames that cannot be decoded.
 var malformed = []struct {
 	name, rule, frame string
 	needs             need
@@ -113,7 +111,7 @@ var malformed = []struct {
 	{"protobuf.group", "a wire type that does not exist ends the connection with 3501", "\x02\x0f\x01", inProtobuf},
 }
 
-// wellFormed are frames that the server must accept, with the ids of the replies that they get.
+// wellFormed are frames that the server must accept, with the ids of the replies.
 var wellFormed = []struct {
 	name, rule, frame string
 	ids               []uint32
@@ -277,7 +275,7 @@ func pingChecks() []check {
 	}
 }
 
-// pinged connects, if the server pings before the patience ends. It returns when the request was on its way.
+// pinged connects, if the server pings before the patience ends, and returns when the request was on its way.
 func (t *trial) pinged() (*client, time.Time) {
 	begun := time.Now()
 	c := t.Connect()
@@ -293,7 +291,6 @@ func (t *trial) pinged() (*client, time.Time) {
 	return c, begun
 }
 
-// ping waits for one more ping, at most an interval and the timeout.
 func ping(c *client, interval time.Duration) {
 	have := len(c.Pings)
 	for deadline := time.Now().Add(interval + c.Timeout); len(c.Pings) == have; {

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// tagged are publications with tags for the checks of filters; publication n has offset n, from 1 on.
+// Publication n has offset n, from 1 on.
 var tagged = []map[string]string{
 	{"metal": "gold", "price": "4001"}, {"metal": "silver", "price": "80.5"}, {"metal": "gold"}, {}, {"metal": "golden", "price": "-7"}, {"metal": ""},
 	{"price": "80.50"},
@@ -40,7 +40,6 @@ var filtersOf = []struct {
 	{"not", protocol.FilterNode{Op: "not", Nodes: []*protocol.FilterNode{{Key: "metal", Cmp: "ex"}}}, []uint64{4, 7}},
 }
 
-// badFilters are not valid.
 var badFilters = []protocol.FilterNode{
 	{}, {Key: "k"}, {Key: "k", Cmp: "like", Val: "v"}, {Cmp: "eq", Val: "v"}, {Key: "k", Cmp: "eq"}, {Key: "k", Cmp: "eq", Val: "v", Vals: []string{"v"}},
 	{Key: "k", Cmp: "in"}, {Key: "k", Cmp: "in", Val: "v", Vals: []string{"v"}}, {Key: "k", Cmp: "ex", Val: "v"}, {Op: "and"}, {Op: "or"}, {Op: "xor"}, {Op: "not"},
@@ -101,14 +100,13 @@ func filterChecks() []check {
 	}
 }
 
-// filteredBy edits a subscribe request: a filter, which lets the publication through that ends a check.
+// filteredBy also lets the publication through that ends a check.
 func filteredBy(f protocol.FilterNode) func(*protocol.SubscribeRequest) {
 	return func(r *protocol.SubscribeRequest) {
 		r.Tf = &protocol.FilterNode{Op: "or", Nodes: []*protocol.FilterNode{{Key: "end", Cmp: "eq", Val: "yes"}, &f}}
 	}
 }
 
-// publishTagged publishes all of tagged, and one that ends the check.
 func (t *trial) publishTagged(ch string) {
 	for n, tags := range append(slices.Clone(tagged), map[string]string{"end": "yes"}) {
 		all := map[string]string{"n": fmt.Sprint(n + 1)}

@@ -87,7 +87,6 @@ func httpChecks() []check {
 	}
 }
 
-// httpURL is an address with the scheme of plain HTTP.
 func httpURL(address string) string {
 	if rest, ok := strings.CutPrefix(address, "ws"); ok {
 		return "http" + rest
@@ -95,11 +94,10 @@ func httpURL(address string) string {
 	return address
 }
 
-// expecting makes the client send the body only when the server asks for it. A server that refuses a request at once
-// may close the connection while the body is sent, and the answer is lost then.
+// expecting sends the body when the server asks for it: a server that refuses at once may close the connection during
+// the body, and its answer is lost.
 func expecting(r *http.Request) { r.Header.Set("Expect", "100-continue") }
 
-// status compares the status of a response.
 func (t *trial) status(method, address, body string, edit func(*http.Request), want ...int) int {
 	ctx, cancel := context.WithTimeout(t.Ctx, t.Timeout)
 	defer cancel()
@@ -121,7 +119,6 @@ func (t *trial) status(method, address, body string, edit func(*http.Request), w
 	return res.StatusCode
 }
 
-// upgrade opens a WebSocket, connects, and returns the chosen subprotocol and the opcode of the reply.
 func (t *trial) upgrade(query string, protocols []string) (chosen string, op ws.OpCode) {
 	conn, chosen := t.webSocket(query, protocols)
 	defer conn.Close()
@@ -179,7 +176,6 @@ func (t *trial) readFrame(conn net.Conn) ws.Frame {
 	return f
 }
 
-// fragments sends a command in parts with a ping between them, another as the other opcode, and closes.
 func (t *trial) fragments() {
 	op, other, protocols := ws.OpText, ws.OpBinary, []string(nil)
 	if t.Encoding == protocol.Protobuf { // the second command is UTF-8 there, as a text frame must be
@@ -220,7 +216,6 @@ func (t *trial) fragments() {
 	}
 }
 
-// countMessages returns how many messages a frame has.
 func countMessages(e protocol.Encoding, frame []byte) (n int) {
 	for cc := codec.ForClient(e); len(frame) > 0; n++ {
 		rest, err := cc.DecodeReply(frame, new(protocol.Reply))

@@ -8,7 +8,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// write sets keys as a client, and remembers them.
 func (t *trial) write(c *client, ch string, want map[string]string, from, to int) {
 	for n := from; n < to; n++ {
 		key, data := fmt.Sprintf("key-%03d", n), t.Data(n)
@@ -126,7 +125,6 @@ func mapReturnChecks() []check {
 	}
 }
 
-// settle makes a last change, and reads changes until the replica has it.
 func settle(m *probe.Replica, writer *client, want map[string]string) {
 	writer.OK(probe.Set(m.Channel, "last", writer.Data(999)))
 	want["last"] = string(writer.Data(999))
@@ -135,8 +133,8 @@ func settle(m *probe.Replica, writer *client, want map[string]string) {
 	}
 }
 
-// away disconnects a client from a map, changes the map, and returns the replica of that moment, a client for the
-// return, and the state of the map.
+// away disconnects a client from a map and changes the map. It returns the old replica, a client for the return, and the
+// state of the map.
 func (t *trial) away() (*probe.Replica, *client, map[string]string) {
 	c, ch, want := t.Connect(), t.Channel(), map[string]string{}
 	m := c.Follow(ch, 0, nil)
@@ -151,7 +149,6 @@ func (t *trial) away() (*probe.Replica, *client, map[string]string) {
 	return m, t.Connect(), want
 }
 
-// mapDeltas follows a map by patches.
 func (t *trial) mapDeltas() {
 	c, w, ch := t.Connect(), t.Connect(), t.Channel()
 	w.Follow(ch, 0, nil)

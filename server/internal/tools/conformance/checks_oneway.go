@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// given has the server subscribe a one-way connection to a channel, and takes the subscribe push.
 func (t *trial) given(c *client, ch string) {
 	t.Backend("subscribe", map[string]any{"user": t.User, "client": c.ID, "channel": ch})
 	c.Push("a subscribe push", func(p *protocol.Push) bool { return p.Subscribe != nil && p.Channel == ch })
@@ -70,7 +69,6 @@ func oneWayChecks() []check {
 	}
 }
 
-// wrappedChecks are the checks of transports that carry the protocol in frames of their own.
 func wrappedChecks() []check {
 	closes := func(t *trial) {
 		c := t.Connect()

@@ -8,7 +8,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// poller subscribes to a channel of shared poll.
 func (t *trial) poller(ch string) *client {
 	c := t.Connect()
 	r := c.SubscribeWith(ch, probe.Polled)
@@ -16,7 +15,6 @@ func (t *trial) poller(ch string) *client {
 	return c
 }
 
-// track makes a command that tracks keys. The client has the given version of each.
 func (t *trial) track(ch string, version uint64, ttl time.Duration, keys ...string) *protocol.Command {
 	b := &protocol.TrackBatch{Signature: t.SignKeys(ch, keys, ttl)}
 	for _, key := range keys {
@@ -25,12 +23,10 @@ func (t *trial) track(ch string, version uint64, ttl time.Duration, keys ...stri
 	return &protocol.Command{SubRefresh: &protocol.SubRefreshRequest{Channel: ch, Type: 1, Track: []*protocol.TrackBatch{b}}}
 }
 
-// change publishes a version of a key. Its data name the version.
 func (t *trial) change(ch, key string, version int) {
 	t.Backend("shared_poll_publish", map[string]any{"channel": ch, "key": key, "version": version, "data": probe.Raw(t.Data(version))})
 }
 
-// value waits for a version of a key.
 func (t *trial) value(c *client, key string, version int) {
 	p := c.Publication("of a value").Pub
 	t.Want(p.Key == key && p.Version == uint64(version), "version %d of the key %q comes, expected version %d of %q", p.Version, p.Key, version, key)

@@ -12,7 +12,6 @@ func randomChecks() []check {
 	}
 }
 
-// converse returns the Talk for the conversations of a trial.
 func (t *trial) converse() *conversation.Talk {
 	return &conversation.Talk{
 		Probe: t.Probe, Random: t.random, Steps: t.steps, Presence: t.has&presence != 0, History: t.has&keeps != 0, Cache: t.has&caches != 0,

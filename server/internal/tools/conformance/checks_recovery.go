@@ -42,7 +42,6 @@ func positionChecks() []check {
 
 const recovery = "protocol-rules.md#recovery"
 
-// recoveryCheck makes a check of a client that comes back to a channel with five publications.
 func recoveryCheck(name, rule string, run func(t *trial, h *testStream, c *client)) check {
 	return check{"recovery." + name, recovery, rule, stream | recovers | published, func(t *trial) { run(t, t.fill(5), t.Connect()) }}
 }
@@ -159,7 +158,6 @@ func lossChecks() []check {
 	}
 }
 
-// recovered makes a client come back from a position, and compares the recovered publications.
 func (h *testStream) recovered(c *client, offset uint64, epoch string, offsets ...uint64) {
 	r := c.Recover(h.channel, offset, epoch)
 	h.c.Want(r.WasRecovering && r.Recovered, "from %d of %q: was_recovering is %t, recovered %t", offset, epoch, r.WasRecovering, r.Recovered)
@@ -168,7 +166,6 @@ func (h *testStream) recovered(c *client, offset uint64, epoch string, offsets .
 	h.check(r.Publications)
 }
 
-// lost makes a client come back from a position that does not recover.
 func (h *testStream) lost(c *client, offset uint64, epoch string) {
 	h.checkLost(c.Recover(h.channel, offset, epoch))
 }

@@ -103,7 +103,6 @@ func subscriptionTokenChecks() []check {
 
 func serverChecks() []check {
 	const section, closing = "protocol-rules.md#server-side-subscriptions", "protocol-rules.md#closing"
-	// of makes the request of an API method for one connection.
 	of := func(c *client, more map[string]any) map[string]any {
 		r := map[string]any{"user": c.User, "client": c.ID}
 		for k, v := range more {
@@ -178,7 +177,6 @@ func serverChecks() []check {
 	}
 }
 
-// publicationHere fails unless a publication has come.
 func publicationHere(c *client) {
 	for _, r := range c.Pending {
 		if probe.IsPub(r) {

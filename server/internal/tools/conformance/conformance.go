@@ -1,7 +1,6 @@
-// Package conformance judges a server of the client protocol from the outside (docs/conformance.md): a table of checks,
-// each of a rule of docs/protocol-rules.md, and random conversations that a model foresees. It knows nothing of the
-// server's configuration: it finds out the permissions of channels, and skips, with the reason, a check for which no
-// channel has the permissions.
+// Package conformance judges a server of the client protocol from the outside (docs/conformance.md): by a table of
+// checks, each of a rule of docs/protocol-rules.md, and by random conversations that a model foresees. It finds out the
+// permissions of channels itself, and skips, with the reason, a check for which no channel has the permissions.
 package conformance
 
 import (
@@ -24,45 +23,39 @@ import (
 
 // Options of a run.
 type Options struct {
-	// URL of the endpoint. It determines the transport: ws or wss for WebSocket; http or https for a stream (of
-	// server-sent events if the path ends with sse); https for WebTransport if the path ends with webtransport; http or
-	// https for SockJS if the path ends with sockjs. One-way transports have paths that end with uni_websocket, uni_sse
-	// or uni_http_stream.
+	// URL of the endpoint, which determines the transport: ws or wss for WebSocket; http or https for streams. Paths end
+	// with sse, sockjs or webtransport for these, and with uni_websocket, uni_sse or uni_http_stream for one-way
+	// transports.
 	URL string
-	// Emulation is the endpoint for the commands of streams; by default /emulation on the host of URL.
+	// Emulation is the endpoint for the commands of streams; empty: /emulation on the host of URL.
 	Emulation string
 	Encoding  protocol.Encoding
 	TLS       *tls.Config
-	// Prefixes of the names of channels; each stands for the permissions of the server's namespace.
+	// Prefixes of the names of channels; each stands for a namespace.
 	Prefixes []string
-	// Token is the token of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never).
-	// SignSubscription signs subscription tokens.
+	// Token of all connections. Sign, if set, signs others, which end after ttl (0: never). SignSubscription signs
+	// subscription tokens.
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
-	// SignKeys signs keys of shared poll for User; nil: no signatures.
-	SignKeys func(channel string, keys []string, ttl time.Duration) string
-	// User of all tokens; empty for anonymous connections.
-	User string
-	// API is the HTTP API of the server; nil for none.
-	API *apicall.Caller
-	// Seed of everything random: the same seed gives the same conversations.
+	SignKeys         func(channel string, keys []string, ttl time.Duration) string
+	User             string
+	API              *apicall.Caller
+	// The same Seed gives the same conversations.
 	Seed uint64
-	// Steps of each random conversation; 0 for 150.
+	// Steps of each random conversation; 0: 150.
 	Steps int
-	// Timeout bounds the wait for any message that must come; 0 for 5 s.
+	// Timeout bounds the wait for any message that must come; 0: 5 s.
 	Timeout time.Duration
-	// Patience bounds the wait for messages that the server sends by itself after a time that it announces, such as
-	// pings; 0 for 60 s.
+	// Patience bounds the wait for messages after a time that the server announces, such as pings; 0: 60 s.
 	Patience time.Duration
-	// Only, unless it is nil, leaves out checks whose names it does not match.
-	Only *regexp.Regexp
+	Only     *regexp.Regexp
 }
 
 // Status of a check.
 type Status string
 
-// Statuses. A check is skipped if the server lacks a feature that it needs.
+// A check is skipped if the server lacks a feature that it needs.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
@@ -71,9 +64,8 @@ const (
 
 // Result of a check.
 type Result struct {
-	Check  string `json:"check"`
-	Status Status `json:"status"`
-	// Transport and Encoding of the connections.
+	Check     string `json:"check"`
+	Status    Status `json:"status"`
 	Transport string `json:"transport"`
 	Encoding  string `json:"encoding"`
 	// Section of the specification, below docs/, and the Rule in short.
@@ -88,11 +80,10 @@ type Result struct {
 // moment bounds the wait for a message that must not come, where no other message shows its absence.
 const moment = 50 * time.Millisecond
 
-// atOnce is how many checks are made at a time.
 const atOnce = 8
 
-// Run makes the checks of one transport and encoding, and returns their results in the order of the table. The error says why the
-// server cannot be judged at all.
+// Run makes the checks of one transport and encoding, and returns results in the order of the table. The error says why
+// the server cannot be judged at all.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	s, err := newSuite(o)
 	if err != nil {
@@ -125,7 +116,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	return results, context.Cause(ctx)
 }
 
-// Rules returns the rule of each check, in the order of the checks.
+// Rules returns the rules of the checks.
 func Rules() []Result {
 	var out []Result
 	for _, c := range checks() {
@@ -134,7 +125,6 @@ func Rules() []Result {
 	return out
 }
 
-// suite is a run.
 type suite struct {
 	Options
 	server *probe.Server
@@ -157,23 +147,21 @@ func newSuite(o Options) (*suite, error) {
 	}}, nil
 }
 
-// JSONOnly reports whether the transport of an endpoint has no Protobuf; or the error says that there is none.
+// JSONOnly reports whether the transport of an endpoint has no Protobuf.
 func JSONOnly(url string) (bool, error) {
 	kind, err := talk.KindOf(url)
 	return talk.JSONOnly(kind), err
 }
 
-// random returns the numbers of a check: the same for a seed, with any selection of checks.
+// random depends on the seed and the name, not on the selection of checks.
 func (s *suite) random(name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // it does not fail
 	return rand.New(rand.NewPCG(s.Seed, h.Sum64()))
 }
 
-// client is a connection of a check.
 type client = probe.Client
 
-// trial is a check while it is made.
 type trial struct {
 	*probe.Probe
 	grant
@@ -188,7 +176,6 @@ func newTrial(ctx context.Context, s *suite, name string, g grant) *trial {
 	return &trial{Probe: p, grant: g, random: s.random(name), steps: s.Steps, patience: s.Patience}
 }
 
-// check is one of the table.
 type check struct {
 	name    string
 	section string // of docs/protocol-rules.md: the anchor
@@ -197,7 +184,6 @@ type check struct {
 	run     func(t *trial)
 }
 
-// judge makes a check.
 func (s *suite) judge(ctx context.Context, c check) (r Result) {
 	r = Result{
 		Check: c.name, Status: Passed, Transport: s.server.Dialer.Kind.Name, Encoding: s.Encoding.String(), Section: c.section, Rule: c.rule,
@@ -228,10 +214,8 @@ func (s *suite) judge(ctx context.Context, c check) (r Result) {
 	return r
 }
 
-// transcriptLines is how many messages a failure shows.
 const transcriptLines = 16
 
-// checks returns the table.
 func checks() []check {
 	return slices.Concat(
 		connectChecks(), frameChecks(), commandChecks(), pingChecks(), subscribeChecks(), publishChecks(), deliveryChecks(),

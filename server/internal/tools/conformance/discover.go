@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// discover finds out whether the server lets clients in, and which permissions the channels of each prefix grant.
 func (s *suite) discover(ctx context.Context) error {
 	for _, prefix := range s.Prefixes {
 		t := newTrial(ctx, s, "discovery", grant{prefix: prefix})
@@ -30,10 +29,8 @@ func (s *suite) discover(ctx context.Context) error {
 	return nil
 }
 
-// may reports whether a command succeeds.
 func may(c *client, cmd *protocol.Command) bool { return c.Call(cmd).Error == nil }
 
-// explore fills in the grant.
 func (t *trial) explore() {
 	c := t.Connect()
 	ch := t.Channel()
@@ -77,7 +74,8 @@ func (t *trial) add(n need, has bool) {
 	}
 }
 
-// exploreRecovery tells whether recovery gives all that was missed or the latest publication. Without publications it is not known.
+// exploreRecovery tells whether recovery gives all that was missed or the latest publication. Without publications it is
+// not known.
 func (t *trial) exploreRecovery(c *client) {
 	if t.has&published == 0 {
 		return
@@ -98,11 +96,11 @@ func (t *trial) exploreRecovery(c *client) {
 	t.add(recovers, !r.Recovered || len(r.Publications) != 1)
 }
 
-// straggle is how long a join may come after a publication behind it, on servers that do not keep the order of both.
+// A join may come so late after a publication behind it, on servers that do not keep the order of both.
 const straggle = time.Second
 
-// joined reports whether c gets the join of another client in a channel. Where clients publish, a publication of the other client
-// tells when the join should have come; elsewhere half of the time-out passes.
+// joined reports whether c gets the join of another client. If clients may publish, a publication tells when the join
+// should have come; else half of the time-out passes.
 func (t *trial) joined(c, other *client, ch string) bool {
 	of := func(info *protocol.ClientInfo) bool { return info != nil && info.Client == other.ID }
 	within := c.Timeout / 2
@@ -119,7 +117,6 @@ func (t *trial) joined(c, other *client, ch string) bool {
 	}) == nil
 }
 
-// exploreMap fills in the grant of channels that are no streams.
 func (t *trial) exploreMap(c *client) {
 	ch := t.Channel()
 	t.Signed = false
@@ -143,7 +140,6 @@ func (t *trial) exploreMap(c *client) {
 	t.add(published, t.has&writes != 0 || t.API != nil)
 }
 
-// explorePoll fills in the grant of channels of shared poll.
 func (t *trial) explorePoll(c *client) {
 	ch := t.Channel()
 	if !may(c, t.Request(ch, probe.Polled)) {

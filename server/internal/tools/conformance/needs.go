@@ -8,10 +8,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/talk"
 )
 
-// need is the set of features that a check needs, one bit each.
 type need uint32
 
-// Permissions of channels, and then features besides channels.
 const (
 	stream       need = 1 << iota // clients may subscribe
 	publishes                     // clients may publish
@@ -47,7 +45,6 @@ const (
 	framed    // messages come in frames, requests or events, which can be cut off
 )
 
-// texts name the needs, in the order of the bits.
 var texts = []string{
 	"subscribing", "publishing by clients", "positions", "recovery", "reading the history", "presence", "joins and leaves", "deltas",
 	"filters by tags", "numbers instead of names", "maps", "maps with positions", "changing maps by clients", "deltas of maps", "cache mode",
@@ -57,7 +54,6 @@ var texts = []string{
 	"a one-way transport", "WebTransport", "SockJS", "JSON", "Protobuf", "a secret that signs keys (--key-secret)", "messages in frames",
 }
 
-// ofChannels has the bits of the permissions of channels.
 const ofChannels = published | (published - 1)
 
 func (n need) String() string {
@@ -70,15 +66,12 @@ func (n need) String() string {
 	return strings.Join(out, ", ")
 }
 
-// grant is the set of permissions of the channels of a prefix.
 type grant struct {
 	prefix string
 	has    need
-	// signed says that subscriptions need a token.
 	signed bool
 }
 
-// features returns the features besides channels.
 func (s *suite) features() need {
 	var n need
 	kind := s.server.Dialer.Kind

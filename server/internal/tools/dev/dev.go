@@ -1,5 +1,5 @@
-// Package dev has the additions of `gyro dev` to a server: a configuration that works on loopback without a file, a
-// demo page, and a log for people at a terminal.
+// Package dev has the additions of `gyro dev` to a server: a configuration for loopback, a demo page, and a log for
+// people.
 package dev
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Namespace of the demo page's channel.
+// Namespace of the demo page.
 const Namespace = "chat"
 
-// Channel that the demo page is subscribed to.
+// Channel of the demo page.
 const Channel = Namespace + ":index"
 
 // AdminPrefix is the path of the admin web interface.
@@ -37,26 +37,24 @@ const TokenTTL = 24 * time.Hour
 type Options struct {
 	// Port to listen on; 0 for any that is free.
 	Port int
-	// Secret signs and verifies tokens (HS256), at most 1,024 bytes; empty for a random one.
+	// Secret signs and verifies tokens (HS256), at most 1,024 bytes; empty: random.
 	Secret string
-	// APIKey is the key of the server API, at most 256 ASCII characters; empty for a random one.
+	// APIKey of at most 256 ASCII characters; empty: random.
 	APIKey string
-	// Origins are patterns of further web origins that may connect. Origins of this machine always may.
+	// Origins are patterns of further web origins that may connect, beside this machine's.
 	Origins []string
-	// Base is a configuration of the developer's; nil for none. All of it stays but addresses, paths and transports, which the demo
-	// page and the admin interface need.
+	// Base is a configuration of the developer; nil for none. It keeps all but addresses, paths and transports, which
+	// the demo page and the admin interface need.
 	Base *config.Config
 }
 
-// loopbackOrigins are the patterns of pages on this machine, on any port. The * for the port
-// matches other text too, but browsers send only digits there.
+// The * for the port matches other text too, but browsers send only digits there.
 var loopbackOrigins = []string{
 	"http{,s}://{localhost,127.0.0.1}{,:*}", `http{,s}://\[::1\]{,:*}`, "http{,s}://*.localhost{,:*}",
 }
 
-// Config returns a configuration for loopback: nothing of it can be reached from another
-// machine, or from the pages of other sites unless Origins has them, because all clients need a
-// token. Errors name the flag.
+// Config returns a configuration for loopback: other machines reach nothing, and pages of other sites nothing unless
+// Origins has them, because all clients need a token. Errors name the flag.
 func Config(o Options) (*config.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -76,7 +74,6 @@ func Config(o Options) (*config.Config, error) {
 	cfg.HTTPAPI.Disabled, cfg.HTTPAPI.HandlerPrefix = false, def.HTTPAPI.HandlerPrefix
 	cfg.HTTPAPI.Key = cmp.Or(o.APIKey, cfg.HTTPAPI.Key, rand.Text())
 	cfg.Client.Token.HMACSecretKey = cmp.Or(o.Secret, cfg.Client.Token.HMACSecretKey, rand.Text()+rand.Text())
-	// The demo page is at /.
 	cfg.Admin = config.Admin{
 		Enabled: true, HandlerPrefix: AdminPrefix, Password: cmp.Or(cfg.Admin.Password, rand.Text()),
 		Secret: cmp.Or(cfg.Admin.Secret, rand.Text()+rand.Text()), SessionTTL: cfg.Admin.SessionTTL,
@@ -91,11 +88,10 @@ func Config(o Options) (*config.Config, error) {
 	return cfg, nil
 }
 
-// loopback is the address of everything that listens.
 const loopback = "127.0.0.1"
 
-// enableTransports enables the transports that browsers and scripts use without a certificate or another port, at the
-// paths that the demo page and the announcement name. SockJS is as it was: it is for old clients.
+// enableTransports enables the transports that need no certificate and no other port, at the paths that the demo page
+// and the announcement name. SockJS is for old clients, and stays as it was.
 func enableTransports(cfg, def *config.Config) {
 	cfg.Emulation.HandlerPrefix = def.Emulation.HandlerPrefix
 	defaults := def.Transports()
@@ -120,7 +116,6 @@ func demoOptions() config.ChannelOptions {
 	return o
 }
 
-// check finds values that could not work.
 func (o Options) check() error {
 	if !printable(o.Secret, 1024) {
 		return errors.New("--secret: up to 1024 bytes of printable text are expected")
@@ -144,9 +139,8 @@ func printable(text string, limit int) bool {
 	return len(text) <= limit && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// Local reports whether a Host field names this machine: localhost or a loopback address, with or without a port. A
-// page of another site has another name in it, even if that name resolves to loopback; it must not read the data for
-// the pages of this server.
+// Local reports whether a Host field names this machine: localhost or a loopback address. A page of another site has
+// another name in it, even if that name resolves to loopback; it must not read the data for the pages of this server.
 func Local(hostport string) bool {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -164,14 +158,12 @@ var (
 	animals    = []string{"badger", "crane", "dolphin", "falcon", "gecko", "heron", "ibex", "lynx", "marten", "newt", "otter", "panda", "quail", "raven", "seal", "wren"}
 )
 
-// firstUser and users choose the next name.
 var (
 	firstUser = mathrand.Uint32()
 	users     atomic.Uint32
 )
 
-// User makes up the name of a demo user. 256 in a row differ, so two tabs of a newcomer do. Any goroutine may
-// call it.
+// User makes up the name of a demo user. 256 in a row differ. Any goroutine may call it.
 func User() string {
 	const step = 149 // odd, so that all names come
 	n := int((firstUser + step*users.Add(1)) % uint32(len(adjectives)*len(animals)))

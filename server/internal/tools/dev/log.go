@@ -12,8 +12,7 @@ import (
 	"unicode"
 )
 
-// advices tell a user of `gyro dev` how to act on a log line. The text is part of the line; it is a key of the
-// configuration where the line names one. The first match is shown.
+// advices tell a user of `gyro dev` how to act on a line with this text. The first match is shown.
 var advices = []struct{ text, advice string }{
 	{"client.allowed_origins", "pages on this machine may connect; gyro dev --origin ORIGIN allows those of ORIGIN too"},
 	{"http_api.key", "the key is printed at the start; gyro dev --api-key KEY keeps it the same at every start"},
@@ -28,8 +27,7 @@ const secretAdvice = "sign tokens with the HMAC secret that is printed at the st
 
 const ownConfiguration = "gyro dev -c config.json has the namespaces and options of a configuration of your own; gyro genconfig makes one to begin with"
 
-// handler writes log lines for a developer at a terminal: the message, each attribute on a
-// line of its own below it, and advice.
+// handler writes the message, each attribute on a line of its own, and advice.
 type handler struct {
 	out    *output
 	level  slog.Leveler
@@ -68,7 +66,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// margin is where the text of a line begins, behind time and level.
+// margin is the width of time and level.
 const margin = "                    "
 
 // Handle implements slog.Handler.
@@ -116,7 +114,7 @@ func levelColour(l slog.Level) string {
 	return "32" // green
 }
 
-// clean quotes texts with control characters: texts of clients must not control the terminal.
+// clean quotes control characters: texts of clients must not control the terminal.
 func clean(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)

@@ -25,11 +25,10 @@ var files embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
 
-// maxUser is the most bytes of a user's name.
 const maxUser = 64
 
-// Pages returns the handlers of the demo page and of its scripts and styles, by path. The page shows the secret and the
-// API key of the server, so serve it to this machine only (Local).
+// Pages returns the handlers of the demo page, by path. The page shows the secret and the API key of the server, so
+// serve it to this machine only (Local).
 func Pages(cfg *config.Config) map[string]http.Handler {
 	p := &pages{cfg: cfg}
 	handlers := map[string]http.Handler{
@@ -50,7 +49,6 @@ func Pages(cfg *config.Config) map[string]http.Handler {
 
 type pages struct{ cfg *config.Config }
 
-// only refuses other methods, and adds the headers that all answers share.
 func only(method string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -78,8 +76,7 @@ func file(name string) http.HandlerFunc {
 	}
 }
 
-// page serves the demo page. It is the same for all users; each tab gets its user and token
-// from /dev/token.
+// page is the same for all users; each tab gets its user and token from /dev/token.
 func (p *pages) page(w http.ResponseWriter, r *http.Request) {
 	snippets, err := Snippets(p.cfg, r.Host)
 	if err != nil {
@@ -96,7 +93,6 @@ func (p *pages) page(w http.ResponseWriter, r *http.Request) {
 	_ = pageTemplate.Execute(w, snippets) // the client may go away
 }
 
-// token makes the connection token of a user, as the backend of an application would.
 func (p *pages) token(w http.ResponseWriter, r *http.Request) {
 	var who struct {
 		User string `json:"user"`
@@ -126,8 +122,7 @@ func sign(cfg *config.Config, user string) (string, error) {
 	return auth.Sign(cfg.Client.Token, auth.Claims{User: user, TTL: TokenTTL}, time.Now())
 }
 
-// publish sends the request of the curl line for the page, so that the code of the page needs
-// no API key.
+// publish sends the request of the page's curl line, so that the page needs no API key.
 func (p *pages) publish(w http.ResponseWriter, r *http.Request) {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -153,12 +148,12 @@ func (p *pages) publish(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, answer.Body) // either side may go away
 }
 
-// SnippetUser is the user of the tokens that the snippets make.
+// SnippetUser is the user of the tokens in snippets.
 const SnippetUser = "anna"
 
 const publishBody = `{"channel":"` + Channel + `","data":{"text":"Hello from the backend"}}`
 
-// Examples are code for newcomers to copy. Each works unchanged with the server that shows it.
+// Examples are code to copy. Each works unchanged with the server that shows it.
 type Examples struct {
 	Channel string
 	Client  string // the code of the page that connects
@@ -207,12 +202,11 @@ func Curl(cfg *config.Config, host string) string {
 	return fmt.Sprintf("curl -s http://%s/api/publish -H '%s' -d '%s'", host, key, publishBody)
 }
 
-// Watch is the command line that prints the events of the demo page's channel, as the user of a token.
+// Watch is the command line that prints the events of the demo page's channel.
 func Watch(host, token string) string {
 	return fmt.Sprintf(`curl -sN http://%s/connection/uni_http_stream -d '{"token":"%s","subs":{"%s":{}}}'`, host, token, Channel)
 }
 
-// literal is a text as Python and JavaScript both write it.
 func literal(text string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// body takes the body of an HTTP response apart.
 type body struct {
 	chunked  bool
 	events   bool
@@ -23,7 +22,6 @@ type body struct {
 	message []byte // the start of an incomplete message
 }
 
-// maxChunkHead bounds the line before a chunk, in bytes.
 const maxChunkHead = 4 << 10
 
 var (
@@ -31,8 +29,8 @@ var (
 	errLarge = fmt.Errorf("the server sends a chunk or a message of more than %d bytes, which is the limit", maxFrame)
 )
 
-// consume handles the complete messages of data and returns the bytes that it needs again with the next data: the start
-// of a chunk's head. At the end of the body it returns io.EOF.
+// consume handles the complete messages of data and returns the bytes that it needs again: the start of a chunk's head.
+// At the end of the body it returns io.EOF.
 func (b *body) consume(data []byte, handle func([]byte) error) (rest []byte, err error) {
 	if !b.chunked {
 		return nil, b.take(data, handle)
@@ -62,8 +60,8 @@ func (b *body) consume(data []byte, handle func([]byte) error) (rest []byte, err
 	return nil, nil
 }
 
-// chunkHead reads the line before a chunk, which has n bytes; 0: it is not complete. For the chunk
-// that ends the body it returns io.EOF.
+// chunkHead reads the line before a chunk, which has n bytes; 0: it is not complete. At the last chunk it returns
+// io.EOF.
 func chunkHead(data []byte) (size, n int, err error) {
 	n = bytes.IndexByte(data[:min(len(data), maxChunkHead)], '\n') + 1
 	if n == 0 {
@@ -86,10 +84,9 @@ func chunkHead(data []byte) (size, n int, err error) {
 	return int(v), n, nil
 }
 
-// maxDigits is how many digits the size of a chunk may have.
 const maxDigits = 16
 
-// chunkEnd reads the end of the line behind a chunk, which has n bytes; 0: it is not complete.
+// chunkEnd reads the line end behind a chunk, which has n bytes; 0: it is not complete.
 func chunkEnd(data []byte) (n int, err error) {
 	const end = "\r\n"
 	switch {
@@ -101,7 +98,6 @@ func chunkEnd(data []byte) (n int, err error) {
 	return len(end), nil
 }
 
-// take handles the complete messages of data and keeps a copy of the rest.
 func (b *body) take(data []byte, handle func([]byte) error) error {
 	if len(b.message) > 0 {
 		b.message = append(b.message, data...)
@@ -122,8 +118,7 @@ func (b *body) take(data []byte, handle func([]byte) error) error {
 	return nil
 }
 
-// messages handles the complete messages of data and returns their size. Messages without envelopes go to handle
-// together.
+// messages returns the size of the complete messages. Messages without envelopes go to handle together.
 func (b *body) messages(data []byte, handle func([]byte) error) (n int, err error) {
 	switch {
 	case b.events:
@@ -139,7 +134,6 @@ func (b *body) messages(data []byte, handle func([]byte) error) (n int, err erro
 	return n, cmp.Or(handle(data[:n]), err)
 }
 
-// delimited returns the size of the complete messages that follow their lengths.
 func delimited(data []byte) (n int, err error) {
 	for {
 		size, k := binary.Uvarint(data[n:])
@@ -153,8 +147,7 @@ func delimited(data []byte) (n int, err error) {
 	}
 }
 
-// eachEvent handles the data of complete lines. The server puts each message into one line, so an
-// event needs no more of its other fields.
+// eachEvent needs no other fields: the server puts each message into one line of an event.
 func eachEvent(data []byte, handle func([]byte) error) (n int, err error) {
 	for {
 		end := bytes.IndexByte(data[n:], '\n')

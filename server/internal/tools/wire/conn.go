@@ -1,6 +1,5 @@
-// Package wire is the client's side of the transports for very many connections in one process: a
-// connection that waits costs a goroutine and no buffer, and a message that the server sends
-// to thousands is decoded once ([Memo]).
+// Package wire is the client's side of the transports for very many connections in one process: a connection that waits
+// costs a goroutine and no buffer, and a message to thousands is decoded once ([Memo]).
 package wire
 
 import (
@@ -23,18 +22,15 @@ import (
 )
 
 const (
-	// readSize is the size of the buffers that connections share. A connection holds one only while it handles the
-	// bytes of a read.
+	// readSize is the size of shared buffers. A connection holds one while it handles the bytes of a read.
 	readSize = 64 << 10
-	// maxFrame bounds the memory that a frame makes the client allocate, in bytes.
-	maxFrame = 64 << 20
-	// usualTimeout is the time-out of a Dialer whose Timeout is 0.
+	// maxFrame bounds the memory of a frame, in bytes.
+	maxFrame     = 64 << 20
 	usualTimeout = 20 * time.Second
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// writeBuffers are for messages and for handshakes.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
 // CloseError is the close frame that ended a connection.
@@ -46,8 +42,7 @@ const StatusNone = wsclient.StatusNone
 // ErrTooBig says that the server has sent a message beyond the limit of a client.Conn.
 var ErrTooBig = wsclient.ErrTooBig
 
-// Dialer connects to a server. Several goroutines may use it at a time; its fields must not
-// change meanwhile.
+// Dialer connects to a server. Several goroutines may use it at a time; its fields must not change meanwhile.
 type Dialer struct {
 	Kind      Kind
 	URL       string            // its scheme is one of Kind.Schemes
@@ -65,8 +60,8 @@ type Dialer struct {
 	}
 }
 
-// Conn is the client's end of a connection. While it waits for bytes, it has a goroutine and no
-// buffer. One goroutine calls Serve; any may call Send, Expect and Cut.
+// Conn is the client's end of a connection. While it waits for bytes, it has a goroutine and no buffer. One goroutine
+// calls Serve; any may call Send, Expect and Cut.
 type Conn struct {
 	conn  net.Conn
 	tcp   *net.TCPConn    // conn, or the connection below its TLS; nil: unknown
@@ -90,8 +85,8 @@ type Conn struct {
 	mu sync.Mutex // orders writes
 }
 
-// Dial connects and sends the first commands, within the Timeout and until ctx ends. One-way kinds send the request of
-// the first command, which must be connect. The connection fails after another Timeout unless Expect is called before.
+// Dial connects and sends the first commands, within the Timeout and until ctx ends; one-way kinds send the connect
+// request. The connection fails after another Timeout unless Expect is called before.
 func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, error) {
 	hello, err := t.hello(first)
 	if err != nil {
@@ -103,7 +98,7 @@ func (t *Dialer) Dial(ctx context.Context, first ...*protocol.Command) (*Conn, e
 	return t.dialFrames(ctx, hello, len(hello) > 0)
 }
 
-// DialFrame is Dial with a first frame as it goes over the wire, which may be malformed. One-way kinds have none.
+// DialFrame is Dial with a first frame, which may be malformed. One-way kinds have none.
 func (t *Dialer) DialFrame(ctx context.Context, frame []byte) (*Conn, error) {
 	if t.Kind.stream {
 		return t.dialStream(ctx, nil, frame)
@@ -113,7 +108,6 @@ func (t *Dialer) DialFrame(ctx context.Context, frame []byte) (*Conn, error) {
 
 func (t *Dialer) timeout() time.Duration { return cmp.Or(t.Timeout, usualTimeout) }
 
-// dialFrames opens a WebSocket and sends the first message, if there is one.
 func (t *Dialer) dialFrames(ctx context.Context, hello []byte, send bool) (*Conn, error) {
 	c, err := t.dialWebSocket(ctx)
 	if err == nil && send {
@@ -124,7 +118,6 @@ func (t *Dialer) dialFrames(ctx context.Context, hello []byte, send bool) (*Conn
 	return c, err
 }
 
-// hello returns the first message of a connection.
 func (t *Dialer) hello(first []*protocol.Command) ([]byte, error) {
 	if t.Kind.OneWay {
 		return first[0].Connect.AppendJSON(nil)
@@ -159,7 +152,6 @@ func (t *Dialer) dialWebSocket(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// attach finds the socket of the connection.
 func (c *Conn) attach() {
 	switch conn := c.conn.(type) {
 	case *tcpConn:
@@ -174,7 +166,6 @@ func (c *Conn) attach() {
 	}
 }
 
-// tcpConn is the TCP connection beneath TLS.
 type tcpConn struct {
 	*net.TCPConn
 	polled bool // Read does not wait
@@ -182,7 +173,6 @@ type tcpConn struct {
 	dry    bool // there was nothing more to read
 }
 
-// sockets makes a dialer return tcpConns.
 func sockets(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -195,7 +185,7 @@ func sockets(dial dialer) dialer {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialHint explains the errors that are due to many connections from one machine.
+// dialHint explains errors by many connections from one machine.
 func dialHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -206,8 +196,8 @@ func dialHint(err error) string {
 	return ""
 }
 
-// Expect replaces the deadline of connecting, or of the previous call: Serve fails after d, even if it receives
-// messages meanwhile, unless Expect is called again. With 0 there is no deadline.
+// Expect replaces the deadline: Serve fails after d, even if it receives messages meanwhile, unless Expect is called
+// again. 0: no deadline.
 func (c *Conn) Expect(d time.Duration) {
 	var deadline time.Time
 	if d > 0 {
@@ -217,8 +207,7 @@ func (c *Conn) Expect(d time.Duration) {
 	_ = c.conn.SetReadDeadline(deadline) // a closed connection shows at once
 }
 
-// Cut ends the connection by a TCP reset, without a close frame, so that its port can be used
-// again at once. It may be called again.
+// Cut ends the connection by a TCP reset, so that its port can be used again at once. It may be called again.
 func (c *Conn) Cut() {
 	if c.end != nil {
 		c.end(net.ErrClosed)
@@ -231,16 +220,15 @@ func (c *Conn) Cut() {
 	_ = c.tcp.Close()
 }
 
-// Address sets the node and the session of the further commands of emulated kinds. The reply to connect contains both.
-// Call it before Send.
+// Address sets node and session of emulated kinds, from the reply to connect. Call it before Send.
 func (c *Conn) Address(node, session string) {
 	if c.back != nil {
 		c.back.node, c.back.session = node, session
 	}
 }
 
-// Send sends commands in one frame or request, or none of them. Once Serve has returned, a request fails
-// with the same error.
+// Send sends commands in one frame or request, or none of them. Once Serve has returned, a request fails with the same
+// error.
 func (c *Conn) Send(cmds ...*protocol.Command) error {
 	buf := writeBuffers.Get().(*[]byte)
 	defer writeBuffers.Put(buf)
@@ -252,7 +240,7 @@ func (c *Conn) Send(cmds ...*protocol.Command) error {
 	return c.SendFrame(b)
 }
 
-// SendFrame is Send with a frame as it goes over the wire, which may be malformed.
+// SendFrame is Send with a frame, which may be malformed.
 func (c *Conn) SendFrame(frame []byte) error {
 	if c.back == nil {
 		return c.write(c.op(), frame)
@@ -266,7 +254,6 @@ func (c *Conn) SendFrame(frame []byte) error {
 	return err
 }
 
-// op returns the opcode of data.
 func (c *Conn) op() byte {
 	if c.codec.Encoding() == protocol.Protobuf {
 		return wsclient.OpBinary
@@ -274,7 +261,6 @@ func (c *Conn) op() byte {
 	return wsclient.OpText
 }
 
-// appendCommands appends the commands of one frame.
 func appendCommands(b []byte, c codec.ClientCodec, cmds []*protocol.Command) (_ []byte, err error) {
 	for i, cmd := range cmds {
 		if i > 0 && c.Encoding() == protocol.JSON {
@@ -287,14 +273,13 @@ func appendCommands(b []byte, c codec.ClientCodec, cmds []*protocol.Command) (_ 
 	return b, nil
 }
 
-// write writes one frame.
 func (c *Conn) write(op byte, payload []byte) error {
 	return wsclient.WriteFrame(c.conn, &c.mu, op, payload)
 }
 
-// Serve hands messages to handle until the connection ends or handle fails, and returns the
-// reason: a *CloseError if the server sent a close frame. It answers WebSocket pings, and fails
-// for messages above 64 MiB. A message is valid until handle returns. handle must not call Cut.
+// Serve hands messages to handle until the connection ends or handle fails, and returns the reason: a *CloseError if the
+// server sent a close frame. It answers WebSocket pings, and fails for messages above 64 MiB. A message is valid until
+// handle returns. handle must not call Cut.
 func (c *Conn) Serve(handle func(message []byte) error) error {
 	err := c.serve(handle)
 	if c.end != nil {
@@ -325,7 +310,7 @@ func (c *Conn) serve(handle func(message []byte) error) error {
 	}
 }
 
-// space returns the memory to read into, behind the bytes that are held.
+// space returns memory behind the held bytes.
 func (c *Conn) space() []byte {
 	if c.need > readSize { // the frame does not fit a shared buffer
 		if cap(c.held) < c.need {
@@ -338,7 +323,6 @@ func (c *Conn) space() []byte {
 	return c.buf[c.n:]
 }
 
-// release gives the shared buffer back, if there is one.
 func (c *Conn) release() {
 	if c.buf != nil {
 		readBuffers.Put(c.buf)
@@ -346,7 +330,7 @@ func (c *Conn) release() {
 	}
 }
 
-// took handles the n bytes that were read into the memory that space returned.
+// took handles n bytes that were read into space.
 func (c *Conn) took(n int, handle func([]byte) error) error {
 	if c.buf == nil {
 		c.held = c.held[:len(c.held)+n]
@@ -362,7 +346,6 @@ func (c *Conn) took(n int, handle func([]byte) error) error {
 	return c.consume(c.buf[:c.n+n], handle)
 }
 
-// consume handles the complete frames of data and holds a copy of the rest.
 func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 	if c.polls != nil {
 		rest, err := c.polls.consume(data, handle)
@@ -401,7 +384,6 @@ func (c *Conn) consume(data []byte, handle func([]byte) error) error {
 	return nil
 }
 
-// frame handles one frame.
 func (c *Conn) frame(h wsclient.Header, payload []byte, handle func([]byte) error) error {
 	switch h.Op {
 	case wsclient.OpText, wsclient.OpBinary:

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// EnsureFiles raises this process's limit of descriptors to the maximum that the system allows,
-// and fails if that is below n. If the limits cannot be read, it does nothing.
+// EnsureFiles raises this process's limit of descriptors to the maximum, and fails if that is below n. If the limits
+// cannot be read, it does nothing.
 func EnsureFiles(n int) error {
 	if limit, ok := fileLimit(); ok && uint64(n) > limit {
 		return fmt.Errorf("%d descriptors are needed, the limit of this process is %d: raise it (ulimit -n), or use fewer connections", n, limit)
@@ -16,8 +16,6 @@ func EnsureFiles(n int) error {
 	return nil
 }
 
-// fileLimit raises the limit to its maximum and returns the result; not ok if the limits cannot
-// be read.
 func fileLimit() (files uint64, ok bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -49,7 +49,7 @@ func KindOf(name string) (Kind, bool) {
 // JSONOnly reports whether the kind has no Protobuf.
 func (k Kind) JSONOnly() bool { return k.OneWay || k.events }
 
-// Emulated reports whether clients send their commands by requests of their own.
+// Emulated: clients send their commands by requests of their own.
 func (k Kind) Emulated() bool { return k.stream && !k.OneWay }
 
 // Schemes returns the schemes of the kind's URLs: without and with TLS.
@@ -60,12 +60,12 @@ func (k Kind) Schemes() []string {
 	return []string{"ws", "wss"}
 }
 
-// DefaultURL returns the endpoint on a server with default ports and paths on this machine.
+// DefaultURL returns the endpoint with default port and path on this machine.
 func (k Kind) DefaultURL() string {
 	return k.Schemes()[0] + "://127.0.0.1:8000/connection/" + k.Name
 }
 
-// EmulationURL returns the default endpoint for commands on the server of a stream's endpoint.
+// EmulationURL returns the default endpoint for commands on the server of a stream.
 func EmulationURL(stream string) string {
 	u, err := url.Parse(stream)
 	if err != nil {

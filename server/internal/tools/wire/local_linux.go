@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// spread is the number of local addresses that connections to loopback come from.
+// Local addresses of connections to loopback.
 const spread = 64
 
-// ipBindAddressNoPort is IP_BIND_ADDRESS_NO_PORT, which package syscall does not name.
+// Package syscall does not have it.
 const ipBindAddressNoPort = 24
 
-// local returns the function that dials the nth connection to an address. Connections to loopback take their local
-// addresses from 127.0.0.1 to 127.0.0.64 in turn, since each address has its own ports. One address has ports for
-// 28,000 connections, and beyond 14,000, the kernel's search for a free port takes a third of the client's time.
+// local returns the function that dials the nth connection to an address. Connections to loopback come from 127.0.0.1 to
+// 127.0.0.64 in turn: one address has ports for 28,000 connections, and beyond 14,000 the kernel's search for a free
+// port takes a third of the client's time.
 func local(address string, n uint64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{}
 	if u, err := url.Parse(address); err == nil {
@@ -28,8 +28,8 @@ func local(address string, n uint64) func(ctx context.Context, network, addr str
 	return d.DialContext
 }
 
-// portByConnect has connect choose the local port instead of bind: connect may use every port
-// that has no connection to the same server.
+// portByConnect has connect choose the local port instead of bind: connect may use every port without a connection to
+// the same server.
 func portByConnect(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		// If it fails, there are fewer ports.

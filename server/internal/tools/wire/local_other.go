@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// local returns the function that dials. Other systems have one loopback address only.
+// Other systems have one loopback address only.
 func local(string, uint64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Memo keeps decoded messages by their bytes. A server sends the same bytes to a thousand
-// subscribers: with a Memo the client decodes them once, and takes less CPU from the server
-// that it measures. It holds 4,096 messages; a new one replaces another. Several goroutines may use
-// it. A nil Memo keeps nothing.
+// Memo keeps decoded messages by their bytes. A server sends the same bytes to a thousand subscribers: decoding them
+// once takes less CPU from the server that is measured. It holds 4,096 messages; a new one replaces another. Several
+// goroutines may use it. A nil Memo keeps nothing.
 type Memo[T any] struct {
 	largest int
 	seed    maphash.Seed
@@ -24,7 +23,7 @@ type remembered[T any] struct {
 	decoded *T
 }
 
-// NewMemo returns an empty Memo, which keeps messages of up to largest bytes.
+// NewMemo returns an empty Memo for messages of up to largest bytes.
 func NewMemo[T any](largest int) *Memo[T] {
 	return &Memo[T]{largest: largest, seed: maphash.MakeSeed()}
 }
@@ -44,7 +43,7 @@ func (m *Memo[T]) Find(message []byte) *T {
 	return nil
 }
 
-// Keep remembers the decoded message, and returns it. It copies message.
+// Keep remembers and returns the decoded message. It copies message.
 func (m *Memo[T]) Keep(message []byte, decoded *T) *T {
 	if m != nil && len(message) <= m.largest {
 		m.slot(message).Store(&remembered[T]{message: bytes.Clone(message), decoded: decoded})
@@ -52,8 +51,7 @@ func (m *Memo[T]) Keep(message []byte, decoded *T) *T {
 	return decoded
 }
 
-// FirstMessage returns the first protocol message of a WebSocket message, with its delimiter. If
-// the WebSocket message is malformed, it returns all of it.
+// FirstMessage returns the first protocol message of a WebSocket message, with its delimiter; all of a malformed one.
 func FirstMessage(e protocol.Encoding, frame []byte) []byte {
 	if e == protocol.JSON {
 		if i := bytes.IndexByte(frame, '\n'); i >= 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// polls makes one connection of long polls: when an answer is complete, it sends the next request.
+// polls makes one connection of long polls.
 type polls struct {
 	conn    net.Conn
 	head    []byte // of each request, up to the value of Content-Length
@@ -25,8 +25,7 @@ type polls struct {
 	from    int    // where its body begins
 }
 
-// newPolls returns polls whose first request was req, with the connect request hello. The body of the
-// answer, which is to come, has the length.
+// newPolls returns polls whose first request was req, with the connect request hello.
 func newPolls(conn net.Conn, req *http.Request, hello *protocol.ConnectRequest, length int64) (*polls, error) {
 	if err := checkLength(length); err != nil {
 		return nil, err
@@ -51,10 +50,8 @@ func checkLength(length int64) error {
 	return nil
 }
 
-// recovered says which channels long polls can be used with.
 const recovered = "choose a channel (--channel) of a namespace with history_size, history_ttl and force_recovery"
 
-// pollHint explains why there is no answer to the first poll.
 func pollHint(err error, k Kind) string {
 	if k.polls && errors.Is(err, os.ErrDeadlineExceeded) {
 		return " (a poll waits if the server does not recover the channel: " + recovered + ")"
@@ -62,14 +59,12 @@ func pollHint(err error, k Kind) string {
 	return ""
 }
 
-// polled is an answer.
 type polled struct {
 	Pushes []json.RawMessage
 	Subs   json.RawMessage
 	Lost   []string
 }
 
-// consume handles complete answers, and returns the rest of data.
 func (p *polls) consume(data []byte, handle func([]byte) error) (rest []byte, err error) {
 	for {
 		if p.size == 0 {
@@ -88,7 +83,6 @@ func (p *polls) consume(data []byte, handle func([]byte) error) (rest []byte, er
 	}
 }
 
-// begin reads the head of an answer, if it is complete.
 func (p *polls) begin(data []byte) error {
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {
@@ -110,7 +104,6 @@ func (p *polls) begin(data []byte) error {
 	return checkLength(length)
 }
 
-// answered handles the pushes of an answer, and sends the next request.
 func (p *polls) answered(body []byte, handle func([]byte) error) error {
 	var a polled
 	if err := json.Unmarshal(body, &a); err != nil {

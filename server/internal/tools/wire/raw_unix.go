@@ -9,7 +9,6 @@ import (
 	"syscall"
 )
 
-// rawReads returns the raw connection on which a Conn waits for bytes without a buffer.
 func rawReads(conn *net.TCPConn) syscall.RawConn {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -18,8 +17,8 @@ func rawReads(conn *net.TCPConn) syscall.RawConn {
 	return raw
 }
 
-// serveRaw is Serve without a buffer while there is nothing to read. All of it happens within one call of raw.Read.
-// Go's poller is edge-triggered: bytes that arrive while turn runs wake it again, so turn need not read until EAGAIN.
+// serveRaw is Serve without a buffer while there is nothing to read, in one call of raw.Read. Go's poller is
+// edge-triggered: bytes that arrive while turn runs wake it again, so turn need not read until EAGAIN.
 func (c *Conn) serveRaw(handle func([]byte) error) error {
 	var end error
 	err := c.raw.Read(func(fd uintptr) bool {
@@ -32,7 +31,6 @@ func (c *Conn) serveRaw(handle func([]byte) error) error {
 	return end
 }
 
-// turn reads and handles the bytes that have arrived.
 func (c *Conn) turn(fd int, handle func([]byte) error) error {
 	read := syscall.Read
 	if s := c.below; s != nil {
@@ -66,8 +64,7 @@ func (c *Conn) turn(fd int, handle func([]byte) error) error {
 	}
 }
 
-// Read waits until Serve has begun. From then on it returns EAGAIN when there is nothing more, which
-// TLS takes for temporary.
+// Read waits until Serve has begun. Then it returns EAGAIN when there is nothing more, which TLS takes for temporary.
 func (s *tcpConn) Read(p []byte) (int, error) {
 	if !s.polled {
 		return s.TCPConn.Read(p)

@@ -17,10 +17,8 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// maxPosts bounds the connections for the requests of emulated kinds.
 const maxPosts = 1024
 
-// requests sends the commands of an emulated connection.
 type requests struct {
 	posts         *posts
 	codec         codec.ClientCodec
@@ -28,7 +26,6 @@ type requests struct {
 	timeout       time.Duration
 }
 
-// send sends a frame of commands by one request.
 func (s *requests) send(ctx context.Context, frame []byte) error {
 	body, err := s.body(frame)
 	if err != nil {
@@ -44,7 +41,6 @@ func contentType(e protocol.Encoding) string {
 	return "application/json"
 }
 
-// body returns the body of a request.
 func (s *requests) body(frame []byte) ([]byte, error) {
 	req := protocol.EmulationRequest{Node: s.node, Session: s.session, Data: frame}
 	if s.codec.Encoding() == protocol.Protobuf {
@@ -54,8 +50,8 @@ func (s *requests) body(frame []byte) ([]byte, error) {
 	return req.AppendJSON(nil)
 }
 
-// posts sends requests over connections that it keeps. net/http would take three times the CPU, so
-// that a server beside it would have little to do and be measured while it wakes up.
+// posts sends requests over connections that it keeps. net/http would take three times the CPU, so that a server beside
+// it would have little to do and be measured while it wakes up.
 type posts struct {
 	url   *url.URL
 	dial  func(ctx context.Context, u *url.URL) (net.Conn, error)
@@ -70,7 +66,6 @@ func newPosts(u *url.URL, dial func(ctx context.Context, u *url.URL) (net.Conn, 
 	return &posts{url: u, dial: dial, slots: make(chan struct{}, maxPosts)}
 }
 
-// send sends a request and waits for its answer, which must be 204.
 func (s *posts) send(ctx context.Context, contentType string, body []byte) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -92,7 +87,6 @@ func (s *posts) send(ctx context.Context, contentType string, body []byte) error
 	return s.exchange(ctx, &post{conn: conn, r: bufio.NewReader(conn)}, contentType, body)
 }
 
-// take returns a connection that waits for a request; nil: there is none.
 func (s *posts) take() *post {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +99,6 @@ func (s *posts) take() *post {
 	return p
 }
 
-// exchange sends a request over p, and keeps p if the server does.
 func (s *posts) exchange(ctx context.Context, p *post, contentType string, body []byte) error {
 	stop := context.AfterFunc(ctx, func() { p.conn.Close() })
 	p.out = append(append(append(p.out[:0], "POST "...), s.url.RequestURI()...), " HTTP/1.1\r\nHost: "...)
@@ -126,7 +119,7 @@ func (s *posts) exchange(ctx context.Context, p *post, contentType string, body 
 	return err
 }
 
-// put lets p wait for a request. It reports false after close.
+// put reports false after close.
 func (s *posts) put(p *post) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +129,6 @@ func (s *posts) put(p *post) bool {
 	return !s.closed
 }
 
-// close closes the connections that wait for requests, and keeps no more.
 func (s *posts) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -146,7 +138,6 @@ func (s *posts) close() {
 	}
 }
 
-// post is a connection for one request at a time.
 type post struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -154,11 +145,10 @@ type post struct {
 	used bool // something was answered
 }
 
-// errStale says that a server has closed a connection before it answered a further request, because
-// no request came for long, for example.
+// errStale: the server has closed a connection before it answered a further request.
 var errStale = errors.New("the server has closed the connection")
 
-// exchange sends p.out and reads the answer. It reports whether the connection stays open.
+// exchange reports whether the connection stays open.
 func (p *post) exchange() (keep bool, err error) {
 	if _, err = p.conn.Write(p.out); err == nil {
 		_, err = p.r.Peek(1)

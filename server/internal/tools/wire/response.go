@@ -17,7 +17,6 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// dialStream sends the request of an HTTP stream and reads the head of the response.
 func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hello []byte) (*Conn, error) {
 	req, err := t.streamRequest(hello)
 	if err != nil {
@@ -69,7 +68,7 @@ func (t *Dialer) dialStream(ctx context.Context, first []*protocol.Command, hell
 	return c, nil
 }
 
-// streamRequest returns the request that opens a stream: as browsers send it.
+// streamRequest is as browsers send it.
 func (t *Dialer) streamRequest(hello []byte) (*http.Request, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil {
@@ -98,8 +97,8 @@ func (t *Dialer) streamRequest(hello []byte) (*http.Request, error) {
 	return req, nil
 }
 
-// exchange connects, sends a request, and returns the bytes that came behind the head of the response. parse returns
-// the size of the head, or 0 if it is not complete.
+// exchange connects, sends a request, and returns the bytes behind the head of the response. parse returns the size of
+// the head, or 0 if it is not complete.
 func (t *Dialer) exchange(ctx context.Context, u *url.URL, request []byte, parse func(data []byte) (int, error)) (net.Conn, []byte, error) {
 	limited, cancel := context.WithTimeout(ctx, t.timeout())
 	defer cancel()
@@ -120,7 +119,6 @@ func (t *Dialer) exchange(ctx context.Context, u *url.URL, request []byte, parse
 	return conn, early, nil
 }
 
-// exchange does so over a connection.
 func exchange(conn net.Conn, request []byte, parse func(data []byte) (int, error)) (early []byte, err error) {
 	if _, err := conn.Write(request); err != nil {
 		return nil, err
@@ -146,7 +144,6 @@ func exchange(conn net.Conn, request []byte, parse func(data []byte) (int, error
 	}
 }
 
-// dialTCP connects to the host of u, with TLS for https and wss.
 func (t *Dialer) dialTCP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	secure, port := u.Scheme == "https" || u.Scheme == "wss", u.Port()
 	switch {
@@ -175,7 +172,6 @@ func (t *Dialer) dialTCP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// maxHead bounds the head of a response, in bytes.
 const maxHead = 64 << 10
 
 // statusHint explains the status of an endpoint that is off.
@@ -186,7 +182,6 @@ func statusHint(status int, k Kind) string {
 	return ""
 }
 
-// poster returns the sender of the requests of emulated kinds.
 func (t *Dialer) poster() (*posts, error) {
 	t.post.once.Do(func() {
 		var u *url.URL

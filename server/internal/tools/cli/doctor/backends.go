@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// backends checks whether the server can reach the backends that it asks about clients.
 func (d *doctor) backends(ctx context.Context) {
 	c := d.Config
 	seen := map[string]bool{}
@@ -34,7 +33,6 @@ func (d *doctor) backends(ctx context.Context) {
 	}
 }
 
-// backend connects to a backend. One that is asked over TLS has to show a certificate that the server accepts.
 func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	const area = "backends"
 	endpoint := key + ".endpoint"
@@ -81,8 +79,7 @@ func (d *doctor) backend(ctx context.Context, key string, p *config.Proxy) {
 	d.expiry(endpoint, client.ConnectionState().PeerCertificates[0], "its operator has to renew it")
 }
 
-// correct returns the keys that would change an error of a connection: the keys of TLS for an error of TLS, else the
-// address.
+// correct returns the keys of TLS for an error of TLS, else the address.
 func correct(err error, address, section string) string {
 	if option := services.TLSOption(section, err); option != "" && section != "" {
 		return "correct " + option + ", or the certificate of the other side"
@@ -93,7 +90,6 @@ func correct(err error, address, section string) string {
 	return "start what listens there, or correct " + address
 }
 
-// hostOf returns host and port of a URL, or of the target of a gRPC backend.
 func hostOf(address string) (host string, isHTTP, secure bool, err error) {
 	ports := map[string]string{"http": "80", "https": "443"}
 	u, err := url.Parse(address)

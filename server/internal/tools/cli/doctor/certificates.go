@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// renewal is how long before its end a certificate should have been renewed.
+// A certificate should be renewed so long before its end.
 const renewal = 14 * 24 * time.Hour
 
 const certificates = "certificates"
@@ -28,8 +28,7 @@ func (d *doctor) certificates(context.Context) {
 	}
 }
 
-// listener looks at the certificates that a listener shows. It skips files that cannot be loaded: the check of the
-// configuration has reported them.
+// listener skips files that cannot be loaded: the check of the configuration has reported them.
 func (d *doctor) listener(section string, t *config.ListenerTLS) {
 	if !t.Enabled || t.CertPEM == "" {
 		return
@@ -66,7 +65,6 @@ func (d *doctor) listener(section string, t *config.ListenerTLS) {
 	d.named(section+".cert_pem", leaves)
 }
 
-// expiry tells whether a certificate is valid for long enough, and of one that is not.
 func (d *doctor) expiry(key string, c *x509.Certificate, advice string) bool {
 	now := time.Now().Add(d.Ahead)
 	switch left := c.NotAfter.Sub(now); {
@@ -82,14 +80,13 @@ func (d *doctor) expiry(key string, c *x509.Certificate, advice string) bool {
 	return false
 }
 
-// chain tells whether clients that know the public authorities would find a way from one of these to the certificate.
+// chain tells whether clients that know the public authorities would trust the certificate.
 func (d *doctor) chain(key string, chain []*x509.Certificate) {
 	leaf, last := chain[0], chain[len(chain)-1]
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	// Expiration is another finding.
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: d.Roots, Intermediates: between, CurrentTime: leaf.NotBefore.Add(time.Second)})
 	var unknown x509.UnknownAuthorityError
 	switch {
@@ -103,7 +100,6 @@ func (d *doctor) chain(key string, chain []*x509.Certificate) {
 	}
 }
 
-// named checks whether one of the certificates is for the host name that clients use.
 func (d *doctor) named(key string, leaves []*x509.Certificate) {
 	var names []string
 	for _, c := range leaves {
@@ -120,7 +116,6 @@ func (d *doctor) named(key string, leaves []*x509.Certificate) {
 	}
 }
 
-// namesOf returns the names that a certificate is for.
 func namesOf(c *x509.Certificate) string {
 	names := c.DNSNames
 	for _, ip := range c.IPAddresses {

@@ -1,5 +1,5 @@
-// Package doctor checks everything around a server that its configuration names: limits of the system, ports, Redis,
-// NATS, PostgreSQL, clocks, certificates, backends and tokens. It changes nothing.
+// Package doctor checks the surroundings of a server: limits of the system, ports, Redis, NATS, PostgreSQL, clocks,
+// certificates, backends and tokens. It changes nothing.
 package doctor
 
 import (
@@ -17,7 +17,6 @@ import (
 // Status of a finding.
 type Status string
 
-// Statuses: no problem, a possible problem, a problem.
 const (
 	OK   Status = "ok"
 	Warn Status = "warning"
@@ -29,29 +28,24 @@ type Finding struct {
 	Area   string `json:"area"`
 	Status Status `json:"status"`
 	Text   string `json:"text"`
-	// Advice is the action to take; empty if there is no problem.
 	Advice string `json:"advice,omitempty"`
 }
 
 // Options of an examination.
 type Options struct {
-	Config *config.Config
-	// Warnings about the configuration.
+	Config   *config.Config
 	Warnings []string
 	// Check finds mistakes that the validation does not find. It connects to nothing.
 	Check func(*config.Config) error
-	// Host, unless it is empty, is the host name that clients use: certificates must be for it.
+	// Host, if set, is the host name that clients use: certificates must be for it.
 	Host string
 	// Proc is the /proc of the system; nil if it has none.
 	Proc fs.FS
 	// Roots are the authorities that clients know; nil: the authorities of the system.
-	Roots *x509.CertPool
-	// Ahead is how far the clock of this machine is ahead of time.Now.
-	Ahead time.Duration
-	// Timeout bounds each connection.
+	Roots   *x509.CertPool
+	Ahead   time.Duration
 	Timeout time.Duration
-	// Report gets each finding when it is there.
-	Report func(Finding) error
+	Report  func(Finding) error
 }
 
 // Examine makes all checks, and returns whether one has found a problem.
@@ -93,5 +87,4 @@ func (d *doctor) configuration(context.Context) {
 	d.report(area, OK, "", "the server starts with it")
 }
 
-// since rounds the time that something took for people.
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(10 * time.Microsecond) }

@@ -22,10 +22,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// skew is by how much clocks may differ: tokens are judged by the clock of this machine.
+// Clocks may differ by skew: tokens are judged by the clock of this machine.
 const skew = 2 * time.Second
 
-// Oldest versions that Gyro supports, and oldest versions for some features.
 const (
 	leastRedis         = "6.2"
 	leastRedisFieldTTL = "7.4" // HPEXPIRE
@@ -33,7 +32,6 @@ const (
 	leastPostgres      = 13
 )
 
-// engines checks the services that the nodes of a cluster share: all that a server with this configuration connects to.
 func (d *doctor) engines(ctx context.Context) {
 	set, err := engine.New(d.Config, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -51,7 +49,6 @@ func (d *doctor) engines(ctx context.Context) {
 	}
 }
 
-// redis looks at each shard.
 func (d *doctor) redis(ctx context.Context, key, addressKey string, c *redis.Config) {
 	for i := range c.Shards {
 		name := key
@@ -120,7 +117,6 @@ func (d *doctor) role(key, name, addressKey, info string, clustered bool) {
 	}
 }
 
-// memory checks whether Redis may lose or evict its keys.
 func (d *doctor) memory(name, info string) {
 	const area, more = "redis", "CONFIG SET maxmemory to more, or keep less history"
 	most, _ := strconv.ParseInt(field(info, "maxmemory"), 10, 64)
@@ -142,7 +138,7 @@ func (d *doctor) memory(name, info string) {
 	}
 }
 
-// persistence tells of a Redis that forgets everything when it restarts. Where the user may not read its configuration, that is not known.
+// persistence tells of a Redis that forgets everything when it restarts, if the user may read its configuration.
 func (d *doctor) persistence(ctx context.Context, name, info string, client rueidis.Client) {
 	if field(info, "aof_enabled") != "0" {
 		return
@@ -153,7 +149,6 @@ func (d *doctor) persistence(ctx context.Context, name, info string, client ruei
 	}
 }
 
-// field returns a field of INFO or CLUSTER INFO.
 func field(text, name string) string {
 	text = "\n" + strings.TrimPrefix(text, "txt:") // the kind of text in RESP3
 	_, rest, _ := strings.Cut(text, "\n"+name+":")
@@ -174,12 +169,11 @@ func older(version, than string) bool {
 	return false
 }
 
-// clock compares the time that a server told with the clock of this machine. The server read its clock at some moment
-// while it was asked, between begun and begun+took.
+// clock compares a server's time with this machine's. The server read its clock at some moment between begun and
+// begun+took.
 func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 	const area = "clocks"
 	begun = begun.Add(d.Ahead)
-	// the difference of the clocks if the server read its clock at once, or at the end
 	first, last := told.Sub(begun), told.Sub(begun.Add(took))
 	switch {
 	case last > skew || first < -skew:
@@ -191,7 +185,6 @@ func (d *doctor) clock(of string, told, begun time.Time, took time.Duration) {
 	}
 }
 
-// nats looks at a NATS: whether this user may use the subjects of the prefix, and how large publications may be.
 func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	const area = "nats"
 	of := services.NATS{URL: c.URL, TLS: c.TLS}
@@ -214,7 +207,7 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	if most, limit := conn.MaxPayload(), int64(d.Config.WebSocket.MessageSizeLimit); most < limit {
 		d.report(area, Warn, "let max_payload of NATS be more, or websocket.message_size_limit less", "%s: it refuses messages of more than %d bytes, clients may send %d (websocket.message_size_limit)", key, most, limit)
 	}
-	// Where nodes listen to themselves. In the raw mode, that is the one subject that is not one of the application.
+	// Nodes listen to themselves there. In the raw mode, no other subject is free of the application.
 	subject := c.Prefix + ".canary.doctor-" + nats.NewInbox()[len(nats.InboxPrefix):]
 	sub, err := conn.SubscribeSync(subject)
 	if err == nil {
@@ -235,7 +228,6 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 	d.report(area, Fail, "allow the user of "+key+".url to publish and subscribe to "+c.Prefix+".>, or correct "+key+".prefix", "%s: a message that is published does not come back: %s", key, secretless(err))
 }
 
-// postgres looks at a database, at its standbys, and at the connection for notifications.
 func (d *doctor) postgres(ctx context.Context, key string, c *postgres.Config) {
 	d.database(ctx, database{key: key, option: "dsn", dsn: c.DSN, tls: c.TLS, primary: true, connections: c.PoolSize, creates: !c.SkipSchemaInit})
 	if c.NotifyDSN != "" {
@@ -246,7 +238,6 @@ func (d *doctor) postgres(ctx context.Context, key string, c *postgres.Config) {
 	}
 }
 
-// database is a PostgreSQL, and the features of it that the server needs.
 type database struct {
 	key, option, dsn string
 	tls              *tls.Config
@@ -320,10 +311,9 @@ func blamed(key, option string, err error) string {
 	return key + "." + strings.ReplaceAll(option, ", ", ", "+key+".")
 }
 
-// password matches the password in a URL.
 var password = regexp.MustCompile(`(://[^:/@\s]*:)[^@\s]*@`)
 
-// secretless is the text of an error in one line, without passwords of URLs.
+// secretless is an error in one line, without passwords of URLs.
 func secretless(err error) string {
 	return password.ReplaceAllString(strings.ReplaceAll(strings.ReplaceAll(err.Error(), ":\n\t", ": "), "\n\t", "; "), "${1}…@")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/services"
 )
 
-// queues looks at the queues that commands come from, and at the place of notifications about keys of shared poll channels.
 func (d *doctor) queues(ctx context.Context) {
 	list, err := sources.Enabled(d.Config.Consumers)
 	if err != nil {
@@ -50,7 +49,6 @@ func (d *doctor) queue(ctx context.Context, c *sources.Consumer) {
 	}
 }
 
-// notifications subscribes for a moment.
 func (d *doctor) notifications(ctx context.Context) {
 	const area = "shared polls"
 	r, err := notify.New(d.Config, notify.Config{Notify: func(string, ...string) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})
@@ -67,7 +65,6 @@ func (d *doctor) notifications(ctx context.Context) {
 	d.report(area, OK, "", "notifications of keys can come")
 }
 
-// asOption returns the option that is to blame for an error.
 func asOption(err error) (string, bool) {
 	if named, ok := errors.AsType[*services.OptionError](err); ok {
 		return named.Option, true

@@ -20,8 +20,8 @@ type group struct {
 	down                        bool
 }
 
-// sentinels looks at each Sentinel of a shard. It returns the shard with the Sentinels that answer, so that a dead one does not hide a
-// fault behind them; with all of them, if none answers.
+// sentinels returns the shard with the Sentinels that answer, so that a dead one hides no fault behind them; with all,
+// if none answers.
 func (d *doctor) sentinels(ctx context.Context, key, name string, s *redis.Shard) *redis.Shard {
 	const area = "redis"
 	var groups []group
@@ -47,7 +47,6 @@ func (d *doctor) sentinels(ctx context.Context, key, name string, s *redis.Shard
 	return &live
 }
 
-// bare is an error without the option of a shard that it names.
 func bare(err error) error {
 	if of, ok := errors.AsType[*services.OptionError](err); ok {
 		return of.Err
@@ -55,7 +54,6 @@ func bare(err error) error {
 	return err
 }
 
-// sentinelOption is the option that is to blame for the error of a Sentinel.
 func sentinelOption(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
@@ -69,7 +67,6 @@ func sentinelOption(err error) string {
 	return "sentinel_address"
 }
 
-// sentinel asks one Sentinel for its view.
 func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (g group, err error) {
 	one := redis.Shard{
 		Addresses: []string{address}, User: s.SentinelUser, Password: s.SentinelPassword, ClientName: s.SentinelClientName, TLS: s.SentinelTLS,
@@ -93,7 +90,6 @@ func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (
 	return g, err
 }
 
-// replicas counts the replicas that a Sentinel can reach.
 func replicas(ctx context.Context, client rueidis.Client, primary string) (n int, err error) {
 	list, err := client.Do(ctx, client.B().Arbitrary("SENTINEL", "REPLICAS", primary).Build()).ToArray()
 	for i := range list {
@@ -108,7 +104,6 @@ func replicas(ctx context.Context, client rueidis.Client, primary string) (n int
 	return n, err
 }
 
-// group tells whether the Sentinels could replace the primary.
 func (d *doctor) group(name string, groups []group, mute int) {
 	const area = "redis"
 	g := groups[0]

@@ -12,7 +12,6 @@ import (
 	"syscall"
 )
 
-// The least values of the system for many connections.
 const (
 	wantFiles   = 65536 // descriptors: one per connection
 	wantBacklog = 4096  // connections that wait for accept
@@ -23,7 +22,6 @@ const (
 	mostPlaces  = 1 << 24 // that tcp_child_ehash_entries may ask for
 )
 
-// limits looks at the limits of the system. Where it has no /proc, there is nothing to read.
 func (d *doctor) limits(context.Context) {
 	const area = "limits"
 	if d.Proc == nil {
@@ -58,9 +56,8 @@ func (d *doctor) limits(context.Context) {
 	d.table(area)
 }
 
-// table compares the kernel's table of TCP connections with client.connection_limit: the kernel looks up the connection
-// of each segment there, and goes through all connections that share a place. Without a limit, the number of
-// connections is unknown. Linux before 6.1 does not tell the size of the table.
+// table: the kernel looks up the connection of each segment in its table, and goes through all that share a place.
+// Without client.connection_limit, the number is unknown. Linux before 6.1 does not tell the size.
 func (d *doctor) table(area string) {
 	places, ok := d.sysctl("net.ipv4.tcp_ehash_entries", 0)
 	if places < 0 { // the table of the host, which this network namespace shares
@@ -82,7 +79,6 @@ func (d *doctor) table(area string) {
 		"the kernel's table of TCP connections has %d places for the %d that client.connection_limit and the open files allow: to look up the connection of each segment takes a noticeable part of the CPU", places, conns)
 }
 
-// files returns how many files this process may open, and may make it at most.
 func (d *doctor) files() (soft, hard int64, ok bool) {
 	text, err := fs.ReadFile(d.Proc, "self/limits")
 	if err != nil {
@@ -100,7 +96,7 @@ func (d *doctor) files() (soft, hard int64, ok bool) {
 	return 0, 0, false
 }
 
-// number reads a number. A text that is not a number means no limit.
+// number: a text that is not a number means no limit.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -109,7 +105,6 @@ func number(text string) int64 {
 	return n
 }
 
-// sysctl returns the field of a setting.
 func (d *doctor) sysctl(name string, field int) (int64, bool) {
 	text, err := fs.ReadFile(d.Proc, "sys/"+strings.ReplaceAll(name, ".", "/"))
 	fields := strings.Fields(string(text))
@@ -135,7 +130,6 @@ func (d *doctor) atLeast(area, name string, field int, want int64, why string) {
 	}
 }
 
-// ports tells whether the server could listen.
 func (d *doctor) ports(ctx context.Context) {
 	const area = "ports"
 	c := d.Config

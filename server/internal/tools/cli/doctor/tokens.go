@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// leastSecret is how many bytes a secret of HS256 should have: as many as its digest.
+// A secret of HS256 should have as many bytes as its digest.
 const leastSecret = 32
 
 func (d *doctor) tokens(ctx context.Context) {
@@ -34,14 +34,12 @@ func (d *doctor) tokens(ctx context.Context) {
 	d.backendTokens(ctx, "grpc_api.jwks", &d.Config.GRPCAPI.JWKS)
 }
 
-// backendTokens looks at the keys of the tokens of backends.
 func (d *doctor) backendTokens(ctx context.Context, section string, of *config.APIJWKS) {
 	if of.Enabled {
 		d.keySet(ctx, section+".endpoint", of.Endpoint, of.TLS, section+".tls")
 	}
 }
 
-// token looks at a section of keys, and tells whether tokens can be verified by it.
 func (d *doctor) token(ctx context.Context, section string, t *config.Token) bool {
 	if n := len(t.HMACSecretKey); n > 0 && n < leastSecret {
 		d.report("tokens", Warn, "let gyro genconfig make one, and set "+section+".hmac_secret_key", "%s.hmac_secret_key has %d bytes: one that is shorter than %d can be guessed from a token", section, n, leastSecret)
@@ -62,7 +60,6 @@ func (d *doctor) token(ctx context.Context, section string, t *config.Token) boo
 	return u != "" || t.HMACSecretKey != "" || t.RSAPublicKey != "" || t.ECDSAPublicKey != "" || t.EdDSAPublicKey != ""
 }
 
-// keySet fetches the keys of an identity provider.
 func (d *doctor) keySet(ctx context.Context, key, at string, secure config.TLS, section string) {
 	const area = "tokens"
 	cache := jwks.NewCache(slog.New(slog.DiscardHandler))

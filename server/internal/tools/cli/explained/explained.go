@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/apicall"
 )
 
-// Ask makes an explain request. It returns the result and its JSON.
+// Ask returns the result and its JSON.
 func Ask(ctx context.Context, caller *apicall.Caller, r *api.ExplainRequest) (*api.ExplainResult, []byte, error) {
 	var text json.RawMessage
 	err := caller.Call(ctx, "explain", map[string]any{"user": r.User, "channel": r.Channel, "limit": r.Limit}, &text)
@@ -31,7 +31,7 @@ func Ask(ctx context.Context, caller *apicall.Caller, r *api.ExplainRequest) (*a
 	return result, text, nil
 }
 
-// Write writes an answer as text. Clients can say anything, so characters that control a terminal are replaced.
+// Write replaces characters that control a terminal: clients can say anything.
 func Write(w io.Writer, r *api.ExplainResult, now time.Time) error {
 	p := &printer{now: now}
 	for _, f := range r.Findings {

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// maxMetrics bounds the answer with the metrics, in bytes.
 const maxMetrics = 64 << 20
 
 // Scrape returns a function that gets the metrics at a URL, in the text format of Prometheus.
@@ -32,7 +31,7 @@ func Scrape(client *http.Client, url string) func(ctx context.Context) (map[stri
 	}
 }
 
-// sums adds up the series of each name. Only this sum of counters is shown, so no more of the format is read.
+// sums adds up the series of each name: no more of the format is needed.
 func sums(r io.Reader) (map[string]float64, error) {
 	out := make(map[string]float64)
 	lines := bufio.NewScanner(r)

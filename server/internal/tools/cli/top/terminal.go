@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Sequences for terminals. None of them asks for an answer: a terminal that does not answer would hold the view up.
+// None of them asks for an answer, which the view would wait for.
 const (
 	enter = "\x1b[?1049h\x1b[?25l" // the other screen, without a cursor
 	leave = "\x1b[?25h\x1b[?1049l"
@@ -17,13 +17,11 @@ const (
 	rest  = "\x1b[K\x1b[J"
 )
 
-// terminal shows the view. It is in raw mode until it is closed.
 type terminal struct {
 	in, out *os.File
 	restore func() error
 }
 
-// open takes over a terminal.
 func open(in, out *os.File) (*terminal, error) {
 	undo, err := sequences(out)
 	if err != nil {
@@ -45,13 +43,11 @@ func open(in, out *os.File) (*terminal, error) {
 	return t, nil
 }
 
-// close gives the terminal back as it was.
 func (t *terminal) close() error {
 	_, _ = t.out.WriteString(leave) // the terminal may be gone
 	return t.restore()
 }
 
-// draw shows a model in the size that the terminal has now.
 func (t *terminal) draw(m *model) error {
 	if width, height, err := term.GetSize(int(t.out.Fd())); err == nil && width > 0 && height > 0 {
 		m.width, m.height = width, height
@@ -60,7 +56,7 @@ func (t *terminal) draw(m *model) error {
 	return err
 }
 
-// keys returns the keys that are pressed. The channel is closed when the terminal is gone.
+// keys closes the channel when the terminal is gone.
 func (t *terminal) keys() <-chan string {
 	keys := make(chan string)
 	go func() { // ends with the process, which ends with the view
@@ -79,7 +75,7 @@ func (t *terminal) keys() <-chan string {
 	return keys
 }
 
-// strokes splits the bytes of a terminal into keys. It leaves out arrows and other keys that are sequences of several bytes.
+// strokes leaves out arrows and other keys of several bytes.
 func strokes(sent string) (keys []string) {
 	if sent == "\x1b" {
 		return []string{sent}

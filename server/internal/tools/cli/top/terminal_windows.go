@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// sequences tells a console to follow escape sequences.
 func sequences(out *os.File) (undo func(), err error) {
 	console := windows.Handle(out.Fd())
 	var was uint32

@@ -17,15 +17,13 @@ import (
 
 // Source is the server to show.
 type Source struct {
-	// Nodes asks for the nodes of the cluster.
 	Nodes func(ctx context.Context) ([]cli.Node, error)
 	// Metrics returns the sums of the counters of one node; nil: they are not shown.
-	Metrics func(ctx context.Context) (map[string]float64, error)
-	// Interval between two looks.
+	Metrics  func(ctx context.Context) (map[string]float64, error)
 	Interval time.Duration
 }
 
-// Run shows the view on the terminal of the process until the user or ctx ends it.
+// Run shows the view until the user or ctx ends it.
 func Run(ctx context.Context, s Source) error {
 	t, err := open(os.Stdin, os.Stdout)
 	if err != nil {
@@ -34,7 +32,6 @@ func Run(ctx context.Context, s Source) error {
 	return errors.Join(run(ctx, s, t.keys(), t.draw), t.close())
 }
 
-// run shows samples, and handles keys, until q is pressed, there are no more keys, or ctx ends.
 func run(ctx context.Context, s Source, keys <-chan string, draw func(*model) error) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -69,7 +66,6 @@ func run(ctx context.Context, s Source, keys <-chan string, draw func(*model) er
 	}
 }
 
-// sample is the result of one look at the server.
 type sample struct {
 	at      time.Time
 	nodes   []cli.Node
@@ -77,7 +73,6 @@ type sample struct {
 	err     error
 }
 
-// model is the state of the view.
 type model struct {
 	last, before sample // before is the one that rates are taken to
 	order        int    // column that nodes are sorted by
@@ -86,7 +81,6 @@ type model struct {
 	height       int
 }
 
-// columns that nodes are sorted by, with the key that chooses each.
 var columns = []struct {
 	key, title string
 	of         func(cli.Node) int
@@ -98,7 +92,6 @@ var columns = []struct {
 	{"h", "CHANNELS", func(n cli.Node) int { return n.NumChannels }},
 }
 
-// look asks the server.
 func (s *Source) look(ctx context.Context) sample {
 	ctx, cancel := context.WithTimeout(ctx, max(5*time.Second, s.Interval))
 	defer cancel()
@@ -109,7 +102,6 @@ func (s *Source) look(ctx context.Context) sample {
 	return out
 }
 
-// take takes over a sample.
 func (m *model) take(s sample) {
 	if s.err != nil {
 		m.last.err = s.err
@@ -118,7 +110,7 @@ func (m *model) take(s sample) {
 	}
 }
 
-// press handles a key. It reports whether the key ends the view.
+// press reports whether the key ends the view.
 func (m *model) press(key string) (end bool) {
 	switch key {
 	case "q", "\x1b", "\x03": // q, escape, Ctrl-C
@@ -134,7 +126,7 @@ func (m *model) press(key string) (end bool) {
 	return false
 }
 
-// view is the text for the terminal, whose lines have neither controls nor ends.
+// view returns lines without control characters.
 func (m *model) view() []string {
 	var b strings.Builder
 	total := cli.Node{}
@@ -158,7 +150,6 @@ func (m *model) view() []string {
 	return m.fit(b.String())
 }
 
-// clock is the time of a sample, blank before the first.
 func clock(at time.Time) string {
 	if at.IsZero() {
 		return "--:--:--"
@@ -166,7 +157,6 @@ func clock(at time.Time) string {
 	return at.Format(time.TimeOnly)
 }
 
-// table lists the nodes with the changes since the previous sample.
 func (m *model) table() string {
 	nodes := slices.Clone(m.last.nodes)
 	if of := columns[m.order].of; of != nil {
@@ -201,7 +191,6 @@ func (m *model) table() string {
 	return b.String()
 }
 
-// rated are the counters whose rates are shown, without the prefix of their namespace.
 var rated = []struct{ name, title string }{
 	{"node_messages_sent_count", "messages between nodes, sent"},
 	{"node_messages_received_count", "messages between nodes, received"},
@@ -215,7 +204,6 @@ var rated = []struct{ name, title string }{
 	{"client_refusals_total", "limits reached"},
 }
 
-// rates lists the rates per second of the node that the metrics describe.
 func (m *model) rates() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -237,7 +225,7 @@ func (m *model) rates() string {
 	return b.String()
 }
 
-// family finds a counter under whichever prefix the server has.
+// family finds a counter under any prefix.
 func family(metrics map[string]float64, name string) (float64, bool) {
 	for _, prefix := range []string{"gyro_", "centrifugo_"} {
 		if v, ok := metrics[prefix+name]; ok {
@@ -247,7 +235,6 @@ func family(metrics map[string]float64, name string) (float64, bool) {
 	return 0, false
 }
 
-// fit cuts text to the size of the terminal, and replaces characters that could control it.
 func (m *model) fit(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if m.height > 0 && len(lines) > m.height {

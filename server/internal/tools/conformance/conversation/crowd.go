@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/talk"
 )
 
-// crowd is a conversation of several clients in one channel. The clients do not wait for each other. The first only
-// listens: all others must receive publications in its order.
+// crowd is a conversation of several clients in one channel, which do not wait for each other. The first only listens:
+// all others must receive publications in its order.
 type crowd struct {
 	*Talk
 	name    string
@@ -23,13 +23,11 @@ type crowd struct {
 	next    int
 }
 
-// author is the client of a payload, and the number of the payload among the client's publications.
 type author struct {
 	c *client
 	n int
 }
 
-// guest is a client of the crowd.
 type guest struct {
 	*client
 	crowd *crowd
@@ -71,7 +69,6 @@ func (w *crowd) guest() *guest {
 	return &guest{client: w.Connect(), crowd: w, posts: make(map[uint32]string)}
 }
 
-// act makes a guest do something.
 func (w *crowd) act(g *guest, i int, returns bool) {
 	busy := g.sub > 0 || g.end > 0
 	switch what := w.Random.IntN(10); {
@@ -102,7 +99,6 @@ func (w *crowd) act(g *guest, i int, returns bool) {
 	}
 }
 
-// come subscribes, from the position if back.
 func (g *guest) come(back bool) {
 	cmd := g.Numbered(g.Request(g.crowd.name, func(r *protocol.SubscribeRequest) {
 		if back {
@@ -113,7 +109,6 @@ func (g *guest) come(back bool) {
 	g.Send(cmd)
 }
 
-// listen handles the received messages.
 func (g *guest) listen() {
 	for {
 		r, err := g.Take(0)
@@ -128,7 +123,6 @@ func (g *guest) listen() {
 	}
 }
 
-// hear compares a message with the allowed ones.
 func (g *guest) hear(r *protocol.Reply) {
 	switch {
 	case r.ID > 0 && r.ID == g.sub:
@@ -166,7 +160,6 @@ func (g *guest) subscribed(r *protocol.SubscribeResult) {
 	}
 }
 
-// gone fails if the history still has publications that a recovery left out.
 func (g *guest) gone(from, top uint64) {
 	if !g.crowd.History || top-from > 50 {
 		return // it may be gone, or too much
@@ -190,7 +183,6 @@ func (g *guest) gone(from, top uint64) {
 	}
 }
 
-// deliver compares one publication with the order.
 func (g *guest) deliver(p *protocol.Publication) {
 	w := g.crowd
 	g.Want(p.Offset == g.at+1, "offset %d follows %d", p.Offset, g.at)
@@ -207,7 +199,6 @@ func (g *guest) deliver(p *protocol.Publication) {
 	}
 }
 
-// enter adds a publication to the order.
 func (w *crowd) enter(data string) {
 	author, ok := w.authors[data]
 	w.Want(ok, "%s comes twice, or nobody has published it", data)
@@ -217,7 +208,6 @@ func (w *crowd) enter(data string) {
 	w.log = append(w.log, data)
 }
 
-// finish waits until all commands are answered and all subscribed guests have everything.
 func (w *crowd) finish() {
 	first := w.guests[0]
 	w.next++
@@ -240,12 +230,10 @@ func (w *crowd) finish() {
 	}
 }
 
-// settle waits for the replies to all commands of the guest.
 func (g *guest) settle() {
 	g.until("replies to all commands", func() bool { return len(g.posts) == 0 && g.sub == 0 && g.end == 0 })
 }
 
-// until handles messages until holds returns true.
 func (g *guest) until(what string, holds func() bool) {
 	for deadline := time.Now().Add(g.Timeout); !holds(); {
 		r, err := g.Next(time.Until(deadline))

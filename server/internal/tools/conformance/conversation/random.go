@@ -10,27 +10,24 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/conformance/probe"
 )
 
-// client is a connection of a conversation.
 type client = probe.Client
 
-// Talk is the random source and the settings of the conversations of a probe.
+// Talk has the settings of conversations.
 type Talk struct {
 	*probe.Probe
 	Random *rand.Rand
-	// Steps of the conversation.
-	Steps int
-	// Presence and History say that subscribers may ask for them, Cache that recovery gives the latest publication alone.
+	Steps  int
+	// Subscribers may ask for Presence and History; with Cache, recovery gives the latest publication alone.
 	Presence, History, Cache bool
 }
 
-// room is a channel as the model has it.
 type room struct {
 	name    string
 	log     [][]byte // payloads; the offset of the first is 1
 	members map[int]bool
 }
 
-// Turns makes clients subscribe, unsubscribe, publish, ask for presence and history, in random order. Each step ends
+// Turns makes clients subscribe, unsubscribe, publish, and ask for presence and history, in random order. Each step ends
 // when all that it causes has come.
 func (t *Talk) Turns() {
 	clients := []*client{t.Connect(), t.Connect(), t.Connect()}
@@ -82,7 +79,6 @@ func (t *Talk) turnSubscribe(c *client, r *room, already bool) {
 	}
 }
 
-// turnAsk asks for presence and history, if both are granted to subscribers.
 func (t *Talk) turnAsk(c *client, r *room, member bool, members int) {
 	if !member {
 		return
@@ -101,7 +97,6 @@ func (t *Talk) turnAsk(c *client, r *room, member bool, members int) {
 	}
 }
 
-// turnDelivered takes the last publications of a room at its members.
 func (t *Talk) turnDelivered(clients []*client, r *room, fresh, step int) {
 	for n, c := range clients {
 		if !r.members[n] {
@@ -146,7 +141,6 @@ func (t *Talk) Board() {
 	}
 }
 
-// boardReturn brings a follower back from its position, or, if the changes are gone, anew.
 func (t *Talk) boardReturn(m *probe.Replica) *probe.Replica {
 	c := t.Connect()
 	r := c.Call(t.Request(m.Channel, m.ComeBack))
@@ -164,7 +158,6 @@ func (t *Talk) boardReturn(m *probe.Replica) *probe.Replica {
 	return m
 }
 
-// boardChange sets or removes a key, and takes the change at each follower.
 func (t *Talk) boardChange(writer *client, ch string, want map[string]string, step int, followers []*probe.Replica) {
 	key := fmt.Sprint("key-", t.Random.IntN(12))
 	_, there := want[key]

@@ -88,7 +88,6 @@ func (c *Client) Leave(channel string) {
 // IsPub says that a reply is a publication push.
 func IsPub(r *protocol.Reply) bool { return r.Push != nil && r.Push.Pub != nil }
 
-// errorsByCode are the errors of the protocol.
 var errorsByCode = func() map[uint32]*protocol.Error {
 	out := make(map[uint32]*protocol.Error)
 	for _, e := range []*protocol.Error{
@@ -102,7 +101,7 @@ var errorsByCode = func() map[uint32]*protocol.Error {
 	return out
 }()
 
-// endsByCode are the disconnects of the protocol that servers send.
+// Disconnects that servers send.
 var endsByCode = func() map[uint32]protocol.Disconnect {
 	out := make(map[uint32]protocol.Disconnect)
 	for _, d := range []protocol.Disconnect{
@@ -118,7 +117,7 @@ var endsByCode = func() map[uint32]protocol.Disconnect {
 	return out
 }()
 
-// State edits a subscribe request: it becomes the first request of a catch-up with the state of a map.
+// State edits a subscribe request into the first one of a catch-up with a map.
 func State(r *protocol.SubscribeRequest) { r.Type, r.Phase = 1, 2 }
 
 // Polled edits a subscribe request: to shared poll.

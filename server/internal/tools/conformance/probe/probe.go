@@ -1,6 +1,6 @@
-// Package probe is a client that expects certain messages. Any other message ends the probe with a Failure, which names
-// the section of the specification, or, where no judgement is possible, with a Skip. Both are panics, which the caller
-// recovers.
+// Package probe is a client that expects certain messages. Any other message ends the probe by a panic, which the caller
+// recovers: with a Failure, which names the section of the specification, or, where no judgement is possible, with a
+// Skip.
 package probe
 
 import (
@@ -24,7 +24,7 @@ type Failure struct {
 	Text    string
 }
 
-// Skip ends a probe that cannot be made, and says why.
+// Skip is the reason why a probe cannot be made.
 type Skip string
 
 // Server is a server, and how it is used.
@@ -32,19 +32,16 @@ type Server struct {
 	Dialer   *talk.Dialer
 	Encoding protocol.Encoding
 	TLS      *tls.Config
-	// Token is the token of all connections. Sign, unless it is nil, signs others, which end after ttl (0: never; below
-	// 0: they have ended). SignSubscription signs subscription tokens.
+	// Token of all connections. Sign, if set, signs others, which end after ttl (0: never; below 0: they have ended).
+	// SignSubscription signs subscription tokens.
 	Token            string
 	Sign             func(ttl time.Duration) (string, error)
 	SignSubscription func(channel string, ttl time.Duration) (string, error)
-	// SignKeys signs keys of shared poll; nil: no signatures.
-	SignKeys func(channel string, keys []string, ttl time.Duration) string
-	// User of all tokens; empty for anonymous connections.
-	User string
-	// API is the HTTP API of the server; nil for none.
-	API *apicall.Caller
-	// Timeout bounds the wait for a message that must come. Moment bounds the wait for a message that must not come,
-	// where no other message shows its absence.
+	SignKeys         func(channel string, keys []string, ttl time.Duration) string
+	User             string
+	API              *apicall.Caller
+	// Timeout bounds the wait for a message that must come, Moment for one that must not come, where no other message
+	// shows its absence.
 	Timeout, Moment time.Duration
 	// Run begins the names of channels, after their prefix.
 	Run string
@@ -56,7 +53,7 @@ type Probe struct {
 	Ctx    context.Context
 	Script *talk.Script
 	Name   string
-	// Prefix of the names of channels. Signed says that subscriptions need a token, ByClients that clients may publish.
+	// Signed: subscriptions need a token. ByClients: clients may publish.
 	Prefix            string
 	Signed, ByClients bool
 
@@ -95,7 +92,7 @@ func (t *Probe) Channel() string {
 	return fmt.Sprintf("%s%s%s-%s-%d", t.Prefix, t.Run, strings.ToLower(t.Encoding.String()), t.Name, t.named)
 }
 
-// Data is a payload that differs from all others of the probe's channels.
+// Data is a payload that no other of the probe's channels has.
 func (t *Probe) Data(n int) []byte { return fmt.Appendf(nil, `{"n":%d,"of":"%s"}`, n, t.Name) }
 
 // Publish publishes by c if clients may, else by the API.
@@ -118,14 +115,12 @@ func (t *Probe) Backend(method string, request any) {
 // another message comes than the expected one.
 type Client struct {
 	*Probe
-	Conn *talk.Conn
-	// ID of the client, from Hello, the result of connect.
+	Conn  *talk.Conn
 	ID    string
 	Hello *protocol.ConnectResult
 	// Pending are replies and pushes in their order, Pings when pings came.
 	Pending []*protocol.Reply
 	Pings   []time.Time
-	// Expects has the ids of commands that wait for their replies.
 	Expects map[uint32]bool
 
 	lastID uint32
@@ -229,7 +224,6 @@ func (c *Client) Call(cmd *protocol.Command) *protocol.Reply {
 	return r
 }
 
-// answers reports whether a reply has the result of a command.
 func answers(cmd *protocol.Command, r *protocol.Reply) bool {
 	for _, kind := range []struct{ asked, answered bool }{
 		{cmd.Connect != nil, r.Connect != nil}, {cmd.Subscribe != nil, r.Subscribe != nil}, {cmd.Unsubscribe != nil, r.Unsubscribe != nil},
@@ -308,7 +302,7 @@ func (c *Client) Publication(what string) *protocol.Push {
 	return c.Push("the publication "+what, func(p *protocol.Push) bool { return p.Pub != nil })
 }
 
-// Await returns the first reply that satisfies a function. It looks at the received replies first.
+// Await returns the first reply that satisfies a function, of the received ones first.
 func (c *Client) Await(what string, within time.Duration, is func(*protocol.Reply) bool) *protocol.Reply {
 	if i := slices.IndexFunc(c.Pending, is); i >= 0 {
 		r := c.Pending[i]
@@ -377,7 +371,7 @@ func (c *Client) Broke(err error, doing string) {
 	}
 }
 
-// Ends waits until the server closes the connection with one of some codes. Pushes and replies that come before are of no interest.
+// Ends waits until the server closes the connection with one of some codes, whatever comes before.
 func (c *Client) Ends(codes ...uint32) talk.End { return c.EndsWithin(c.Timeout, codes...) }
 
 func (c *Client) EndsWithin(within time.Duration, codes ...uint32) talk.End {
@@ -399,7 +393,6 @@ func (c *Client) EndsWithin(within time.Duration, codes ...uint32) talk.End {
 	}
 }
 
-// checkEnd compares a code of the protocol with the table, and looks at the reason.
 func (c *Client) checkEnd(e talk.End) {
 	bad := func(section, format string, args ...any) { panic(Failure{section, fmt.Sprintf(format, args...)}) }
 	switch {
@@ -420,7 +413,7 @@ func (c *Client) checkEnd(e talk.End) {
 // Alive fails unless the connection still answers.
 func (c *Client) Alive() { c.OK(Unsubscribe("conformance-nothing")) }
 
-// Still fails if a reply that satisfies a function comes within a moment. The answer to a command ends the moment.
+// Still fails if a reply that satisfies a function comes before the answer to a command.
 func (c *Client) Still(what string, is func(*protocol.Reply) bool) {
 	c.Alive()
 	if i := slices.IndexFunc(c.Pending, is); i >= 0 {

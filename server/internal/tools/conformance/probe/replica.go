@@ -11,7 +11,6 @@ import (
 type Replica struct {
 	C       *Client
 	Channel string
-	// Entries are the data by key, as of Offset and Epoch.
 	Entries map[string]string
 	Offset  uint64
 	Epoch   string
@@ -28,7 +27,7 @@ func (m *Replica) Apply(p *protocol.Publication) {
 	m.Entries[p.Key] = string(p.Data)
 }
 
-// Follow reads a map as the phases say, calling between after each page, until the subscription is live.
+// Follow reads a map by its phases until the subscription is live, and calls between after each page.
 func (c *Client) Follow(ch string, limit int32, between func(page int)) *Replica {
 	m := &Replica{C: c, Channel: ch, Entries: make(map[string]string)}
 	seen := make(map[string]bool)

@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/tools/wire"
 )
 
-// Link is a connection of a transport that package wire does not have. A client.Conn is one.
+// Link is a connection of a transport that package wire does not have, such as a client.Conn.
 type Link interface {
 	Write(frame []byte) error
 	Read(handle func(frame []byte) error) error
@@ -17,19 +17,15 @@ type Link interface {
 // Dialer opens connections of package wire, or of another transport.
 type Dialer struct {
 	*wire.Dialer
-	// Over opens a connection of another transport; nil: there is none. Pushed tells that such a connection ends with a disconnect
-	// push.
+	// Over opens a connection of another transport; nil: there is none. Pushed: it ends with a disconnect push.
 	Over   func(ctx context.Context) (Link, error)
 	Pushed bool
 }
 
-// pushed reports whether the last message of a connection is a disconnect push.
 func (d *Dialer) pushed() bool { return d.Pushed || d.Kind.Emulated() || d.Kind.OneWay }
 
-// linesEnd reports whether the last line of a JSON frame ends with a newline.
 func (d *Dialer) linesEnd() bool { return d.Kind.Emulated() || d.Kind.Name == "uni_http_stream" }
 
-// carrier sends and receives the frames of a Conn.
 type carrier interface {
 	SendFrame(frame []byte) error
 	Address(node, session string)
@@ -37,7 +33,6 @@ type carrier interface {
 	Cut()
 }
 
-// open opens a connection with a first frame, or without one if it is nil.
 func (d *Dialer) open(ctx context.Context, first []byte) (carrier, error) {
 	if d.Over != nil {
 		l, err := d.Over(ctx)
@@ -61,14 +56,13 @@ func (d *Dialer) open(ctx context.Context, first []byte) (carrier, error) {
 	return c, nil
 }
 
-// linked is a Link as a carrier.
 type linked struct{ Link }
 
 func (l linked) SendFrame(frame []byte) error          { return l.Write(frame) }
 func (linked) Address(string, string)                  {}
 func (l linked) Serve(handle func([]byte) error) error { return l.Read(handle) }
 
-// decode reads a message. Messages of one-way connections are bare pushes.
+// decode reads a message: of one-way connections a bare push.
 func (c *Conn) decode(frame []byte, r *protocol.Reply) ([]byte, error) {
 	if !c.dialer.Kind.OneWay {
 		return c.codec.DecodeReply(frame, r)

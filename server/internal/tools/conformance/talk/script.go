@@ -20,9 +20,8 @@ type Script struct {
 }
 
 const (
-	// keptLines is how many lines a Script keeps.
 	keptLines = 400
-	// lineWidth is how many bytes of a message a Script keeps.
+	// In bytes of a message.
 	lineWidth = 400
 )
 
@@ -40,17 +39,16 @@ func (s *Script) add(name, arrow, text string) {
 	}
 }
 
-// Tail returns the last n lines: the connection, an arrow (→ to the server), and the message as JSON.
+// Tail returns the last n lines: connection, arrow (→ to the server), message as JSON.
 func (s *Script) Tail(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines[max(0, len(s.lines)-n):])
 }
 
-// secrets of JSON messages.
 var secrets = regexp.MustCompile(`("(?:token|session)"\s*:\s*)"[^"]*"?`)
 
-// sent is a frame to the server for people: without tokens, and Protobuf as JSON.
+// sent shows a frame to the server without tokens, and Protobuf as JSON.
 func sent(e protocol.Encoding, frame []byte) string {
 	if e == protocol.JSON {
 		return plain(frame)
@@ -61,7 +59,7 @@ func sent(e protocol.Encoding, frame []byte) string {
 	})
 }
 
-// got is a frame from the server in the same way, without sessions.
+// got shows a frame from the server in the same way, without sessions.
 func got(e protocol.Encoding, frame []byte) string {
 	if e == protocol.JSON {
 		return plain(bytes.TrimSuffix(frame, []byte("\n")))
@@ -74,7 +72,6 @@ func got(e protocol.Encoding, frame []byte) string {
 	})
 }
 
-// plain shows JSON as it is, but for secrets.
 func plain(frame []byte) string {
 	if len(frame) == 0 || !utf8.Valid(frame) {
 		return fmt.Sprintf("%.400q", frame)
@@ -82,8 +79,7 @@ func plain(frame []byte) string {
 	return string(secrets.ReplaceAll(frame, []byte(`$1"…"`)))
 }
 
-// lines shows Protobuf messages as lines of JSON. It shows a malformed message, or a payload that is not JSON, as
-// bytes.
+// lines shows Protobuf messages as lines of JSON, and malformed messages and payloads that are not JSON as bytes.
 func lines[T any](frame []byte, decode func([]byte, *T) ([]byte, error), text func(*T) ([]byte, error)) string {
 	var out []string
 	for rest := frame; len(rest) > 0; {
@@ -104,7 +100,6 @@ func lines[T any](frame []byte, decode func([]byte, *T) ([]byte, error), text fu
 	return strings.Join(out, "\n")
 }
 
-// hide removes the tokens of a command.
 func hide(cmd *protocol.Command) {
 	hidden := func(token *string) {
 		if *token != "" {

@@ -36,7 +36,6 @@ func SockJS(endpoint string, config *tls.Config) func(ctx context.Context) (Link
 	}
 }
 
-// sockJS is a session over a WebSocket.
 type sockJS struct{ Link }
 
 // Write sends a frame of the protocol as one text of SockJS.
@@ -48,7 +47,7 @@ func (l *sockJS) Write(frame []byte) error {
 	return l.Link.Write(text)
 }
 
-// Read calls handle with the texts of the session, which are the frames of the protocol, until it ends.
+// Read calls handle with the frames of the protocol until the session ends.
 func (l *sockJS) Read(handle func([]byte) error) error {
 	opened := false
 	err := l.Link.Read(func(text []byte) error {

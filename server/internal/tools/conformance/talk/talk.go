@@ -1,5 +1,5 @@
-// Package talk is a client of the protocol that judges nothing but frames: it sends the given frames, malformed or not,
-// hands over the received messages in their order, and keeps a transcript.
+// Package talk is a client of the protocol that judges nothing but frames: it sends frames, malformed or not, hands over
+// the received messages in their order, and keeps a transcript.
 package talk
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // End is how a connection ended.
 type End struct {
-	// Code and Reason of the close frame or of the disconnect push; 0 if there was none.
+	// Of the close frame or of the disconnect push; 0 if there was none.
 	Code   uint32
 	Reason string
 	// Err is the error of the connection below the protocol.
@@ -28,7 +28,6 @@ type End struct {
 
 // Violation is a frame that the protocol does not allow.
 type Violation struct {
-	// Section of the specification that it breaks.
 	Section string
 	Text    string
 }
@@ -39,7 +38,6 @@ func (v *Violation) Error() string { return v.Text }
 // ErrTimeout says that nothing came in time.
 var ErrTimeout = errors.New("nothing came in time")
 
-// received is a reply and when it came.
 type received struct {
 	reply *protocol.Reply
 	at    time.Time
@@ -96,7 +94,7 @@ func Frame(e protocol.Encoding, cmds ...*protocol.Command) ([]byte, error) {
 	return b, nil
 }
 
-// Send sends a frame. That the connection has ended shows by Next alone.
+// Send sends a frame. An error shows by Next alone.
 func (c *Conn) Send(frame []byte) {
 	c.script.add(c.name, "→", sent(c.Encoding, frame))
 	if err := c.conn.SendFrame(frame); err != nil {
@@ -104,7 +102,7 @@ func (c *Conn) Send(frame []byte) {
 	}
 }
 
-// Answer tells whether pings are answered from now on. The answers go out at once, without the user of the connection.
+// Answer tells whether pings are answered, at once, from now on.
 func (c *Conn) Answer(pings bool) { c.answers.Store(pings) }
 
 // Address tells where the commands of emulated transports go.
@@ -157,7 +155,6 @@ func (c *Conn) Close() {
 	<-c.done
 }
 
-// serve receives messages until the connection ends.
 func (c *Conn) serve() {
 	defer close(c.done)
 	var last *protocol.Disconnect
@@ -206,7 +203,6 @@ func (c *Conn) serve() {
 	c.notify()
 }
 
-// pong answers the pings among replies.
 func (c *Conn) pong(replies []*protocol.Reply) {
 	for _, r := range replies {
 		if r.ID == 0 && r.Push == nil && r.Error == nil && c.answers.Load() {
@@ -223,13 +219,12 @@ func (c *Conn) notify() {
 	}
 }
 
-// Sections of the specification that frames break.
 const (
 	SectionFrames  = "protocol-rules.md#frames"
 	SectionClosing = "protocol-rules.md#closing"
 )
 
-// split takes a frame apart, and looks at its framing.
+// split takes a frame apart, and judges its framing.
 func (c *Conn) split(frame []byte) (replies []*protocol.Reply, broken *Violation) {
 	refuse := func(text string) ([]*protocol.Reply, *Violation) { return replies, &Violation{SectionFrames, text} }
 	if c.Encoding == protocol.JSON {

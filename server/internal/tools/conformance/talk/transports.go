@@ -16,10 +16,9 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport/wtlink"
 )
 
-// messageLimit bounds a message from the server, in bytes.
 const messageLimit = 16 << 20
 
-// Names of transports that package wire lacks.
+// Transports that package wire lacks.
 const (
 	OfWebTransport = "webtransport"
 	OfSockJS       = "sockjs"

@@ -3,7 +3,7 @@ package account
 
 import "slices"
 
-// Outcome is the kind of a received message: new, late, or a duplicate.
+// Outcome tells whether a message is new, late or a duplicate.
 type Outcome int
 
 const (
@@ -12,8 +12,8 @@ const (
 	Duplicate                // received before
 )
 
-// Ledger keeps which messages of its channel a subscriber has received. Each publisher numbers
-// its messages from 0. The zero value is ready for use.
+// Ledger keeps which messages of its channel a subscriber has received. Each publisher numbers its messages from 0. The
+// zero value is ready.
 type Ledger struct {
 	tracks []track // by publisher, grown on demand
 }
@@ -23,7 +23,7 @@ type track struct {
 	holes []span // in order
 }
 
-// span is a run of numbers that did not come: [from, to).
+// span is a run of missing numbers: [from, to).
 type span struct{ from, to uint64 }
 
 // Observe enters a message that was received.

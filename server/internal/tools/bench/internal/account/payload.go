@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// MinSize bounds the size of a payload, in bytes: a smaller one has no room for the stamp.
+// MinSize in bytes: a smaller payload has no room for the stamp.
 const MinSize = 96
 
 // Stamp identifies the message that a payload belongs to.

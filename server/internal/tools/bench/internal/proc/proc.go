@@ -16,10 +16,10 @@ type Usage struct {
 	Memory int64         // resident bytes
 }
 
-// tick is the unit of times in /proc (USER_HZ, which is 100 on all systems that Go supports).
+// USER_HZ is 100 on all systems that Go supports.
 const tick = 10 * time.Millisecond
 
-// Read reads the usage of a process from /proc. If pid is 0, it returns nil.
+// Read reads /proc; nil for pid 0.
 func Read(pid int) (*Usage, error) {
 	if pid == 0 {
 		return nil, nil
