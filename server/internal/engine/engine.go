@@ -34,22 +34,22 @@ type Set struct {
 
 type section struct{ key, engine string }
 
-// slot is a kind of channels that an engine serves, with the name of the engine.
+// slot is a type of channels that an engine serves, with the name of the engine.
 type slot struct {
-	kind channelKind
-	name string // of an element of the configuration's list; empty for the engine of the section for one
+	channels channelType
+	name     string // of an element of the configuration's list; empty for the engine of the section for one
 }
 
-type channelKind uint8
+type channelType uint8
 
 const (
-	forChannels  channelKind = iota // streams and all else that is no map
+	forChannels  channelType = iota // streams and all else that is no map
 	forMaps                         // the sections map_broker and map_brokers
 	forFullState                    // channels that show maps
 )
 
 func (s slot) label() string {
-	if s.kind == forMaps {
+	if s.channels == forMaps {
 		return "map_broker/" + s.name
 	}
 	return s.name
@@ -120,7 +120,7 @@ func New(cfg *config.Config, routes func() *Assignment, log *slog.Logger) (*Set,
 	}
 	s.Brokers = make(map[string]broker.Traits)
 	for of, i := range brokers.index {
-		if of.kind == forMaps && i == 0 || of.kind == forFullState {
+		if of.channels == forMaps && i == 0 || of.channels == forFullState {
 			continue // the default broker, and one without metrics
 		}
 		s.Brokers[of.label()] = brokers.list[i].Describe()

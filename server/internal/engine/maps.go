@@ -46,9 +46,9 @@ func (m *maker) maps(brokers *named[broker.Broker]) {
 	case c.Type == engines.TypeMemory && brokers.list[0].Describe().Local, m.sharesPostgres():
 		m.note("map_broker", c.Type)
 		brokers.list[0] = m.cache("map_broker", brokers.list[0], c)
-		brokers.index[slot{kind: forMaps}] = 0
+		brokers.index[slot{channels: forMaps}] = 0
 	default:
-		brokers.add(slot{kind: forMaps}, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
+		brokers.add(slot{channels: forMaps}, func() (broker.Broker, error) { return m.mapBroker("map_broker", c) })
 	}
 }
 
@@ -102,7 +102,7 @@ func (m *maker) fullState(brokers *named[broker.Broker]) {
 	}
 	// The composition leads to the maps. It has this broker as well.
 	all := func() broker.Traits { return m.set.Broker.Describe() }
-	brokers.add(slot{kind: forFullState}, func() (broker.Broker, error) {
+	brokers.add(slot{channels: forFullState}, func() (broker.Broker, error) {
 		return fullstate.New(fullstate.Config{
 			Of: of,
 			State: func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
@@ -123,7 +123,7 @@ func (s *Set) brokerOf(key string, o *config.ChannelOptions, fullState bool) (in
 	case o.IsMap():
 		of, option = slot{forMaps, o.Map.BrokerName}, ".subscription_type: the server was started without namespaces of this type"
 	case fullState:
-		of, option = slot{kind: forFullState}, ": the server was started without full-state channels"
+		of, option = slot{channels: forFullState}, ": the server was started without full-state channels"
 	}
 	at, ok := s.brokerIndex[of]
 	if !ok && option != "" {

@@ -64,10 +64,10 @@ type Report struct {
 type Cluster struct {
 	node            ClusterNode
 	figures         func() any
-	vitals, history round
+	vitals, history survey
 }
 
-type round struct {
+type survey struct {
 	op  string
 	own func() Vitals // of this node
 	age time.Duration // a report is given out for at least so long
@@ -80,14 +80,14 @@ type round struct {
 // NewCluster returns a Cluster. figures and history return values for JSON of a bounded size, or nil.
 func NewCluster(n ClusterNode, figures, history func() any) *Cluster {
 	c := &Cluster{node: n, figures: figures}
-	c.vitals = round{op: opVitals, own: c.own, age: minAge, turn: make(chan struct{}, 1)}
-	c.history = round{op: opHistory, own: func() Vitals { return Vitals{UID: n.UID(), History: encode(history())} }, age: historyAge, turn: make(chan struct{}, 1)}
+	c.vitals = survey{op: opVitals, own: c.own, age: minAge, turn: make(chan struct{}, 1)}
+	c.history = survey{op: opHistory, own: func() Vitals { return Vitals{UID: n.UID(), History: encode(history())} }, age: historyAge, turn: make(chan struct{}, 1)}
 	return c
 }
 
 // Answer is the node's Survey handler.
 func (c *Cluster) Answer(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
-	for _, r := range []*round{&c.vitals, &c.history} {
+	for _, r := range []*survey{&c.vitals, &c.history} {
 		if r.op == e.Op {
 			text, err := json.Marshal(r.own())
 			return gyro.SurveyReply{Data: text}, err
@@ -134,7 +134,7 @@ func (c *Cluster) Report(ctx context.Context) (*Report, error) { return c.vitals
 // History asks all nodes for their charts, unless it did so a moment ago.
 func (c *Cluster) History(ctx context.Context) (*Report, error) { return c.history.report(ctx, c.node) }
 
-func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
+func (o *survey) report(ctx context.Context, node ClusterNode) (*Report, error) {
 	select {
 	case o.turn <- struct{}{}:
 		defer func() { <-o.turn }()
@@ -175,7 +175,7 @@ func (o *round) report(ctx context.Context, node ClusterNode) (*Report, error) {
 	return r, nil
 }
 
-func (o *round) ask(ctx context.Context, node ClusterNode, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
+func (o *survey) ask(ctx context.Context, node ClusterNode, infos []gyro.NodeInfo) (map[string]gyro.SurveyReply, error) {
 	if len(infos) < 2 {
 		return nil, nil
 	}

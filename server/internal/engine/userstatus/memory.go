@@ -10,8 +10,8 @@ import (
 const (
 	stripes = 64
 	// maxMemory bounds the users. Each takes some 150 bytes, and its ID and state.
-	maxMemory = 1_000_000
-	sweepEach = time.Minute
+	maxMemory  = 1_000_000
+	expireEach = time.Minute
 )
 
 // Memory is a Store in memory, for one node. Beyond 1,000,000 users it forgets some with an old last update.
@@ -43,7 +43,7 @@ func NewMemory(expire time.Duration) *Memory {
 func (m *Memory) Start(context.Context) error {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	m.ended.Go(func() { m.sweep(ctx) })
+	m.ended.Go(func() { m.removeExpired(ctx) })
 	return nil
 }
 
@@ -53,8 +53,8 @@ func (m *Memory) Close() {
 	m.ended.Wait()
 }
 
-func (m *Memory) sweep(ctx context.Context) {
-	ticker := time.NewTicker(sweepEach)
+func (m *Memory) removeExpired(ctx context.Context) {
+	ticker := time.NewTicker(expireEach)
 	defer ticker.Stop()
 	for i := 0; ; i = (i + 1) % stripes {
 		select {

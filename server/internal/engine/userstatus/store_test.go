@@ -173,7 +173,7 @@ func TestMemoryBound(t *testing.T) {
 		if got, _ := m.Get(t.Context(), []string{"4999"}); got[0].Active != 1 {
 			t.Error("the latest user is forgotten")
 		}
-		time.Sleep(time.Hour + stripes*sweepEach + time.Second)
+		time.Sleep(time.Hour + stripes*expireEach + time.Second)
 		synctest.Wait()
 		if n := size(); n != 0 {
 			t.Errorf("%d users are kept after they have expired", n)

@@ -23,21 +23,21 @@ type Load struct {
 	RSS int64
 }
 
-type span struct {
+type interval struct {
 	before, now *Figures
 	load        Load
 }
 
 type line struct {
 	name string
-	of   func(s *span) float64 // NaN: it is not known
+	of   func(s *interval) float64 // NaN: it is not known
 }
 
 // historic are the lines that are kept. The admin interface draws them by these names (admin/src/history.ts).
 var historic = []line{
-	{"clients", func(s *span) float64 { return float64(s.load.Clients) }},
-	{"cpu", func(s *span) float64 { return measured(s.load.CPU, s.load.RSS) }},
-	{"memory", func(s *span) float64 { return measured(float64(s.load.RSS), s.load.RSS) }},
+	{"clients", func(s *interval) float64 { return float64(s.load.Clients) }},
+	{"cpu", func(s *interval) float64 { return measured(s.load.CPU, s.load.RSS) }},
+	{"memory", func(s *interval) float64 { return measured(float64(s.load.RSS), s.load.RSS) }},
 	{"sent", rate("transport_messages_sent", "", "")},
 	{"received", rate("transport_messages_received", "", "")},
 	{"sent_bytes", rate("transport_messages_sent_size", "", "")},
@@ -51,7 +51,7 @@ var historic = []line{
 	{"api_errors", rate("api_command_errors_total", "", "")},
 	{"client_errors", rate("client_num_reply_errors", "", "")},
 	{"disconnects", rate("client_num_server_disconnects", "", "")},
-	{"queued", func(s *span) float64 { return s.now.sum("client_queued_bytes", "", "") }},
+	{"queued", func(s *interval) float64 { return s.now.sum("client_queued_bytes", "", "") }},
 }
 
 type point struct {
@@ -71,7 +71,7 @@ type History struct {
 func (h *History) Look(now *Figures, load Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := span{before: h.before, now: now, load: load}
+	s := interval{before: h.before, now: now, load: load}
 	h.before = now
 	if s.before == nil || now.Time <= s.before.Time {
 		return
@@ -138,23 +138,23 @@ func (f *Figures) sum(family, label, value string) (total float64) {
 	return total
 }
 
-func rate(family, label, value string) func(*span) float64 {
-	return func(s *span) float64 {
+func rate(family, label, value string) func(*interval) float64 {
+	return func(s *interval) float64 {
 		return s.perSecond(s.now.sum(family, label, value) - s.before.sum(family, label, value))
 	}
 }
 
-func observed(family string) func(*span) float64 {
+func observed(family string) func(*interval) float64 {
 	count := func(f *Figures) (total uint64) {
 		for _, s := range f.Families[family].Samples {
 			total += s.Count
 		}
 		return total
 	}
-	return func(s *span) float64 { return s.perSecond(float64(count(s.now)) - float64(count(s.before))) }
+	return func(s *interval) float64 { return s.perSecond(float64(count(s.now)) - float64(count(s.before))) }
 }
 
-func (s *span) perSecond(more float64) float64 {
+func (s *interval) perSecond(more float64) float64 {
 	if more < 0 {
 		return math.NaN()
 	}
@@ -162,8 +162,8 @@ func (s *span) perSecond(more float64) float64 {
 }
 
 // quantile estimates a quantile of a histogram, as Prometheus does. For a native histogram it returns the mean.
-func quantile(family string, q float64) func(*span) float64 {
-	return func(s *span) float64 {
+func quantile(family string, q float64) func(*interval) float64 {
+	return func(s *interval) float64 {
 		var all Sample
 		for _, sample := range s.now.Families[family].Samples {
 			all.add(sample)

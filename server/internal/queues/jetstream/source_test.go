@@ -175,7 +175,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		r := start(t, nil)
-		queuetest.Relay(t, nodes, func() queues.Source { return r.source(nil) }, nil, r.publish)
+		queuetest.Handover(t, nodes, func() queues.Source { return r.source(nil) }, nil, r.publish)
 		r.acknowledged()
 	}
 }

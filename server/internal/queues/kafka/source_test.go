@@ -169,7 +169,7 @@ func TestRebalance(t *testing.T) {
 func TestStopWhileBusy(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	queuetest.Relay(t, 1, func() queues.Source { return r.source(nil) }, ordered, func(ch, data string) { r.add(0, ch, data) })
+	queuetest.Handover(t, 1, func() queues.Source { return r.source(nil) }, ordered, func(ch, data string) { r.add(0, ch, data) })
 }
 
 // TestPartitionLost: a member that the group has given up joins it again, and executes again what it has not

@@ -193,7 +193,7 @@ func TestStopWhileBusy(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	d.exec("DELETE FROM gyro_outbox")
-	queuetest.Relay(t, 1, func() queues.Source {
+	queuetest.Handover(t, 1, func() queues.Source {
 		return d.source(func(c *config.Consumer) { c.PostgreSQL.PartitionPollInterval = time.Millisecond })
 	}, ordered,
 		func(ch, data string) { d.add(0, ch, data) })

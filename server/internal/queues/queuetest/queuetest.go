@@ -192,9 +192,9 @@ func Start(tb testing.TB, s queues.Source, c queues.Config) (stop func()) {
 	return stop
 }
 
-// Relay starts and stops sources of one queue, nodes of them at a time, while add adds publications to the queue, and
+// Handover starts and stops sources of one queue, nodes of them at a time, while add adds publications to the queue, and
 // tests that each is executed exactly once.
-func Relay(tb testing.TB, nodes int, source func() queues.Source, edit func(*queues.Config), add func(ch, data string)) {
+func Handover(tb testing.TB, nodes int, source func() queues.Source, edit func(*queues.Config), add func(ch, data string)) {
 	tb.Helper()
 	const messages = 400
 	node := NewNode()

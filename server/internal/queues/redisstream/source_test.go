@@ -110,7 +110,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		server := redistest.Standalone(t, redistest.Options{})
-		queuetest.Relay(t, nodes, func() queues.Source { return source(t, consumer(server, nil)) }, nil,
+		queuetest.Handover(t, nodes, func() queues.Source { return source(t, consumer(server, nil)) }, nil,
 			func(ch, data string) { add(server, ch, data) })
 		if n := pending(server); n != "0" {
 			t.Errorf("%s entries are pending", n)

@@ -36,11 +36,11 @@ type Consumer struct {
 	Config        *config.Consumer
 	Key           string // of its section
 
-	kind      kind
+	of        sourceType
 	processor *queues.Processor
 }
 
-type kind struct {
+type sourceType struct {
 	// open makes the source; it connects to nothing. Errors name the key below the section of the type.
 	open func(*config.Consumer) (queues.Source, error)
 	// mode returns the section publication_data_mode; nil: the type has none.
@@ -50,20 +50,34 @@ type kind struct {
 	system string
 }
 
-var kinds = map[string]kind{
-	config.TypePostgreSQL: {opens(postgres.New), nil, true, "postgresql"},
-	config.TypeKafka: {opens(kafka.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.Kafka.PublicationDataMode }, true, "kafka"},
-	config.TypeNATSJetStream: {opens(jetstream.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.NATSJetStream.PublicationDataMode }, false, "nats"},
-	config.TypeRedisStream: {opens(redisstream.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.RedisStream.PublicationDataMode }, false, "redis"},
-	config.TypeGooglePubSub: {opens(pubsub.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.GooglePubSub.PublicationDataMode }, false, "gcp_pubsub"},
-	config.TypeAWSSQS: {opens(sqs.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.AWSSQS.PublicationDataMode }, false, "aws_sqs"},
-	config.TypeAzureServiceBus: {opens(servicebus.New),
-		func(c *config.Consumer) *config.PublicationDataMode { return &c.AzureServiceBus.PublicationDataMode }, false, "servicebus"},
+var types = map[string]sourceType{
+	config.TypePostgreSQL: {
+		open: opens(postgres.New), ordered: true, system: "postgresql",
+	},
+	config.TypeKafka: {
+		open: opens(kafka.New), ordered: true, system: "kafka",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.Kafka.PublicationDataMode },
+	},
+	config.TypeNATSJetStream: {
+		open: opens(jetstream.New), system: "nats",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.NATSJetStream.PublicationDataMode },
+	},
+	config.TypeRedisStream: {
+		open: opens(redisstream.New), system: "redis",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.RedisStream.PublicationDataMode },
+	},
+	config.TypeGooglePubSub: {
+		open: opens(pubsub.New), system: "gcp_pubsub",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.GooglePubSub.PublicationDataMode },
+	},
+	config.TypeAWSSQS: {
+		open: opens(sqs.New), system: "aws_sqs",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.AWSSQS.PublicationDataMode },
+	},
+	config.TypeAzureServiceBus: {
+		open: opens(servicebus.New), system: "servicebus",
+		mode: func(c *config.Consumer) *config.PublicationDataMode { return &c.AzureServiceBus.PublicationDataMode },
+	},
 }
 
 func opens[S queues.Source](open func(*config.Consumer) (S, error)) func(*config.Consumer) (queues.Source, error) {
@@ -80,13 +94,13 @@ func Enabled(list []config.Consumer) ([]*Consumer, error) {
 		if !c.Enabled {
 			continue
 		}
-		e := &Consumer{Config: c, Key: config.Element("consumers", i, c.Name) + "." + c.Type, kind: kinds[c.Type]}
-		if e.kind.open == nil {
+		e := &Consumer{Config: c, Key: config.Element("consumers", i, c.Name) + "." + c.Type, of: types[c.Type]}
+		if e.of.open == nil {
 			mistakes = append(mistakes, fmt.Errorf("%s: unknown type", e.Key))
 			continue
 		}
 		var err error
-		if e.Source, err = e.kind.open(c); err != nil {
+		if e.Source, err = e.of.open(c); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("%s.%w", e.Key, err))
 		}
 		enabled = append(enabled, e)
@@ -121,16 +135,16 @@ func New(cfg Config) (*Consumers, error) {
 	for _, c := range list {
 		pc := queues.Config{
 			Name: c.Config.Name, Executor: cfg.Executor, Commands: cfg.Commands, Meter: cfg.Meter(c.Config.Name),
-			Ordered: c.kind.ordered, RetryTime: c.Config.RetryTime, Logger: cfg.Logger,
+			Ordered: c.of.ordered, RetryTime: c.Config.RetryTime, Logger: cfg.Logger,
 		}
-		if c.kind.mode != nil {
-			pc.Mode = c.kind.mode(c.Config)
+		if c.of.mode != nil {
+			pc.Mode = c.of.mode(c.Config)
 		}
 		if c.Config.DeadLetter != "" {
 			pc.DeadLetter = c.KeepDeadLetter
 		}
 		if cfg.Tracer != nil {
-			pc.Tracer = cfg.Tracer(c.Config.Name, c.kind.system)
+			pc.Tracer = cfg.Tracer(c.Config.Name, c.of.system)
 		}
 		c.processor = queues.NewProcessor(pc)
 	}

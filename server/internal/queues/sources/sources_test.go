@@ -10,9 +10,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// TestKinds: each type of the configuration has a section, a source, a check of required keys, and a configuration in
+// TestTypes: each type of the configuration has a section, a source, a check of required keys, and a configuration in
 // docs/consumers.md.
-func TestKinds(t *testing.T) {
+func TestTypes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/consumers.md")
 	if err != nil {
@@ -26,20 +26,20 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	of, _ := consumer.FieldByName("Type")
-	types := strings.Split(of.Tag.Get("enum"), "|")
-	if len(types) != len(sections) || len(types) != len(kinds) {
-		t.Errorf("there are %d types, %d sections and %d sources", len(types), len(sections), len(kinds))
+	names := strings.Split(of.Tag.Get("enum"), "|")
+	if len(names) != len(sections) || len(names) != len(types) {
+		t.Errorf("there are %d types, %d sections and %d sources", len(names), len(sections), len(types))
 	}
-	for _, typ := range types {
-		section, kind := sections[typ], kinds[typ]
-		if section == nil || kind.open == nil || kind.system == "" {
-			t.Errorf("%s: section %v, source %+v", typ, section, kind)
+	for _, typ := range names {
+		section, source := sections[typ], types[typ]
+		if section == nil || source.open == nil || source.system == "" {
+			t.Errorf("%s: section %v, source %+v", typ, section, source)
 			continue
 		}
 		var c config.Consumer
-		if _, has := section.FieldByName("PublicationDataMode"); has != (kind.mode != nil) {
+		if _, has := section.FieldByName("PublicationDataMode"); has != (source.mode != nil) {
 			t.Errorf("%s: the section has a mode: %v", typ, has)
-		} else if has && !sameSection(&c, typ, kind.mode(&c)) {
+		} else if has && !sameSection(&c, typ, source.mode(&c)) {
 			t.Errorf("%s: the mode is of another section", typ)
 		}
 		cfg := config.DefaultConfig()

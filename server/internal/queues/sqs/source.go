@@ -159,8 +159,8 @@ func (q *queue) process(ctx, work context.Context, p *queues.Processor, received
 		messages[i] = q.message(&received[i])
 	}
 	var running sync.WaitGroup
-	for _, lane := range split(messages, q.cfg.MaxConcurrency) {
-		running.Go(func() { p.Try(ctx, work, lane, retries) })
+	for _, list := range split(messages, q.cfg.MaxConcurrency) {
+		running.Go(func() { p.Try(ctx, work, list, retries) })
 	}
 	running.Wait()
 	var done []types.DeleteMessageBatchRequestEntry

@@ -18,11 +18,11 @@ func rawReads(conn *net.TCPConn) syscall.RawConn {
 }
 
 // serveRaw is Serve without a buffer while there is nothing to read, in one call of raw.Read. Go's poller is
-// edge-triggered: bytes that arrive while turn runs wake it again, so turn need not read until EAGAIN.
+// edge-triggered: bytes that arrive while readAll runs wake it again, so readAll need not read until EAGAIN.
 func (c *Conn) serveRaw(handle func([]byte) error) error {
 	var end error
 	err := c.raw.Read(func(fd uintptr) bool {
-		end = c.turn(int(fd), handle)
+		end = c.readAll(int(fd), handle)
 		return end != nil
 	})
 	if end == nil {
@@ -31,7 +31,7 @@ func (c *Conn) serveRaw(handle func([]byte) error) error {
 	return end
 }
 
-func (c *Conn) turn(fd int, handle func([]byte) error) error {
+func (c *Conn) readAll(fd int, handle func([]byte) error) error {
 	read := syscall.Read
 	if s := c.below; s != nil {
 		s.fd, s.polled, s.dry = fd, true, false
