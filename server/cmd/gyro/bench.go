@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,14 +106,14 @@ func (b *benchFlags) mapFlags() {
 	f.IntVar(&b.page, "page", 0, "entries of a map that a subscriber asks for at a time (default the server's)")
 }
 
-// loadFlags adds the flags of publishers. meaning explains --msgs, way is the default of --via.
-func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, way string) {
+// loadFlags adds the flags of publishers. meaning explains --msgs, defaultVia is the default of --via.
+func (b *benchFlags) loadFlags(l *bench.Load, messages int, meaning string, window int, defaultVia string) {
 	f := b.cmd.Flags()
 	f.IntVar(&l.Publishers, "pub", 1, "publishers")
 	f.IntVar(&l.Messages, "msgs", messages, meaning)
 	f.Float64Var(&l.Rate, "rate", 0, "publications per second of all publishers (default as fast as --window lets)")
 	f.IntVar(&l.Window, "window", window, "publications in flight per publisher; with --via api, publications in a batch request")
-	via := f.String("via", way, "how to publish: client (a connection each) or api (HTTP)")
+	via := f.String("via", defaultVia, "how to publish: client (a connection each) or api (HTTP)")
 	b.before = append(b.before, func() error {
 		if l.OverAPI = *via == "api"; !l.OverAPI && *via != "client" {
 			return cli.Usage("via: %q is neither client nor api", *via)
@@ -200,18 +198,8 @@ func (b *benchFlags) run(s scenario, t *bench.Target) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(b.cmd.Context(), b.timeout, fmt.Errorf("not finished within --timeout %s", b.timeout))
 	defer cancel()
-	ctx, interrupt := context.WithCancelCause(ctx)
-	defer interrupt(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case s := <-signals:
-			interrupt(fmt.Errorf("interrupted by signal: %s", s))
-		case <-ctx.Done():
-		}
-	}()
+	ctx, stop := interruptible(ctx, func(s os.Signal) error { return fmt.Errorf("interrupted by signal: %s", s) })
+	defer stop()
 	rep, err := s.Run(ctx)
 	clear()
 	if rep == nil { // it cannot begin with these flags

@@ -150,23 +150,33 @@ func (r *remoteFlags) run(do func(ctx context.Context, remote cli.Remote, out *c
 }
 
 func untilSignal(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, stop := interruptible(ctx, func(s os.Signal) error {
+		code := 128 + int(syscall.SIGTERM)
+		if s == os.Interrupt {
+			code = 128 + int(syscall.SIGINT)
+		}
+		return clientError{fmt.Errorf("interrupted by signal: %s", s), code}
+	})
+	defer stop()
+	return do(ctx)
+}
+
+// interruptible returns a context that ends with a cause when the process is told to end.
+func interruptible(ctx context.Context, cause func(os.Signal) error) (_ context.Context, stop func()) {
 	ctx, interrupt := context.WithCancelCause(ctx)
-	defer interrupt(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	go func() {
 		select {
 		case s := <-signals:
-			code := 128 + int(syscall.SIGTERM)
-			if s == os.Interrupt {
-				code = 128 + int(syscall.SIGINT)
-			}
-			interrupt(clientError{fmt.Errorf("interrupted by signal: %s", s), code})
+			interrupt(cause(s))
 		case <-ctx.Done():
 		}
 	}()
-	return do(ctx)
+	return ctx, func() {
+		signal.Stop(signals)
+		interrupt(nil)
+	}
 }
 
 const wrongUsage = 2
