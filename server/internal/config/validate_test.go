@@ -130,6 +130,8 @@ var validateTests = []struct{ text, want string }{
 	{`{"consumers":[{"name":"c1","type":"redis_stream","enabled":true}]}`, `redis_stream.streams`},
 	{`{"consumers":[{"name":"c1","type":"redis_stream","enabled":true,"redis_stream":{"streams":["s"],"consumer_group":"g","sentinel_address":"a:1"}}]}`,
 		`consumers[0](c1).redis_stream.sentinel_master_name: is required`},
+	{`{"consumers":[{"name":"c1","type":"redis_stream","enabled":true,"redis_stream":{"streams":["s"],"consumer_group":"g","cluster_address":["a:1","b:1"]}}]}`,
+		`consumers[0](c1).redis_stream.cluster_address: a consumer has one address`},
 	{`{"consumers":[{"name":"c1","type":"redis_stream","enabled":true,"redis_stream":{"streams":["s"],"consumer_group":"g","io_timeout":"-1s"}}]}`,
 		`consumers[0](c1).redis_stream.io_timeout`},
 	{`{"consumers":[{"name":"c1","type":"google_pub_sub","enabled":true}]}`, `google_pub_sub.project_id`},
