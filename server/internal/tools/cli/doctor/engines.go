@@ -119,19 +119,19 @@ func (d *doctor) role(key, name, addressKey, info string, clustered bool) {
 
 func (d *doctor) memory(name, info string) {
 	const area, more = "redis", "CONFIG SET maxmemory to more, or keep less history"
-	most, _ := strconv.ParseInt(field(info, "maxmemory"), 10, 64)
+	maxMemory, _ := strconv.ParseInt(field(info, "maxmemory"), 10, 64)
 	used, _ := strconv.ParseInt(field(info, "used_memory"), 10, 64)
 	buffers, _ := strconv.ParseInt(field(info, "mem_not_counted_for_evict"), 10, 64) // of replicas, and of the file of commands
 	used -= buffers
 	policy := field(info, "maxmemory_policy")
 	switch {
-	case most == 0:
+	case maxMemory == 0:
 	case policy != "noeviction":
 		d.report(area, Warn, "CONFIG SET maxmemory-policy noeviction, and let it have the memory that it needs", "%s: maxmemory-policy is %s: when the memory is full, it drops history, presence and maps without a word", name, policy)
-	case used > most:
-		d.report(area, Fail, more, "%s: it uses %d of %d bytes: publications with history fail", name, used, most)
-	case used > most/10*9:
-		d.report(area, Warn, more, "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, most)
+	case used > maxMemory:
+		d.report(area, Fail, more, "%s: it uses %d of %d bytes: publications with history fail", name, used, maxMemory)
+	case used > maxMemory/10*9:
+		d.report(area, Warn, more, "%s: it uses %d of %d bytes: beyond that, publications with history fail", name, used, maxMemory)
 	}
 	if field(info, "rdb_last_bgsave_status") == "err" {
 		d.report(area, Warn, "look at its log; CONFIG SET stop-writes-on-bgsave-error no lets it write all the same", "%s: its last snapshot failed, so it may refuse to write", name)
@@ -204,8 +204,8 @@ func (d *doctor) nats(ctx context.Context, key string, c *natsbroker.Config) {
 		return
 	}
 	d.report(area, OK, "", "%s: version %s, answers within %s", key, conn.ConnectedServerVersion(), took.Round(10*time.Microsecond))
-	if most, limit := conn.MaxPayload(), int64(d.Config.WebSocket.MessageSizeLimit); most < limit {
-		d.report(area, Warn, "let max_payload of NATS be more, or websocket.message_size_limit less", "%s: it refuses messages of more than %d bytes, clients may send %d (websocket.message_size_limit)", key, most, limit)
+	if maxPayload, limit := conn.MaxPayload(), int64(d.Config.WebSocket.MessageSizeLimit); maxPayload < limit {
+		d.report(area, Warn, "let max_payload of NATS be more, or websocket.message_size_limit less", "%s: it refuses messages of more than %d bytes, clients may send %d (websocket.message_size_limit)", key, maxPayload, limit)
 	}
 	// Nodes listen to themselves there. In the raw mode, no other subject is free of the application.
 	subject := c.Prefix + ".canary.doctor-" + nats.NewInbox()[len(nats.InboxPrefix):]

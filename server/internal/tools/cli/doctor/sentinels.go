@@ -93,11 +93,11 @@ func (d *doctor) sentinel(ctx context.Context, s *redis.Shard, address string) (
 func replicas(ctx context.Context, client rueidis.Client, primary string) (n int, err error) {
 	list, err := client.Do(ctx, client.B().Arbitrary("SENTINEL", "REPLICAS", primary).Build()).ToArray()
 	for i := range list {
-		about, err := list[i].AsStrMap()
+		fields, err := list[i].AsStrMap()
 		if err != nil {
 			return n, err
 		}
-		if flags := about["flags"]; !strings.Contains(flags, "_down") && !strings.Contains(flags, "disconnected") {
+		if flags := fields["flags"]; !strings.Contains(flags, "_down") && !strings.Contains(flags, "disconnected") {
 			n++
 		}
 	}
