@@ -11,8 +11,12 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/beat"
+	"github.com/gyrohq/gyro/internal/clocks"
+	"github.com/gyrohq/gyro/internal/flightrecorder"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/session"
+	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
@@ -190,8 +194,10 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) session() *session.Config {
+// session returns the settings of the sessions of the node with a UID.
+func (c *Config) session(uid string, recorder *flightrecorder.Recorder) *session.Config {
 	return &session.Config{
+		NodeID: uid, Clocks: clocks.New(uid), Beat: beat.Of(uid), Taps: tap.New(uid), Epochs: recorder.Epochs(),
 		Version: c.Version, SendTime: c.SendTime, PingInterval: c.PingInterval, PongTimeout: c.PongTimeout,
 		StaleDelay: c.StaleCloseDelay, ExpiredDelay: c.ExpiredCloseDelay, ExpiredSubDelay: c.ExpiredSubCloseDelay,
 		PresenceInterval: c.PresenceUpdateInterval, PositionMaxTimeLag: c.PositionMaxTimeLag,

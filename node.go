@@ -4,7 +4,6 @@
 package gyro
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -14,13 +13,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/gyrohq/gyro/broker"
-	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/client"
-	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/engines"
 	"github.com/gyrohq/gyro/internal/flightrecorder"
-	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/loop"
 	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/internal/operations"
@@ -28,7 +24,6 @@ import (
 	"github.com/gyrohq/gyro/internal/procstat"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
 	"github.com/gyrohq/gyro/internal/validate"
-	"github.com/gyrohq/gyro/logging"
 	"github.com/gyrohq/gyro/transport"
 )
 
@@ -38,19 +33,22 @@ type Node struct {
 	loops
 	cfg       Config
 	uid       string
-	clients   *client.Registry
-	engines   *engines.Engines
 	rules     *validate.Rules
+	engines   *engines.Engines
 	maps      broker.Maps
-	health    []func() []Health // of the engines
-	positions *position.Checker
-	fanout    *engines.Fanout
 	polls     *sharedpoll.Polls
+	clients   *client.Registry
+	fanout    *engines.Fanout
+	positions *position.Checker
 	pulse     *loop.Pulse
-	cluster   *cluster.Cluster
 	member    *operations.Member
+	cluster   *cluster.Cluster
+	health    []func() []Health // of the engines
+	parts     []part
 
 	mu       sync.Mutex
+	ran      bool // Run was called
+	running  bool // Run has started the parts
 	shutdown bool
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
@@ -69,72 +67,54 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
-	n.health = engines.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
-	n.engines = engines.New(cfg.Broker, cfg.Presence, cfg.EngineConcurrency, engines.NewMeter(&cfg.Observer), cfg.Logger)
-	settings := cfg.session()
-	settings.NodeID, settings.Clocks, settings.Beat = n.uid, clocks.New(n.uid), beat.Of(n.uid)
-	n.rules = &validate.Rules{Channel: cfg.Channel, Binary: cfg.Binary, Tracked: n.engines.Routes.IsMarked, Clocks: settings.Clocks, Log: cfg.Logger}
-	n.engines.MetaTTL, n.maps = n.rules.MetaTTL, n.rules.Maps(n.engines.Maps)
-	recorder := flightrecorder.New(cfg.FlightRecorder, runtime.GOMAXPROCS(0))
-	n.clients = client.New(client.Config{
-		Session: settings, Engines: n.engines, Application: (*application)(n), Observer: cfg.Observer, Log: cfg.Logger, Flight: recorder,
-		Concurrency: cfg.Concurrency, InlineHandlers: cfg.InlineHandlers, GoroutineDriver: cfg.GoroutineDriver,
-		UserConnectionLimit: cfg.UserConnectionLimit,
-	})
-	if cfg.Handlers.CacheEmpty != nil {
-		n.engines.Fill = engines.NewFiller(n.fill, cfg.InlineHandlers)
+	loops := make([]*loop.Loop, runtime.GOMAXPROCS(0))
+	for i := range loops {
+		loops[i] = loop.New()
 	}
+	recorder := flightrecorder.New(cfg.FlightRecorder, len(loops))
+	settings := cfg.session(n.uid, recorder)
+	process := procstat.New()
+	n.rules = n.newRules(settings.Clocks)
+	n.engines = n.newEngines()
+	n.maps = n.rules.Maps(n.engines.Maps)
+	n.polls = n.newPolls(loops)
+	n.clients = n.newClients(loops, settings, recorder)
 	n.loops = nodeaccess.Lead(n.clients)
-	loops := n.clients.Loops()
-	n.polls = &sharedpoll.Polls{Broker: n.engines.Broker, Table: sharedpoll.New(sharedpoll.Config{
-		Loops: len(loops), Post: func(loop int, m *hub.Message) { loops[loop].PostMessage(m) }, Check: n.rules.Keyed,
-		Concurrency: cfg.PollConcurrency, Polled: cfg.Observer.Polled, Panicked: n.clients.Panicked, Log: cfg.Logger,
-	})}
-	n.clients.SetPolls(n.polls.Table)
-	n.fanout = &engines.Fanout{Routes: n.engines.Routes, Loops: loops, Taps: settings.Taps, Keyed: n.polls.Take}
+	n.fanout = n.newFanout(loops, settings.Taps, recorder.Node())
 	n.positions = position.New(position.Config{
 		Broker: n.engines.Broker, Routes: n.engines.Routes, Rounds: settings.Rounds, Post: n.fanout.Post,
 		Delay: cfg.PositionCheckDelay, Log: cfg.Logger,
 	})
-	n.engines.Watch, n.engines.Fragile = n.positions.Watch, n.positions.Fragile
-	n.fanout.Lost = func(match func(ch string) bool) { recorder.Node().Lost(); n.positions.Lost(match) }
-	process := procstat.New()
 	n.pulse = loop.NewPulse(loops, recorder.Node().Watch(n.Health), process.Tick)
-	n.member = &operations.Member{
-		UID: n.uid, Name: cmp.Or(cfg.Name, n.uid), Version: cfg.Version, Started: time.Now(),
-		Clients: n.clients, Routes: n.engines.Routes, Survey: n.answer, Process: process.Process,
-		Inspector: &operations.Inspector{Node: n.uid, Clients: n.clients, Recorder: recorder, Nodes: n.Cluster().Nodes, Expressions: cfg.Expressions},
-	}
-	cfg.Controller = engines.MeterController(cmp.Or(cfg.Controller, n.engines.Traits.Control), engines.NewMeter(&cfg.Observer))
-	n.cluster = cluster.New(cluster.Config{UID: n.uid, Controller: cfg.Controller, Handler: n.member, Clocks: settings.Clocks, Logger: cfg.Logger})
-	n.member.Inspector.Survey = n.cluster.Survey
+	n.member = n.newMember(recorder, process)
+	n.cluster = n.newCluster(settings.Clocks)
+	n.health = engines.Healths(cfg.Broker, cfg.Presence, cfg.Controller)
+	n.parts = n.inOrder()
 	return n, nil
 }
 
 // Run starts the node, joins the cluster if there is a controller, and returns. It must be
 // called once. If other nodes cannot be reached yet, it logs that and returns no error.
+// After an error, nothing is left running.
 func (n *Node) Run() error {
 	if err := n.start(); err != nil {
 		return err
 	}
-	n.cluster.Start()
+	n.cluster.Start() // without the lock: it takes up to seconds, and Shutdown may come meanwhile
 	return nil
 }
 
 func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if open, _ := n.clients.State(); open || n.shutdown {
+	if n.ran || n.shutdown {
 		return errors.New("gyro: node was started already")
 	}
-	if err := n.cluster.Listen(); err != nil {
+	n.ran = true
+	if err := startAll(n.parts); err != nil {
 		return err
 	}
-	if err := n.engines.Broker.Run(n.fanout); err != nil {
-		return err
-	}
-	n.clients.Open()
-	n.pulse.Begin()
+	n.running = true
 	return nil
 }
 
@@ -168,7 +148,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	first := !n.shutdown
 	n.shutdown = true
 	n.clients.Refuse()
-	running, _ := n.clients.State()
+	running := n.running
 	n.mu.Unlock()
 	switch {
 	case !running:
@@ -185,17 +165,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	}
 }
 
-// end does the work of Shutdown.
 func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
-	n.cluster.Leave(ctx)
-	n.clients.End(ctx)
-	n.cluster.Close()
-	n.pulse.End()
-	n.positions.Close() // before the loops, because it posts to them
-	n.polls.Close()     // likewise
-	n.clients.Close()
-	n.engines.Close()
-	n.endErr = n.engines.Broker.Close(ctx)
-	_ = logging.Flush(n.cfg.Logger) // a log handler that blocks is no failure of the node
+	n.endErr = stopAll(ctx, n.parts)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"github.com/gyrohq/gyro/internal/sendqueue"
 	"github.com/gyrohq/gyro/internal/session"
 	"github.com/gyrohq/gyro/internal/sharedpoll"
-	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/transport"
@@ -31,8 +29,10 @@ import (
 
 // Config of a Registry.
 type Config struct {
+	Loops       []*loop.Loop
 	Session     *session.Config
 	Engines     *engines.Engines
+	Polls       *sharedpoll.Table
 	Application Application
 	Observer    observe.Observer
 	Flight      *flightrecorder.Recorder // nil: nothing is recorded
@@ -71,14 +71,14 @@ type Registry struct {
 	open, refusing atomic.Bool
 }
 
-// New returns a registry with a loop per processor. It takes clients after Open.
+// New returns a registry, which takes clients after Open.
 func New(cfg Config) *Registry {
 	r := &Registry{Config: cfg}
 	r.handling, r.stop = context.WithCancel(context.Background())
 	r.parting, r.endParting = context.WithCancel(context.Background())
-	cfg.Session.Taps, cfg.Session.Epochs = tap.New(cfg.Session.NodeID), cfg.Flight.Epochs()
-	for i := range runtime.GOMAXPROCS(0) {
-		l := &Loop{Loop: loop.New(), clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
+	for i, own := range cfg.Loops {
+		l := &Loop{Loop: own, clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
+		l.scratch.Place = sharedpoll.Place{Hub: l.Hub(), Loop: i, Table: cfg.Polls}
 		l.refusals = r.recorder(l.tape)
 		l.work = workGroup{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
@@ -90,22 +90,6 @@ func New(cfg Config) *Registry {
 		r.loops = append(r.loops, l)
 	}
 	return r
-}
-
-// SetPolls sets where the shared poll channels are. It is called once, before Open.
-func (r *Registry) SetPolls(t *sharedpoll.Table) {
-	for i, l := range r.loops {
-		l.scratch.Place = sharedpoll.Place{Hub: l.Hub(), Loop: i, Table: t}
-	}
-}
-
-// Loops of the node.
-func (r *Registry) Loops() []*loop.Loop {
-	loops := make([]*loop.Loop, len(r.loops))
-	for i, l := range r.loops {
-		loops[i] = l.Loop
-	}
-	return loops
 }
 
 // Open starts the loops; the registry takes clients from now on. It is called once.

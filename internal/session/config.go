@@ -42,9 +42,9 @@ type Config struct {
 	Beat beat.Beat
 	// Clocks of the cluster's nodes.
 	Clocks *clocks.Clocks
-	// Taps watch the messages of users and channels. The registry of clients makes them; nil for none.
+	// Taps watch the messages of users and channels; nil for none.
 	Taps *tap.Table
-	// Epochs records that streams have begun anew. The registry of clients makes it; nil: they are not recorded.
+	// Epochs records that streams have begun anew; nil: they are not recorded.
 	Epochs *flightrecorder.Epochs
 	// Rounds of the node's checks of positions.
 	Rounds *hub.Rounds
