@@ -49,7 +49,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 		batch.Newest(b.terms.Lets, b.Deliver)
 		return true
 	}
-	if b.state != subLive || !batch.Plain() || b.s.cfg.Taps.Watches(b.s) || b.terms.Filtered() || b.at.Form&hub.Escaped != 0 || b.at.Form&hub.Marked != 0 && !marksOnly(&b.s.subs, b) {
+	if !b.takesBatches() || !batch.Plain() {
 		return false
 	}
 	offset := b.at.Offset
@@ -68,6 +68,21 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 		b.at.Confirm(b.s.cfg.Rounds.Now())
 	}
 	b.s.push(frame)
+	return true
+}
+
+// takesBatches reports whether the subscriber can get many messages in one frame, if they follow its position.
+func (b *Subscription) takesBatches() bool {
+	switch {
+	case b.state != subLive:
+		return false
+	case b.terms.Filtered(), b.s.cfg.Taps.Watches(b.s): // which look at each message
+		return false
+	case b.at.Form&hub.Escaped != 0: // a patch builds on the message before it
+		return false
+	case b.at.Form&hub.Marked != 0: // a bookmark in the shared frame names this channel alone
+		return marksOnly(&b.s.subs, b)
+	}
 	return true
 }
 
