@@ -27,41 +27,43 @@ func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	return false
 }
 
-func (s *Session) handlePublish(id uint32, req *protocol.PublishRequest) {
+func (s *Session) handlePublish(id uint32, req *protocol.PublishRequest) effect.Effect {
 	handled, handler := s.cfg.Handles.Publish, "Publish"
 	if req.Type != 0 {
 		handled, handler = s.cfg.Handles.MapChange && req.Type == int32(channel.MapData), "MapChange"
 	}
 	if !s.usable(id, handled, handler, req.Channel) {
-		return
+		return nil
 	}
 	e := &effect.Publish{Request: req, Info: s.clientInfo(nil), Command: effect.Command{ID: id}}
 	if b := s.subs.Get(req.Channel); b.established() {
 		e.Subscribed, e.Info.ChanInfo, e.Feed = true, b.terms.ChanInfo, b.terms.Feed
 	}
-	s.do(e)
+	return s.begin(e)
 }
 
-func (s *Session) handlePresence(id uint32, req *protocol.PresenceRequest) {
+func (s *Session) handlePresence(id uint32, req *protocol.PresenceRequest) effect.Effect {
 	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
-		s.do(&effect.Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
+		return s.begin(&effect.Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
+	return nil
 }
 
-func (s *Session) handlePresenceStats(id uint32, req *protocol.PresenceStatsRequest) {
+func (s *Session) handlePresenceStats(id uint32, req *protocol.PresenceStatsRequest) effect.Effect {
 	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
-		s.do(&effect.PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
+		return s.begin(&effect.PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
 	}
+	return nil
 }
 
-func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) {
+func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) effect.Effect {
 	if !s.usable(id, s.cfg.Handles.History, "History", req.Channel) {
-		return
+		return nil
 	}
 	b := s.subs.Get(req.Channel)
 	if b.established() && b.terms.FilteredByServer() {
 		s.refuse(id, req.Channel, errHistoryFiltered)
-		return
+		return nil
 	}
 	e := &effect.History{
 		Channel: req.Channel, Subscribed: b.established(), Command: effect.Command{ID: id},
@@ -71,12 +73,12 @@ func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) {
 	}
 	if e.Since != nil && e.Since.Offset == 0 && e.Reverse {
 		s.refuse(id, req.Channel, errSince)
-		return
+		return nil
 	}
 	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
 		e.Limit = most
 	}
-	s.do(e)
+	return s.begin(e)
 }
 
 func (s *Session) afterHistory(e *effect.History) {
@@ -96,20 +98,20 @@ func (s *Session) leftOut(ch string, n int) {
 	}
 }
 
-func (s *Session) handleRPC(id uint32, req *protocol.RPCRequest) {
+func (s *Session) handleRPC(id uint32, req *protocol.RPCRequest) effect.Effect {
 	if !s.cfg.Handles.RPC {
 		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "RPC"))
-		return
+		return nil
 	}
-	s.do(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
+	return s.begin(&effect.RPC{Request: req, Command: effect.Command{ID: id}})
 }
 
-func (s *Session) handleMessage(req *protocol.SendRequest) {
+func (s *Session) handleMessage(req *protocol.SendRequest) effect.Effect {
 	if !s.cfg.Handles.Message {
 		s.refuse(0, "", noHandler(protocol.DisconnectNotAvailable, "Message"))
-		return
+		return nil
 	}
-	s.do(&effect.Message{Data: req.Data})
+	return s.begin(&effect.Message{Data: req.Data})
 }
 
 // afterMessage ignores all errors but a disconnect, because a message has no reply.
@@ -128,15 +130,16 @@ func (s *Session) Send(data []byte) {
 }
 
 // handleRefresh prolongs the connection by a new token.
-func (s *Session) handleRefresh(id uint32, req *protocol.RefreshRequest) {
+func (s *Session) handleRefresh(id uint32, req *protocol.RefreshRequest) effect.Effect {
 	switch {
 	case !s.cfg.Handles.Refresh:
 		s.refuse(id, "", noHandler(protocol.ErrorNotAvailable, "Refresh"))
 	case req.Token == "" || !s.clientRefresh:
 		s.refuse(id, "", errNoRefresh)
 	default:
-		s.do(&effect.Refresh{Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}})
+		return s.begin(&effect.Refresh{Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}})
 	}
+	return nil
 }
 
 func (s *Session) afterRefresh(e *effect.Refresh) {
@@ -202,17 +205,17 @@ func (s *Session) ServerRefresh(expired bool, expireAt int64, info []byte) {
 }
 
 // handleSubRefresh prolongs a subscription by a new token.
-func (s *Session) handleSubRefresh(id uint32, req *protocol.SubRefreshRequest) {
+func (s *Session) handleSubRefresh(id uint32, req *protocol.SubRefreshRequest) effect.Effect {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
-		return
+		return nil
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
 	case !b.established() && !b.catchesUp():
 		s.refuse(id, req.Channel, errNotSubscribed)
 	case req.Type != 0 && b.terms.Keys != nil:
-		s.handleTrack(id, b, req)
+		return s.handleTrack(id, b, req)
 	case req.Type != 0 || !s.cfg.Handles.SubRefresh:
 		s.refuse(id, req.Channel, noHandler(protocol.ErrorNotAvailable, "SubRefresh"))
 	case !b.clientRefresh:
@@ -220,8 +223,9 @@ func (s *Session) handleSubRefresh(id uint32, req *protocol.SubRefreshRequest) {
 	case req.Token == "":
 		s.refuse(id, req.Channel, errNoToken)
 	default:
-		s.do(&effect.SubRefresh{Channel: req.Channel, Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}, Ref: b})
+		return s.begin(&effect.SubRefresh{Channel: req.Channel, Renewal: effect.Renewal{ClientSide: true, Token: req.Token, ID: id}, Ref: b})
 	}
+	return nil
 }
 
 func (s *Session) afterSubRefresh(e *effect.SubRefresh) {

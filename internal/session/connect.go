@@ -16,16 +16,16 @@ import (
 )
 
 // handleConnect asks the application whether the client may connect.
-func (s *Session) handleConnect(id uint32, req *protocol.ConnectRequest) {
+func (s *Session) handleConnect(id uint32, req *protocol.ConnectRequest) effect.Effect {
 	s.state = stateAuthenticating
 	s.compacts = s.via.Compacts(req.Name)
-	s.do(&effect.Connecting{Request: req, ID: id})
+	return s.begin(&effect.Connecting{Request: req, ID: id})
 }
 
 // ReceiveConnect begins a one-way connection. text is what req was decoded from, if that is known.
 func (s *Session) ReceiveConnect(req *protocol.ConnectRequest, text []byte) {
 	s.env.Counts().Received(s, &protocol.Command{Connect: req}, text)
-	s.handleConnect(0, req)
+	s.run(s.handleConnect(0, req))
 }
 
 // takeConnect takes a message of a one-way connection. The first message is its connect request, unless the transport
@@ -47,22 +47,21 @@ func (s *Session) takeConnect(msg []byte) {
 }
 
 // afterConnecting goes on when the application has named the user of the client.
-func (s *Session) afterConnecting(e *effect.Connecting) {
-	s.inflight--
+func (s *Session) afterConnecting(e *effect.Connecting) effect.Effect {
 	if e.Err != nil {
 		s.refuseConnect(e.ID, e.Err)
-		return
+		return nil
 	}
 	who := &e.Identity
 	if len(who.Subs) > s.cfg.ChannelLimit {
 		s.env.Refused(observe.LimitChannels, "")
 		s.Close(protocol.DisconnectChannelLimit)
-		return
+		return nil
 	}
 	if !who.Known {
 		s.env.Explain(ConnectRefused, "", errNoCredentials)
 		s.Close(protocol.DisconnectBadRequest)
-		return
+		return nil
 	}
 	s.user, s.clientRefresh = who.User, who.ClientRefresh
 	s.agent = s.env.Counts().Agent(e.Request, e.Labels)
@@ -70,25 +69,25 @@ func (s *Session) afterConnecting(e *effect.Connecting) {
 	s.credentials.Set(credentials{Info: who.Info, ExpireAt: expireAt, Token: who.Token})
 	if !s.env.Register(e.Request) {
 		s.Close(protocol.DisconnectConnectionLimit)
-		return
+		return nil
 	}
 	s.registered = true
 	if s.past(expireAt) {
 		s.env.Explain(ConnectRefused, "", errCredentialsExpired)
 		s.refuseConnect(e.ID, protocol.ErrorExpired)
-		return
+		return nil
 	}
 	if len(who.Subs) == 0 {
 		result := &s.env.Scratch().connect
 		*result = s.via.Result(e.Request, s.user, who.Data)
 		s.acceptConnect(e.ID, result)
-		return
+		return nil
 	}
 	attach := &effect.Attach{ID: e.ID, Connect: new(s.via.Result(e.Request, s.user, who.Data))}
 	for ch, opts := range who.Subs {
 		if !s.fits(ch) {
 			s.refuseConnect(e.ID, protocol.ErrorBadRequest)
-			return
+			return nil
 		}
 		req := e.Request.Subs[ch]
 		if req == nil {
@@ -98,11 +97,11 @@ func (s *Session) afterConnecting(e *effect.Connecting) {
 		if err != nil {
 			s.env.Explain(ConnectRefused, ch, err)
 			s.refuseConnect(e.ID, err)
-			return
+			return nil
 		}
 		attach.Items = append(attach.Items, item)
 	}
-	s.do(attach)
+	return attach
 }
 
 // refuseConnect answers the connect command with an error and closes the connection. The disconnect
@@ -112,7 +111,7 @@ func (s *Session) refuseConnect(id uint32, err error) {
 		s.Close(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
 		return
 	}
-	s.fail(id, err)
+	s.finish(id, err, protocol.Reply{})
 	s.Close(protocol.Disconnect{})
 }
 
@@ -135,12 +134,11 @@ func (s *Session) afterConnectAttach(e *effect.Attach) {
 	}
 	s.acceptConnect(e.ID, result)
 	for _, it := range e.Items {
-		attaching(it).goLive()
+		s.run(attaching(it).goLive())
 	}
 }
 
-// acceptConnect replies to the connect command, starts the timers, and has the application
-// told.
+// acceptConnect replies to the connect command, starts the timers, and tells the application.
 func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
@@ -160,7 +158,7 @@ func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 	if s.cfg.SendTime {
 		r.Time = s.env.Now() / int64(time.Millisecond)
 	}
-	s.reply(protocol.Reply{ID: id, Connect: r})
+	s.finish(id, nil, protocol.Reply{Connect: r})
 	if s.state == stateClosed {
 		return
 	}

@@ -30,12 +30,12 @@ func (b *Subscription) Reset() {
 }
 
 // handleTrack does a command of the client to track keys, or to track them no more.
-func (s *Session) handleTrack(id uint32, b *Subscription, req *protocol.SubRefreshRequest) {
+func (s *Session) handleTrack(id uint32, b *Subscription, req *protocol.SubRefreshRequest) effect.Effect {
 	if err := b.terms.Keys.Check(req); err != nil {
 		s.refuse(id, req.Channel, err)
-		return
+		return nil
 	}
-	s.do(&effect.Track{Request: req, Poll: b.terms.Keys.Poll(), ID: id, Ref: b})
+	return s.begin(&effect.Track{Request: req, Poll: b.terms.Keys.Poll(), ID: id, Ref: b})
 }
 
 // afterTrack goes on when the application has decided.

@@ -28,19 +28,8 @@ func (b *Subscription) catching() bool { return b != nil && b.state.catchesUp() 
 // catchesUp reports whether the client catches up with a map, which may be about to be live. b may be nil.
 func (b *Subscription) catchesUp() bool { return b != nil && b.setup != nil && b.setup.catchup != nil }
 
-// handleNextPage takes the client's next request for a map that it catches up with, and reports whether it
-// was one.
-func (s *Session) handleNextPage(id uint32, req *protocol.SubscribeRequest) bool {
-	for b := range s.subs.All() {
-		if b.channel != req.Channel {
-			s.endLateCatchUp(b)
-		}
-	}
-	b := s.subs.Get(req.Channel)
-	if !b.catching() || req.Cursor == "" && req.Phase == recovery.PhaseState {
-		return false
-	}
-	s.inflight++
+// nextPage takes the client's next request for a map that it catches up with.
+func (s *Session) nextPage(b *Subscription, id uint32, req *protocol.SubscribeRequest) effect.Effect {
 	switch c := b.setup.catchup; {
 	case c.Late(s.env.Now()):
 		s.env.Explain(commandRefused, b.channel, ErrLate)
@@ -56,71 +45,70 @@ func (s *Session) handleNextPage(id uint32, req *protocol.SubscribeRequest) bool
 		if b.terms, err = b.terms.Refiltered(b.setup.opts, req.Tf); err != nil {
 			s.env.Explain(commandRefused, b.channel, err)
 			s.finish(id, err, protocol.Reply{})
-			return true
+			return nil
 		}
 		b.state = b.state.reading()
-		s.advance(b, id, req)
+		return s.advance(b, id, req)
 	}
-	return true
+	return nil
+}
+
+// endLateCatchUps ends the subscriptions that took too long to catch up, but for the channel except.
+func (s *Session) endLateCatchUps(except string) {
+	for b := range s.subs.All() {
+		if b.channel != except {
+			s.endLateCatchUp(b)
+		}
+	}
 }
 
 // endLateCatchUp ends a subscription that took too long to catch up.
 func (s *Session) endLateCatchUp(b *Subscription) {
 	if b.state.waits() && b.setup.catchup.Late(s.env.Now()) {
-		s.endCatchUp(b, protocol.UnsubscribeServer, 0)
+		s.end(b, protocol.UnsubscribeServer)
 	}
 }
 
 // catchUp begins when the application has decided.
-func (s *Session) catchUp(b *Subscription, id uint32) {
+func (s *Session) catchUp(b *Subscription, id uint32) effect.Effect {
 	m := b.setup.opts.Map
 	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
 	b.setup.catchup, b.state = c, subReading
 	if m.Ephemeral {
-		s.attachMap(b, id)
-		return
+		return s.attach(b, id)
 	}
-	s.advance(b, id, b.setup.subscribing.Request)
-}
-
-func (s *Session) attachMap(b *Subscription, id uint32) {
-	attach := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
-	attach.ID, attach.Outlives = id, s.leaving()
-	s.start(attach)
+	return s.advance(b, id, b.setup.subscribing.Request)
 }
 
 // advance takes the next step of a catch-up.
-func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) {
+func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) effect.Effect {
 	c := b.setup.catchup
 	b.setup.subscribing.Request, c.page = req, recovery.Page{}
 	page := &effect.Page{Channel: b.channel, ID: id, Ref: b}
 	switch step, err := c.Ask(req); {
 	case err != nil:
 		s.failCatchUp(b, id, err)
-		return
+		return nil
 	case step == recovery.GoLive:
-		s.mapLive(b, id)
-		return
+		return s.mapLive(b, id)
 	case step == recovery.ReadState:
 		page.StateFilter = c.StateFilter()
 	default:
 		page.Changes = new(c.HistoryFilter())
 	}
-	s.start(page)
+	return page
 }
 
 // mapLive makes the subscription live, which establishes it unless it is.
-func (s *Session) mapLive(b *Subscription, id uint32) {
+func (s *Session) mapLive(b *Subscription, id uint32) effect.Effect {
 	if !b.state.attached() {
-		s.attachMap(b, id)
-		return
+		return s.attach(b, id)
 	}
-	s.inflight--
-	s.replyLive(b, id, &b.setup.item)
+	return s.replyLive(b, id, &b.setup.item)
 }
 
 // afterPage goes on when a page was read.
-func (s *Session) afterPage(e *effect.Page) {
+func (s *Session) afterPage(e *effect.Page) effect.Effect {
 	b := e.Ref.(*Subscription)
 	c := b.setup.catchup
 	var page recovery.Page
@@ -139,10 +127,11 @@ func (s *Session) afterPage(e *effect.Page) {
 		s.failCatchUp(b, e.ID, err)
 	case live:
 		c.page = page
-		s.mapLive(b, e.ID)
+		return s.mapLive(b, e.ID)
 	default:
 		s.replyPage(b, e.ID, &page)
 	}
+	return nil
 }
 
 func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
@@ -170,7 +159,7 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 		return
 	}
 	u, asked := *b.setup.ended, len(b.setup.unsubscribers) > 0
-	s.endCatchUp(b, u, 0)
+	s.end(b, u)
 	if !asked {
 		s.pushUnsubscribe(b.channel, u)
 	}
@@ -202,21 +191,5 @@ func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) erro
 // failCatchUp answers a command with an error, and makes the client begin anew.
 func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
 	s.finish(id, err, protocol.Reply{})
-	if s.state != stateClosed {
-		s.endCatchUp(b, protocol.UnsubscribeServer, 0)
-	}
-}
-
-// endCatchUp ends a subscription that catches up. If id is not 0, it is the id of an unsubscribe command,
-// which endCatchUp answers.
-func (s *Session) endCatchUp(b *Subscription, u protocol.Unsubscribe, id uint32) {
-	if b.state.attached() {
-		s.detach(b, u, id)
-		return
-	}
-	closeFeed(b.terms.Feed)
-	s.remove(b)
-	if id != 0 {
-		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
-	}
+	s.end(b, protocol.UnsubscribeServer)
 }

@@ -139,7 +139,7 @@ func (s *Session) process(frame []byte) (rest []byte) {
 		*allowance -= 1 + (len(frame)-len(rest))/commandSize
 		s.env.Counts().Received(s, cmd, frame[:len(frame)-len(rest)])
 		s.cfg.Taps.Received(s.env, s, cmd)
-		s.dispatch(cmd)
+		s.run(s.dispatch(cmd))
 		if len(rest) == 0 || s.state == stateClosed {
 			return nil
 		}

@@ -78,70 +78,67 @@ func (s *Session) User() string { return s.user }
 func (s *Session) Info() []byte          { return s.credentials.Get().Info }
 func (s *Session) Token() *channel.Token { return s.credentials.Get().Token }
 
-// dispatch does a command, or closes the connection if it may not come now.
-func (s *Session) dispatch(cmd *protocol.Command) {
-	if s.state == stateConnecting {
-		if cmd.Connect == nil || cmd.ID == 0 {
-			s.refuse(0, "", errNotConnect)
-			return
-		}
-		s.handleConnect(cmd.ID, cmd.Connect)
-		return
-	}
-	if cmd.ID == 0 && cmd.Send == nil {
-		s.handlePong()
-		return
-	}
+// dispatch takes a command, or closes the connection if it may not come now. It returns the effect that does the
+// command, for run; nil if there is nothing to do.
+func (s *Session) dispatch(cmd *protocol.Command) effect.Effect {
 	method := cmd.Method()
 	switch {
+	case s.state == stateConnecting && cmd.Connect != nil && cmd.ID != 0:
+		return s.handleConnect(cmd.ID, cmd.Connect)
+	case s.state == stateConnecting:
+		s.refuse(0, "", errNotConnect)
+	case cmd.ID == 0 && cmd.Send == nil:
+		s.handlePong()
 	case method == protocol.MethodConnect, cmd.ID == 0 && *cmd != (protocol.Command{Send: cmd.Send}):
-		// A second connect, or a command that needs a reply but has no id.
-		s.refuse(0, "", errNoID)
-		return
+		s.refuse(0, "", errNoID) // a second connect, or a command that needs a reply but has no id
 	case cmd.Ping != nil && *cmd == (protocol.Command{ID: cmd.ID, Ping: cmd.Ping}):
 		s.refuse(0, "", errUnknownCommand)
-		return
 	case cmd.Ping != nil: // the protocol has it, but does not use it
 		s.refuse(cmd.ID, "", errPing)
-		return
+	default:
+		return s.handle(method, cmd)
 	}
+	return nil
+}
+
+func (s *Session) handle(method protocol.Method, cmd *protocol.Command) effect.Effect {
 	switch method {
 	case protocol.MethodSubscribe:
-		s.handleSubscribe(cmd.ID, cmd.Subscribe)
+		return s.handleSubscribe(cmd.ID, cmd.Subscribe)
 	case protocol.MethodUnsubscribe:
-		s.handleUnsubscribe(cmd.ID, cmd.Unsubscribe)
+		return s.handleUnsubscribe(cmd.ID, cmd.Unsubscribe)
 	case protocol.MethodPublish:
-		s.handlePublish(cmd.ID, cmd.Publish)
+		return s.handlePublish(cmd.ID, cmd.Publish)
 	case protocol.MethodPresence:
-		s.handlePresence(cmd.ID, cmd.Presence)
+		return s.handlePresence(cmd.ID, cmd.Presence)
 	case protocol.MethodPresenceStats:
-		s.handlePresenceStats(cmd.ID, cmd.PresenceStats)
+		return s.handlePresenceStats(cmd.ID, cmd.PresenceStats)
 	case protocol.MethodHistory:
-		s.handleHistory(cmd.ID, cmd.History)
+		return s.handleHistory(cmd.ID, cmd.History)
 	case protocol.MethodRPC:
-		s.handleRPC(cmd.ID, cmd.RPC)
+		return s.handleRPC(cmd.ID, cmd.RPC)
 	case protocol.MethodSend:
-		s.handleMessage(cmd.Send)
+		return s.handleMessage(cmd.Send)
 	case protocol.MethodRefresh:
-		s.handleRefresh(cmd.ID, cmd.Refresh)
+		return s.handleRefresh(cmd.ID, cmd.Refresh)
 	case protocol.MethodSubRefresh:
-		s.handleSubRefresh(cmd.ID, cmd.SubRefresh)
-	default:
-		s.refuse(0, "", errUnknownCommand)
+		return s.handleSubRefresh(cmd.ID, cmd.SubRefresh)
 	}
+	s.refuse(0, "", errUnknownCommand)
+	return nil
 }
 
-// do starts an effect that belongs to a command and is completed.
-func (s *Session) do(e effect.Effect) {
+// begin counts a command in progress, until finish. It returns the effect of the command, for run.
+func (s *Session) begin(e effect.Effect) effect.Effect {
 	s.inflight++
-	s.start(e)
+	return e
 }
 
-// start starts an effect that completes. When start returns, the effect may be complete
-// already and the session may have changed or ended, so callers do nothing after it.
-func (s *Session) start(e effect.Effect) {
-	if s.env.Do(e) {
-		s.take(e)
+// run does an effect, and the effects that follow from it as long as each is done at once. The methods handle… and
+// after… return effects instead of starting them, so that no effect completes while one of them runs.
+func (s *Session) run(e effect.Effect) {
+	for e != nil && s.env.Do(e) {
+		e = s.take(e)
 	}
 }
 
@@ -156,23 +153,23 @@ func (s *Session) Complete(e effect.Effect) {
 		}
 		return
 	}
-	s.take(e)
+	s.run(s.take(e))
 	if s.state != stateClosed {
 		s.dispatchWaiting()
 	}
 }
 
-// take takes the result of an effect into the session.
-func (s *Session) take(e effect.Effect) {
+// take takes the result of an effect into the session, and returns the effect that continues it; nil if none does.
+func (s *Session) take(e effect.Effect) effect.Effect {
 	switch e := e.(type) {
 	case *effect.Connecting:
-		s.afterConnecting(e)
+		return s.afterConnecting(e)
 	case *effect.Subscribing:
-		s.afterSubscribing(e)
+		return s.afterSubscribing(e)
 	case *effect.Attach:
-		s.afterAttach(e)
+		return s.afterAttach(e)
 	case *effect.Page:
-		s.afterPage(e)
+		return s.afterPage(e)
 	case *effect.Detach:
 		s.afterDetach(e)
 	case *effect.Publish:
@@ -197,6 +194,7 @@ func (s *Session) take(e effect.Effect) {
 	default:
 		panic(fmt.Sprintf("session: nothing takes the completion of %T", e))
 	}
+	return nil
 }
 
 // detachLate ends the subscriptions that were established after the session had ended.

@@ -142,7 +142,7 @@ func (b *Subscription) established() bool { return b != nil && b.state == subLiv
 func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.ChanInfo) }
 
 // handleSubscribe makes the checks that come before the application's decision.
-func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) {
+func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) effect.Effect {
 	switch {
 	case req.Channel == "":
 		s.refuse(id, "", errNoChannel)
@@ -152,7 +152,22 @@ func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) {
 		s.refuse(id, req.Channel, errDelta)
 	case !s.fits(req.Channel):
 		s.replyError(id, protocol.ErrorBadRequest)
-	case req.Type != 0 && s.handleNextPage(id, req):
+	default:
+		return s.subscribe(id, req)
+	}
+	return nil
+}
+
+// subscribe begins a subscription, or goes on with the catch-up of a map.
+func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) effect.Effect {
+	if req.Type != 0 {
+		s.endLateCatchUps(req.Channel)
+		if b := s.subs.Get(req.Channel); b.catching() && (req.Cursor != "" || req.Phase != recovery.PhaseState) {
+			s.inflight++
+			return s.nextPage(b, id, req)
+		}
+	}
+	switch {
 	case s.subs.Get(req.Channel) != nil:
 		s.refuse(id, req.Channel, errSubscribed)
 	case s.subs.Len() >= s.cfg.ChannelLimit:
@@ -164,8 +179,9 @@ func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) {
 		b := s.reserve(req.Channel, req)
 		e := &b.setup.subscribing
 		e.Request, e.ID, e.Ref = req, id, b
-		s.do(e)
+		return s.begin(e)
 	}
+	return nil
 }
 
 // fits reports whether a channel's name is short enough.
@@ -223,7 +239,7 @@ func (s *Session) remove(b *Subscription) {
 }
 
 // afterSubscribing goes on when the application has decided.
-func (s *Session) afterSubscribing(e *effect.Subscribing) {
+func (s *Session) afterSubscribing(e *effect.Subscribing) effect.Effect {
 	b := e.Ref.(*Subscription)
 	err := e.Err
 	if err == nil {
@@ -236,15 +252,19 @@ func (s *Session) afterSubscribing(e *effect.Subscribing) {
 		closeFeed(e.Feed)
 		s.finish(e.ID, err, protocol.Reply{})
 		s.remove(b)
-		return
+		return nil
 	}
 	if e.Options.Map != nil {
-		s.catchUp(b, e.ID)
-		return
+		return s.catchUp(b, e.ID)
 	}
-	attach := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
-	attach.ID, attach.Outlives = e.ID, s.leaving()
-	s.start(attach)
+	return s.attach(b, e.ID)
+}
+
+// attach returns the effect that establishes a subscription of the client.
+func (s *Session) attach(b *Subscription, id uint32) effect.Effect {
+	e := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
+	e.ID, e.Outlives = id, s.leaving()
+	return e
 }
 
 // serverSubscription prepares a subscription that the server makes.
@@ -333,8 +353,7 @@ func attaching(it *effect.AttachItem) *Subscription { return it.Ref.(*Subscripti
 
 // afterAttach goes on when the subscriptions of a connect command, of a subscribe command, or of
 // ServerSubscribe are established.
-func (s *Session) afterAttach(e *effect.Attach) {
-	s.inflight--
+func (s *Session) afterAttach(e *effect.Attach) effect.Effect {
 	for _, it := range e.Items {
 		if it.Err == nil {
 			attaching(it).state = subAttached // must be detached from now on
@@ -344,13 +363,14 @@ func (s *Session) afterAttach(e *effect.Attach) {
 	case e.Connect != nil:
 		s.afterConnectAttach(e)
 	case e.ID == 0:
-		s.afterServerAttach(e.Items[0])
+		return s.afterServerAttach(e.Items[0])
 	default:
-		s.afterCommandAttach(e)
+		return s.afterCommandAttach(e)
 	}
+	return nil
 }
 
-func (s *Session) afterCommandAttach(e *effect.Attach) {
+func (s *Session) afterCommandAttach(e *effect.Attach) effect.Effect {
 	it := e.Items[0]
 	b := attaching(it)
 	if it.Err != nil {
@@ -360,34 +380,29 @@ func (s *Session) afterCommandAttach(e *effect.Attach) {
 		if b.setup.catchup != nil && !errors.Is(err, protocol.ErrorUnrecoverablePosition) {
 			err = protocol.ErrorInternal
 		}
-		s.fail(e.ID, err)
+		s.finish(e.ID, err, protocol.Reply{})
 		s.remove(b)
-		return
+		return nil
 	}
 	if c := b.setup.catchup; c != nil && c.Ephemeral() {
 		// The entries, which are read from now on, contain all earlier changes, lost ones included.
 		c.lost, b.setup.buffer, b.state = false, nil, subReadingAttached
-		s.inflight++
-		s.advance(b, e.ID, b.setup.subscribing.Request)
-		return
+		return s.advance(b, e.ID, b.setup.subscribing.Request)
 	}
-	s.replyLive(b, e.ID, it)
+	return s.replyLive(b, e.ID, it)
 }
 
 // replyLive answers a subscribe command, and makes the subscription live.
-func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) {
+func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) effect.Effect {
 	room := &s.env.Scratch().subscribed
 	defer room.Reset()
 	res, err := b.recoverAlone(it, room)
 	if err != nil {
-		s.fail(id, err)
-		if s.state != stateClosed {
-			s.detach(b, protocol.UnsubscribeServer, 0)
-		}
-		return
+		s.finish(id, err, protocol.Reply{})
+		return s.detach(b, protocol.UnsubscribeServer, 0)
 	}
-	s.reply(protocol.Reply{ID: id, Subscribe: res})
-	b.goLive()
+	s.finish(id, nil, protocol.Reply{Subscribe: res})
+	return b.goLive()
 }
 
 // ServerSubscribe makes a server-side subscription for a connected client. One that it
@@ -411,7 +426,7 @@ func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error 
 			// The new subscription begins where the old one ends, so nothing is lost.
 			since = &channel.StreamPosition{Offset: b.at.Offset, Epoch: b.at.Epoch}
 		}
-		s.detach(b, protocol.UnsubscribeServer, 0)
+		s.end(b, protocol.UnsubscribeServer)
 	}
 	if s.subs.Len() >= s.cfg.ChannelLimit {
 		s.env.Refused(observe.LimitChannels, ch)
@@ -430,23 +445,24 @@ func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error 
 		s.remove(s.subs.Get(ch))
 		return err
 	}
-	s.do(attaching(item).setup.attach.Only(item))
+	s.run(s.begin(attaching(item).setup.attach.Only(item)))
 	return nil
 }
 
 // afterServerAttach tells the client of its new server-side subscription.
-func (s *Session) afterServerAttach(it *effect.AttachItem) {
+func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
+	s.inflight--
 	b := attaching(it)
 	if it.Err != nil {
 		s.leaveHub(b)
 		s.remove(b)
 		s.Close(protocol.DisconnectServerError)
-		return
+		return nil
 	}
 	res, err := b.recoverAlone(it, new(subscribeResult))
 	if err != nil {
 		s.fail(0, err)
-		return
+		return nil
 	}
 	// The push has no field for publications, so recovered publications follow it. Meanwhile the
 	// position is the position of the client, for bookmarks.
@@ -458,20 +474,21 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) {
 		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: top, Data: res.Data,
 	}}})
 	for i, p := range pubs {
-		if b.at.Offset = p.Offset; i == len(pubs)-1 {
+		b.at.Offset = p.Offset
+		if i == len(pubs)-1 {
 			b.at.Offset = top
 		}
 		s.reply(protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
 	}
-	b.goLive()
+	return b.goLive()
 }
 
 // goLive makes the subscription live after its reply. It delivers the buffered messages like
 // live ones, which leaves out those that the reply covers.
-func (b *Subscription) goLive() {
+func (b *Subscription) goLive() (next effect.Effect) {
 	s := b.s
 	if s.state == stateClosed {
-		return
+		return nil
 	}
 	was, counts := b.setup, s.env.Counts()
 	b.state = subLive
@@ -486,7 +503,7 @@ func (b *Subscription) goLive() {
 		}
 	}
 	if b.state != subLive {
-		return
+		return nil
 	}
 	if was.opts.EmitJoinLeave {
 		b.joined = true
@@ -494,13 +511,14 @@ func (b *Subscription) goLive() {
 	}
 	switch feed := b.terms.Feed; {
 	case was.ended != nil:
-		s.endAsAsked(b)
+		next = s.endAsAsked(b)
 	case was.catchup != nil && was.catchup.lost:
 		b.insufficientState("", "")
 	case feed != nil:
 		s.env.Feed(b, feed)
 	}
 	s.leaveRoom(b)
+	return next
 }
 
 // result fills r in but for the fields that depend on recovery.

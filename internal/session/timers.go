@@ -130,7 +130,7 @@ func (s *Session) expired() {
 		s.Close(protocol.DisconnectExpired)
 		return
 	}
-	s.do(&effect.Refresh{})
+	s.run(s.begin(&effect.Refresh{}))
 }
 
 // unsubscribeOverdue closes a connection whose unsubscribe command waited too
@@ -192,7 +192,7 @@ func (s *Session) subOverdue(b *Subscription) {
 	}
 	if !b.refreshing {
 		b.refreshing = true
-		s.do(&effect.SubRefresh{Channel: b.channel, Ref: b})
+		s.run(s.begin(&effect.SubRefresh{Channel: b.channel, Ref: b}))
 	}
 }
 

@@ -14,21 +14,18 @@ import (
 const unsubscribeWait = 5 * time.Second
 
 // handleUnsubscribe does the client's command.
-func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest) {
+func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest) effect.Effect {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
-		return
+		return nil
 	}
 	b := s.subs.Get(req.Channel)
 	switch {
 	case b == nil:
 		s.reply(protocol.Reply{ID: id, Unsubscribe: &protocol.UnsubscribeResult{}})
-	case b.state == subLive:
+	case b.state == subLive, b.state.waits():
 		s.inflight++
-		s.detach(b, protocol.UnsubscribeClient, id)
-	case b.state.waits():
-		s.inflight++
-		s.endCatchUp(b, protocol.UnsubscribeClient, id)
+		return s.detach(b, protocol.UnsubscribeClient, id)
 	default:
 		s.inflight++
 		w := b.setup
@@ -42,20 +39,21 @@ func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest)
 			s.reschedule()
 		}
 	}
+	return nil
 }
 
 // endAsAsked ends a subscription because an unsubscribe came before the subscription was established.
-func (s *Session) endAsAsked(b *Subscription) {
+func (s *Session) endAsAsked(b *Subscription) effect.Effect {
 	ended, ids := *b.setup.ended, b.setup.unsubscribers
 	b.setup.unsubscribers = nil
 	if len(ids) == 0 {
 		s.endWith(b, ended)
-		return
+		return nil
 	}
 	for _, id := range ids[1:] {
 		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
 	}
-	s.detach(b, ended, ids[0])
+	return s.detach(b, ended, ids[0])
 }
 
 // ServerUnsubscribe ends the subscription to a channel, if there is one, and tells the
@@ -74,16 +72,18 @@ func (s *Session) ServerUnsubscribe(ch string, u protocol.Unsubscribe) {
 			s.endWith(b, u)
 		}
 	case b.state.waits():
-		s.endCatchUp(b, u, 0)
-		s.pushUnsubscribe(ch, u)
+		s.endWith(b, u)
 	default:
 		b.setup.ended = &u
 	}
 }
 
-// endWith drops a subscription and tells the client why.
+// end ends a subscription without telling the client.
+func (s *Session) end(b *Subscription, u protocol.Unsubscribe) { s.run(s.detach(b, u, 0)) }
+
+// endWith ends a subscription and tells the client why.
 func (s *Session) endWith(b *Subscription, u protocol.Unsubscribe) {
-	s.detach(b, u, 0)
+	s.end(b, u)
 	s.pushUnsubscribe(b.channel, u)
 }
 
@@ -100,16 +100,28 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
-// detach takes an established subscription out of the hub and the session, and detaches it. If id
-// is not 0, it is the id of an unsubscribe command, which detach answers.
-func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) {
+// detach takes a subscription out of the hub and the session. It returns the effect that ends the subscription at the
+// engines and answers the unsubscribe command with the id, unless that is 0; nil if the engines do not have the
+// subscription, and the command is answered.
+func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) effect.Effect {
+	if b.state == subEnded {
+		return nil // with the session
+	}
+	var next effect.Effect
+	if b.state.attached() {
+		next = &effect.Detach{Items: []effect.DetachItem{b.detachItem(u)}, ID: id}
+	} else {
+		closeFeed(b.terms.Feed)
+	}
 	if b.state == subLive {
 		s.env.Note(inspect.Unsubscribed, b.channel, u.Code, 0, u.Reason)
 	}
 	s.leaveHub(b)
-	item := b.detachItem(u)
 	s.remove(b)
-	s.start(&effect.Detach{Items: []effect.DetachItem{item}, ID: id})
+	if next == nil && id != 0 {
+		s.finish(id, nil, protocol.Reply{Unsubscribe: &protocol.UnsubscribeResult{}})
+	}
+	return next
 }
 
 // leaveHub takes a subscription out of the hub, before its state changes.
