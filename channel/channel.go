@@ -1,48 +1,44 @@
-// Package channel holds the plain data that every layer of Gyro shares: publications and
-// their options, positions in streams, history queries, client infos and subscription
-// options. It imports nothing of Gyro but protocol's message types.
+// Package channel has the plain data that every layer shares: publications, positions, options, and filters of histories
+// and maps.
 package channel
 
 import "github.com/gyrohq/gyro/protocol"
 
-// StreamPosition is a place in a channel's stream. Offsets of different epochs
-// are not comparable. The zero value means "nothing known".
+// StreamPosition is a place in a channel's stream. Offsets of different epochs are not comparable. The zero value means
+// "nothing known".
 type StreamPosition struct {
-	// Offset of a publication; the first publication of a stream has offset 1.
+	// Offset of a publication; the first of a stream has 1.
 	Offset uint64
-	// Epoch names one incarnation of the stream. Only equality means anything.
+	// Epoch names one life of the stream. Only equality means anything.
 	Epoch string
 }
 
 // ClientInfo identifies the client that published, joined or is present: User and Client, their IDs, ConnInfo and
-// ChanInfo. Clients get this very message. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
+// ChanInfo. See "go doc github.com/gyrohq/gyro/protocol.ClientInfo".
 type ClientInfo = protocol.ClientInfo
 
-// Publication is one message of a channel. It is immutable once handed to a
-// broker: it is shared by every subscriber, without copies.
+// Publication is one message of a channel. It is immutable once a broker has it: all subscribers share it.
 type Publication struct {
-	// Offset in the stream; 0 when the publication is not part of a stream.
+	// Offset in the stream; 0 if it is in none.
 	Offset uint64
-	// Data is the payload: JSON, unless the channel is Binary.
+	// Data is JSON, unless the channel is Binary.
 	Data []byte
-	// Info of the publishing client; nil when a backend published.
+	// Info of the publishing client; nil for a backend.
 	Info *ClientInfo
-	// Tags are delivered with the publication and feed tags filters.
+	// Tags are delivered and feed tags filters.
 	Tags map[string]string
 	// Time of publishing, Unix milliseconds. Not sent to clients.
 	Time int64
-	// Version of the document as given by the publisher; 0 if none.
+	// Version of the document by the publisher; 0 if none.
 	Version uint64
-	// Channel is the real channel if it is not the one subscribed to (wildcards).
+	// Channel is the real channel if it is not the one subscribed to.
 	Channel string
 	// Key, Removed and Score belong to map channels.
 	Key     string
 	Removed bool
-	// Checked is set by a node that knows that Data is JSON without line breaks, so that no connection must check it
-	// again. It is not sent to other nodes.
+	// Checked is set by a node that knows that Data is JSON without line breaks. It is not sent to other nodes.
 	Checked bool
-	// Score: see Key.
-	Score int64
+	Score   int64
 }
 
 // Message returns p as a message of the client protocol. They share Data, Info and Tags.
@@ -53,8 +49,7 @@ func (p *Publication) Message() protocol.Publication {
 	}
 }
 
-// FromMessage undoes Publication.Message. It leaves out Delta, Epoch and PrevData, which a
-// publication does not have.
+// FromMessage undoes Publication.Message, without Delta, Epoch and PrevData.
 func FromMessage(m *protocol.Publication) *Publication {
 	return &Publication{
 		Offset: m.Offset, Data: m.Data, Info: m.Info, Tags: m.Tags, Time: m.Time, Version: m.Version,
@@ -62,11 +57,10 @@ func FromMessage(m *protocol.Publication) *Publication {
 	}
 }
 
-// Memory holds received publications. Its owner lends it in parts, and uses it again when
-// all of them are free.
+// Memory has received publications. Its owner lends it in parts, and uses it again when all of them are free.
 type Memory interface {
-	// Free gives n parts back; afterwards no goroutine may look at their publications. Any goroutine may call it. If a
-	// part is never freed, the garbage collector gets the memory.
+	// Free gives n parts back, whose publications no goroutine may look at afterwards. Any goroutine may call it. Parts
+	// that are never freed become garbage.
 	Free(n int)
 }
 

@@ -2,9 +2,8 @@ package channel
 
 import "github.com/gyrohq/gyro/protocol"
 
-// Feed sends publications to one subscription of one client, beside the publications of the channel. The Subscribe
-// handler returns it in gyro.SubscribeReply. The node calls Close once for each Feed that it got, however the
-// subscription ends, and also if it is not established.
+// Feed sends publications to one subscription of one client, beside those of the channel. The Subscribe handler returns
+// it in gyro.SubscribeReply. The node calls Close once for each Feed, also if the subscription is not established.
 type Feed interface {
 	// The node calls Run on a new goroutine as soon as the subscribe reply is in the client's queue. If the
 	// subscription ends before, the node does not call it. Run sends publications by publish until it has no more, or
@@ -17,7 +16,7 @@ type Feed interface {
 	// not JSON in a channel that is not Binary. The queue is bounded by gyro.Config.QueueMaxSize: a client that reads
 	// more slowly is disconnected with 3008.
 	Run(publish func(*Publication) error) protocol.Unsubscribe
-	// Close is called when the subscription has ended, after the handlers for all that the client
-	// sent before. It makes Run return, and must not block.
+	// Close is called after the end of the subscription, and after the handlers for all that the client sent before. It
+	// makes Run return, and must not block.
 	Close()
 }
