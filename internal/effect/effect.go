@@ -9,15 +9,14 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Effect is work that may block. A session passes it to session.Env.Do and goes on. The owner of the session executes
-// its effects in the order of arrival. Executing an effect fills in its fields after "out"; then the owner passes it to
-// Session.Complete, if the effect has the trait Completes. The fields ID and Ref are for the session alone: the id of
-// the client's command, and a value that the session keeps for the completion.
+// Effect is work that may block. A session passes it to session.Env.Do, and its owner executes it, which fills in the
+// fields after "out". If it has the trait Completes, Session.Complete takes it back. ID and Ref are for the session
+// alone.
 type Effect interface {
 	// Traits are the same for all effects of a type.
 	Traits() Traits
-	// Execute makes x do the effect, and reports whether it is done. With inline, Execute must not block: if it would
-	// need to block, it returns false and is called again later, without inline.
+	// Execute makes x do the effect. With inline it must not block: it returns false instead, and is called again
+	// without inline.
 	Execute(x Executor, inline bool) (done bool)
 }
 
@@ -29,21 +28,18 @@ const (
 	Completes Traits = 1 << iota
 	// Begins: the completion of the effect may start one that Continues.
 	Begins
-	// Continues: an effect that is started by such a completion runs before all effects
-	// that wait.
+	// Continues: started by such a completion, the effect runs before all effects that wait.
 	Continues
-	// Concurrent effects of one client may run side by side (gyro.Config.Concurrency). All
-	// others run alone.
+	// Concurrent effects of one client may run side by side (gyro.Config.Concurrency).
 	Concurrent
-	// Instant effects need not always block, so they are tried inline first.
+	// Instant effects are tried inline first.
 	Instant
 )
 
 // Has reports whether t has all of the traits.
 func (t Traits) Has(traits Traits) bool { return t&traits == traits }
 
-// Executor does the effects of a client. The methods for Instant effects report whether the
-// effect is done: see Effect.Execute.
+// Executor does the effects of a client. The results are those of Effect.Execute.
 type Executor interface {
 	Connecting(e *Connecting, inline bool) (done bool)
 	Connected(inline bool) (done bool)
@@ -96,8 +92,8 @@ type (
 	// Attach establishes subscriptions at the engines.
 	Attach struct {
 		Items []*AttachItem
-		// Outlives is set if the client has gone, and commands that it sent before need the
-		// subscription. Otherwise the attach is given up when the client goes.
+		// Outlives is set if the client has gone and its earlier commands need the subscription. Otherwise the attach is
+		// given up when the client goes.
 		Outlives bool
 
 		ID      uint32
@@ -128,7 +124,7 @@ type (
 		ID uint32 // 0 if the client does not wait for it
 	}
 
-	// Undo ends subscriptions that were established after the session had ended.
+	// Undo ends subscriptions that were established after the end of the session.
 	Undo struct {
 		Items []DetachItem
 	}
@@ -193,8 +189,8 @@ type (
 	// Refresh asks the application to prolong the connection.
 	Refresh struct{ Renewal }
 
-	// Track asks the application whether the client may track keys of a channel. Without keys, it only waits for the
-	// effects before it.
+	// Track asks the application whether the client may track keys. Without keys, it only waits for the effects before
+	// it.
 	Track struct {
 		Request *protocol.SubRefreshRequest
 		Poll    *channel.SharedPoll
@@ -225,8 +221,7 @@ type (
 	Close struct {
 		Disconnect protocol.Disconnect
 		Items      []DetachItem
-		// Connected reports whether there was a Connected effect before.
-		Connected bool
+		Connected  bool
 
 		one [1]DetachItem // the memory of Items if there is one item
 	}
@@ -234,7 +229,7 @@ type (
 
 // Identity of a client that the application accepted.
 type Identity struct {
-	// Known is false if the client has no credentials.
+	// Known is false without credentials.
 	Known         bool
 	User          string
 	Info          []byte
@@ -245,16 +240,16 @@ type Identity struct {
 	Subs          map[string]channel.SubscribeOptions
 }
 
-// Unfilled is the error of an attach, or of a read of history, if the application did not fill the empty stream.
+// Unfilled is the error of a read if the application did not fill the empty stream.
 type Unfilled struct{ Err error }
 
 // Error implements error.
 func (u *Unfilled) Error() string { return "the empty stream was not filled: " + u.Err.Error() }
 
-// Unwrap returns the application's error, which is the answer to the client.
+// Unwrap returns the application's error: the answer to the client.
 func (u *Unfilled) Unwrap() error { return u.Err }
 
-// Answer to a client after an attach has failed with err.
+// Answer is the answer to a client whose attach failed with err.
 func Answer(err error) error {
 	if u, ok := errors.AsType[*Unfilled](err); ok {
 		return u.Err
@@ -265,8 +260,7 @@ func Answer(err error) error {
 	return protocol.DisconnectServerError
 }
 
-// Lacks reports whether the subscriber needs a publication, and the part of the stream that was read
-// has none.
+// Lacks reports whether the subscriber needs a publication and h has none.
 func (it *AttachItem) Lacks(h channel.History) bool {
 	return it.Latest != nil && len(h.Publications) == 0 && (it.Latest.Offset == 0 || *it.Latest != h.Top)
 }
@@ -278,23 +272,22 @@ func (a *Attach) Only(item *AttachItem) *Attach {
 	return a
 }
 
-// AttachItem is one subscription to establish: the attach subscribes at the broker, adds presence and reads the stream,
-// in this order. If a step fails, it undoes the steps before.
+// AttachItem is one subscription to establish: at the broker, in the presence, then by a read of the stream. If a step
+// fails, the steps before are undone.
 type AttachItem struct {
 	Channel string
-	// Info is the client's entry in the presence, or nil.
+	// Info is nil without presence.
 	Info *channel.ClientInfo
-	// Appears names the maps that the client appears in; nil: none. Few subscriptions have it.
-	Appears *Appearance
-	// Positioned is set if the attach must read the stream.
+	// Appears is nil without maps, as for nearly all subscriptions.
+	Appears    *Appearance
 	Positioned bool
 	// Fragile is set if the channel has no stream and the subscriber must hear of losses.
 	Fragile bool
-	// Resumes is set for a subscriber of a map that keeps its entries: changes that are not in the stream are an error.
+	// Resumes is set for a subscriber that keeps the entries of a map: changes that are not in the stream are an error.
 	Resumes bool
 	channel.HistoryFilter
-	// Latest is the position of a subscriber that recovers the latest publication; else nil. If
-	// there is no publication and the position is not the top, the application may fill the stream.
+	// Latest is the position of a subscriber that recovers the latest publication; else nil. The application may fill
+	// the stream for it.
 	Latest *channel.StreamPosition
 	// out
 	ChannelID int64
@@ -310,8 +303,7 @@ type Appearance struct {
 	Maps []channel.PresenceMap
 }
 
-// DetachItem is one subscription to end: the detach removes presence, publishes the leave,
-// unsubscribes at the broker and tells the application, in this order.
+// DetachItem is one subscription to end: in the presence, by a leave, at the broker, and by the handler, in this order.
 type DetachItem struct {
 	Channel    string
 	Presence   bool
@@ -331,7 +323,7 @@ func (e *Close) Add(it DetachItem) {
 	e.Items = append(e.Items, it)
 }
 
-// RenewItem is one presence to renew: at the presence manager, and in maps.
+// RenewItem is one presence to renew.
 type RenewItem struct {
 	Channel  string
 	Info     *channel.ClientInfo
@@ -398,8 +390,7 @@ func (e *Track) Answer(r *channel.TrackRequest) {
 	}
 }
 
-// Command is embedded in effects of commands that do not change the session, so that they may
-// overtake each other.
+// Command is embedded in effects that do not change the session, so that they may overtake each other.
 type Command struct {
 	Err error // out
 	ID  uint32

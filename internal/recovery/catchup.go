@@ -15,24 +15,22 @@ const (
 	PhaseState
 )
 
-// Step is the next action after a request of the client.
 type Step uint8
 
-// Steps.
 const (
 	ReadState   Step = iota + 1 // a page of entries: Catchup.Entries
 	ReadChanges                 // a page of changes: Catchup.Changes
 	GoLive                      // the subscription is established, with the changes since Catchup.Since
 )
 
-// Catchup brings one subscriber of a map up to date (docs/maps.md): by pages of the map's entries, then by pages of the
-// changes since the first page, until so few changes are left that the subscription can go live. It decides which read
-// comes next and which part of the result the client gets, and reads nothing itself. It is for one goroutine.
+// Catchup brings one subscriber of a map up to date (docs/maps.md): by pages of the entries, then of the changes since
+// the first page, until so few are left that the subscription can go live. It decides on reads and results, and reads
+// nothing itself. It is for one goroutine.
 type Catchup struct {
 	opts *channel.MapSubscription
-	// until is when the subscriber must be live, in ns of the Unix epoch; 0: no limit.
+	// until is in Unix nanoseconds; 0: no limit.
 	until int64
-	// budget is how many bytes a page may take.
+	// budget is in bytes of a page.
 	budget int
 
 	limit  int
@@ -41,12 +39,12 @@ type Catchup struct {
 	top   channel.StreamPosition
 	begun bool
 	anew  bool // the subscriber got entries
-	// target is the top at the first page of changes; 0 before it.
+	// target is the top at the first page of changes; 0 before.
 	target uint64
 	since  channel.StreamPosition
 }
 
-// NewCatchup begins at the time now. budget is how many bytes of publications fit into a reply.
+// NewCatchup begins at the time now. budget is in bytes of publications.
 func NewCatchup(opts *channel.MapSubscription, now int64, budget int) *Catchup {
 	c := &Catchup{opts: opts, budget: budget}
 	if wait := cmp.Or(opts.CatchUpTimeout, channel.DefaultCatchUpTimeout); wait > 0 {
@@ -58,11 +56,10 @@ func NewCatchup(opts *channel.MapSubscription, now int64, budget int) *Catchup {
 // Late tells whether the subscriber has taken too long.
 func (c *Catchup) Late(now int64) bool { return c.until > 0 && now > c.until }
 
-// Ephemeral tells whether the map has no stream of changes, so that its changes are buffered from the
-// first page on.
+// Ephemeral tells whether changes are buffered from the first page on, because the map has no stream.
 func (c *Catchup) Ephemeral() bool { return c.opts.Ephemeral }
 
-// Resumes reports whether the subscriber, whose request is req, keeps the entries that it had before.
+// Resumes reports whether the subscriber keeps the entries that it had before.
 func (c *Catchup) Resumes(req *protocol.SubscribeRequest) bool {
 	return req.Recover && req.Phase != PhaseState && !c.anew && !c.opts.Ephemeral
 }
@@ -75,7 +72,6 @@ func (c *Catchup) LiveLimit() int {
 	return cmp.Or(c.opts.LiveLimit, c.opts.MaxPageSize, channel.DefaultMaxPageSize)
 }
 
-// pageSize is the number of entries or changes that the client gets for its wish.
 func (c *Catchup) pageSize(wish int32) int {
 	size := int(wish)
 	if size <= 0 {
@@ -85,7 +81,7 @@ func (c *Catchup) pageSize(wish int32) int {
 	return min(size, cmp.Or(c.opts.MaxPageSize, channel.DefaultMaxPageSize))
 }
 
-// Ask decides on the next step for a request. The error is the client's answer; the subscriber must begin anew then.
+// Ask decides on the next step. The error is the client's answer; the subscriber must begin anew then.
 func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	c.limit = c.pageSize(req.Limit)
 	known := c.begun && !c.opts.Ephemeral
@@ -111,15 +107,14 @@ func (c *Catchup) Ask(req *protocol.SubscribeRequest) (Step, error) {
 	return ReadChanges, nil
 }
 
-// near tells whether one page of changes leads from the position to the top.
 func (c *Catchup) near(top uint64) bool { return c.since.Offset+uint64(c.limit) >= top }
 
-// StateFilter is the filter for ReadState, HistoryFilter the filter for ReadChanges.
+// StateFilter is for ReadState.
 func (c *Catchup) StateFilter() channel.StateFilter {
 	return channel.StateFilter{Cursor: c.cursor, Limit: c.limit}
 }
 
-// HistoryFilter: see StateFilter.
+// HistoryFilter is for ReadChanges.
 func (c *Catchup) HistoryFilter() channel.HistoryFilter {
 	return channel.HistoryFilter{Since: new(c.since), Limit: c.limit}
 }
@@ -129,16 +124,15 @@ type Page struct {
 	Publications []*channel.Publication
 	Cursor       string // of the next page of entries
 	Position     channel.StreamPosition
-	// Top is where the map was when entries were read. Two pages of a map from the same cursor, with the
-	// same Limit, Top and Position, have the same entries, unless the map is ephemeral or a filter drops some.
+	// Top of the map. Pages from the same cursor, with the same Limit, Top and Position, have the same entries, unless
+	// the map is ephemeral or a filter drops some.
 	Top   channel.StreamPosition
 	From  string // the cursor that the page began with
 	Limit int
 }
 
-// Entries takes a page of entries that was read. passes is the filter of the subscriber. If live is set, the
-// subscription goes live in the reply that has the entries. The error is the client's answer; the subscriber must begin
-// anew then.
+// Entries takes a page of entries. If live is set, the subscription goes live in the reply that has them. The error is
+// the client's answer; the subscriber must begin anew then.
 func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) bool) (p Page, live bool, err error) {
 	later := c.begun && !c.opts.Ephemeral
 	switch {
@@ -156,8 +150,8 @@ func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) boo
 	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
 }
 
-// keep puts the subscriber's part of the entries that were read into a page: mostly all of them, and then the page has
-// the list itself. A page over the budget ends before the entry that is too much.
+// keep puts the subscriber's entries into a page: mostly all of them, in the list itself. A page over the budget ends
+// before the entry that is too much.
 func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, passes func(*channel.Publication) bool) {
 	size, kept := 0, 0
 	for i, e := range entries {
@@ -185,8 +179,7 @@ func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, pass
 	}
 }
 
-// Changes takes a page of changes that was read, as Entries does. If live is set, the client gets none of
-// them: they are read again when it goes live.
+// Changes takes a page of changes. If live is set, the client gets none of them: they are read again when it goes live.
 func (c *Catchup) Changes(h channel.History, passes func(*channel.Publication) bool) (p Page, live bool, err error) {
 	if c.since.Epoch != "" && c.since.Epoch != h.Top.Epoch || c.since.Offset > h.Top.Offset {
 		return p, false, protocol.ErrorUnrecoverablePosition

@@ -6,33 +6,30 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxSize is how many bytes of pages a cache keeps.
+// maxSize is in bytes.
 const maxSize = 1 << 20
 
-// PageKey identifies the contents of a page. A map with a stream has the same entries whenever its top is the same.
+// PageKey identifies the contents of a page: a map with a stream has the same entries whenever its top is the same.
 type PageKey struct {
 	Channel, Cursor string
 	Limit           int
-	// Top of the map when the page was read.
-	Top channel.StreamPosition
-	// Since is the offset of the subscriber's first page: entries that changed later are left out.
+	Top             channel.StreamPosition
+	// Since is the offset of the first page: entries that changed later are left out.
 	Since uint64
 	// Form is hub.Escaped or 0.
 	Form     hub.Form
 	Encoding protocol.Encoding
 }
 
-// PageCache shares the encoded pages of maps among the subscribers that read the same ones, for example when thousands
-// come back at once: a page of 100 entries costs some 15 us to encode, and 1 us to copy. It keeps the pages that were
-// read last. The zero value is empty. It is for one goroutine.
+// PageCache shares encoded pages of maps, for example when thousands of subscribers come back at once: 100 entries cost
+// some 15 us to encode, and 1 us to copy. It keeps the latest pages. The zero value is empty. It is for one goroutine.
 type PageCache struct {
 	pages map[PageKey][]byte
 	order []PageKey // the oldest first
 	size  int
 }
 
-// Fill puts entries into a result. If share is set, k identifies the entries, and their encoding is shared. r is valid
-// until the next use of room.
+// Fill puts entries into a result, which is valid until the next use of room. If share is set, k identifies the entries.
 func (c *PageCache) Fill(r *protocol.SubscribeResult, k PageKey, entries []*channel.Publication, share bool, room *hub.Results) error {
 	if share {
 		if r.StateEncoded = c.pages[k]; r.StateEncoded != nil {
@@ -51,7 +48,6 @@ func (c *PageCache) Fill(r *protocol.SubscribeResult, k PageKey, entries []*chan
 	return err
 }
 
-// put keeps a page that is not there.
 func (c *PageCache) put(k PageKey, page []byte) {
 	if len(page) > maxSize/2 {
 		return

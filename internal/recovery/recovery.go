@@ -1,6 +1,5 @@
-// Package recovery decides which publications a returning subscriber gets (docs/recovery.md): which part of the stream
-// is read, which of these publications go into the reply, and the outcome if the stream has lost some that the
-// subscriber missed. Catchup decides the same for maps, in several pages.
+// Package recovery decides which publications a returning subscriber gets (docs/recovery.md): the read of the stream,
+// the reply, and the outcome if the stream has lost some. Catchup decides the same for maps, in several pages.
 package recovery
 
 import (
@@ -10,36 +9,30 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Strategy is a way to recover. It has no state, and all subscriptions share it. With any strategy, publications after
-// the read are delivered live, from the top that was read.
+// Strategy is a way to recover, without state. With any strategy, publications after the read are delivered live, from
+// the top that was read.
 type Strategy interface {
-	// Automatic tells whether the application may start recovery for subscribers that did
-	// not ask for it.
+	// Automatic tells whether the application may start recovery for subscribers that did not ask.
 	Automatic() bool
-	// Latest tells whether a subscriber needs the latest publication alone, so that the
-	// application may fill a stream that is empty.
+	// Latest tells whether a subscriber needs the latest publication alone, so that the application may fill an empty
+	// stream.
 	Latest() bool
 	// Query selects the part of the stream to read.
 	Query(r Request) channel.HistoryFilter
-	// Resume selects the subscriber's part of the publications that were read. It returns false if a publication that
-	// the subscriber needs is lost.
+	// Resume selects the subscriber's publications. It returns false if one is lost.
 	Resume(r Request, h channel.History) (Missed, bool)
-	// Lost returns the error for a subscriber that cannot recover, or nil if it begins
-	// anew, at the top.
+	// Lost is the error for a subscriber that cannot recover; nil if it begins anew, at the top.
 	Lost(r Request) error
-	// Gapless tells whether publications that arrive during the subscribe must follow the
-	// part that was read without a gap.
+	// Gapless tells whether publications that arrive during the subscribe must follow the read without a gap.
 	Gapless() bool
 }
 
 // Request of a subscriber.
 type Request struct {
-	// Since is the position of the subscriber; it may be empty.
 	Since channel.StreamPosition
-	// Limit is the most publications that are recovered; < 0 for all.
+	// Limit is the most publications; < 0 for all.
 	Limit int
-	// Filter tells whether the subscriber gets publications with the tags; nil lets all
-	// pass.
+	// Filter by tags; nil lets all pass.
 	Filter func(tags map[string]string) bool
 	// Reject is set if the subscriber prefers an error to beginning anew.
 	Reject bool
@@ -55,7 +48,7 @@ func AtMost(setting int) int {
 
 func (r *Request) passes(p *channel.Publication) bool { return r.Filter == nil || r.Filter(p.Tags) }
 
-// elsewhere tells whether the subscriber's position cannot be one of the stream with this top.
+// elsewhere tells whether the position cannot be one of the stream with this top.
 func (r *Request) elsewhere(top channel.StreamPosition) bool {
 	return r.Since.Offset > top.Offset || r.Since.Epoch != "" && r.Since.Epoch != top.Epoch
 }
@@ -63,8 +56,8 @@ func (r *Request) elsewhere(top channel.StreamPosition) bool {
 // Missed are the publications for a subscriber that recovers.
 type Missed struct {
 	Publications []*channel.Publication
-	// Offset is sent with them, and belongs to the stream's epoch. It is the subscriber's position, or, if that
-	// position belongs to another stream, the position before the publications.
+	// Offset is the subscriber's position in the stream's epoch, or, if its position belongs to another stream, the
+	// position before the publications.
 	Offset uint64
 }
 
@@ -84,8 +77,7 @@ func For(o *channel.SubscribeOptions) Strategy {
 	return Of(o.RecoveryMode)
 }
 
-// Recovers reports whether a subscription with options gets the publications that it missed. wish tells whether the
-// client asks for it.
+// Recovers reports whether a subscription gets what it missed. wish tells whether the client asks for it.
 func Recovers(o *channel.SubscribeOptions, wish bool) bool {
 	if m := o.Map; m != nil {
 		return !m.Ephemeral
@@ -134,8 +126,7 @@ func (stream) Lost(r Request) error {
 	return nil
 }
 
-// Cache recovers the newest publication that passes the filter, unless the subscriber is at
-// the top already.
+// Cache recovers the newest publication that passes the filter, unless the subscriber is at the top already.
 var Cache Strategy = cache{}
 
 type cache struct{}
@@ -173,8 +164,8 @@ func (cache) Resume(r Request, h channel.History) (Missed, bool) {
 	return m, same
 }
 
-// Map goes live with all changes since the subscriber's position, at most Request.Limit of them. What cannot
-// be shown to follow the position is lost, and the subscriber begins anew with the entries.
+// Map goes live with at most Request.Limit changes since the subscriber's position. If they do not follow it, the
+// subscriber begins anew with the entries.
 var Map Strategy = changes{}
 
 type changes struct{ stream }
@@ -193,16 +184,15 @@ func (changes) Resume(r Request, h channel.History) (Missed, bool) {
 	return m, ok && len(h.Publications) <= r.Limit
 }
 
-// Resume returns the subscriber's publications by the strategy, and subtracts their size from the budget, in bytes. If
-// they exceed the budget, the subscriber does not recover. err is the answer to the subscriber in place of a reply.
+// Resume returns the subscriber's publications, and subtracts their size from the budget, in bytes. If they exceed it,
+// the subscriber does not recover. err is the answer in place of a reply.
 func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, recovered bool, err error) {
 	m, recovered = s.Resume(r, h)
 	if size := size(m.Publications); recovered && size <= max(*budget, 0) {
 		*budget -= size
 		return m, true, nil
 	}
-	// The publications would be too many for a reply at every try. So the subscriber goes
-	// on without them, as without those beyond the limit.
+	// They would be too many for a reply at every try, so the subscriber goes on without them.
 	return Missed{Offset: h.Top.Offset}, false, s.Lost(r)
 }
 
@@ -213,7 +203,7 @@ func size(pubs []*channel.Publication) (sum int) {
 	return sum
 }
 
-// Size estimates how many bytes a publication takes in a reply; most take less.
+// Size estimates the bytes of a publication in a reply; most take less.
 func Size(p *channel.Publication) int {
 	sum := 64 + len(p.Data) + len(p.Key)
 	if len(p.Tags) > 0 { // most have none, and the beginning of an iteration is what costs most
@@ -227,12 +217,10 @@ func Size(p *channel.Publication) int {
 	return sum
 }
 
-// Budget returns how many bytes of publications fit into a reply of limit bytes with this
-// number of subscriptions.
+// Budget is the bytes of publications in a reply of limit bytes.
 func Budget(limit, subscriptions int) int { return limit - 256 - 128*subscriptions }
 
-// Follows tells whether publications at these positions continue the stream behind top
-// without a gap. It ignores positions up to top.
+// Follows tells whether positions continue the stream behind top without a gap; it ignores positions up to top.
 func Follows(top channel.StreamPosition, arrived iter.Seq[channel.StreamPosition]) bool {
 	next := top.Offset + 1
 	for p := range arrived {

@@ -5,26 +5,25 @@ const (
 	chunkSize = 64 << 10
 	// keepChunks is how many chunks an arena keeps for turns that need several.
 	keepChunks = 16
-	// A gathered frame of more than large bytes is not copied into the arena: it stays in the buffer where it was made.
+	// A frame of more than large bytes that gathered messages stays in the buffer where it was made.
 	large = chunkSize / 4
-	// MaxLarge is how many bytes of such buffers an arena keeps for later turns. A turn that makes no more large frames
-	// allocates none, and its frames are still in the processor's cache when they are written.
+	// MaxLarge is how many bytes of such buffers an arena keeps: later turns then allocate none, and their frames are
+	// still in the processor's cache when they are written.
 	MaxLarge = 512 << 10
 )
 
-// Arena is a loop's memory for frames. They lie side by side, so a queue holds frames that follow each other as one run
-// of bytes. Reset forgets all of them at once, so a frame costs no allocation. The zero value is ready for use.
+// Arena is a loop's memory for frames, side by side, so that frames that follow each other are one run of bytes. A frame
+// costs no allocation. The zero value is ready for use.
 type Arena struct {
 	chunk []byte
-	// full are the chunks used before chunk, free are chunks for later; all have length 0.
+	// full are the chunks used before chunk; all have length 0, as those of free.
 	full, free [][]byte
-	// lent are large buffers with frames of this turn, spare are buffers for later turns.
+	// lent are large buffers with frames of this turn.
 	lent, spare         [][]byte
 	lentSize, spareSize int
 }
 
-// Tail returns the free space of the arena, as a slice of length 0. Its capacity is at least
-// n, unless n is above 32 KiB. Commit makes a frame that was appended to it part of the arena.
+// Tail returns the free space, as a slice of length 0 and a capacity of at least n, unless n is above 32 KiB.
 func (a *Arena) Tail(n int) []byte {
 	if cap(a.chunk) == 0 || cap(a.chunk)-len(a.chunk) < n && n <= chunkSize/2 {
 		a.nextChunk()
@@ -43,9 +42,8 @@ func (a *Arena) nextChunk() {
 	a.chunk = make([]byte, 0, chunkSize)
 }
 
-// Commit copies a frame, which may lie within the tail or anywhere else, to the end of the
-// arena, and returns the copy. It returns a frame of more than 16 KiB as it is if the chunk
-// has no room for it.
+// Commit copies a frame to the end of the arena and returns the copy, or the frame itself if it has more than 16 KiB and
+// the chunk has no room.
 func (a *Arena) Commit(frame []byte) []byte {
 	if len(frame) > cap(a.chunk)-len(a.chunk) {
 		if len(frame) > chunkSize/4 {
@@ -58,10 +56,10 @@ func (a *Arena) Commit(frame []byte) []byte {
 	return a.chunk[n:]
 }
 
-// Large returns how many bytes of large frames this turn has gathered.
+// Large is the number of bytes of large frames of this turn.
 func (a *Arena) Large() int { return a.lentSize }
 
-// swap takes a large buffer until Reset, and returns another one, or nil, for the next frame that gathers messages.
+// swap takes a large buffer until Reset, and returns another one, or nil, for the next frame.
 func (a *Arena) swap(buf []byte) []byte {
 	a.lent = append(a.lent, buf)
 	a.lentSize += cap(buf)
@@ -75,7 +73,6 @@ func (a *Arena) swap(buf []byte) []byte {
 	return buf
 }
 
-// unlend keeps the large buffers of this turn for later ones.
 func (a *Arena) unlend() {
 	for _, buf := range a.lent {
 		if poison {
@@ -90,7 +87,7 @@ func (a *Arena) unlend() {
 	a.lent, a.lentSize = a.lent[:0], 0
 }
 
-// Reset forgets all frames. Queues must have been flushed: they own their bytes then.
+// Reset forgets all frames. Queues must have been flushed.
 func (a *Arena) Reset() {
 	for _, c := range a.full {
 		if poison {

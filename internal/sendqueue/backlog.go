@@ -2,7 +2,7 @@ package sendqueue
 
 import "time"
 
-// most is how many marks a backlog has. Further ones become part of the last one.
+// most is how many marks a backlog has; further ones become part of the last one.
 const most = 16
 
 // backlog notes when the bytes came in a queue that a Writer did not empty.
@@ -11,13 +11,12 @@ type backlog struct {
 	marks []mark // the first one has the oldest byte
 }
 
-// mark is for the bytes up to one: they came at a time, in nanoseconds since the Unix epoch.
+// mark is for the bytes up to one, which came at a time in Unix nanoseconds.
 type mark struct {
 	until uint64
 	at    int64
 }
 
-// add notes the bytes of a queue that came since the last call.
 func (b *backlog) add(size int, now int64) {
 	until, last := b.taken+uint64(size), len(b.marks)-1
 	switch {
@@ -29,7 +28,6 @@ func (b *backlog) add(size int, now int64) {
 	}
 }
 
-// take notes that n bytes were taken.
 func (b *backlog) take(n int) {
 	b.taken += uint64(n)
 	for len(b.marks) > 1 && b.marks[0].until <= b.taken {
@@ -37,7 +35,7 @@ func (b *backlog) take(n int) {
 	}
 }
 
-// note is called after a flush that has left something in q. n bytes were taken.
+// note is called after a flush that took n bytes and left something in q.
 func (p *Pool) note(q *Queue, n int) {
 	b := p.backlogs[q]
 	if b == nil {
@@ -62,9 +60,8 @@ func (p *Pool) forget(q *Queue) {
 
 // Waiting measures the bytes in the queues of a Pool that Writers did not take.
 type Waiting struct {
-	// Queues with waiting bytes, all their bytes, and the bytes of the largest.
 	Queues, Bytes, Largest int
-	// Oldest is how long the oldest of these bytes has waited at least, measured by turns.
+	// Oldest is how long the oldest of them has waited at least, measured by turns.
 	Oldest time.Duration
 }
 

@@ -5,20 +5,19 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// MaxGather is a size in bytes: a frame that has reached it takes no further message. Clients handle frames of moderate
-// size better, and a large frame's envelope costs little.
+// MaxGather is the bytes from which a frame takes no further message: clients handle frames of moderate size better.
 const MaxGather = 16 << 10
 
-// gathering is a frame that still takes messages: the replies that one connection gets in a row. A loop has one, as
-// replies to different connections rarely alternate.
+// gathering is a frame that still takes messages for one connection. A loop has one, as replies to different connections
+// rarely alternate.
 type gathering struct {
 	q      *Queue // nil: there is no such frame
 	framer transport.Framer
 	buf    []byte // headroom, then messages
 }
 
-// Open returns a buffer. The caller appends one message to it and gives it to Add.
-// Messages that are added in a row go out in one frame. Without Add, nothing is sent.
+// Open returns a buffer, to which the caller appends one message for Add. Messages that are added in a row go out in one
+// frame.
 func (q *Queue) Open(p *Pool, f transport.Framer) []byte {
 	g := &p.gathering
 	switch {
@@ -33,7 +32,7 @@ func (q *Queue) Open(p *Pool, f transport.Framer) []byte {
 	return g.buf
 }
 
-// Separate appends the separator between the last message of a frame and the next one.
+// Separate appends the separator between messages of a frame.
 func Separate(frame []byte, e protocol.Encoding) []byte {
 	if e == protocol.JSON {
 		return append(frame, '\n')
@@ -41,8 +40,7 @@ func Separate(frame []byte, e protocol.Encoding) []byte {
 	return frame
 }
 
-// Add queues the message that was appended to the buffer of Open. It returns the number of
-// bytes that wait now.
+// Add queues the message in the buffer of Open, and returns the number of bytes that wait.
 func (q *Queue) Add(p *Pool, buf []byte) int {
 	g := &p.gathering
 	q.size += len(buf) - len(g.buf)
@@ -50,7 +48,6 @@ func (q *Queue) Add(p *Pool, buf []byte) int {
 	return q.size
 }
 
-// collect queues the frame that is gathered for q.
 func (q *Queue) collect(p *Pool) {
 	if p.gathering.q == q {
 		p.gathering.close(p)

@@ -2,6 +2,5 @@
 
 package sendqueue
 
-// poison has an arena overwrite the frames that it forgets, so that tests notice if they are
-// still used.
+// poison makes arenas overwrite the frames that they forget, so that tests notice their use.
 const poison = true

@@ -8,27 +8,24 @@ type Writer interface {
 	Write(frames [][]byte) (n int, err error)
 }
 
-// Pool is memory that the sessions of one loop share: the arena for their frames, arrays for
-// queues with several runs, and a command to decode into. So a connection that has nothing to
-// send or to read holds no memory for that.
+// Pool is memory that the sessions of a loop share, so that a connection with nothing to send or read holds none.
 type Pool struct {
 	Arena   Arena
 	free    [][][]byte
 	one     [1][]byte
 	command *protocol.Command
 	written uint64
-	// Now is the time of the turn, in nanoseconds since the Unix epoch. The loop sets it.
-	Now int64
-	// backlogs are the backlogs of the few queues that Writers did not empty.
+	// Now is the time of the turn in Unix nanoseconds, which the loop sets.
+	Now      int64
 	backlogs map[*Queue]*backlog
 
 	gathering gathering
 }
 
-// Written is how many bytes Writers have taken from queues.
+// Written is the number of bytes that Writers have taken.
 func (p *Pool) Written() uint64 { return p.written }
 
-// TakeCommand returns an empty command. The caller gives it back with PutCommand.
+// TakeCommand returns an empty command until PutCommand.
 func (p *Pool) TakeCommand() *protocol.Command {
 	c := p.command
 	if c == nil {
@@ -45,9 +42,9 @@ func (p *Pool) PutCommand(c *protocol.Command) {
 }
 
 const (
-	// A queue that needs an array starts with one for this many runs.
+	// A queue's first array has room for this many runs.
 	startRuns = 16
-	// Arrays that grew beyond this are left to the garbage collector.
+	// Larger arrays are left to the garbage collector.
 	keepRuns = 1024
 	// At most this many arrays are kept.
 	keepArrays = 4096
@@ -70,19 +67,18 @@ func (p *Pool) put(a [][]byte) {
 	}
 }
 
-// Queue is the FIFO of one connection. Until the flush at the end of the turn its frames are borrowed: they lie in the
-// loop's arena, connections share them, and they are never modified. The queue copies the rest that a flush leaves, so
-// that a slow client keeps its own bytes alive and nothing else. The zero value is empty. Not safe for concurrent use.
+// Queue is the FIFO of one connection. Until the flush at the end of the turn its frames lie in the loop's arena and are
+// shared; they are never modified. The queue copies only the rest that a flush leaves. The zero value is empty. Not safe
+// for concurrent use.
 type Queue struct {
-	// last is the newest run: frames that lie side by side in memory. Nearly always it is
-	// the only one.
+	// last is the newest run of frames side by side in memory, nearly always the only one.
 	last  []byte
 	older [][]byte // array of the pool, or nil
 	size  int
 	owned bool // last is a copy, and the only run
 }
 
-// Push appends a frame. It returns the number of bytes that wait now.
+// Push appends a frame, and returns the number of bytes that wait.
 func (q *Queue) Push(p *Pool, frame []byte) int {
 	q.collect(p)
 	q.size += len(frame)
@@ -104,7 +100,6 @@ func (q *Queue) Push(p *Pool, frame []byte) int {
 	return q.size
 }
 
-// follows reports whether frame begins where run ends, in the same array.
 func follows(run, frame []byte) bool {
 	n := len(run)
 	return len(frame) > 0 && cap(run)-n >= len(frame) && &run[:n+1][n] == &frame[0]
@@ -135,7 +130,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 	return nil
 }
 
-// runs returns all runs. They are valid until p is used again.
+// runs are valid until p is used again.
 func (q *Queue) runs(p *Pool) [][]byte {
 	if q.older == nil {
 		p.one[0] = q.last
@@ -146,7 +141,6 @@ func (q *Queue) runs(p *Pool) [][]byte {
 	return q.older
 }
 
-// keep drops the first n bytes, and copies the rest if the queue does not own it.
 func (q *Queue) keep(p *Pool, n int) {
 	if q.owned {
 		q.last, q.size = q.last[n:], q.size-n

@@ -5,17 +5,16 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// feed is a Feed of the application whose payloads are checked.
 type feed struct {
 	channel.Feed
 	channel string
 	rules   *Rules
 }
 
-// Feed returns a Feed that checks the payloads of f, which is the application's.
+// Feed returns f with a check of its payloads.
 func (r *Rules) Feed(ch string, f channel.Feed) channel.Feed { return &feed{f, ch, r} }
 
-// FeedOf returns the application's Feed that f checks; nil if there is none.
+// FeedOf returns the application's Feed; nil if there is none.
 func FeedOf(f channel.Feed) channel.Feed {
 	if own, ok := f.(*feed); ok {
 		return own.Feed
@@ -23,7 +22,6 @@ func FeedOf(f channel.Feed) channel.Feed {
 	return nil
 }
 
-// Run implements channel.Feed.
 func (f *feed) Run(publish func(*channel.Publication) error) protocol.Unsubscribe {
 	return f.Feed.Run(func(p *channel.Publication) error {
 		if err := f.rules.ValueIn(f.channel, "the publication of a Feed", p.Data); err != nil {

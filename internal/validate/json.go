@@ -8,14 +8,12 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// NotJSON is the error for a payload that clients with JSON connections could not read. It
-// wraps jsonwire.ErrNotJSON.
+// NotJSON is the error for a payload that clients with JSON connections could not read. It wraps jsonwire.ErrNotJSON.
 type NotJSON struct {
-	// Channel of the payload; empty if it belongs to none.
+	// Channel is empty if the payload belongs to none.
 	Channel string
-	// What names the payload: Data for the payload of a publication, or the name of a field.
-	What string
-	// Reason says where it is no JSON.
+	// What is Data or the name of a field.
+	What   string
 	Reason error
 }
 
@@ -54,7 +52,7 @@ func (r *Rules) Keyed(ch string, data []byte) (checked bool, err error) {
 	return Payload(ch, data)
 }
 
-// Value checks a payload that belongs to no channel, but to a field with this name.
+// Value checks the payload of a field that belongs to no channel.
 func (r *Rules) Value(what string, data []byte) error {
 	if r.Binary {
 		return nil
@@ -73,7 +71,7 @@ func (r *Rules) ValueIn(ch, what string, data []byte) error {
 	return check(ch, what, data)
 }
 
-// History checks the publications of a channel that the application gives.
+// History checks publications that the application gives.
 func (r *Rules) History(ch, what string, pubs []*channel.Publication) error {
 	if of, err := r.options(ch); err != nil || of.Binary {
 		return err
@@ -81,7 +79,7 @@ func (r *Rules) History(ch, what string, pubs []*channel.Publication) error {
 	return publications(ch, what, pubs)
 }
 
-// Presence checks the clients in a channel that the application gives.
+// Presence checks clients that the application gives.
 func (r *Rules) Presence(ch, what string, clients map[string]*channel.ClientInfo) error {
 	of, err := r.options(ch)
 	if err != nil || of.Binary {
@@ -109,7 +107,6 @@ func info(ch, what string, i *channel.ClientInfo) error {
 	return cmp.Or(check(ch, what+".ConnInfo", i.ConnInfo), check(ch, what+".ChanInfo", i.ChanInfo))
 }
 
-// check returns an error for data that is neither empty nor JSON.
 func check(ch, what string, data []byte) error {
 	if len(data) == 0 || jsonwire.Valid(data) {
 		return nil

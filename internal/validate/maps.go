@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Maps returns m for the application: its changes are checked. m may be nil.
+// Maps returns m, which may be nil, with checks of its changes.
 func (r *Rules) Maps(m broker.Maps) broker.Maps {
 	if m == nil {
 		return noMaps{}
@@ -50,7 +50,6 @@ func (m *checkedMaps) Change(ctx context.Context, ch string, pub *channel.Public
 	return m.Maps.Change(ctx, ch, pub, opts)
 }
 
-// ephemeral checks a change of a map without a stream of changes.
 func (r *Rules) ephemeral(ch string, pub *channel.Publication, o *channel.MapOptions) error {
 	const none = "MapOptions have no StreamSize and StreamTTL, so the map keeps no changes: "
 	switch {
@@ -67,7 +66,7 @@ func (r *Rules) ephemeral(ch string, pub *channel.Publication, o *channel.MapOpt
 	return nil
 }
 
-// ServerSubscribe checks the options of a subscription that the application makes for a client.
+// ServerSubscribe checks a subscription that the application makes for a client.
 func (r *Rules) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
 	if o.Type() != channel.TypeStream {
 		return session.ErrServerMap
@@ -75,7 +74,6 @@ func (r *Rules) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
 	return r.Subscribe(ch, o)
 }
 
-// noMaps are the maps of a broker that has none.
 type noMaps struct{}
 
 var errNoMaps = refusal.Because(protocol.ErrorNotAvailable, "Config.Broker", "the broker of the node has no maps")

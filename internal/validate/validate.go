@@ -1,6 +1,6 @@
-// Package validate checks the values that the application gives a node: options that contradict each other or the
-// channel, and payloads that clients could not read. The errors are for the programmer: they name the channel, the
-// fields, and the setting that would allow the value.
+// Package validate checks what the application gives a node: options that contradict each other or the channel, and
+// payloads that clients could not read. The errors are for the programmer: they name channel, fields, and the setting
+// that would allow the value.
 package validate
 
 import (
@@ -19,17 +19,17 @@ type Rules struct {
 	// Channel and Binary as in gyro.Config.
 	Channel func(ch string) channel.Options
 	Binary  bool
-	// Tracked reports whether this node has subscribers of a channel that keep a position.
+	// Tracked reports whether this node has positioned subscribers of a channel.
 	Tracked func(ch string) bool
-	// Clocks of the cluster's nodes, which give publications their times (clocks.Clocks.Stamp).
+	// Clocks give publications their times.
 	Clocks *clocks.Clocks
 	Log    *slog.Logger
 
 	warned guard.PerMinute
 }
 
-// Publish checks the options of a publication in a channel. Options that name no history get the channel's. json tells
-// whether the payload must be JSON: see Payload. It costs a few nanoseconds without Channel.
+// Publish checks the options of a publication. Options that name no history get the channel's. json tells whether the
+// payload must be JSON (Payload).
 func (r *Rules) Publish(ch string, o *channel.PublishOptions) (json bool, err error) {
 	json = !r.Binary
 	if r.Channel != nil {
@@ -54,7 +54,6 @@ func (r *Rules) Publish(ch string, o *channel.PublishOptions) (json bool, err er
 	return json, nil
 }
 
-// complete gives a publication the options of its channel that its own do not name.
 func (r *Rules) complete(ch string, o *channel.PublishOptions) (json bool, err error) {
 	of, err := r.options(ch)
 	if o.HistorySize == 0 && o.HistoryTTL == 0 && !o.SkipHistory {
@@ -117,7 +116,7 @@ func history(size int, ttl, metaTTL time.Duration) string {
 	return ""
 }
 
-// Subscribe checks the options of a subscription to a channel, and the payloads in them.
+// Subscribe checks the options of a subscription and the payloads in them.
 func (r *Rules) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	of, err := r.options(ch)
 	if err != nil {
@@ -135,7 +134,6 @@ func (r *Rules) Subscribe(ch string, o *channel.SubscribeOptions) error {
 	return publications(ch, "SubscribeOptions.Publications", o.Publications)
 }
 
-// mapMisfit describes a mistake in a subscription to a map; "" for none.
 func mapMisfit(m *channel.MapSubscription) string {
 	switch {
 	case m.Kind < channel.MapData || m.Kind > channel.MapUsers:
@@ -149,10 +147,8 @@ func mapMisfit(m *channel.MapSubscription) string {
 	return ""
 }
 
-// maxDebounce bounds SubscribeOptions.PublishDebounce.
 const maxDebounce = time.Hour
 
-// pollMisfit describes a mistake in a subscription to a shared poll channel; "" for none.
 func pollMisfit(p *channel.SharedPoll) string {
 	switch {
 	case p.Poll == nil:
@@ -168,7 +164,7 @@ func pollMisfit(p *channel.SharedPoll) string {
 	return ""
 }
 
-// misfit describes a mistake in the options of a subscription to a channel; "" for none.
+// misfit describes a mistake; "" for none.
 func (r *Rules) misfit(o *channel.SubscribeOptions, of channel.Options) string {
 	const none = " needs history, and Config.Channel gives the channel none: its HistorySize and HistoryTTL are 0"
 	known := r.Channel != nil && of.HistorySize == 0
@@ -207,7 +203,6 @@ func (r *Rules) MetaTTL(ch string) time.Duration {
 	return of.HistoryMetaTTL
 }
 
-// options returns the options of a channel.
 func (r *Rules) options(ch string) (channel.Options, error) {
 	if r.Channel == nil {
 		return channel.Options{Binary: r.Binary}, nil
