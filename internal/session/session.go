@@ -374,8 +374,11 @@ func (s *Session) endSession(d protocol.Disconnect) {
 	s.unregister()
 	end := &effect.Close{Disconnect: d, Connected: s.connected}
 	for b := range s.subs.All() {
-		if b.state.attached() {
+		switch {
+		case b.state.attached():
 			end.Add(b.detachItem(protocol.UnsubscribeDisconnect))
+		case b.state.catchesUp(): // no effect on the way closes its feed
+			closeFeed(b.terms.Feed)
 		}
 		s.leaveHub(b)
 		b.state = subEnded
@@ -405,8 +408,11 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	var items []effect.DetachItem
 	for b := range s.subs.All() {
 		try(func() {
-			if b.state.attached() {
+			switch {
+			case b.state.attached():
 				items = append(items, b.detachItem(protocol.UnsubscribeDisconnect))
+			case b.state.catchesUp():
+				closeFeed(b.terms.Feed)
 			}
 		})
 		try(func() { s.leaveHub(b) })
