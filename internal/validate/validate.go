@@ -37,10 +37,8 @@ func (r *Rules) Publish(ch string, o *channel.PublishOptions) (json bool, err er
 			return false, err
 		}
 	}
-	if !sound(o) {
-		if why := contradiction(o); why != "" {
-			return false, fmt.Errorf("gyro: channel %q: PublishOptions: %s", ch, why)
-		}
+	if why := contradiction(o); why != "" {
+		return false, fmt.Errorf("gyro: channel %q: PublishOptions: %s", ch, why)
 	}
 	if json && o.Info != nil {
 		if err = info(ch, "PublishOptions.Info", o.Info); err != nil {
@@ -61,18 +59,6 @@ func (r *Rules) complete(ch string, o *channel.PublishOptions) (json bool, err e
 	}
 	o.HistoryMetaTTL = cmp.Or(o.HistoryMetaTTL, of.HistoryMetaTTL)
 	return !of.Binary, err
-}
-
-// sound reports whether options are of a usual kind: kept or not, without anything that needs a look. contradiction
-// returns "" for all of them.
-func sound(o *channel.PublishOptions) bool {
-	if o.IdempotencyTTL != 0 {
-		return false
-	}
-	if o.HistorySize > 0 {
-		return o.HistoryTTL > 0 && (o.HistoryMetaTTL == 0 || o.HistoryMetaTTL >= o.HistoryTTL) && !o.SkipHistory
-	}
-	return o.HistorySize == 0 && o.HistoryTTL == 0 && (o.SkipHistory || o.HistoryMetaTTL >= 0 && !o.Delta && o.Version == 0)
 }
 
 // contradiction describes a mistake in the options of a publication; "" for none.

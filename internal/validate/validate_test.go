@@ -247,34 +247,3 @@ func TestAllocations(t *testing.T) {
 }
 
 func byNothing(string) channel.Options { return channel.Options{} }
-
-// sound is right: what it lets through has no contradiction.
-func TestSound(t *testing.T) {
-	sounds, n := 0, 0
-	times := []time.Duration{-1, 0, 1, 2}
-	for size := -1; size <= 1; size++ {
-		for _, ttl := range times {
-			for _, meta := range times {
-				for _, idempotency := range times {
-					for bits := range 16 {
-						o := channel.PublishOptions{
-							HistorySize: size, HistoryTTL: ttl, HistoryMetaTTL: meta, IdempotencyTTL: idempotency,
-							SkipHistory: bits&1 != 0, Delta: bits&2 != 0, Version: uint64(bits & 4),
-							IdempotencyKey: []string{"", "k"}[bits>>3],
-						}
-						n++
-						if sound(&o) {
-							sounds++
-							if why := contradiction(&o); why != "" {
-								t.Errorf("%+v: %s", o, why)
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-	if sounds == 0 || sounds == n {
-		t.Errorf("%d of %d are sound", sounds, n)
-	}
-}
