@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
-// A client that recovers by bookmarks gets the positions of all its subscriptions whose form is hub.Marked behind each message
+// A client that recovers by bookmarks gets the positions of all its subscriptions with hub.Marked behind each message
 // that moves one of them.
 
 // markable makes the bookmarks of the connection name a recoverable channel.
@@ -24,7 +24,6 @@ func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 	}
 }
 
-// marked appends the bookmark to the message of a reply.
 func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
 	message, fits := appendBookmark(message, r, &s.subs, s.via)
 	if !fits {
@@ -46,9 +45,8 @@ func marksOnly(subs *channelset.Set[*Subscription], b *Subscription) bool {
 	return true
 }
 
-// appendBookmark appends a line break and the line with the bookmark to a message, if the reply changes what
-// the bookmark says. It appends nothing, and returns false, if the bookmark would exceed the limit of
-// the kind.
+// appendBookmark appends a line with the bookmark to a message, if the reply changes it. It returns false if the
+// bookmark would exceed the limit of the kind.
 func appendBookmark(message []byte, r *protocol.Reply, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, bool) {
 	ended := r.Push != nil && r.Push.Unsubscribe != nil
 	if !ended && r.Connect == nil && (r.Push == nil || r.Push.Pub == nil && r.Push.Subscribe == nil) {
@@ -75,11 +73,11 @@ func appendBookmarkLine(dst []byte, subs *channelset.Set[*Subscription]) []byte 
 	return dst
 }
 
-// bookmarkRoom is the most bytes of a small bookmark with its frame.
+// bookmarkRoom is in bytes, of a small bookmark with its frame.
 const bookmarkRoom = 256
 
-// frameBookmark returns a frame in the arena with the bookmark that follows a message, and hub.Open, the
-// form of the message. It returns nothing if the bookmark would exceed the limit of the kind.
+// frameBookmark returns a frame in the arena with the bookmark behind a message, and hub.Open, the form of the message;
+// nothing if the bookmark would exceed the limit of the kind.
 func frameBookmark(a *sendqueue.Arena, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, hub.Form) {
 	buf := append(a.Tail(bookmarkRoom), make([]byte, k.Framer.Headroom())...) // this make does not allocate
 	line := appendBookmarkLine(buf, subs)

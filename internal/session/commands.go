@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// usable makes the checks that are the same for all commands on channels. If one fails, it
-// answers the client and returns false.
+// usable makes the checks of all commands on channels. It answers the client if one fails.
 func (s *Session) usable(id uint32, handled bool, handler, ch string) bool {
 	switch {
 	case !handled:
@@ -91,7 +90,6 @@ func (s *Session) afterHistory(e *effect.History) {
 	s.finish(e.ID, e.Err, protocol.Reply{History: &r})
 }
 
-// leftOut reports n publications of a channel that a result lacks.
 func (s *Session) leftOut(ch string, n int) {
 	for range n {
 		s.env.Refused(observe.LimitFormat, ch)
@@ -114,7 +112,7 @@ func (s *Session) handleMessage(req *protocol.SendRequest) effect.Effect {
 	return s.begin(&effect.Message{Data: req.Data})
 }
 
-// afterMessage ignores all errors but a disconnect, because a message has no reply.
+// afterMessage ignores errors but disconnects, because a message has no reply.
 func (s *Session) afterMessage(e *effect.Message) {
 	s.inflight--
 	if d, ok := errors.AsType[protocol.Disconnect](e.Err); ok {
@@ -129,7 +127,6 @@ func (s *Session) Send(data []byte) {
 	}
 }
 
-// handleRefresh prolongs the connection by a new token.
 func (s *Session) handleRefresh(id uint32, req *protocol.RefreshRequest) effect.Effect {
 	switch {
 	case !s.cfg.Handles.Refresh:
@@ -163,7 +160,6 @@ func (s *Session) afterRefresh(e *effect.Refresh) {
 	}
 }
 
-// afterServerRefresh completes the refresh that began when the connection expired.
 func (s *Session) afterServerRefresh(e *effect.Refresh) {
 	s.inflight--
 	expireAt := s.capExpiry(e.ExpireAt)
@@ -180,13 +176,13 @@ func (s *Session) afterServerRefresh(e *effect.Refresh) {
 	}
 }
 
-// prolong sets a new expiration, and new info and another token unless they are nil.
+// prolong replaces info and token unless they are nil.
 func (s *Session) prolong(l credentials) {
 	s.credentials.Prolong(l)
 	s.setExpiry()
 }
 
-// ServerRefresh changes the expiration on behalf of the server and tells the client.
+// ServerRefresh changes the expiration for the server and tells the client.
 func (s *Session) ServerRefresh(expired bool, expireAt int64, info []byte) {
 	if s.state != stateConnected {
 		return
@@ -204,7 +200,6 @@ func (s *Session) ServerRefresh(expired bool, expireAt int64, info []byte) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Refresh: push}})
 }
 
-// handleSubRefresh prolongs a subscription by a new token.
 func (s *Session) handleSubRefresh(id uint32, req *protocol.SubRefreshRequest) effect.Effect {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
@@ -253,7 +248,6 @@ func (s *Session) afterSubRefresh(e *effect.SubRefresh) {
 	s.finish(e.ID, err, protocol.Reply{SubRefresh: r})
 }
 
-// afterServerSubRefresh completes the refresh that began when the subscription expired.
 func (s *Session) afterServerSubRefresh(e *effect.SubRefresh) {
 	s.inflight--
 	b := e.Ref.(*Subscription)
@@ -278,9 +272,8 @@ func (s *Session) afterServerSubRefresh(e *effect.SubRefresh) {
 // errInvalidated is the error of prolong if it has ended the subscription.
 var errInvalidated = errors.New("the entries that the client has are not those of its filter")
 
-// prolong sets a new expiration and info, and a new server's filter and token unless they are nil. The error names the
-// fault of the filter; then nothing changes. With another filter, the subscriber of a map must begin anew, and the
-// error is errInvalidated.
+// prolong replaces filter and token unless they are nil. With a filter that is wrong nothing changes. With another
+// filter, the subscriber of a map must begin anew, and the error is errInvalidated.
 func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 	t := *b.terms
 	if err := t.SetServerFilter(e.ServerTagsFilter); err != nil {

@@ -11,12 +11,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Config has what an application sets for all sessions of a node. They are constant. Negative durations
-// switch a feature off.
+// Config of all sessions of a node, constant. Negative durations switch a feature off.
 type Config struct {
-	// Version of the server, told to clients.
-	Version string
-	// NodeID and SendTime: contents of the connect result.
+	Version  string
 	NodeID   string
 	SendTime bool
 
@@ -35,18 +32,17 @@ type Config struct {
 	CommandLimit       int // commands in progress before reading stops
 	PendingMaxSize     int // bytes of commands that wait for others
 	Handles            Handles
-	// ConnectDisconnects are what OneWay clients get for the errors with these codes.
+	// ConnectDisconnects are for OneWay clients, by the code of the error.
 	ConnectDisconnects map[uint32]protocol.Disconnect
 
-	// Beat of the node: pings and checks are due at its moments.
-	Beat beat.Beat
-	// Clocks of the cluster's nodes.
+	// Beat of pings and checks.
+	Beat   beat.Beat
 	Clocks *clocks.Clocks
-	// Taps watch the messages of users and channels; nil for none.
+	// Taps may be nil.
 	Taps *tap.Table
-	// Epochs records that streams have begun anew; nil: they are not recorded.
+	// Epochs records streams that begin anew; it may be nil.
 	Epochs *flightrecorder.Epochs
-	// Rounds of the node's checks of positions.
+	// Rounds of checks of positions.
 	Rounds *hub.Rounds
 }
 

@@ -15,22 +15,20 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// handleConnect asks the application whether the client may connect.
 func (s *Session) handleConnect(id uint32, req *protocol.ConnectRequest) effect.Effect {
 	s.state = stateAuthenticating
 	s.compacts = s.via.Compacts(req.Name)
 	return s.begin(&effect.Connecting{Request: req, ID: id})
 }
 
-// ReceiveConnect begins a one-way connection. text is what req was decoded from, if that is known.
+// ReceiveConnect begins a one-way connection. text is the source of req, or nil.
 func (s *Session) ReceiveConnect(req *protocol.ConnectRequest, text []byte) {
 	s.env.Counts().Received(s, &protocol.Command{Connect: req}, text)
 	s.run(s.handleConnect(0, req))
 }
 
-// takeConnect takes a message of a one-way connection. The first message is its connect request, unless the transport
-// had the request already; the session ignores further messages. A client that sends something else speaks another
-// protocol, so it gets no push, only the end of its transport.
+// takeConnect takes a message of a one-way connection: its connect request, unless the transport had that already.
+// Further messages are ignored. A client that sends something else speaks another protocol, so it gets no push.
 func (s *Session) takeConnect(msg []byte) {
 	if s.state != stateConnecting {
 		return
@@ -46,7 +44,6 @@ func (s *Session) takeConnect(msg []byte) {
 	s.ReceiveConnect(req, msg)
 }
 
-// afterConnecting goes on when the application has named the user of the client.
 func (s *Session) afterConnecting(e *effect.Connecting) effect.Effect {
 	if e.Err != nil {
 		s.refuseConnect(e.ID, e.Err)
@@ -104,8 +101,8 @@ func (s *Session) afterConnecting(e *effect.Connecting) effect.Effect {
 	return attach
 }
 
-// refuseConnect answers the connect command with an error and closes the connection. The disconnect
-// is empty, so the transport lets the client close first.
+// refuseConnect answers with an error and closes the connection, by an empty disconnect: the transport lets the client
+// close first.
 func (s *Session) refuseConnect(id uint32, err error) {
 	if s.via.Mode == transport.OneWay {
 		s.Close(connkind.Refusal(s.conn, err, s.cfg.ConnectDisconnects))
@@ -115,7 +112,6 @@ func (s *Session) refuseConnect(id uint32, err error) {
 	s.Close(protocol.Disconnect{})
 }
 
-// afterConnectAttach is called when the server-side subscriptions of a connect are established.
 func (s *Session) afterConnectAttach(e *effect.Attach) {
 	result := e.Connect
 	result.Subs = make(map[string]*protocol.SubscribeResult, len(e.Items))
@@ -138,7 +134,6 @@ func (s *Session) afterConnectAttach(e *effect.Attach) {
 	}
 }
 
-// acceptConnect replies to the connect command, starts the timers, and tells the application.
 func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 	s.state = stateConnected
 	r.Client, r.Version = s.env.ID(), s.cfg.Version
@@ -178,7 +173,6 @@ func (s *Session) past(expireAt int64) bool          { return expireAt != 0 && s
 func (s *Session) capExpiry(expireAt int64) int64    { return beat.CapExpiry(s.env.Now(), expireAt) }
 func (s *Session) remaining(at int64) (bool, uint32) { return beat.Remaining(s.env.Now(), at) }
 
-// clientInfo describes the client in a channel.
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
 	return &channel.ClientInfo{User: s.user, Client: s.env.ID(), ConnInfo: s.Info(), ChanInfo: chanInfo}
 }

@@ -7,23 +7,22 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// credentials are the values that a refresh of a connection replaces. They are never modified.
+// credentials are what a refresh of a connection replaces. They are never modified.
 type credentials struct {
-	// Info of the client, as others see it.
 	Info []byte
-	// ExpireAt is when the connection expires, in Unix seconds; 0 for never.
+	// ExpireAt in Unix seconds; 0 for never.
 	ExpireAt int64
-	// Token of the client; nil if it is not known.
+	// Token may be nil.
 	Token *channel.Token
 }
 
-// credentialsHolder holds the credentials of a client. The zero value holds the zero credentials and has no memory of its own.
-// Any goroutine may call Get, one at a time Set and Prolong.
+// credentialsHolder has no memory of its own for zero credentials. Any goroutine may call Get, one at a time Set and
+// Prolong.
 type credentialsHolder struct {
 	held atomic.Pointer[packedCredentials]
 }
 
-// packedCredentials are credentials without the capacity of Info. So it has 32 bytes, which is a size of the allocator.
+// packedCredentials have no capacity of Info, so they fit 32 bytes, a size of the allocator.
 type packedCredentials struct {
 	info     *byte
 	length   int
@@ -31,7 +30,6 @@ type packedCredentials struct {
 	token    *channel.Token
 }
 
-// Get returns the latest credentials.
 func (h *credentialsHolder) Get() (c credentials) {
 	if held := h.held.Load(); held != nil {
 		c = credentials{unsafe.Slice(held.info, held.length), held.expireAt, held.token}
@@ -39,7 +37,6 @@ func (h *credentialsHolder) Get() (c credentials) {
 	return c
 }
 
-// Set replaces the credentials.
 func (h *credentialsHolder) Set(c credentials) {
 	if c.Info == nil && c.ExpireAt == 0 && c.Token == nil {
 		h.held.Store(nil)
@@ -48,7 +45,7 @@ func (h *credentialsHolder) Set(c credentials) {
 	h.held.Store(&packedCredentials{unsafe.SliceData(c.Info), len(c.Info), c.ExpireAt, c.Token})
 }
 
-// Prolong replaces the credentials. Info and Token stay where they are nil in c.
+// Prolong replaces the credentials, but for Info and Token that are nil in c.
 func (h *credentialsHolder) Prolong(c credentials) {
 	before := h.Get()
 	if c.Info == nil {

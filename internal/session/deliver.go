@@ -41,9 +41,8 @@ func (b *Subscription) Deliver(m *hub.Delivery) {
 	b.send(m, b.at.Form)
 }
 
-// DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the
-// subscriber's position and the subscriber gets all of them unchanged. If the newest publications do
-// and no position can miss the others, it delivers those.
+// DeliverAll implements hub.Subscriber. It takes the batch if its messages follow the subscriber's position and need no
+// change. If no position can miss a publication, it delivers only those that a latest batch leaves.
 func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	if batch.Latest() && b.state == subLive && !b.at.Positioned {
 		batch.Newest(b.terms.Lets, b.Deliver)
@@ -71,7 +70,7 @@ func (b *Subscription) DeliverAll(batch *hub.Batch) bool {
 	return true
 }
 
-// takesBatches reports whether the subscriber can get many messages in one frame, if they follow its position.
+// takesBatches reports whether the subscriber can get many messages in one frame.
 func (b *Subscription) takesBatches() bool {
 	switch {
 	case b.state != subLive:
@@ -86,8 +85,8 @@ func (b *Subscription) takesBatches() bool {
 	return true
 }
 
-// keepMessage keeps a message until the subscribe reply is out. If there are too many, the client is
-// disconnected and connects again.
+// keepMessage buffers a message until the subscribe reply is out. With too many, the client is disconnected and connects
+// again.
 func (b *Subscription) keepMessage(m *hub.Message) {
 	switch {
 	case !b.state.buffers():
@@ -105,8 +104,7 @@ func (b *Subscription) keepMessage(m *hub.Message) {
 	}
 }
 
-// deliverPositioned delivers the successor of the tracked position, and ends the subscription
-// at a gap.
+// deliverPositioned delivers the successor of the position, and ends the subscription at a gap.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
 	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
@@ -126,7 +124,6 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	}
 }
 
-// send queues the shared frame of a message.
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	var bookmark []byte
 	if form&hub.Marked != 0 && !marksOnly(&b.s.subs, b) {
@@ -147,8 +144,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	}
 }
 
-// insufficientState ends a subscription that lost its position. epoch is the stream epoch of the message that revealed the
-// gap.
+// insufficientState ends a subscription that lost its position. epoch is the epoch of the message that shows the gap.
 func (b *Subscription) insufficientState(by, epoch string) {
 	b.s.cfg.Epochs.Compare(by, b.channel, b.at.Epoch, epoch)
 	b.s.endOrClose(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)

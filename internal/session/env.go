@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Env is the environment that the owner gives a session. The session calls Env only within calls of its own methods.
+// Env is the environment of a session, which calls it only within calls of its own methods.
 type Env interface {
 	Clock
 	Output
@@ -23,20 +23,18 @@ type Env interface {
 
 // Clock of a session.
 type Clock interface {
-	// Now is the time of the current turn in nanoseconds of the Unix epoch.
+	// Now is the time of the turn in Unix nanoseconds.
 	Now() int64
-	// Phase returns a number in [0, n). Sessions that start one after the other get the
-	// same number for the same n, up to 64 of them; then it changes.
+	// Phase returns a number in [0, n): the same for the same n for up to 64 sessions that start one after the other.
 	Phase(n int64) int64
-	// Schedule sets the session's only deadline, after which the owner calls Tick; 0 for none.
+	// Schedule sets the only deadline, after which the owner calls Tick; 0 for none.
 	Schedule(at int64)
 }
 
 // Output has the memory for messages to the client.
 type Output interface {
-	// Pool of the owner's queues.
 	Pool() *sendqueue.Pool
-	// Scratch of the loop. Only this session uses it while one of its methods runs.
+	// Scratch is this session's alone while one of its methods runs.
 	Scratch() *Scratch
 	// Dirty asks for Flush at the end of the turn.
 	Dirty()
@@ -44,34 +42,32 @@ type Output interface {
 
 // Workers do what may block.
 type Workers interface {
-	// Do does an effect at once and returns true, or starts it and returns false. Only in
-	// the second case the owner calls Complete for it.
+	// Do does an effect at once and returns true, or starts it and calls Complete later.
 	Do(e effect.Effect) (done bool)
-	// Feed runs the feed of a live subscription: beside the loop, which its publications reach by
-	// Subscription.Fed, and its end by Subscription.FeedEnded.
+	// Feed runs the feed of a live subscription beside the loop: its publications come by Subscription.Fed, its end by
+	// Subscription.FeedEnded.
 	Feed(b *Subscription, f channel.Feed)
 }
 
 // Subscribers of the loop: the hub.
 type Subscribers interface {
-	// Join seats a subscription in the hub, Part takes it out if it has a seat.
+	// Join seats a subscription, Part takes it out if it has a seat.
 	Join(b *Subscription)
 	Part(b *Subscription)
-	// Finish delivers to a subscription, before it ends, all that was published so far.
+	// Finish delivers all that was published so far.
 	Finish(b *Subscription)
 }
 
 // Clients are the registry of the node's clients.
 type Clients interface {
-	// ID of the client.
 	ID() string
-	// Register makes an authenticated session addressable, whose connect request is req. It returns false if
-	// the user has too many connections. Unregister follows each successful Register.
+	// Register makes an authenticated session addressable. It returns false if the user has too many connections.
+	// Unregister follows each successful Register.
 	Register(req *protocol.ConnectRequest) bool
 	Unregister()
 	// SessionID of a registered session whose kind has Sessions.
 	SessionID() string
-	// Gone says that the client has gone while the session goes on with its earlier commands.
+	// Gone says that the client has gone, and the session goes on with its earlier commands.
 	Gone()
 	// Closed says that the session has ended.
 	Closed(d protocol.Disconnect)
@@ -79,23 +75,22 @@ type Clients interface {
 
 // Turns share a loop among its clients.
 type Turns interface {
-	// Allowance is how many commands the session may still dispatch in this turn; the
-	// session counts it down. At 0 or below the session calls Again and waits for Resume,
-	// so that other clients get their turn.
+	// Allowance is how many commands the session may still dispatch in this turn; it counts them down. At 0 or below it
+	// calls Again and waits for Resume.
 	Allowance() *int
 	Again()
 }
 
 // Reports tell operators and the observer of a session.
 type Reports interface {
-	// Counts counts the actions of the client; nil if the node has no observer.
+	// Counts is nil without an observer.
 	Counts() *clientmetrics.Counter
-	// Pong says that the client has answered the ping that was sent at a time.
+	// Pong says that the client has answered the ping of a time.
 	Pong(at int64)
-	// Note records what happened to the client, at ch if that is not empty.
+	// Note records an event, at ch if that is not empty.
 	Note(k inspect.Kind, ch string, code uint32, count int, text string)
-	// Refused says that a limit was reached; ch is empty if it does not concern a channel.
+	// Refused says that a limit was reached, at ch if that is not empty.
 	Refused(l observe.Limit, ch string)
-	// Explain tells why the session refuses something, at ch if that is not empty; nil is nothing.
+	// Explain tells why the session refuses something; nil is nothing.
 	Explain(kind, ch string, why error)
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Fed delivers a publication of the subscription's feed. It reports false if the subscription has
-// ended.
+// Fed delivers a publication of the feed; false if the subscription has ended.
 func (b *Subscription) Fed(p *channel.Publication) bool {
 	if b.state != subLive {
 		return false
@@ -18,9 +17,8 @@ func (b *Subscription) Fed(p *channel.Publication) bool {
 	return true
 }
 
-// FeedEnded ends the subscription because its feed has no more publications. If the client has gone,
-// the subscription stays for the commands that the client sent before. FeedEnded returns the channel, and whether it has ended the
-// subscription.
+// FeedEnded ends the subscription and reports that it did. If the client has gone, the subscription stays for its
+// earlier commands.
 func (b *Subscription) FeedEnded(u protocol.Unsubscribe) (ch string, ended bool) {
 	if b.state != subLive || b.s.leaving() {
 		return b.channel, false

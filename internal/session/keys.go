@@ -9,10 +9,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// The client of a shared poll channel tracks keys, which are in the terms of its subscription (sharedpoll.Keys).
-// The subscription itself gets nothing but the news that versions begin anew.
+// The client of a shared poll channel tracks keys, in the terms of its subscription (sharedpoll.Keys). The subscription
+// itself only gets the news that versions begin anew.
 
-// holdKeys lets the client track keys once it is subscribed.
 func (b *Subscription) holdKeys(poll *channel.SharedPoll) {
 	t := *b.terms
 	t.Keys = sharedpoll.NewKeys(&b.s.env.Scratch().Place, b, b.channel, poll)
@@ -29,7 +28,6 @@ func (b *Subscription) Reset() {
 	}
 }
 
-// handleTrack does a command of the client to track keys, or to track them no more.
 func (s *Session) handleTrack(id uint32, b *Subscription, req *protocol.SubRefreshRequest) effect.Effect {
 	if err := b.terms.Keys.Check(req); err != nil {
 		s.refuse(id, req.Channel, err)

@@ -8,11 +8,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// A client subscribes to a map by several commands, each with a reply, until one of them makes the
-// subscription live (docs/maps.md, recovery.Catchup). Until then there is a Subscription that is catching
-// up: it counts for the limit of channels and keeps the decision of the application. The subscription to an
-// ephemeral map, whose changes cannot be read later, is established at once and buffers them; the request that goes live
-// establishes every other subscription.
+// A client subscribes to a map by several commands, each with a reply, until one of them makes the subscription live
+// (docs/maps.md, recovery.Catchup). An ephemeral map, whose changes cannot be read later, is attached at once and
+// buffers them; another map when it goes live.
 
 // catchup of a subscription.
 type catchup struct {
@@ -22,10 +20,9 @@ type catchup struct {
 	page recovery.Page
 }
 
-// catching reports whether the client catches up with a map. b may be nil.
 func (b *Subscription) catching() bool { return b != nil && b.state.catchesUp() }
 
-// catchesUp reports whether the client catches up with a map, which may be about to be live. b may be nil.
+// catchesUp is catching, or attaching to go live. b may be nil.
 func (b *Subscription) catchesUp() bool { return b != nil && b.setup != nil && b.setup.catchup != nil }
 
 // nextPage takes the client's next request for a map that it catches up with.
@@ -53,7 +50,7 @@ func (s *Session) nextPage(b *Subscription, id uint32, req *protocol.SubscribeRe
 	return nil
 }
 
-// endLateCatchUps ends the subscriptions that took too long to catch up, but for the channel except.
+// endLateCatchUps spares the channel except.
 func (s *Session) endLateCatchUps(except string) {
 	for b := range s.subs.All() {
 		if b.channel != except {
@@ -62,14 +59,12 @@ func (s *Session) endLateCatchUps(except string) {
 	}
 }
 
-// endLateCatchUp ends a subscription that took too long to catch up.
 func (s *Session) endLateCatchUp(b *Subscription) {
 	if b.state.waits() && b.setup.catchup.Late(s.env.Now()) {
 		s.end(b, protocol.UnsubscribeServer)
 	}
 }
 
-// catchUp begins when the application has decided.
 func (s *Session) catchUp(b *Subscription, id uint32) effect.Effect {
 	m := b.setup.opts.Map
 	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
@@ -80,7 +75,6 @@ func (s *Session) catchUp(b *Subscription, id uint32) effect.Effect {
 	return s.advance(b, id, b.setup.subscribing.Request)
 }
 
-// advance takes the next step of a catch-up.
 func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeRequest) effect.Effect {
 	c := b.setup.catchup
 	b.setup.subscribing.Request, c.page = req, recovery.Page{}
@@ -99,7 +93,7 @@ func (s *Session) advance(b *Subscription, id uint32, req *protocol.SubscribeReq
 	return page
 }
 
-// mapLive makes the subscription live, which establishes it unless it is.
+// mapLive attaches the subscription first unless the engines have it.
 func (s *Session) mapLive(b *Subscription, id uint32) effect.Effect {
 	if !b.state.attached() {
 		return s.attach(b, id)
@@ -107,7 +101,6 @@ func (s *Session) mapLive(b *Subscription, id uint32) effect.Effect {
 	return s.replyLive(b, id, &b.setup.item)
 }
 
-// afterPage goes on when a page was read.
 func (s *Session) afterPage(e *effect.Page) effect.Effect {
 	b := e.Ref.(*Subscription)
 	c := b.setup.catchup
@@ -165,7 +158,6 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 	}
 }
 
-// completeCatchUp completes the result that makes the subscription live.
 func (b *Subscription) completeCatchUp(of *subscribeResult) error {
 	was, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
@@ -174,8 +166,7 @@ func (b *Subscription) completeCatchUp(of *subscribeResult) error {
 	return b.putEntries(of, &was.catchup.page)
 }
 
-// putEntries puts the entries of a page into a result. All subscribers of the loop share its encoding, unless
-// they filter.
+// putEntries shares the encoding of a page among the subscribers of the loop, unless they filter.
 func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) error {
 	share := !b.terms.Filtered() && !b.setup.opts.Map.Ephemeral
 	key := recovery.PageKey{
@@ -188,7 +179,7 @@ func (b *Subscription) putEntries(of *subscribeResult, page *recovery.Page) erro
 	return err
 }
 
-// failCatchUp answers a command with an error, and makes the client begin anew.
+// failCatchUp answers with an error, and makes the client begin anew.
 func (s *Session) failCatchUp(b *Subscription, id uint32, err error) {
 	s.finish(id, err, protocol.Reply{})
 	s.end(b, protocol.UnsubscribeServer)

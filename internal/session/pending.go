@@ -10,18 +10,17 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// pending holds received commands that wait: for a connect, for commands in
-// progress, or for other clients.
+// pending are received commands that wait: for a connect, for commands in progress, or for other clients.
 type pending struct {
 	backlog
-	// asked is set if Resume was asked for, by Env.Again.
+	// asked is set from Env.Again until Resume.
 	asked bool
-	// lost is the end of the connection meanwhile; nil if it has not ended.
+	// lost is set if the connection has ended meanwhile.
 	lost *protocol.Disconnect
 }
 
-// Receive takes one transport message: one or more commands. It does not keep msg. It
-// ignores messages of an emulated client after the end of its connection.
+// Receive takes a transport message with one or more commands, without keeping msg. It ignores messages of an emulated
+// client after the end of its connection.
 func (s *Session) Receive(msg []byte) {
 	switch {
 	case s.state == stateClosed, s.leaving():
@@ -41,14 +40,13 @@ func (s *Session) mustWait() bool {
 	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
 }
 
-// yields reports whether rest waits for other clients. A rest that is too large to be kept does
-// not wait.
+// yields reports whether rest waits for other clients, unless it is too large to be kept.
 func (s *Session) yields(rest []byte) bool {
 	return *s.env.Allowance() <= 0 && len(rest) <= s.cfg.PendingMaxSize
 }
 
-// keepReceived keeps the rest of a frame until it can be dispatched. The transport stops
-// reading meanwhile; the bytes that it had read before are bounded, too.
+// keepReceived keeps the rest of a frame. The transport stops reading meanwhile; the bytes that it had read before are
+// bounded, too.
 func (s *Session) keepReceived(rest []byte) {
 	if s.pending == nil {
 		s.pending = new(pending)
@@ -60,8 +58,7 @@ func (s *Session) keepReceived(rest []byte) {
 			s.Close(protocol.DisconnectTooManyRequests)
 			return
 		}
-		// The client only waits for its turn among others, which is no fault of its own: all
-		// that it sent is dispatched now.
+		// The client only waits for its turn, which is no fault of its own: all that it sent is dispatched now.
 		*s.env.Allowance() = math.MaxInt
 		s.dispatchWaiting()
 		s.Receive(rest)
@@ -77,7 +74,6 @@ func (s *Session) keepReceived(rest []byte) {
 	}
 }
 
-// ask makes the owner call Resume later.
 func (s *Session) ask() {
 	if p := s.pending; !p.asked {
 		p.asked = true
@@ -85,7 +81,7 @@ func (s *Session) ask() {
 	}
 }
 
-// Resume is called some time after Env.Again.
+// Resume follows Env.Again some time later.
 func (s *Session) Resume() {
 	if s.pending != nil {
 		s.pending.asked = false
@@ -93,7 +89,6 @@ func (s *Session) Resume() {
 	}
 }
 
-// dispatchWaiting dispatches the commands that wait, until some must wait again.
 func (s *Session) dispatchWaiting() {
 	p := s.pending
 	if p == nil {
@@ -123,8 +118,7 @@ func (s *Session) dispatchWaiting() {
 	}
 }
 
-// process decodes and dispatches the commands of a frame, one at a time, and returns
-// the rest that must wait.
+// process decodes and dispatches the commands of a frame, and returns the rest that must wait.
 func (s *Session) process(frame []byte) (rest []byte) {
 	pool, allowance := s.env.Pool(), s.env.Allowance()
 	cmd := pool.TakeCommand()
@@ -149,12 +143,11 @@ func (s *Session) process(frame []byte) (rest []byte) {
 	}
 }
 
-// commandSize is how many bytes of a command count as one more command.
+// commandSize is the bytes of a command that count as one more command.
 const commandSize = 512
 
-// Lost says that the connection has ended without a Close. The session still dispatches
-// the commands that wait, whose replies go nowhere, and ends then. If none waits, it ends
-// at once, also when a connect is in progress.
+// Lost says that the connection has ended without a Close. The session first dispatches the commands that wait, whose
+// replies go nowhere. If none waits, it ends at once, also during a connect.
 func (s *Session) Lost(d protocol.Disconnect) {
 	if s.state == stateClosed || s.pending == nil {
 		s.Close(d)
@@ -170,13 +163,11 @@ func (s *Session) Lost(d protocol.Disconnect) {
 	}
 }
 
-// stopSending drops all that waits for the client, and all that is sent to it from now on.
 func (s *Session) stopSending() {
 	s.out.Drop(s.env.Pool())
 	s.conn = connkind.Nowhere{}
 }
 
-// leaving reports whether the client has gone and the session dispatches its earlier commands.
 func (s *Session) leaving() bool { return s.pending != nil && s.pending.lost != nil }
 
 // Env of the session.
@@ -185,6 +176,5 @@ func (s *Session) Env() Env { return s.env }
 // Of returns s: see Subscription.Of.
 func (s *Session) Of() *Session { return s }
 
-// Of returns the session that has the subscription. Sessions and subscriptions have the
-// method so that the owner finds the client when one of them panics.
+// Of leads from a task or subscriber that panicked to its client.
 func (b *Subscription) Of() *Session { return b.s }

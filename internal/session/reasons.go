@@ -8,10 +8,9 @@ import (
 // Kinds of the refusals that a session decides on.
 const ConnectRefused, commandRefused = "connect refused", "command refused"
 
-// deltaFossil is the only delta type.
 const deltaFossil = "fossil"
 
-// Reasons of refusals that a session decides on, with the setting that would allow the command.
+// Reasons with the setting that would allow the command.
 var (
 	errNoCredentials      = refusal.Because(protocol.DisconnectBadRequest, "Handlers.Connecting", "neither the Connecting handler nor the context of the request (gyro.SetCredentials) has credentials")
 	errCredentialsExpired = refusal.Because(protocol.ErrorExpired, "", "the client's credentials have expired")
@@ -40,8 +39,8 @@ var (
 	ErrLate               = refusal.Because(protocol.DisconnectSlow, "MapSubscription.CatchUpTimeout", "the client took too long to catch up with the map")
 )
 
-// typeRefusal returns the reason why a client that asked for one type of subscription (channel.SubscribeOptions.Type) does
-// not get another one, or why the server may not make it; nil if the type fits.
+// typeRefusal is why a subscription of one type (channel.SubscribeOptions.Type) is refused to a client that asked for
+// another, or to the server; nil if the type fits.
 func typeRefusal(of, asked int32, serverSide bool) error {
 	switch {
 	case of != 0 && serverSide:
@@ -56,7 +55,6 @@ func typeRefusal(of, asked int32, serverSide bool) error {
 	return errOtherType
 }
 
-// noHandler is the reason of commands that the application has no handler for.
 func noHandler(answer error, name string) error {
 	return refusal.Because(answer, "Handlers."+name, "the application has no "+name+" handler, or not for this type of channel")
 }

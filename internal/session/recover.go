@@ -8,11 +8,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// recoverWithin makes the subscribe result, in of, from the part of the stream that was read. It sets the
-// tracked position to the top that was read; buffered publications after the top are delivered
-// after the reply, so nothing is merged. budget is the number of bytes that the publications may take;
-// recoverWithin subtracts their size. The error is the reply or the disconnect that the client
-// gets instead.
+// recoverWithin makes the result of a subscribe, in of, from the part of the stream that was read. It sets the position
+// to the top that was read: buffered publications after it follow the reply, so nothing is merged. It subtracts the size
+// of the publications from budget, in bytes. The error is the answer in place of the result.
 func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
 	was, r := b.setup, &of.Result
@@ -54,13 +52,12 @@ func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *sub
 	return r, err
 }
 
-// recoverAlone is recovered for a reply with a single subscription.
+// recoverAlone is recoverWithin for a reply with one subscription.
 func (b *Subscription) recoverAlone(it *effect.AttachItem, of *subscribeResult) (*protocol.SubscribeResult, error) {
 	budget := recovery.Budget(b.s.cfg.QueueMaxSize, 1)
 	return b.recoverWithin(it, &budget, of)
 }
 
-// recoveryRequest describes the subscriber to the strategy.
 func (b *Subscription) recoveryRequest(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},

@@ -1,6 +1,5 @@
-// Package session is one client's state machine: commands, ticks, publications
-// and completions in; frames and effects out. It does no I/O, reads no clock and
-// starts no goroutine, so a test can drive it through any interleaving.
+// Package session is one client's state machine: commands, ticks, publications and completions in; frames and effects
+// out. It does no I/O, reads no clock and starts no goroutine, so tests can drive it through any interleaving.
 package session
 
 import (
@@ -21,13 +20,13 @@ type state uint8
 
 const (
 	stateConnecting state = iota
-	// The connect command is in progress; no other command is dispatched.
+	// The connect command is in progress; all others wait.
 	stateAuthenticating
 	stateConnected
 	stateClosed
 )
 
-// Session is one client. Its methods are called by its owner, one at a time.
+// Session is one client. Its owner calls its methods, one at a time.
 type Session struct {
 	env  Env
 	cfg  *Config
@@ -65,21 +64,21 @@ func (s *Session) Init(env Env, cfg *Config, conn transport.Conn, kind *connkind
 	}
 }
 
-// Via is the kind of the client's connection.
+// Via is the kind of the connection.
 func (s *Session) Via() *connkind.Kind { return s.via }
 
-// Agent returns the software that the client has named, and whether the client has connected.
+// Agent is the software that the client has named; connected: the client has connected.
 func (s *Session) Agent() (a observe.Agent, connected bool) { return s.agent, s.connected }
 
-// User of the client; empty before it has connected, and for anonymous ones.
+// User is empty before the connect, and for anonymous clients.
 func (s *Session) User() string { return s.user }
 
-// Info of the client, as others see it, and its Token. Any goroutine may call both once the client has connected.
+// Info and Token may be called by any goroutine once the client has connected.
 func (s *Session) Info() []byte          { return s.credentials.Get().Info }
 func (s *Session) Token() *channel.Token { return s.credentials.Get().Token }
 
-// dispatch takes a command, or closes the connection if it may not come now. It returns the effect that does the
-// command, for run; nil if there is nothing to do.
+// dispatch takes a command, or closes the connection if it may not come now. It returns the effect of the command, for
+// run, or nil.
 func (s *Session) dispatch(cmd *protocol.Command) effect.Effect {
 	method := cmd.Method()
 	switch {
@@ -128,21 +127,21 @@ func (s *Session) handle(method protocol.Method, cmd *protocol.Command) effect.E
 	return nil
 }
 
-// begin counts a command in progress, until finish. It returns the effect of the command, for run.
+// begin counts a command in progress, until finish, and returns its effect, for run.
 func (s *Session) begin(e effect.Effect) effect.Effect {
 	s.inflight++
 	return e
 }
 
-// run does an effect, and the effects that follow from it as long as each is done at once. The methods handle… and
-// after… return effects instead of starting them, so that no effect completes while one of them runs.
+// run does an effect, and those that follow while each is done at once. Methods return effects to it instead of starting
+// them, so that no effect completes within a method.
 func (s *Session) run(e effect.Effect) {
 	for e != nil && s.env.Do(e) {
 		e = s.take(e)
 	}
 }
 
-// Complete takes an effect back that has been done.
+// Complete takes an effect that was done.
 func (s *Session) Complete(e effect.Effect) {
 	if s.state == stateClosed {
 		switch e := e.(type) {
@@ -159,7 +158,7 @@ func (s *Session) Complete(e effect.Effect) {
 	}
 }
 
-// take takes the result of an effect into the session, and returns the effect that continues it; nil if none does.
+// take takes the result of an effect, and returns the effect that continues it, or nil.
 func (s *Session) take(e effect.Effect) effect.Effect {
 	switch e := e.(type) {
 	case *effect.Connecting:
@@ -197,7 +196,7 @@ func (s *Session) take(e effect.Effect) effect.Effect {
 	return nil
 }
 
-// detachLate ends the subscriptions that were established after the session had ended.
+// detachLate ends what was established after the end of the session.
 func (s *Session) detachLate(e *effect.Attach) {
 	var items []effect.DetachItem
 	for _, it := range e.Items {
@@ -223,8 +222,7 @@ func (s *Session) finish(id uint32, err error, ok protocol.Reply) {
 	s.reply(ok)
 }
 
-// fail answers a command with an error, or closes the connection if the error is
-// a disconnect.
+// fail answers with an error, or closes the connection if it is a disconnect.
 func (s *Session) fail(id uint32, err error) {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		s.Close(d)
@@ -237,7 +235,7 @@ func (s *Session) fail(id uint32, err error) {
 	s.replyError(id, e)
 }
 
-// refuse answers a command, on ch if that is not empty, by the answer of why.
+// refuse answers by the answer of why.
 func (s *Session) refuse(id uint32, ch string, why error) {
 	s.env.Explain(commandRefused, ch, why)
 	s.fail(id, why)
@@ -245,7 +243,6 @@ func (s *Session) refuse(id uint32, ch string, why error) {
 
 func (s *Session) replyError(id uint32, e *protocol.Error) { s.reply(protocol.Reply{ID: id, Error: e}) }
 
-// reply encodes and queues a reply.
 func (s *Session) reply(reply protocol.Reply) {
 	if s.state == stateClosed {
 		return
@@ -274,14 +271,13 @@ func (s *Session) reply(reply protocol.Reply) {
 	*r = protocol.Reply{}
 }
 
-// push queues a frame, which may be shared with other sessions.
 func (s *Session) push(frame []byte) {
 	if s.state != stateClosed {
 		s.queued(s.out.Push(s.env.Pool(), frame), len(frame))
 	}
 }
 
-// queued is called after a message of last bytes was queued; size is the size of the queue.
+// queued: last is the size of the message, size of the queue.
 func (s *Session) queued(size, last int) {
 	if size > s.cfg.QueueMaxSize && !s.relieve(last) {
 		return
@@ -292,10 +288,9 @@ func (s *Session) queued(size, last int) {
 	}
 }
 
-// relieve is called when the queue is over its limit. It flushes first, because one turn may
-// queue more than the limit for a client that takes all of it. If the last message alone is
-// over the limit, nothing is flushed: the transport would have to keep the rest of the
-// message. relieve reports whether the session goes on.
+// relieve is called when the queue is over its limit, and reports whether the session goes on. It flushes first: one
+// turn may queue more than the limit for a client that takes all of it. A message over the limit is not flushed, because
+// the transport would have to keep the rest.
 func (s *Session) relieve(last int) bool {
 	if last <= s.cfg.QueueMaxSize {
 		s.flushQueue()
@@ -307,8 +302,7 @@ func (s *Session) relieve(last int) bool {
 	return s.state != stateClosed
 }
 
-// Flush offers the queue to the transport. The owner calls it when the turn ends
-// and when the transport is writable again.
+// Flush offers the queue to the transport, when the turn ends and when the transport is writable again.
 func (s *Session) Flush() {
 	s.dirty = false
 	s.flushQueue()
@@ -321,12 +315,11 @@ func (s *Session) flushQueue() {
 	if s.out.Flush(s.env.Pool(), s.conn) == nil {
 		return
 	}
-	// The connection is lost; the transport will call Lost. Until then commands of the
-	// client may still arrive, but nothing is sent to it.
+	// The transport will call Lost. Until then commands may still arrive, but nothing is sent.
 	s.stopSending()
 }
 
-// CloseAfterDelivery closes the connection after it has delivered all that was published before.
+// CloseAfterDelivery first delivers all that was published before.
 func (s *Session) CloseAfterDelivery(d protocol.Disconnect) {
 	for b := range s.subs.All() {
 		s.env.Finish(b)
@@ -356,7 +349,7 @@ func (s *Session) Close(d protocol.Disconnect) {
 	s.endSession(d)
 }
 
-// lastPush queues a disconnect push. The limit of the queue does not hold for it.
+// lastPush ignores the limit of the queue.
 func (s *Session) lastPush(d protocol.Disconnect) {
 	r := &protocol.Reply{Push: &protocol.Push{Disconnect: &d}}
 	open := s.out.Open(s.env.Pool(), s.via.Framer)
@@ -366,8 +359,7 @@ func (s *Session) lastPush(d protocol.Disconnect) {
 	}
 }
 
-// endSession ends the session; the transport has been told. A subscription that is still being
-// established is ended when its attach completes.
+// endSession leaves the transport alone. A subscription on its way to the engines is ended when its attach completes.
 func (s *Session) endSession(d protocol.Disconnect) {
 	s.state = stateClosed
 	s.env.Schedule(0)
@@ -397,8 +389,7 @@ func (s *Session) unregister() {
 	}
 }
 
-// Abandon ends a session whose Close panicked. Each step may panic again, so it is
-// passed to try, which contains the panic, and no step relies on another one.
+// Abandon ends a session whose Close panicked. No step relies on another one: try contains the panic of each.
 func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 	s.state = stateClosed
 	try(func() { s.conn.Close(d, nil) })

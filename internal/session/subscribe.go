@@ -20,31 +20,30 @@ const (
 	flagReject     = 1 << 1
 )
 
-// subState is the state of a subscription. docs/session-states.md has the diagram.
+// subState: docs/session-states.md has the diagram.
 type subState uint8
 
 const (
 	// subAsking: the application is being asked.
 	subAsking subState = iota
-	// subAttaching: the subscription is in the hub, buffers publications, and is being established at the engines.
+	// subAttaching: the subscription is in the hub, buffers, and is on its way to the engines.
 	subAttaching
-	// subAttached: the engines have it, and the reply is not out. It still buffers, and must be detached from now on.
+	// subAttached: the engines have it and it must be detached from now on. The reply is not out; it still buffers.
 	subAttached
-	// subReading: a page of a map is being read for the client (maps.go). The engines do not have the subscription.
+	// subReading: a page of a map is being read. The engines do not have the subscription.
 	subReading
-	// subWaiting: the client has got a page of a map and has not asked for the next one.
+	// subWaiting: the client has a page and may ask for the next one.
 	subWaiting
-	// subReadingAttached and subWaitingAttached are the same for an ephemeral map: the engines have the subscription; it
-	// is in the hub and buffers publications.
+	// subReadingAttached and subWaitingAttached are the same for an ephemeral map: the engines have the subscription,
+	// and it buffers in the hub.
 	subReadingAttached
 	subWaitingAttached
-	// subLive: the client has its reply and gets publications.
+	// subLive: the reply is out.
 	subLive
-	// subEnded: the session does not know the subscription any more.
+	// subEnded: the session has removed it.
 	subEnded
 )
 
-// attached reports whether a subscription is established at the engines.
 func (t subState) attached() bool {
 	switch t {
 	case subAttached, subReadingAttached, subWaitingAttached, subLive:
@@ -53,7 +52,6 @@ func (t subState) attached() bool {
 	return false
 }
 
-// buffers reports whether a subscription keeps publications until it is live.
 func (t subState) buffers() bool {
 	switch t {
 	case subAttaching, subReadingAttached, subWaitingAttached:
@@ -62,14 +60,13 @@ func (t subState) buffers() bool {
 	return false
 }
 
-// catchesUp reports whether the client catches up with a map.
 func (t subState) catchesUp() bool { return t.reads() || t.waits() }
 
-// reads reports whether a page of a map is being read, and waits whether the client has a page and may ask for the next one.
+// reads: a page is being read. waits: the client has a page.
 func (t subState) reads() bool { return t == subReading || t == subReadingAttached }
 func (t subState) waits() bool { return t == subWaiting || t == subWaitingAttached }
 
-// reading is the state when a page is read for a subscription that waits, and waiting the state when the client has it.
+// reading is the state while the next page is read, waiting the state behind it.
 func (t subState) reading() subState {
 	if t == subWaitingAttached {
 		return subReadingAttached
@@ -84,9 +81,8 @@ func (t subState) waiting() subState {
 	return subWaiting
 }
 
-// Subscription is one channel of one session. It is the hub's subscriber. There are very
-// many of them, so fields that few use are in terms, and those that are needed only until
-// the reply in setup.
+// Subscription is one channel of one session, and the hub's subscriber. There are very many, so fields that few use are
+// in terms, and those for the time before the reply in setup.
 type Subscription struct {
 	s       *Session
 	next    *Subscription // in the session's list
@@ -107,21 +103,18 @@ type Subscription struct {
 	joined        bool // the join was published
 }
 
-// setup has the values that a subscription needs until the reply is out.
+// setup has what a subscription needs until the reply is out.
 type setup struct {
 	opts    *channel.SubscribeOptions // that the application granted
 	catchup *catchup                  // nil unless the channel is a map
-	// buffer holds the messages of the channel until the reply is out.
-	buffer position.Buffer
-	// ended is set if an unsubscribe came meanwhile. The subscription then ends as soon as
-	// it is established.
+	buffer  position.Buffer
+	// ended is set by an unsubscribe meanwhile, which ends the subscription as soon as it is established.
 	ended *protocol.Unsubscribe
-	// unsubscribers are the ids of the unsubscribe commands that wait for this end, until
-	// unsubscribeBy at most.
+	// unsubscribers are the ids of the commands that wait for this end, until unsubscribeBy at most.
 	unsubscribers []uint32
 	unsubscribeBy int64
 
-	// The effects that make the subscription are here to be allocated at once. subscribing has the request.
+	// The effects are here to be allocated at once. subscribing has the request.
 	subscribing effect.Subscribing
 	attach      effect.Attach
 	item        effect.AttachItem
@@ -136,12 +129,11 @@ func (b *Subscription) Next() **Subscription { return &b.next }
 // Seat implements hub.Subscriber.
 func (b *Subscription) Seat() *hub.Seat { return &b.seat }
 
-// established reports whether the client is subscribed. b may be nil.
+// established: the client is subscribed. b may be nil.
 func (b *Subscription) established() bool { return b != nil && b.state == subLive }
 
 func (b *Subscription) info() *channel.ClientInfo { return b.s.clientInfo(b.terms.ChanInfo) }
 
-// handleSubscribe makes the checks that come before the application's decision.
 func (s *Session) handleSubscribe(id uint32, req *protocol.SubscribeRequest) effect.Effect {
 	switch {
 	case req.Channel == "":
@@ -184,7 +176,6 @@ func (s *Session) subscribe(id uint32, req *protocol.SubscribeRequest) effect.Ef
 	return nil
 }
 
-// fits reports whether a channel's name is short enough.
 func (s *Session) fits(ch string) bool {
 	if len(ch) <= s.cfg.ChannelMaxLength {
 		return true
@@ -193,7 +184,6 @@ func (s *Session) fits(ch string) bool {
 	return false
 }
 
-// reserve adds a new subscription, which is not yet in the hub.
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
 	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &noTerms, setup: s.room()}
 	b.setup.subscribing.Request = req
@@ -202,8 +192,7 @@ func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscripti
 	return b
 }
 
-// room returns an empty setup: the one that the last subscription on the loop has left, if it is still there. It has six times the size
-// of a subscription.
+// room returns an empty setup, which has six times the size of a subscription: the last one on the loop if that is free.
 func (s *Session) room() *setup {
 	shared := s.env.Scratch()
 	left := shared.setup
@@ -214,7 +203,7 @@ func (s *Session) room() *setup {
 	return left
 }
 
-// leaveRoom gives up the setup of a subscription after the reply; no code uses it any more.
+// leaveRoom gives up the setup after the reply.
 func (s *Session) leaveRoom(b *Subscription) {
 	left := b.setup
 	b.setup = nil
@@ -224,7 +213,7 @@ func (s *Session) leaveRoom(b *Subscription) {
 	}
 }
 
-// remove undoes reserve, and answers the unsubscribe commands that wait for the end.
+// remove undoes reserve, and answers the unsubscribe commands that wait.
 func (s *Session) remove(b *Subscription) {
 	b.state = subEnded
 	s.subs.Remove(b)
@@ -238,7 +227,6 @@ func (s *Session) remove(b *Subscription) {
 	}
 }
 
-// afterSubscribing goes on when the application has decided.
 func (s *Session) afterSubscribing(e *effect.Subscribing) effect.Effect {
 	b := e.Ref.(*Subscription)
 	err := e.Err
@@ -260,14 +248,12 @@ func (s *Session) afterSubscribing(e *effect.Subscribing) effect.Effect {
 	return s.attach(b, e.ID)
 }
 
-// attach returns the effect that establishes a subscription of the client.
 func (s *Session) attach(b *Subscription, id uint32) effect.Effect {
 	e := b.setup.attach.Only(b.establish(b.setup.subscribing.Request))
 	e.ID, e.Outlives = id, s.leaving()
 	return e
 }
 
-// serverSubscription prepares a subscription that the server makes.
 func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req *protocol.SubscribeRequest) (*effect.AttachItem, error) {
 	if req.Delta != "" && req.Delta != deltaFossil {
 		return nil, protocol.DisconnectBadRequest
@@ -287,7 +273,6 @@ func (s *Session) serverSubscription(ch string, o *channel.SubscribeOptions, req
 	return b.establish(&r), nil
 }
 
-// accept makes the checks after the application's decision.
 func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, req *protocol.SubscribeRequest) error {
 	s := b.s
 	if err := typeRefusal(o.Type(), req.Type, b.serverSide); err != nil {
@@ -318,7 +303,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	return nil
 }
 
-// establish starts buffering and seats the subscription in the hub.
+// establish seats the subscription in the hub, so that it buffers.
 func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachItem {
 	s, o, strategy := b.s, b.setup.opts, recovery.For(b.setup.opts)
 	item := &b.setup.item
@@ -348,11 +333,8 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	return item
 }
 
-// attaching returns the subscription that an item establishes.
 func attaching(it *effect.AttachItem) *Subscription { return it.Ref.(*Subscription) }
 
-// afterAttach goes on when the subscriptions of a connect command, of a subscribe command, or of
-// ServerSubscribe are established.
 func (s *Session) afterAttach(e *effect.Attach) effect.Effect {
 	for _, it := range e.Items {
 		if it.Err == nil {
@@ -385,14 +367,13 @@ func (s *Session) afterCommandAttach(e *effect.Attach) effect.Effect {
 		return nil
 	}
 	if c := b.setup.catchup; c != nil && c.Ephemeral() {
-		// The entries, which are read from now on, contain all earlier changes, lost ones included.
+		// The entries are read from now on, and contain all earlier changes, lost ones included.
 		c.lost, b.setup.buffer, b.state = false, nil, subReadingAttached
 		return s.advance(b, e.ID, b.setup.subscribing.Request)
 	}
 	return s.replyLive(b, e.ID, it)
 }
 
-// replyLive answers a subscribe command, and makes the subscription live.
 func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) effect.Effect {
 	room := &s.env.Scratch().subscribed
 	defer room.Reset()
@@ -405,8 +386,7 @@ func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) e
 	return b.goLive()
 }
 
-// ServerSubscribe makes a server-side subscription for a connected client. One that it
-// already has is replaced.
+// ServerSubscribe makes a server-side subscription for a connected client, in place of one that it has.
 func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error {
 	if s.state != stateConnected {
 		return nil
@@ -449,7 +429,6 @@ func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error 
 	return nil
 }
 
-// afterServerAttach tells the client of its new server-side subscription.
 func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 	s.inflight--
 	b := attaching(it)
@@ -464,8 +443,7 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 		s.fail(0, err)
 		return nil
 	}
-	// The push has no field for publications, so recovered publications follow it. Meanwhile the
-	// position is the position of the client, for bookmarks.
+	// The push has no field for publications, so they follow it. Meanwhile the position is the client's, for bookmarks.
 	top, pubs := b.at.Offset, res.Publications
 	if len(pubs) > 0 {
 		b.at.Offset = max(pubs[0].Offset, 1) - 1
@@ -483,8 +461,7 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 	return b.goLive()
 }
 
-// goLive makes the subscription live after its reply. It delivers the buffered messages like
-// live ones, which leaves out those that the reply covers.
+// goLive delivers the buffered messages like live ones, which leaves out those that the reply has.
 func (b *Subscription) goLive() (next effect.Effect) {
 	s := b.s
 	if s.state == stateClosed {
@@ -521,7 +498,7 @@ func (b *Subscription) goLive() (next effect.Effect) {
 	return next
 }
 
-// result fills r in but for the fields that depend on recovery.
+// result fills r but for the fields of recovery.
 func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem) {
 	o := b.setup.opts
 	*r = protocol.SubscribeResult{
@@ -544,8 +521,7 @@ func (b *Subscription) result(r *protocol.SubscribeResult, it *effect.AttachItem
 	}
 }
 
-// Window returns how long the hub is to hold back messages of the channel, by the options of
-// the subscription. It is called within Env.Join.
+// Window is how long the hub holds back messages. It is called within Env.Join.
 func (b *Subscription) Window() hub.Window {
 	o := b.setup.opts
 	return hub.Window{Delay: o.BatchMaxDelay, Size: o.BatchMaxSize, Latest: o.BatchFlushLatest}

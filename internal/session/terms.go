@@ -13,7 +13,8 @@ var (
 	errFilter    = refusal.Because(protocol.ErrorBadRequest, "", "the tags filter is malformed")
 )
 
-// terms are the agreed values that few subscriptions have: filters, an expiration, info in the channel, a feed. Subscriptions share them. They are never modified once Shared has returned them.
+// terms are agreed values that few subscriptions have. Subscriptions share them; they are never modified once Shared has
+// returned them.
 type terms struct {
 	clientFilter, serverFilter *tagsfilter.Filter
 	mixed                      bool // the client's filter was replaced by another one
@@ -21,11 +22,10 @@ type terms struct {
 	ChanInfo []byte
 	ExpireAt int64 // Unix seconds, 0 for never
 	Feed     channel.Feed
-	// Keys that the client tracks; nil unless the channel is a shared poll.
-	Keys *sharedpoll.Keys
-	// PresenceMaps of the options.
+	// Keys is nil unless the channel is a shared poll.
+	Keys         *sharedpoll.Keys
 	PresenceMaps []channel.PresenceMap
-	// Token of the subscription; nil if it is not known.
+	// Token may be nil.
 	Token *channel.Token
 }
 
@@ -42,7 +42,6 @@ func (t terms) Shared() *terms {
 	return &kept
 }
 
-// closeFeed closes the feed of a subscription that was not established; f may be nil.
 func closeFeed(f channel.Feed) {
 	if f != nil {
 		f.Close()
@@ -77,10 +76,8 @@ func (t *terms) Refiltered(o *channel.SubscribeOptions, tf *protocol.FilterNode)
 	return other.Shared(), nil
 }
 
-// Lets tells whether the filters let a publication through.
 func (t *terms) Lets(p *channel.Publication) bool { return !t.Filtered() || t.Passes(p.Tags) }
 
-// SetServerFilter sets the server's filter unless it is nil.
 func (t *terms) SetServerFilter(tf *protocol.FilterNode) error {
 	if tf == nil {
 		return nil
@@ -92,22 +89,18 @@ func (t *terms) SetServerFilter(tf *protocol.FilterNode) error {
 	return err
 }
 
-// SameServerFilter tells whether both have the same server's filter.
 func (t *terms) SameServerFilter(other *terms) bool {
 	return t.serverFilter.ID() == other.serverFilter.ID()
 }
 
-// FilteredByServer tells whether there is a filter of the server.
 func (t *terms) FilteredByServer() bool { return t.serverFilter != nil }
 
-// Filtered tells whether there is a filter.
 func (t *terms) Filtered() bool { return t.clientFilter != nil || t.serverFilter != nil }
 
-// Passes tells whether the filters let a publication with these tags through.
 func (t *terms) Passes(tags map[string]string) bool {
 	return t.serverFilter.Match(tags) && t.clientFilter.Match(tags)
 }
 
-// Passed tells whether the filters have let a publication with these tags through, whenever it came. Of a
-// client that has changed its filter nothing is known.
+// Passed tells whether the filters have let an earlier publication through. Nothing is known of a client that has
+// changed its filter.
 func (t *terms) Passed(tags map[string]string) bool { return !t.mixed && t.Passes(tags) }

@@ -8,8 +8,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// deadlines of a session, in nanoseconds of the Unix epoch; 0 for none. Only the earliest
-// one is scheduled.
+// deadlines in Unix nanoseconds; 0 for none. Only the earliest one is scheduled.
 type deadlines struct {
 	stale, ping, pong, expire, periodic, unsubscribe int64
 }
@@ -19,13 +18,10 @@ func (s *Session) reschedule() {
 	s.env.Schedule(beat.Earliest(d.stale, d.ping, d.pong, d.expire, d.periodic, d.unsubscribe))
 }
 
-// pings reports whether the session sends pings.
 func (s *Session) pings() bool { return s.cfg.PingInterval > 0 && !s.via.NativePing }
 
-// pongs reports whether the client has to answer pings.
 func (s *Session) pongs() bool { return s.cfg.PongTimeout > 0 && s.via.Pongs() }
 
-// startTimers sets the deadlines of a session that has connected.
 func (s *Session) startTimers() {
 	now, d := s.env.Now(), &s.deadlines
 	d.stale = 0
@@ -42,9 +38,8 @@ func (s *Session) startTimers() {
 	s.setExpiry()
 }
 
-// setExpiry sets the deadline for the connection's expiration: with client-side refresh
-// after a grace period for the client, otherwise at the very time, when the application is
-// asked.
+// setExpiry: with client-side refresh the connection ends after a grace period, else the application is asked at the
+// very time.
 func (s *Session) setExpiry() {
 	s.deadlines.expire = 0
 	if at := s.credentials.Get().ExpireAt; at != 0 {
@@ -56,7 +51,7 @@ func (s *Session) setExpiry() {
 	s.reschedule()
 }
 
-// Tick is called when the deadline given to Env.Schedule has passed.
+// Tick follows the deadline of Env.Schedule.
 func (s *Session) Tick() {
 	if s.state == stateClosed {
 		return
@@ -88,8 +83,8 @@ func (s *Session) Tick() {
 	}
 }
 
-// pongOverdue disconnects a client that has not answered a ping, unless the session is paused
-// and so cannot see the answer. It reports whether the session goes on.
+// pongOverdue disconnects the client, unless the session is paused and cannot see the pong. It reports whether the
+// session goes on.
 func (s *Session) pongOverdue(now int64) bool {
 	if s.paused {
 		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
@@ -121,7 +116,6 @@ func (s *Session) handlePong() {
 	}
 }
 
-// expired disconnects a connection that has expired, or asks the application for a refresh.
 func (s *Session) expired() {
 	if s.state != stateConnected {
 		return
@@ -133,8 +127,7 @@ func (s *Session) expired() {
 	s.run(s.begin(&effect.Refresh{}))
 }
 
-// unsubscribeOverdue closes a connection whose unsubscribe command waited too
-// long for the subscribe before it.
+// unsubscribeOverdue closes a connection whose unsubscribe waited too long for its subscribe.
 func (s *Session) unsubscribeOverdue(now int64) {
 	for b := range s.subs.All() {
 		if b.setup == nil || len(b.setup.unsubscribers) == 0 {
@@ -175,16 +168,15 @@ func (s *Session) periodic(now int64) {
 	}
 }
 
-// overdue reports whether the expiration of a subscription and the grace period behind it are over.
+// overdue: the expiration and the grace period are over.
 func (b *Subscription) overdue(now int64) bool {
 	at := b.terms.ExpireAt
 	return at != 0 && now > at*int64(time.Second)+int64(b.s.cfg.ExpiredSubDelay)
 }
 
-// renews reports whether the application is asked for a refresh of a subscription that expires.
+// renews reports whether the application is asked when a subscription expires.
 func (s *Session) renews(b *Subscription) bool { return !b.clientRefresh && s.cfg.Handles.SubRefresh }
 
-// subOverdue ends a subscription that is overdue, or asks the application for a refresh.
 func (s *Session) subOverdue(b *Subscription) {
 	if !s.renews(b) {
 		s.subExpired(b)

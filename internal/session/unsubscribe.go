@@ -9,11 +9,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// unsubscribeWait is how long an unsubscribe command waits for a subscribe that
-// is under way.
+// unsubscribeWait bounds how long an unsubscribe waits for its subscribe.
 const unsubscribeWait = 5 * time.Second
 
-// handleUnsubscribe does the client's command.
 func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest) effect.Effect {
 	if req.Channel == "" {
 		s.refuse(id, "", errNoChannel)
@@ -42,7 +40,7 @@ func (s *Session) handleUnsubscribe(id uint32, req *protocol.UnsubscribeRequest)
 	return nil
 }
 
-// endAsAsked ends a subscription because an unsubscribe came before the subscription was established.
+// endAsAsked carries out an unsubscribe that came before the subscription was live.
 func (s *Session) endAsAsked(b *Subscription) effect.Effect {
 	ended, ids := *b.setup.ended, b.setup.unsubscribers
 	b.setup.unsubscribers = nil
@@ -56,8 +54,7 @@ func (s *Session) endAsAsked(b *Subscription) effect.Effect {
 	return s.detach(b, ended, ids[0])
 }
 
-// ServerUnsubscribe ends the subscription to a channel, if there is one, and tells the
-// client in any case.
+// ServerUnsubscribe tells the client in any case.
 func (s *Session) ServerUnsubscribe(ch string, u protocol.Unsubscribe) {
 	if s.state != stateConnected {
 		return
@@ -78,10 +75,9 @@ func (s *Session) ServerUnsubscribe(ch string, u protocol.Unsubscribe) {
 	}
 }
 
-// end ends a subscription without telling the client.
+// end does not tell the client.
 func (s *Session) end(b *Subscription, u protocol.Unsubscribe) { s.run(s.detach(b, u, 0)) }
 
-// endWith ends a subscription and tells the client why.
 func (s *Session) endWith(b *Subscription, u protocol.Unsubscribe) {
 	s.end(b, u)
 	s.pushUnsubscribe(b.channel, u)
@@ -100,9 +96,9 @@ func (s *Session) pushUnsubscribe(ch string, u protocol.Unsubscribe) {
 	s.reply(protocol.Reply{Push: &protocol.Push{Channel: ch, Unsubscribe: &u}})
 }
 
-// detach takes a subscription out of the hub and the session. It returns the effect that ends the subscription at the
-// engines and answers the unsubscribe command with the id, unless that is 0; nil if the engines do not have the
-// subscription, and the command is answered.
+// detach takes a subscription out of the hub and the session. It returns the effect that ends it at the engines and
+// answers the unsubscribe command with the id, unless that is 0; nil if the engines do not have it, and the command is
+// answered.
 func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) effect.Effect {
 	if b.state == subEnded {
 		return nil // with the session
@@ -124,7 +120,7 @@ func (s *Session) detach(b *Subscription, u protocol.Unsubscribe, id uint32) eff
 	return next
 }
 
-// leaveHub takes a subscription out of the hub, before its state changes.
+// leaveHub comes before the state changes.
 func (s *Session) leaveHub(b *Subscription) {
 	s.env.Part(b)
 	b.terms.Keys.End()
@@ -153,7 +149,7 @@ func (s *Session) afterDetach(e *effect.Detach) {
 // Subscribed reports whether the client is subscribed to a channel.
 func (s *Session) Subscribed(ch string) bool { return s.subs.Get(ch).established() }
 
-// Subscriptions are the established ones, by channel.
+// Subscriptions are the live ones, by channel.
 func (s *Session) Subscriptions() map[string]inspect.Subscription {
 	list := make(map[string]inspect.Subscription, s.subs.Len())
 	for b := range s.subs.All() {
@@ -166,5 +162,5 @@ func (s *Session) Subscriptions() map[string]inspect.Subscription {
 	return list
 }
 
-// Load tells how many bytes wait for the client, and how many of its commands are in progress.
+// Load is the bytes that wait for the client, and its commands in progress.
 func (s *Session) Load() (queue, commands int) { return s.out.Size(), int(s.inflight) }
