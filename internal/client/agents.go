@@ -6,15 +6,13 @@ import "strings"
 type agent struct{ name, version string }
 
 const (
-	// maxAgents is how many agents of connected clients a loop knows at a time. Clients can send any text, so there
-	// must be a limit.
+	// maxAgents bounds the agents that a loop knows, as clients can send any text.
 	maxAgents = 4096
-	// maxAgent is how many bytes of a name and of a version are kept.
+	// maxAgent is the bytes of a name and of a version that are kept.
 	maxAgent = 64
 )
 
-// agents are the agents of a loop's clients, each kept once. A client has the number of its agent, which costs it 2
-// bytes; 0 stands for agents that are not known.
+// agents of a loop's clients, each kept once. A client has the number of its agent, 2 bytes; 0 is unknown.
 type agents struct {
 	numbers map[agent]uint16
 	list    []counted // by number, less 1
@@ -26,10 +24,9 @@ type counted struct {
 	clients int
 }
 
-// shown returns as much of a text as is kept, in valid UTF-8.
+// shown returns the part of a text that is kept, in valid UTF-8.
 func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxAgent)], "") }
 
-// add returns the number for one more client.
 func (t *agents) add(name, version string) uint16 {
 	a := agent{shown(name), shown(version)}
 	if a == (agent{}) {
@@ -58,7 +55,6 @@ func (t *agents) add(name, version string) uint16 {
 	return n
 }
 
-// remove undoes an add.
 func (t *agents) remove(n uint16) {
 	if n == 0 {
 		return

@@ -1,5 +1,4 @@
-// Package client connects the sessions of clients with their loops, the application and the
-// engines, and knows all clients of the node.
+// Package client connects sessions with their loops, the application and the engines, and knows all clients of the node.
 package client
 
 import (
@@ -27,32 +26,29 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Client is one connection. Its methods may be called from any goroutine,
-// unless they say otherwise.
+// Client is one connection. Any goroutine may call its methods, unless they say otherwise.
 type Client struct {
 	loop    *Loop
 	session session.Session
 	timer   loop.Timer
 	life    lifetime
-	// ctx has the values and the meta that the application gave the client; nil if it gave
-	// neither.
+	// ctx has the values and the meta of the application; nil if it gave neither.
 	ctx atomic.Pointer[valueContext]
-	// request opened the connection; nil once the client has connected.
+	// request is nil once the client has connected.
 	request *request
 	effects workQueue
-	// connectedAt is when the client has connected, in milliseconds of the Unix epoch.
+	// connectedAt in Unix milliseconds.
 	connectedAt int64
-	// userSlot is the client's index in Loop.users.
+	// userSlot is the index in Loop.users.
 	userSlot int32
-	// agent is the number of the client's software in Loop.agents.
+	// agent is the number in Loop.agents.
 	agent uint16
-	// latency of the last pong, in milliseconds; noLatency if there was none.
+	// latency of the last pong in milliseconds, or noLatency.
 	latency uint16
 
 	id         uuid.UUID
 	remoteAddr string
 
-	// prev and next in the list of the loop's connections.
 	prev, next *Client
 }
 
@@ -72,18 +68,16 @@ func (c *Client) UserID() string { return c.session.User() }
 // RemoteAddr of the peer.
 func (c *Client) RemoteAddr() string { return c.remoteAddr }
 
-// Session of the client. It is used on the loop only, except User and Via, which are constant.
+// Session is used on the loop only, except User and Via, which are constant.
 func (c *Client) Session() *session.Session { return &c.session }
 
-// Request is the context of the HTTP request that opened the connection. It is for
-// Application.Connecting only.
+// Request is the context of the HTTP request, for Application.Connecting only.
 func (c *Client) Request() context.Context { return c.request.ctx }
 
-// Application that the client belongs to.
+// Application of the node.
 func (c *Client) Application() Application { return c.loop.clients.Application }
 
-// Header returns the function that makes the header of the HTTP request; nil once the client
-// has connected.
+// Header makes the header of the HTTP request; nil once the client has connected.
 func (c *Client) Header() func() http.Header {
 	if c.request == nil {
 		return nil
@@ -91,10 +85,10 @@ func (c *Client) Header() func() http.Header {
 	return c.request.header
 }
 
-// Repeated returns transport.Info.Repeated of the connect request. It is for Application.Connecting only.
+// Repeated is transport.Info.Repeated, for Application.Connecting only.
 func (c *Client) Repeated() func(channel string) bool { return c.request.repeated }
 
-// Context ends with the connection; it has the values that the application gave the client.
+// Context ends with the connection, and has the values of the application.
 func (c *Client) Context() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx
@@ -102,7 +96,7 @@ func (c *Client) Context() context.Context {
 	return &c.life
 }
 
-// Meta is the latest that the application gave the client; nil if there is none.
+// Meta is the latest of the application, or nil.
 func (c *Client) Meta() []byte {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx.Meta
@@ -110,7 +104,7 @@ func (c *Client) Meta() []byte {
 	return nil
 }
 
-// work is the context of handlers, and of calls to engines that outlive the client.
+// work is the context of handlers, and of engine calls that outlive the client.
 func (c *Client) work() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx.Work()
@@ -118,8 +112,8 @@ func (c *Client) work() context.Context {
 	return c.loop.clients.handling
 }
 
-// parting is the context of Unsubscribed and Disconnected. It has at least 5 s left, however
-// late in a shutdown the handler is called. The caller calls done after the handler.
+// parting is the context of Unsubscribed and Disconnected, with at least 5 s left, however late in a shutdown. The
+// caller calls done after the handler.
 func (c *Client) parting() (parting context.Context, done context.CancelFunc) {
 	parting, done = c.loop.clients.parting, func() {}
 	if c.loop.clients.handling.Err() != nil {
@@ -131,8 +125,8 @@ func (c *Client) parting() (parting context.Context, done context.CancelFunc) {
 	return parting, done
 }
 
-// ReadJSON reports whether data, which the client sent, is known to be JSON without line breaks: a JSON
-// connection has read it as a part of a line.
+// ReadJSON reports whether data of the client is known to be JSON without line breaks: a JSON connection has read it as
+// a part of a line.
 func (c *Client) ReadJSON(data []byte) bool {
 	return c.session.Via().Framer.Encoding() == protocol.JSON && len(data) > 0 && bytes.IndexByte(data, '\r') < 0
 }
@@ -140,8 +134,7 @@ func (c *Client) ReadJSON(data []byte) bool {
 // Post calls f later on the client's loop.
 func (c *Client) Post(f func()) { c.loop.Post(&sessionCall{Session: &c.session, F: f}) }
 
-// Call calls f on the client's loop and waits for it. It returns the error of ctx if ctx ends
-// before, and DisconnectShutdown if the loop has ended.
+// Call calls f on the client's loop and waits. The error is of ctx, or DisconnectShutdown if the loop has ended.
 func (c *Client) Call(ctx context.Context, f func()) error {
 	if !c.loop.call(ctx, f) {
 		return cmp.Or[error](ctx.Err(), protocol.DisconnectShutdown)
@@ -149,14 +142,14 @@ func (c *Client) Call(ctx context.Context, f func()) error {
 	return nil
 }
 
-// Subscribe makes a server-side subscription. It is called on the loop.
+// Subscribe makes a server-side subscription, on the loop.
 func (c *Client) Subscribe(ch string, o *channel.SubscribeOptions) {
 	if err := c.session.ServerSubscribe(ch, o); err != nil {
 		c.report("server-side subscription refused", ch, err)
 	}
 }
 
-// env implements session.Env for the client's session. It is used on the loop.
+// env implements session.Env, on the loop.
 type env Client
 
 func (e *env) client() *Client { return (*Client)(e) }
@@ -201,8 +194,7 @@ func (e *env) Closed(d protocol.Disconnect) {
 	}
 }
 
-// Tick is called when the session's deadline has passed. It also frees the memory of an idle
-// queue of effects, because it is called now and then for every client.
+// Tick also frees the memory of an idle work queue, as it is called now and then for every client.
 func (e *env) Tick() {
 	e.session.Tick()
 	e.effects.Rest()
@@ -217,7 +209,7 @@ func (e *env) Join(b *session.Subscription) {
 func (e *env) Part(b *session.Subscription)   { e.loop.Hub().Remove(b) }
 func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 
-// peer returns the client for a transport with goroutines of its own.
+// peer is for a transport with goroutines of its own.
 func (c *Client) peer() transport.Peer {
 	p := newPostingPeer()
 	p.Loop, p.Session, p.Gone = c.loop.Loop, &c.session, c.life.Done
@@ -225,8 +217,8 @@ func (c *Client) peer() transport.Peer {
 	return p
 }
 
-// direct implements transport.Peer for a connection that lives on the client's loop. Its
-// methods set Loop.entered, so that a panic ends this client.
+// direct implements transport.Peer for a connection on the client's loop. It sets Loop.entered, so that a panic ends
+// this client.
 type direct Client
 
 func (p *direct) Receive(msg []byte) {
@@ -248,8 +240,8 @@ func (p *direct) Closed(err error) {
 	p.loop.entered = nil
 }
 
-// closeReason returns the disconnect for err, the error of a transport. It logs a panic, and a message that the
-// transport refused.
+// closeReason returns the disconnect for the error of a transport. It logs a panic, and a message that the transport
+// refused.
 func (c *Client) closeReason(err error) protocol.Disconnect {
 	d, told := errors.AsType[protocol.Disconnect](err) // mostly, and then nothing is allocated
 	if why, ok := err.(*refusal.Reason); ok {          //nolint:errorlint // transports wrap nothing around it

@@ -7,8 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// newClientID returns a random UUID (version 4). It is no secret, so it comes from a fast generator
-// without system calls.
+// newClientID returns a random UUID (version 4). It is no secret, so a fast generator without system calls makes it.
 func newClientID() (id uuid.UUID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())

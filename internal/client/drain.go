@@ -8,27 +8,25 @@ import (
 )
 
 const (
-	// drainPause is the mean time between two rounds.
+	// drainPause is the mean time between rounds.
 	drainPause = 50 * time.Millisecond
-	// drainLeast is the least number of connections that end in a round.
+	// drainLeast is the least number of connections of a round.
 	drainLeast = 8
 )
 
-// drainPortion returns how many of a loop's connections must end in this round. Loops may call it concurrently, each
-// for itself.
+// drainPortion returns how many of a loop's connections end in this round. Loops may call it concurrently, each for
+// itself.
 type drainPortion func(loop, connections int) int
 
-// spreadEnds ends the connections of all loops, spread evenly over a time, but at least some 160
-// per second. It calls round again and again: round ends a portion of each loop's
-// connections and returns how many connections are left. It returns nil when none are
-// left, and else the error of round or of ctx.
+// spreadEnds ends the connections of all loops evenly over a time, but at least some 160 per second. Each call of round
+// ends a portion and returns how many connections are left.
 func spreadEnds(ctx context.Context, over time.Duration, loops int, round func(drainPortion) (left int, err error)) error {
 	end := time.Now().Add(over)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	// owed is, for each loop, the fraction of a connection that rounding left over.
+	// owed is the fraction of a connection that rounding left over, by loop.
 	owed := make([]float64, loops)
-	// share of the remaining connections that ends in a round. The first round only counts.
+	// share of the remaining connections. The first round only counts.
 	for share := 0.0; ; {
 		select {
 		case <-timer.C:
@@ -51,7 +49,7 @@ func spreadEnds(ctx context.Context, over time.Duration, loops int, round func(d
 			timer.Reset(0)
 			continue
 		}
-		// The random part keeps nodes that are drained together from acting in step.
+		// The random part keeps nodes that are drained together out of step.
 		timer.Reset(drainPause/2 + rand.N(drainPause))
 	}
 }

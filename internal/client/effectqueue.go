@@ -8,9 +8,9 @@ import (
 	"github.com/gyrohq/gyro/internal/guard"
 )
 
-// effectQueue holds the waiting effects of one client, and counts the running ones. Any goroutine may use it.
+// effectQueue has the waiting effects of one client, and counts the running ones. Any goroutine may use it.
 type effectQueue struct {
-	// awaited is the number of effects that are not completed yet. It belongs to the loop.
+	// awaited effects are not completed yet. It belongs to the loop.
 	awaited int
 
 	mu        sync.Mutex
@@ -19,14 +19,13 @@ type effectQueue struct {
 	exclusive bool
 }
 
-// idle reports whether all effects are done.
 func (q *effectQueue) idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.running == 0 && len(q.effects) == 0
 }
 
-// push queues e. It reports whether the caller has to start a worker.
+// push reports whether the caller has to start a worker.
 func (q *effectQueue) push(e effect.Effect, most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,8 +37,7 @@ func (q *effectQueue) push(e effect.Effect, most int) bool {
 	return true
 }
 
-// pushAhead queues e before all others. It is called while an exclusive effect is completed: the worker of that effect
-// takes e next.
+// pushAhead queues e before all others, while an exclusive effect is completed, whose worker takes e next.
 func (q *effectQueue) pushAhead(e effect.Effect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,8 +55,7 @@ func (q *effectQueue) ready(most int) bool {
 	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(effect.Concurrent)
 }
 
-// next gives a worker its next effect, and reports whether the worker has to start another
-// one. If e is nil, the worker ends.
+// next gives a worker its next effect, or nil to end it, and reports whether it has to start another worker.
 func (q *effectQueue) next(most int) (e effect.Effect, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +81,6 @@ func (q *effectQueue) next(most int) (e effect.Effect, more bool) {
 	return e, more
 }
 
-// work starts a worker, which does effects until there is none that may start.
 func (q *effectQueue) work(g *workGroup, c worker) {
 	g.Workers.Add()
 	go func() {
@@ -118,8 +114,7 @@ func growStack() byte {
 // zeroIndex keeps the compiler from removing frame.
 var zeroIndex int
 
-// complete posts the completion of an effect, and waits for it if other effects may continue
-// this one: they come before the next effect of the queue.
+// complete waits for the completion if it may start effects: they come before the next one of the queue.
 func (q *effectQueue) complete(g *workGroup, c worker, e effect.Effect) {
 	t := e.Traits()
 	if !t.Has(effect.Completes) {

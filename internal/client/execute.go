@@ -16,13 +16,11 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Application is the program that the node serves. Each method calls the handler of its
-// name and fills in the fields of the effect after "out", except Err, which the caller sets
-// to the returned error. Connecting is called for every client, any other method only if
-// session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
+// Application is the program that the node serves. Each method calls the handler of its name and fills in the fields of
+// the effect after "out", except Err, which the caller sets. Connecting is called for every client, any other method
+// only if session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
 type Application interface {
-	// Connecting returns the values of the client's context and the client's meta; each may
-	// be nil. ctx is the context of the HTTP request.
+	// Connecting returns the values of the client's context and its meta, or nil. ctx is of the HTTP request.
 	Connecting(ctx context.Context, c *Client, e *effect.Connecting, inline bool) (values context.Context, meta []byte, err error)
 	Connected(ctx context.Context, c *Client)
 	Subscribe(ctx context.Context, c *Client, e *effect.Subscribing, inline bool) error
@@ -39,11 +37,10 @@ type Application interface {
 	Disconnected(ctx context.Context, c *Client, d protocol.Disconnect)
 }
 
-// ErrWouldBlock is returned by Connecting and Subscribe if they were called inline and
-// cannot decide without blocking.
+// ErrWouldBlock is for Connecting and Subscribe that were called inline.
 var ErrWouldBlock = errors.New("gyro: the handler would block")
 
-// executor implements worker: it does the effects of a client.
+// executor implements worker.
 type executor Client
 
 func (x *executor) client() *Client           { return (*Client)(x) }
@@ -51,7 +48,6 @@ func (x *executor) node() *Config             { return &x.loop.clients.Config }
 func (x *executor) has() *session.Handles     { return &x.loop.clients.Config.Session.Handles }
 func (x *executor) Session() *session.Session { return &x.session }
 
-// Panicked implements worker.
 func (x *executor) Panicked(reason any, stack []byte) {
 	x.client().panicked(reason, stack)
 	x.client().Post(x.client().crash)
@@ -165,8 +161,7 @@ func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) 
 	return true, errors.Join(errs...)
 }
 
-// silent reports whether subscriptions can end without a call that may block: the engines
-// are in this process, there is no Unsubscribed handler, and no leave is to be published.
+// silent reports whether subscriptions can end without a call that may block.
 func (x *executor) silent(items []effect.DetachItem) bool {
 	return x.node().Engines.Local && !x.has().Unsubscribed &&
 		!slices.ContainsFunc(items, func(it effect.DetachItem) bool { return it.Leave })
@@ -267,16 +262,14 @@ func (x *executor) Track(e *effect.Track, inline bool) bool {
 	return true
 }
 
-// command calls the handler of an effect that is never done inline. call is the method of
-// Application that does so.
+// command calls the handler of an effect that is never inline, by the method call of Application.
 func command[E effect.Effect](x *executor, name, ch string, e E, call func(app Application, ctx context.Context, c *Client, e E) error) error {
 	return x.handle(x.client().work(), &observe.Effect{Name: name, Channel: ch}, func(ctx context.Context, c *Client, app Application) error {
 		return call(app, ctx, c, e)
 	})
 }
 
-// handle calls a handler. A panic becomes an error, so that it harms neither the process nor
-// other clients. An error that is no answer to the client is logged.
+// handle calls a handler. A panic becomes an error, and an error that is no answer is logged.
 func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx context.Context, c *Client, app Application) error) (err error) {
 	c := x.client()
 	done := unobserved
@@ -299,15 +292,15 @@ func (x *executor) handle(ctx context.Context, what *observe.Effect, f func(ctx 
 // errHollow replaces a nil pointer that a handler returned as an error.
 var errHollow = errors.New("a nil *gyro.Error or *gyro.Disconnect was returned as an error: return nil for none")
 
-// unsound is the error of a handler whose code no server sends. It wraps the answer that takes its place.
+// unsound is for a code that no server sends. It wraps the answer in its place.
 type unsound struct{ why, answer error }
 
 func (u *unsound) Error() string { return "an answer that no client can get: " + u.why.Error() }
 func (u *unsound) Unwrap() error { return u.answer }
 
-// Sound returns the error of a handler, or a replacement. A nil *protocol.Error or *protocol.Disconnect, which is not
-// the error nil and has no methods, becomes an error that says so. A code out of range becomes
-// protocol.DisconnectServerError or protocol.ErrorInternal, with an error that names the range.
+// Sound returns the error of a handler, or a replacement: for a nil *protocol.Error or *protocol.Disconnect, which is
+// not the error nil, an error that says so; for a code out of range protocol.DisconnectServerError or
+// protocol.ErrorInternal, with an error that names the range.
 func Sound(err error) error {
 	if hollow(err) {
 		return errHollow
@@ -338,13 +331,12 @@ func hollow(err error) bool {
 	return false
 }
 
-// notify calls a handler that returns nothing.
 func (x *executor) notify(ctx context.Context, name, ch string, f func(ctx context.Context, c *Client, app Application)) {
 	what := &observe.Effect{Name: name, Channel: ch}
 	_ = x.handle(ctx, what, func(ctx context.Context, c *Client, app Application) error { f(ctx, c, app); return nil })
 }
 
-// farewell calls a handler for the end of a connection or a subscription, if the application has it.
+// farewell calls a handler for the end of a connection or a subscription.
 func (x *executor) farewell(name, ch string, handled bool, f func(ctx context.Context, c *Client, app Application)) {
 	if handled {
 		ctx, done := x.client().parting()
@@ -353,13 +345,12 @@ func (x *executor) farewell(name, ch string, handled bool, f func(ctx context.Co
 	}
 }
 
-// handlerPanicked logs and counts a panic.
 func (c *Client) handlerPanicked(what *observe.Effect, reason any) {
 	c.loop.clients.panics.Add(1)
 	c.loop.clients.Log.Error("handler panicked", append(c.during(what), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))...)
 }
 
-// during returns the fields of a log line about an effect.
+// during has the fields of a log line about an effect.
 func (c *Client) during(what *observe.Effect) []any {
 	args := []any{"handler", what.Name, "client", c.ID(), "user", c.UserID()}
 	if what.Channel != "" {
@@ -371,7 +362,6 @@ func (c *Client) during(what *observe.Effect) []any {
 	return args
 }
 
-// handlerFailed logs why a handler refused something, or that it failed.
 func (c *Client) handlerFailed(what *observe.Effect, err error) {
 	_, wrong := errors.AsType[*unsound](err)
 	switch {
@@ -388,7 +378,7 @@ func (c *Client) hasGone(err error) bool {
 	return c.life.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// failed logs an error of an engine, unless it only says that the client has gone.
+// failed logs an error of an engine, unless the client has gone.
 func (c *Client) failed(what, ch string, err error) {
 	_, reason := errors.AsType[*refusal.Reason](err)
 	switch code := answerCode(err); {
@@ -400,7 +390,7 @@ func (c *Client) failed(what, ch string, err error) {
 	}
 }
 
-// owner implements engines.Owner: the client whose subscriptions the engines keep.
+// owner implements engines.Owner.
 type owner Client
 
 func (o *owner) ID() string                        { return o.id.String() }

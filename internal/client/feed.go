@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// errFeedOver is the error for a feed whose subscription has ended.
 var errFeedOver = errors.New("gyro: the subscription has ended")
 
 func (e *env) Feed(b *session.Subscription, f channel.Feed) {
@@ -25,7 +24,7 @@ func (e *env) Feed(b *session.Subscription, f channel.Feed) {
 	}()
 }
 
-// feedEnded ends the subscription of a feed. The feed's result does not matter if the subscription had ended before.
+// feedEnded: the feed's result does not matter if the subscription had ended before.
 func (c *Client) feedEnded(b *session.Subscription, why protocol.Unsubscribe) {
 	wrong := why.Check()
 	if wrong != nil {
@@ -36,7 +35,7 @@ func (c *Client) feedEnded(b *session.Subscription, why protocol.Unsubscribe) {
 	}
 }
 
-// fed hands a publication of a feed to its subscription, and waits until it is queued for the client.
+// fed waits until the publication is queued for the client.
 func (c *Client) fed(b *session.Subscription, p *channel.Publication) error {
 	taken := make(chan bool, 1)
 	posted := c.loop.Post(&sessionCall{Session: &c.session, F: func() { taken <- b.Fed(p) }})

@@ -9,26 +9,25 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// postingPeer implements transport.Peer for a transport that receives on goroutines of its own: it posts everything to the
-// client's loop.
+// postingPeer implements transport.Peer for a transport with goroutines of its own: it posts everything to the loop.
 type postingPeer struct {
 	Loop    *loop.Loop
 	Session *session.Session
-	// Gone returns a channel that is closed when the client has gone.
+	// Gone is closed when the client has gone.
 	Gone func() <-chan struct{}
-	// Ended is called on the loop when the connection has ended.
+	// Ended is called on the loop.
 	Ended func(err error)
 
-	// queued is the weight of the received messages that wait for the loop.
+	// queued is the weight of the messages that wait for the loop.
 	queued atomic.Int32
 	drain  chan struct{}
 }
 
-// newPostingPeer returns a peer. The caller sets the exported fields.
+// newPostingPeer: the caller sets the exported fields.
 func newPostingPeer() *postingPeer { return &postingPeer{drain: make(chan struct{}, 1)} }
 
-// maxQueued is how many received messages may wait for the loop before the transport's reader
-// waits. Each 16 KiB of a message count as one more, so at most some 512 KiB wait.
+// maxQueued is how many messages may wait for the loop before the reader waits. Each 16 KiB count as one more, so at
+// most some 512 KiB wait.
 const maxQueued = 32
 
 func inboundWeight(msg []byte) int32 { return 1 + int32(len(msg)>>14) }
@@ -47,10 +46,9 @@ func (p *postingPeer) Receive(msg []byte) {
 	p.Loop.Post(in)
 }
 
-// Writable posts a flush of the session's queue.
 func (p *postingPeer) Writable() { p.Loop.Post(&sessionCall{p.Session, p.Session.Flush}) }
 
-// Closed posts the end of the session, after the messages that were received.
+// Closed comes after the messages that were received.
 func (p *postingPeer) Closed(err error) {
 	p.Loop.Post(&sessionCall{p.Session, func() { p.Ended(err) }})
 }
@@ -63,10 +61,9 @@ type inbound struct {
 
 var inbounds = sync.Pool{New: func() any { return new(inbound) }}
 
-// keepInbound is the largest buffer that is kept for other messages; bytes.
+// keepInbound is the largest buffer that is used again; bytes.
 const keepInbound = 16 << 10
 
-// Run implements loop.Task: it hands the message to the session.
 func (in *inbound) Run() {
 	p := in.p
 	p.Session.Receive(in.buf)
@@ -83,7 +80,6 @@ func (in *inbound) Run() {
 	}
 }
 
-// Of returns the session that the task is for.
 func (in *inbound) Of() *session.Session { return in.p.Session }
 
 // sessionCall is a loop.Task for one session: a call of F.
@@ -94,7 +90,6 @@ type sessionCall struct {
 
 func (c *sessionCall) Run() { c.F() }
 
-// Of returns the session that the task is for.
 func (c *sessionCall) Of() *session.Session { return c.Session }
 
 var (

@@ -15,16 +15,14 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// noLatency is Client.latency of a client that has answered no ping.
+// noLatency: the client has answered no ping.
 const noLatency = math.MaxUint16
 
-// Pong implements session.Env.
 func (e *env) Pong(at int64) {
 	e.loop.counts.Pong(&e.session, at)
 	e.latency = uint16(min(max((e.loop.Now()-at)/int64(time.Millisecond), 0), noLatency-1))
 }
 
-// Note implements session.Env.
 func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
 	if e.loop.tape != nil {
 		e.loop.tape.Add(e.loop.Now(), &flightrecorder.Record{
@@ -33,8 +31,7 @@ func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text strin
 	}
 }
 
-// recorder records refusals in a ring before they are written, under the names that the observer
-// gives their keys.
+// recorder also records refusals in a ring, under the names that the observer gives their keys.
 func (r *Registry) recorder(tape *flightrecorder.Ring) refusal.Reporter {
 	observed := r.Observer.Refused
 	return refusal.Reporter{Log: r.Log, Observe: func(f *refusal.Refusal) {
@@ -49,8 +46,7 @@ func (r *Registry) recorder(tape *flightrecorder.Ring) refusal.Reporter {
 	}}
 }
 
-// Connections returns the connections that f selects, without the name of the node, and in no order. matches tells
-// whether f selects a connection by its labels.
+// Connections returns what f selects, in no order and without the node. matches decides by labels.
 func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches func(labels map[string]string) bool) (inspect.Connections, error) {
 	var mu sync.Mutex
 	var all inspect.Connections
@@ -88,8 +84,7 @@ func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches f
 	return all, err
 }
 
-// find calls yield with connected clients until it returns false: all that f selects by user and
-// channel.
+// find calls yield with connected clients by user and channel, until it returns false.
 func (l *Loop) find(f *inspect.Filter, yield func(*Client) bool) {
 	switch {
 	case f.Channel != "":

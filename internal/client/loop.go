@@ -18,14 +18,14 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Loop is a loop and the clients that it owns. It is used on the loop only.
+// Loop is a loop and its clients, used on the loop only.
 type Loop struct {
 	*loop.Loop
-	// Index of the loop in the list of the node's loops; constant.
+	// Index in the list of the node's loops; constant.
 	Index   int
 	clients *Registry
 	work    workGroup
-	// users are the authenticated clients by user.
+	// users are the authenticated clients.
 	users    map[string][]*Client
 	sessions sessions
 	scratch  session.Scratch
@@ -33,18 +33,17 @@ type Loop struct {
 	counts   *clientmetrics.Counter // nil without an observer of turns
 	tape     *flightrecorder.Ring   // nil without a flight recorder
 	refusals refusal.Reporter
-	// first of the list of all connections, their number, and the walks that are under way in the list.
+	// first of all connections, their number, and the walks under way in the list.
 	first       *Client
 	connections int
 	cursors     []*cursor
-	// entered is the client whose transport is calling it; nil if none is.
+	// entered is the client whose transport is calling it, or nil.
 	entered *Client
 }
 
 // Cluster implements clientmetrics.Clock.
 func (l *Loop) Cluster() int64 { return l.clients.Session.Clocks.Now() }
 
-// register makes a client addressable by its user.
 func (l *Loop) register(c *Client) bool {
 	user := c.session.User()
 	if !l.clients.users.Add(user, l.clients.UserConnectionLimit) {
@@ -78,14 +77,14 @@ func (l *Loop) unregister(c *Client) {
 	}
 }
 
-// each calls f with the clients that t selects. f may close them.
+// each calls f, which may close clients.
 func (l *Loop) each(t *Target, f func(*Client)) {
 	for _, c := range l.selected(t) {
 		c.contained(func() { f(c) })
 	}
 }
 
-// selected returns the clients that t selects, or all if t is nil.
+// selected: a nil t selects all.
 func (l *Loop) selected(t *Target) []*Client {
 	if t == nil {
 		return slices.Concat(slices.Collect(maps.Values(l.users))...)
@@ -93,8 +92,7 @@ func (l *Loop) selected(t *Target) []*Client {
 	return slices.DeleteFunc(l.of(t), func(c *Client) bool { return !t.Match(c.ID()) })
 }
 
-// of returns the clients of the user of t, or only the one with the session ID of t. Without either, it looks for the
-// client ID of t among all clients.
+// of looks for the session of t, for its user, or without either for its client ID among all clients.
 func (l *Loop) of(t *Target) []*Client {
 	switch {
 	case t.Session != "":
@@ -110,7 +108,6 @@ func (l *Loop) of(t *Target) []*Client {
 	return slices.Clone(l.users[t.User])
 }
 
-// withID returns the client with an ID, if the loop has it.
 func (l *Loop) withID(text string) []*Client {
 	id, err := uuid.Parse(text)
 	if err != nil {
@@ -126,8 +123,7 @@ func (l *Loop) withID(text string) []*Client {
 	return nil
 }
 
-// call calls f on the loop and waits for it. It returns false if the loop or ctx has ended
-// before.
+// call waits for f on the loop. It returns false if the loop or ctx has ended before.
 func (l *Loop) call(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	posted := l.Post(loop.Func(func() {
@@ -145,7 +141,7 @@ func (l *Loop) call(ctx context.Context, f func()) bool {
 	}
 }
 
-// addConnection and removeConnection keep the list of all connections, authenticated or not.
+// addConnection adds to the list of all connections, authenticated or not.
 func (l *Loop) addConnection(c *Client) {
 	l.connections++
 	c.next = l.first
@@ -155,7 +151,7 @@ func (l *Loop) addConnection(c *Client) {
 	l.first = c
 }
 
-// removeConnection returns false if the connection was removed before.
+// removeConnection returns false if it was called before.
 func (l *Loop) removeConnection(c *Client) bool {
 	if c.prev == nil && l.first != c {
 		return false
@@ -178,7 +174,7 @@ func (l *Loop) removeConnection(c *Client) bool {
 	return true
 }
 
-// drain disconnects most connections at most, because the node shuts down.
+// drain disconnects most connections at most.
 func (l *Loop) drain(most int) {
 	for c := l.first; c != nil && most > 0; most-- {
 		next := c.next
@@ -187,9 +183,8 @@ func (l *Loop) drain(most int) {
 	}
 }
 
-// panicked is called after a panic in a turn. It ends the client that subject (see
-// loop.Loop.OnPanic) belongs to, or whose transport was calling it. If there is none, it ends
-// the watcher of a socket that panicked.
+// panicked ends the client of subject (see loop.Loop.OnPanic), or the one whose transport was calling it, else the
+// watcher of a socket.
 func (l *Loop) panicked(subject, reason any, stack []byte) {
 	c := l.entered
 	if t, ok := subject.(interface{ Owner() hub.Subscriber }); ok {
@@ -215,7 +210,6 @@ func (l *Loop) panicked(subject, reason any, stack []byte) {
 	}
 }
 
-// crash ends a client after a panic.
 func (c *Client) crash() {
 	d := protocol.DisconnectServerError
 	if !guard.Do(func() { c.session.Close(d) }, c.panicked) {
@@ -223,7 +217,7 @@ func (c *Client) crash() {
 	}
 }
 
-// contained calls f, which concerns this client alone. If f panics, the client ends.
+// contained calls f. If it panics, the client ends.
 func (c *Client) contained(f func()) {
 	if !guard.Do(f, c.panicked) {
 		c.crash()

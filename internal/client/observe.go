@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// limits are the messages about limits, with the fields of gyro.Config that set them.
+// limits: key is the field of gyro.Config.
 var limits = [observe.NumLimits]struct {
 	message, key string
 	limit        func(*Registry) int
@@ -48,14 +48,14 @@ func (e *env) Refused(l observe.Limit, ch string) {
 	}
 }
 
-// unread reports that the transport could not take a message of the client, which ends the connection.
+// unread reports that the transport could not take a message, which ends the connection.
 func (c *Client) unread(code uint32, why error) {
 	f := refusal.Refusal{Kind: "message refused: the connection ends", Client: c.ID(), User: c.UserID(), Addr: c.RemoteAddr()}
 	c.loop.refusals.Report(f, code, why)
 }
 
-// leftOut reports that the client does not get a publication that others of the channel get. All clients of the channel
-// that speak JSON lack it, so it is reported once per channel and minute.
+// leftOut reports that a client with JSON does not get a publication. All such clients of the channel lack it, so it is
+// reported once per channel and minute.
 func (c *Client) leftOut(ch string) {
 	if c.loop.clients.unreadable.Allow(ch) {
 		c.loop.refusals.Report(refusal.Refusal{
@@ -64,16 +64,14 @@ func (c *Client) leftOut(ch string) {
 	}
 }
 
-// Explain implements session.Env.
 func (e *env) Explain(kind, ch string, why error) {
 	if why != nil {
 		e.client().report(kind, ch, why)
 	}
 }
 
-// report reports that something is refused to the client. err is the answer; its own text is
-// the reason if it has no other. A payload that is not JSON concerns all clients of a channel
-// that speak JSON, so it is reported once per channel and minute.
+// report reports a refusal, whose reason is the text of the answer if it has no other. A payload that is not JSON
+// concerns all clients of a channel with JSON, so it is reported once per channel and minute.
 func (c *Client) report(kind, ch string, err error) {
 	f, code := refusal.Refusal{Kind: kind, Client: c.ID(), User: c.UserID(), Channel: ch}, answerCode(err)
 	if kind == session.ConnectRefused {
@@ -91,7 +89,6 @@ func (c *Client) report(kind, ch string, err error) {
 var errUnreadable = refusal.Because(protocol.DisconnectInappropriateProtocol, "ChannelOptions.Binary",
 	"a client with a JSON connection cannot get it: send JSON, or have all clients that get it use Protobuf")
 
-// because returns err with a reason.
 func because(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what wraps an answer has a text of its own
 	case *protocol.Error:
@@ -109,20 +106,19 @@ func because(err error) error {
 // ObserverTotals implements nodeaccess.Node.
 func (r *Registry) ObserverTotals() *observe.Totals { return r.Observer.Totals }
 
-// Refused implements nodeaccess.Node. All loops' rings take turns.
+// Refused implements nodeaccess.Node. The rings of all loops take turns.
 func (r *Registry) Refused(f refusal.Refusal, status int, why error) {
 	r.loops[int(r.reported.Add(1))%len(r.loops)].refusals.Report(f, uint32(status), why)
 }
 
 var errLimit = errors.New("limit reached")
 
-// kinds are the messages about refusals of handlers whose names are not the words for their method.
+// kinds of refusals whose words are not the name of the handler.
 var kinds = map[string]string{
 	"Connecting": session.ConnectRefused, "PresenceStats": "presence stats refused", "RPC": "RPC refused",
 	"SubRefresh": "subscription refresh refused",
 }
 
-// kindOf returns the message about a refusal of a handler.
 func kindOf(handler string) string {
 	if kind, ok := kinds[handler]; ok {
 		return kind
@@ -130,7 +126,7 @@ func kindOf(handler string) string {
 	return strings.ToLower(handler) + " refused"
 }
 
-// answerCode is the code in the client's answer for err; 0 if err is no answer.
+// answerCode is 0 if err is no answer.
 func answerCode(err error) uint32 {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e.Code
@@ -139,8 +135,8 @@ func answerCode(err error) uint32 {
 	return d.Code
 }
 
-// refused reports that a handler, or an engine behind it, refused something. Codes of the
-// application are its own business, unless it gives a reason.
+// refused reports the refusal of a handler or an engine behind it. Codes of the application are its own business, unless
+// it gives a reason.
 func (c *Client) refused(what *observe.Effect, err error) {
 	code := answerCode(err)
 	_, explained := errors.AsType[*refusal.Reason](err)
@@ -154,11 +150,11 @@ func (c *Client) refused(what *observe.Effect, err error) {
 	c.loop.refusals.Report(f, code, because(err))
 }
 
-// maxIgnored is how many channels of a connect command are reported, as a command can name thousands.
+// maxIgnored bounds the reports about one connect command, which can name thousands of channels.
 const maxIgnored = 32
 
-// Ignored reports channels of a connect command that the client of the user does not get. refused is the error
-// of the handler, nil if the client is accepted without them.
+// Ignored reports channels of a connect command that the client does not get. refused is the error of the handler; nil:
+// the client is accepted without them.
 func (c *Client) Ignored(user string, channels map[string]error, refused error) {
 	if errors.Is(refused, ErrWouldBlock) {
 		return // the handler is called once more
@@ -178,7 +174,7 @@ func (c *Client) Ignored(user string, channels map[string]error, refused error) 
 	}
 }
 
-// begin tells the observer that an effect begins. The caller calls done when the effect ends.
+// begin tells the observer of an effect, whose end the caller tells by done.
 func (x *executor) begin(ctx context.Context, what *observe.Effect) (_ context.Context, done func(error)) {
 	begin := x.node().Observer.Effect
 	if begin == nil {

@@ -44,7 +44,7 @@ type Config struct {
 	UserConnectionLimit int
 }
 
-// Registry holds the clients of a node and its loops. Any goroutine may use it.
+// Registry has the clients of a node and its loops. Any goroutine may use it.
 type Registry struct {
 	Config
 	// unreadable bounds the reports of payloads that are not JSON.
@@ -53,21 +53,18 @@ type Registry struct {
 	users      userCounts
 	panics     atomic.Uint64
 
-	// handling is the context of handlers, which Stop ends. parting is the context of the handlers Unsubscribed and
-	// Disconnected, which endParting ends.
+	// handling is the context of handlers until Stop, parting of Unsubscribed and Disconnected until endParting.
 	handling, parting context.Context
 	stop, endParting  context.CancelFunc
 
 	accepted atomic.Uint32 // connections, modulo 2^32
 	reported atomic.Uint32 // refusals of transports, likewise
-	// connections counts the connections of transports, running the loops that run, workers the goroutines of work
-	// queues.
+	// connections of transports, running loops, and workers of work queues.
 	connections, running sync.WaitGroup
 	workers              tally
 
-	mu    sync.Mutex // serialises admit, Open and Refuse
-	kinds connkind.Kinds
-	// open is set by Open, refusing by Refuse.
+	mu             sync.Mutex // serialises admit, Open and Refuse
+	kinds          connkind.Kinds
 	open, refusing atomic.Bool
 }
 
@@ -92,7 +89,7 @@ func New(cfg Config) *Registry {
 	return r
 }
 
-// Open starts the loops; the registry takes clients from now on. It is called once.
+// Open starts the loops and takes clients from now on. It is called once.
 func (r *Registry) Open() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,10 +99,10 @@ func (r *Registry) Open() {
 	r.open.Store(true)
 }
 
-// State reports whether Open was called, and whether Refuse was.
+// State reports whether Open and Refuse were called.
 func (r *Registry) State() (open, refusing bool) { return r.open.Load(), r.refusing.Load() }
 
-// Closed returns why the registry takes no clients; nil if it does.
+// Closed is why the registry takes no clients; nil if it does.
 func (r *Registry) Closed() error {
 	switch open, refusing := r.State(); {
 	case refusing:
@@ -121,10 +118,9 @@ var (
 	errShuttingDown = errors.New("gyro: node is shutting down")
 )
 
-// Transports find the loops of the node by it.
 var _ nodeaccess.Node = (*Registry)(nil)
 
-// Refuse makes the registry refuse new clients.
+// Refuse refuses new clients from now on.
 func (r *Registry) Refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +143,7 @@ func (r *Registry) Accept(ctx context.Context, conn transport.Conn, info transpo
 	return c.peer(), nil
 }
 
-// NextLoop returns a loop for AcceptOn; nil if connections cannot live on a loop, or the
-// registry takes none.
+// NextLoop returns a loop for AcceptOn; nil if connections cannot live on loops, or none are taken.
 func (r *Registry) NextLoop() transport.Loop {
 	if open, refusing := r.State(); r.GoroutineDriver || !poll.Supported() || !open || refusing {
 		return nil
@@ -156,8 +151,7 @@ func (r *Registry) NextLoop() transport.Loop {
 	return r.nextLoop().Sockets()
 }
 
-// AcceptOn takes a connection whose socket is watched by l, a result of NextLoop. It is
-// called on l.
+// AcceptOn takes a connection whose socket l watches, on l, a result of NextLoop.
 func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transport.Conn, info transport.Info) (transport.Peer, error) {
 	i := slices.IndexFunc(r.loops, func(own *Loop) bool { return own.Sockets() == l })
 	c, kind, err := r.admit(r.loops[i], ctx, &info)
@@ -170,7 +164,6 @@ func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transpor
 
 func (r *Registry) nextLoop() *Loop { return r.loops[int(r.accepted.Add(1))%len(r.loops)] }
 
-// admit makes the client of a new connection, unless the registry takes none.
 func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*Client, *connkind.Kind, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,8 +175,7 @@ func (r *Registry) admit(l *Loop, ctx context.Context, info *transport.Info) (*C
 	return c, r.kinds.Of(info), nil
 }
 
-// begin starts the session, on its loop. req is the connect request of a one-way client that
-// has sent it already, else nil.
+// begin starts the session, on its loop. req is nil unless a one-way client has sent it already.
 func (c *Client) begin(conn transport.Conn, kind *connkind.Kind, req *protocol.ConnectRequest) {
 	c.loop.addConnection(c)
 	c.session.Init((*env)(c), c.loop.clients.Session, conn, kind)
@@ -193,7 +185,7 @@ func (c *Client) begin(conn transport.Conn, kind *connkind.Kind, req *protocol.C
 	}
 }
 
-// OnLoops calls f on every loop and waits until all are done. It does nothing before Open.
+// OnLoops calls f on every loop and waits. It does nothing before Open.
 func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 	if open, _ := r.State(); !open {
 		return nil
@@ -217,13 +209,13 @@ func (r *Registry) OnLoops(ctx context.Context, f func(*Loop)) error {
 	return nil
 }
 
-// Each calls f with each client that t selects, on its loop, and waits for that.
+// Each calls f with the clients that t selects, on their loops, and waits.
 func (r *Registry) Each(ctx context.Context, t *Target, f func(*Client)) error {
 	return r.OnLoops(ctx, func(l *Loop) { l.each(t, f) })
 }
 
-// Select iterates over the authenticated clients that t selects, or all if t is nil. It asks
-// one loop after the other and calls yield elsewhere. It ends early if ctx ends.
+// Select iterates over authenticated clients, all if t is nil. It asks one loop after the other, and calls yield
+// elsewhere. It ends early with ctx.
 func (r *Registry) Select(ctx context.Context, t *Target) iter.Seq[*Client] {
 	return func(yield func(*Client) bool) {
 		if open, _ := r.State(); !open {
@@ -243,7 +235,7 @@ func (r *Registry) Select(ctx context.Context, t *Target) iter.Seq[*Client] {
 	}
 }
 
-// Subscribers returns the number of clients that are subscribed to a channel.
+// Subscribers counts the clients that are subscribed to a channel.
 func (r *Registry) Subscribers(ctx context.Context, ch string) (int, error) {
 	var n atomic.Int64
 	err := r.OnLoops(ctx, func(l *Loop) { n.Add(int64(l.Hub().SubscribersOf(ch))) })
@@ -257,18 +249,17 @@ func (r *Registry) PostEach(t *Target, f func(*Client)) {
 	}
 }
 
-// Totals returns the numbers of authenticated connections and of their distinct users.
+// Totals are the authenticated connections and their distinct users.
 func (r *Registry) Totals() (clients, users int) { return r.users.Totals() }
 
-// Subscriptions returns the number of subscriptions.
+// Subscriptions counts them.
 func (r *Registry) Subscriptions(ctx context.Context) (int, error) {
 	var n atomic.Int64
 	err := r.OnLoops(ctx, func(l *Loop) { n.Add(int64(l.Hub().Subscribers())) })
 	return int(n.Load()), err
 }
 
-// Channels returns the channels with subscribers whose names match, with the number of
-// subscribers of each.
+// Channels returns the matching channels and their numbers of subscribers.
 func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[string]int, error) {
 	parts := make([]map[string]int, len(r.loops))
 	err := r.OnLoops(ctx, func(l *Loop) {
@@ -290,7 +281,7 @@ func (r *Registry) Channels(ctx context.Context, match func(string) bool) (map[s
 	return channels, nil
 }
 
-// Load implements gyro.Node's Load.
+// Load is Inspector.Load of the node.
 func (r *Registry) Load(ctx context.Context) (observe.Load, error) {
 	parts := make([]sendqueue.Waiting, len(r.loops))
 	if err := r.OnLoops(ctx, func(l *Loop) { parts[l.Index] = l.Pool().Waiting() }); err != nil {
@@ -306,19 +297,18 @@ func (r *Registry) Load(ctx context.Context) (observe.Load, error) {
 	}, nil
 }
 
-// Panics is the number of panics that were contained.
+// Panics counts them.
 func (r *Registry) Panics() uint64 { return r.panics.Load() }
 
 // Panicked logs and counts a panic that concerns no client.
 func (r *Registry) Panicked(reason any, stack []byte) { r.panicked("", reason, stack) }
 
-// panicked logs and counts a panic.
 func (r *Registry) panicked(client string, reason any, stack []byte) {
 	r.panics.Add(1)
 	r.Log.Error("panic", "client", client, "panic", fmt.Sprint(reason), "stack", string(stack))
 }
 
-// Drain refuses new clients and disconnects the present ones, spread over a time.
+// Drain refuses new clients and disconnects the others, spread over a time.
 func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	r.Refuse()
 	return spreadEnds(ctx, over, len(r.loops), func(portion drainPortion) (int, error) {
@@ -331,8 +321,7 @@ func (r *Registry) Drain(ctx context.Context, over time.Duration) error {
 	})
 }
 
-// patience is how long End lets handlers run after the last connection, and how much longer
-// Unsubscribed and Disconnected may run.
+// patience is how long End lets handlers run after the last connection, and Unsubscribed and Disconnected longer.
 const patience = 5 * time.Second
 
 // Stop ends the context of handlers, and 5 s later the context of Unsubscribed and Disconnected.
@@ -341,8 +330,8 @@ func (r *Registry) Stop() {
 	time.AfterFunc(patience, r.endParting)
 }
 
-// End disconnects all clients and waits for their transports and effects. The context of
-// handlers ends 5 s after the last connection, or with Stop. Refuse was called before.
+// End disconnects all clients and waits for transports and effects. The context of handlers ends 5 s after the last
+// connection, or with Stop. Refuse comes before.
 func (r *Registry) End(ctx context.Context) {
 	for _, l := range r.loops {
 		l.Post(loop.Func(func() { l.drain(l.connections) }))
@@ -350,15 +339,14 @@ func (r *Registry) End(ctx context.Context) {
 	r.connections.Wait()
 	defer time.AfterFunc(patience, r.Stop).Stop()
 	defer func() { r.stop(); r.endParting() }()
-	// The completion of the last effect of a client can start another one on the loop: the
-	// attach of a client that has gone is undone.
+	// The completion of a client's last effect can start another one: the attach of a client that has gone is undone.
 	for range 3 {
 		r.workers.Wait()
 		_ = r.OnLoops(ctx, func(*Loop) {}) // cannot fail, because ctx never ends
 	}
 }
 
-// Close ends the loops, and the taps of their clients.
+// Close ends the loops and the taps.
 func (r *Registry) Close() {
 	r.Session.Taps.Close()
 	for _, l := range r.loops {

@@ -11,14 +11,14 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// sessions are the clients of a loop that have session IDs. A session ID is a secret; emulated commands and server
-// operations find a connection by it. Other clients are not in the table.
+// sessions are the clients of a loop with session IDs: secrets by which emulated commands and server operations find a
+// connection.
 type sessions struct {
 	clients map[uuid.UUID]*Client
 	ids     map[*Client]uuid.UUID
 }
 
-// add makes an ID for c. loopOf finds the loop from the ID.
+// add makes an ID that leads loopOf to the loop.
 func (t *sessions) add(c *Client, loop, loops int) {
 	if t.ids == nil {
 		t.clients, t.ids = make(map[uuid.UUID]*Client), make(map[*Client]uuid.UUID)
@@ -34,12 +34,11 @@ func (t *sessions) remove(c *Client) {
 	}
 }
 
-// find returns the client with an ID, or nil. The time that it takes depends on a hash with a
-// secret seed, so it reveals nothing of the IDs in use.
+// find takes a time that depends on a hash with a secret seed, so it reveals nothing of the IDs in use.
 func (t *sessions) find(id uuid.UUID) *Client { return t.clients[id] }
 
-// newSessionID returns a random UUID (version 4) whose last 16 bits are the loop modulo
-// loops, which is at most 65,536. All its other bits are unknown to others.
+// newSessionID returns a random UUID (version 4) whose last 16 bits are the loop modulo loops, at most 65,536. All its
+// other bits are unknown to others.
 func newSessionID(loop, loops int) uuid.UUID {
 	id := uuid.New()
 	tail := int(binary.BigEndian.Uint16(id[14:])) % (1 << 16 / loops)
@@ -47,18 +46,17 @@ func newSessionID(loop, loops int) uuid.UUID {
 	return id
 }
 
-// loopOf is the loop that the ID was made for.
 func loopOf(id uuid.UUID, loops int) int { return int(binary.BigEndian.Uint16(id[14:])) % loops }
 
-// parseSessionID accepts only the text of a session ID as the connect result has it.
+// parseSessionID accepts only the form of the connect result.
 func parseSessionID(text string) (id uuid.UUID, ok bool) {
 	const size = 36 // of the usual form; uuid.Parse knows others
 	id, err := uuid.Parse(text)
 	return id, err == nil && len(text) == size && strings.ToLower(text) == text
 }
 
-// Emulate passes commands to the client with a session ID, if the node has it, and waits until they are dispatched.
-// data is the data of a protocol.EmulationRequest. Malformed commands are only logged. The error is the error of ctx.
+// Emulate passes the data of a protocol.EmulationRequest to the client with a session ID, if the node has it, and waits
+// until it is dispatched. Malformed commands are only logged. The error is of ctx.
 func (r *Registry) Emulate(ctx context.Context, session string, data []byte) error {
 	select {
 	case <-r.Dispatch(session, data):
@@ -68,8 +66,7 @@ func (r *Registry) Emulate(ctx context.Context, session string, data []byte) err
 	}
 }
 
-// Dispatch is Emulate without waiting: commands are dispatched in the order of the calls. The channel
-// is closed when they are, or need not be.
+// Dispatch is Emulate without waiting, in the order of the calls. The channel is closed afterwards.
 func (r *Registry) Dispatch(session string, data []byte) <-chan struct{} {
 	dispatched := make(chan struct{})
 	id, ok := parseSessionID(session)
@@ -88,9 +85,8 @@ func (r *Registry) Dispatch(session string, data []byte) <-chan struct{} {
 	return dispatched
 }
 
-// EmulateOn is Emulate for a caller on the loop l, which does not wait. It returns l if the commands
-// were dispatched or there is no such session, the session's loop if that is another one, and nil if
-// the node has another UID or is not open.
+// EmulateOn is Emulate on the loop l, without waiting. It returns l if that is done or there is no such session, the
+// session's loop if that is another one, and nil if the node has another UID or is not open.
 func (r *Registry) EmulateOn(l transport.Loop, node, session string, data []byte) transport.Loop {
 	if open, _ := r.State(); !open || node != r.Session.NodeID {
 		return nil

@@ -2,21 +2,19 @@ package client
 
 import "sync"
 
-// tally counts work under way. Unlike the counter of a sync.WaitGroup, it may rise from zero while a goroutine waits.
+// tally counts work. Unlike a sync.WaitGroup, it may rise from zero while a goroutine waits.
 type tally struct {
 	mu   sync.Mutex
 	n    int
 	zero sync.Cond
 }
 
-// Add counts up.
 func (t *tally) Add() {
 	t.mu.Lock()
 	t.n++
 	t.mu.Unlock()
 }
 
-// Done counts down.
 func (t *tally) Done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -25,7 +23,6 @@ func (t *tally) Done() {
 	}
 }
 
-// Wait waits until the count is zero.
 func (t *tally) Wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,16 +5,14 @@ import (
 	"sync"
 )
 
-// userCounts counts the node's connections per user. The zero value counts none. Any
-// goroutine may use it.
+// userCounts counts connections per user. The zero value is empty. Any goroutine may use it.
 type userCounts struct {
 	mu sync.Mutex
 	m  map[string]int
 	n  int
 }
 
-// Add counts a connection unless its user has limit of them already. Anonymous
-// users have no limit.
+// Add returns false for a user with limit connections. Anonymous users have no limit.
 func (u *userCounts) Add(user string, limit int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -29,7 +27,6 @@ func (u *userCounts) Add(user string, limit int) bool {
 	return true
 }
 
-// Remove undoes an Add.
 func (u *userCounts) Remove(user string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -39,7 +36,6 @@ func (u *userCounts) Remove(user string) {
 	}
 }
 
-// Totals returns the numbers of connections and of distinct users.
 func (u *userCounts) Totals() (clients, users int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,16 +45,14 @@ func (u *userCounts) Totals() (clients, users int) {
 // Target selects connections. An empty Client or Session selects all.
 type Target struct {
 	// User of the connections; empty for anonymous ones, unless AnyUser is set.
-	User    string
-	AnyUser bool
-	// Client and Session are the IDs that a connection must have.
+	User            string
+	AnyUser         bool
 	Client, Session string
-	// Whitelist are the IDs of clients that are not selected.
+	// Whitelist has IDs that are not selected.
 	Whitelist []string
 }
 
-// Match reports whether t selects the client with an ID. The caller has found the client by
-// User and Session, which Match does not look at.
+// Match checks the ID of a client that was found by user and session.
 func (t *Target) Match(client string) bool {
 	return (t.Client == "" || t.Client == client) && !slices.Contains(t.Whitelist, client)
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/gyrohq/gyro/internal/loop"
 )
 
-// Bounds of a step of a walk, which is about as long as a slice of a delivery.
+// Bounds of a step, about a slice of a delivery.
 const (
 	stepLooks    = 512   // clients that are looked at
 	stepDescribe = 64    // clients that are described
 	stepChannels = 1_000 // subscriptions that are described
 )
 
-// Walk goes through the connections of the node in steps, between which the loops do other work. It meets each client
-// that has connected before and stays until the end once, and none that connects to a loop after it has begun there.
-// One goroutine at a time uses it, and calls Close after the last use.
+// Walk goes through the node's connections in steps, between which the loops do other work. It meets each client that
+// has connected before and stays until the end once, and none that comes to a loop later. One goroutine at a time uses
+// it; Close ends its use.
 type Walk struct {
 	clients *Registry
 	loop    int     // index of the loop where the walk is
 	at      *cursor // there; nil: it has not begun
 }
 
-// cursor is the place of a walk in the list of a loop. It is used on the loop.
+// cursor is the place of a walk in a loop, and used on it.
 type cursor struct {
 	listed bool
 	next   *Client // nil: the walk has ended here, or not begun
@@ -35,8 +35,8 @@ type cursor struct {
 // Walk begins a walk.
 func (r *Registry) Walk() *Walk { return &Walk{clients: r} }
 
-// step calls look, on a loop, with the next clients that have connected, until it returns false, and at most stepLooks
-// times. more is false when there are no further ones. With an error, look may still run.
+// step calls look on a loop with the next clients until it returns false, at most stepLooks times. more is false at the
+// end. With an error, look may still run.
 func (w *Walk) step(ctx context.Context, look func(c *Client) bool) (more bool, err error) {
 	if open, _ := w.clients.State(); !open || w.loop == len(w.clients.loops) {
 		return false, nil
@@ -57,7 +57,6 @@ func (w *Walk) step(ctx context.Context, look func(c *Client) bool) (more bool, 
 	return w.loop < len(w.clients.loops), nil
 }
 
-// Close ends the walk, wherever it is.
 func (w *Walk) Close() {
 	if at := w.at; at != nil {
 		l := w.clients.loops[w.loop]
@@ -66,7 +65,7 @@ func (w *Walk) Close() {
 	}
 }
 
-// walk moves a cursor. It returns true at the end of the list.
+// walk returns true at the end of the list.
 func (l *Loop) walk(at *cursor, look func(*Client) bool) (over bool) {
 	if !at.listed {
 		at.listed, at.next = true, l.first
@@ -93,8 +92,7 @@ func (l *Loop) unlist(at *cursor) {
 	l.cursors = slices.DeleteFunc(l.cursors, func(other *cursor) bool { return other == at })
 }
 
-// Connections describes the next connections that f and matches select, without the node, up to a step of them. more is
-// false when there are no further ones.
+// Connections describes the next connections that f and matches select, up to a step. more is false at the end.
 func (w *Walk) Connections(ctx context.Context, f *inspect.Filter, matches func(labels map[string]string) bool) (list []inspect.Connection, more bool, err error) {
 	var id uuid.UUID
 	if f.Client != "" {
@@ -119,7 +117,7 @@ func (w *Walk) Connections(ctx context.Context, f *inspect.Filter, matches func(
 	return list, more, nil
 }
 
-// Users returns users of the next connections, without anonymous ones: each user once per loop.
+// Users returns users of the next connections, each once per loop, without anonymous ones.
 func (w *Walk) Users(ctx context.Context) (list []string, more bool, err error) {
 	more, err = w.step(ctx, func(c *Client) bool {
 		if user := c.UserID(); user != "" && c.userSlot == 0 {

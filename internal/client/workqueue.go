@@ -6,18 +6,16 @@ import (
 	"github.com/gyrohq/gyro/internal/session"
 )
 
-// workQueue does the effects of one client in their order: on the client's loop if they cannot block, and else on a goroutine. It
-// belongs to the client's loop. While there is nothing to do it is a nil pointer and has no goroutine. The zero value is ready
-// for use.
+// workQueue does the effects of one client in their order: on its loop if they cannot block, else on a goroutine, which
+// exists only while there is work. It belongs to the loop. The zero value is ready for use.
 type workQueue struct{ queue *effectQueue }
 
-// workGroup has the parts that the work queues of a loop share. The exported fields are constant.
+// workGroup is shared by the work queues of a loop.
 type workGroup struct {
 	Loop *loop.Loop
-	// Concurrency is how many Concurrent effects of one client may run at a time.
+	// Concurrency bounds the Concurrent effects of one client.
 	Concurrency int
-	// Workers counts the goroutines that do effects.
-	Workers *tally
+	Workers     *tally
 
 	completing *completion // the one that runs on the loop now; nil: none
 }
@@ -26,12 +24,12 @@ type workGroup struct {
 type worker interface {
 	effect.Executor
 	Session() *session.Session
-	// Panicked is told that an effect panicked on a goroutine of the queue.
+	// Panicked is told of a panic on a goroutine of the queue.
 	Panicked(reason any, stack []byte)
 }
 
-// Do does an effect at once if that cannot block and no other effect comes first, and
-// reports true. Otherwise it queues the effect. Do is called on the loop.
+// Do does an effect at once if that cannot block and no other comes first, and reports true. Otherwise it queues the
+// effect. It is called on the loop.
 func (l *workQueue) Do(g *workGroup, c worker, e effect.Effect) (done bool) {
 	traits := e.Traits()
 	ahead := traits.Has(effect.Continues) && g.completes(c)
@@ -53,23 +51,23 @@ func (l *workQueue) Do(g *workGroup, c worker, e effect.Effect) (done bool) {
 	return false
 }
 
-// Rest frees the memory of a queue that has nothing to do.
+// Rest frees the memory of an idle queue.
 func (l *workQueue) Rest() {
 	if l.idle() {
 		l.queue = nil
 	}
 }
 
-// idle reports whether all effects are done and completed.
+// idle: all effects are done and completed.
 func (l *workQueue) idle() bool { return l.queue == nil || l.queue.awaited == 0 && l.queue.idle() }
 
-// completes reports whether the loop is completing an effect of c that others may continue.
+// completes: the loop is completing an effect of c that others may continue.
 func (g *workGroup) completes(c worker) bool {
 	d := g.completing
 	return d != nil && d.done != nil && d.session == c.Session()
 }
 
-// Abort ends the completion that is under way, because it panicked. The queue goes on.
+// Abort ends a completion that panicked. The queue goes on.
 func (g *workGroup) Abort() {
 	if d := g.completing; d != nil {
 		d.end()
@@ -85,7 +83,6 @@ type completion struct {
 	done    chan struct{} // closed at the end; nil if the worker does not wait for that
 }
 
-// Run implements loop.Task.
 func (d *completion) Run() {
 	d.group.completing = d
 	d.queue.awaited--
@@ -103,7 +100,6 @@ func (d *completion) end() {
 	}
 }
 
-// Of returns the session that the task is for.
 func (d *completion) Of() *session.Session { return d.session }
 
 var _ loop.Task = (*completion)(nil)
