@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// application implements client.Application: it calls the handlers of the node, and the engines where a handler leaves
-// the work to them.
+// application implements client.Application: it calls the handlers, and the engines where a handler leaves the work to
+// them.
 type application Node
 
 func (a *application) Connecting(ctx context.Context, c *client.Client, e *effect.Connecting, inline bool) (context.Context, []byte, error) {
@@ -60,7 +60,6 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 	return reply.Context, who.Meta, nil
 }
 
-// acceptable checks the connect reply and the credentials that the application gives a new client.
 func (a *application) acceptable(c *Client, reply *ConnectReply, who *Credentials) error {
 	err := cmp.Or((*Node)(a).value(c, "ConnectReply.Data", reply.Data), a.rules.Value("Credentials.Info", who.Info))
 	for ch, o := range reply.Subscriptions {
@@ -69,7 +68,7 @@ func (a *application) acceptable(c *Client, reply *ConnectReply, who *Credential
 	return err
 }
 
-// value checks a payload that one client alone gets.
+// value checks a payload for one client alone.
 func (n *Node) value(c *Client, what string, data []byte) error {
 	if c.inner().Session().Via().Framer.Encoding() != EncodingJSON {
 		return nil
@@ -149,7 +148,7 @@ func (a *application) changeMap(ctx context.Context, c *client.Client, e *effect
 	return ofClient(err, reply.Data == nil)
 }
 
-// ofClient returns the client's error for a payload that is not JSON, if the payload is the client's, and else err.
+// ofClient makes the error for a payload that is not JSON the client's, if the payload is.
 func ofClient(err error, clients bool) error {
 	if bad, ok := errors.AsType[*validate.NotJSON](err); ok && bad.What == validate.Data && clients {
 		return refusal.Because(ErrorBadRequest, "ChannelOptions.Binary", "the client's payload is not JSON")
@@ -190,7 +189,6 @@ func (a *application) History(ctx context.Context, c *client.Client, e *effect.H
 	return err
 }
 
-// fill calls the CacheEmpty handler.
 func (n *Node) fill(ctx context.Context, ch string, inline bool) (bool, error) {
 	reply, err := CacheEmptyReply{}, error(protocol.ErrorInternal)
 	guard.Do(func() {

@@ -17,9 +17,8 @@ func (n *Node) PresenceStats(ctx context.Context, ch string) (PresenceStats, err
 	return n.engines.Presence.Stats(ctx, ch)
 }
 
-// History reads the part of a channel's stream that f selects; nil selects no publications,
-// only the top position. If the stream has another epoch than f.Since, History returns
-// ErrorUnrecoverablePosition and the top position. f.Reverse with f.Since at offset 0 is
+// History reads the part of a stream that f selects; nil selects the top position alone. If the stream has another epoch
+// than f.Since, the error is ErrorUnrecoverablePosition, with the top. f.Reverse with f.Since at offset 0 is
 // ErrorBadRequest.
 func (n *Node) History(ctx context.Context, ch string, f *HistoryFilter) (History, error) {
 	return n.engines.History(ctx, ch, orZero(f))
@@ -36,14 +35,12 @@ func (n *Node) NumClients() int {
 	return clients
 }
 
-// Clients iterates over the authenticated connections of this node that t selects, or over all if t is nil. An empty
-// Target selects none, and leaves an error in the log. The loop body may call any method of the clients. Some clients
-// may have gone meanwhile, and clients that come during the iteration may be missing. It ends early if ctx ends:
-// ctx.Err tells.
+// Clients iterates over the authenticated connections of this node that t selects, all if t is nil. An empty Target
+// selects none and leaves an error in the log. The loop body may call any method of the clients. Clients that come or
+// go meanwhile may be missed. It ends early with ctx: ctx.Err tells.
 //
-// The iteration waits for each of the node's loops in turn. A loop copies its list of clients,
-// which holds up their traffic for about a millisecond per 30,000 clients; the clients of a user
-// are found at once.
+// It asks one of the node's loops after the other. A loop copies its list, which takes about a millisecond per 30,000
+// clients; the clients of a user are found at once.
 func (n *Node) Clients(ctx context.Context, t *Target) iter.Seq[*Client] {
 	var of *client.Target
 	if t != nil {

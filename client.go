@@ -9,10 +9,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Client is one connection. Its methods may be called from any goroutine, also from handlers. Send, Subscribe,
-// Unsubscribe, Refresh and Disconnect return at once, take effect in the order of their calls, and do nothing once
-// the connection has ended. Methods with a context wait for the client's loop, so they must not be called by a
-// handler that is called inline (Config.InlineHandlers). All others cost a few loads.
+// Client is one connection. Any goroutine and any handler may call its methods. Send, Subscribe, Unsubscribe, Refresh
+// and Disconnect return at once, take effect in the order of their calls, and do nothing after the end of the
+// connection. Methods with a context wait for the client's loop, so handlers that are called inline
+// (Config.InlineHandlers) must not call them. All others cost a few loads.
 type Client client.Client
 
 func (c *Client) inner() *client.Client { return (*client.Client)(c) }
@@ -30,20 +30,19 @@ func (c *Client) Transport() TransportInfo {
 	return TransportInfo{Name: v.Name, Encoding: v.Framer.Encoding(), RemoteAddr: c.inner().RemoteAddr(), Mode: v.Mode}
 }
 
-// Context has the values of ConnectReply.Context and ends with the connection. Handlers still run after that for the
-// commands that the client sent before: see Handlers.
+// Context has the values of ConnectReply.Context and ends with the connection. Handlers for earlier commands still run
+// after that: see Handlers.
 func (c *Client) Context() context.Context { return c.inner().Context() }
 
-// Meta of the client: from its Credentials, or from the last RefreshReply with a Meta; nil
-// if there is none. It must not be modified.
+// Meta of the Credentials, or of the last RefreshReply with a Meta; may be nil. It must not be modified.
 func (c *Client) Meta() []byte { return c.inner().Meta() }
 
-// Info of the client that others see: from its Credentials, or from the last RefreshReply or
-// RefreshOptions with an Info; nil if there is none. It must not be modified.
+// Info that others see, of the Credentials or of the last RefreshReply or RefreshOptions with an Info; may be nil. It
+// must not be modified.
 func (c *Client) Info() []byte { return c.inner().Session().Info() }
 
-// Send pushes a message to the client. data must not be modified afterwards. Data that is not
-// JSON is an error if the client has a JSON connection and the node is not Binary.
+// Send pushes a message. data must not be modified afterwards. Data that is not JSON is an error for a JSON connection,
+// unless the node is Binary.
 func (c *Client) Send(data []byte) error {
 	if err := c.node().value(c, "the data of Send", data); err != nil {
 		return err
@@ -52,9 +51,9 @@ func (c *Client) Send(data []byte) error {
 	return nil
 }
 
-// Subscribe makes a server-side subscription. It replaces a subscription that the client already has to the channel.
-// Options that contradict each other or the channel, and payloads that are not JSON, are errors. Later errors, for
-// example an expiration in the past, are logged.
+// Subscribe makes a server-side subscription, in place of one that the client has to the channel. Options that
+// contradict each other or the channel, and payloads that are not JSON, are errors. Later errors, such as an expiration
+// in the past, are logged.
 func (c *Client) Subscribe(ch string, o *SubscribeOptions) error {
 	opts := orZero(o)
 	if err := c.node().rules.Subscribe(ch, &opts); err != nil {
@@ -69,8 +68,8 @@ func (c *Client) Unsubscribe(ch string) {
 	c.inner().Post(func() { c.inner().Session().ServerUnsubscribe(ch, protocol.UnsubscribeServer) })
 }
 
-// Refresh changes the expiration of the connection, and tells the client. Info that is not JSON
-// is an error, unless the node is Binary.
+// Refresh changes the expiration of the connection, and tells the client. Info that is not JSON is an error, unless the
+// node is Binary.
 func (c *Client) Refresh(o *RefreshOptions) error {
 	opts := orZero(o)
 	if err := c.node().rules.Value("RefreshOptions.Info", opts.Info); err != nil {
@@ -80,8 +79,8 @@ func (c *Client) Refresh(o *RefreshOptions) error {
 	return nil
 }
 
-// Disconnect closes the connection. A code that is not from 3000 to 4999 leaves an error in the log, and
-// DisconnectForceNoReconnect closes the connection.
+// Disconnect closes the connection. For a code that is not from 3000 to 4999 it logs an error and takes
+// DisconnectForceNoReconnect.
 func (c *Client) Disconnect(d Disconnect) {
 	if err := d.Check(); err != nil {
 		c.node().cfg.Logger.Error("Client.Disconnect has a code that no client can get", "client", c.ID(), "user", c.UserID(), "error", err)
@@ -94,8 +93,7 @@ func (c *Client) Disconnect(d Disconnect) {
 // Offset and Epoch that the client has reached. See "go doc github.com/gyrohq/gyro/inspect.Subscription".
 type SubscriptionInfo = inspect.Subscription
 
-// IsSubscribed reports whether the client has an established subscription to a channel; a
-// connection that has ended has none. It waits as Subscriptions does, and has the same errors.
+// IsSubscribed reports whether the client is subscribed to a channel. It waits, and fails, as Subscriptions does.
 func (c *Client) IsSubscribed(ctx context.Context, ch string) (bool, error) {
 	var subscribed bool
 	if err := c.inner().Call(ctx, func() { subscribed = c.inner().Session().Subscribed(ch) }); err != nil {
@@ -104,10 +102,10 @@ func (c *Client) IsSubscribed(ctx context.Context, ch string) (bool, error) {
 	return subscribed, nil
 }
 
-// Subscriptions returns the established subscriptions by channel; a connection that has ended has none. It waits
-// until the earlier calls of the other methods have taken effect, which takes microseconds, or milliseconds on a busy
-// node. It returns the error of ctx if ctx ends before, and protocol.DisconnectShutdown once the node has ended. A
-// subscription that Subscribe has begun is established when the engines have it and the client is told.
+// Subscriptions returns the established subscriptions by channel; none after the end of the connection. It waits for
+// earlier calls of the other methods: microseconds, or milliseconds on a busy node. The error is of ctx, or
+// protocol.DisconnectShutdown once the node has ended. A subscription is established when the engines have it and the
+// client is told.
 func (c *Client) Subscriptions(ctx context.Context) (subs map[string]SubscriptionInfo, err error) {
 	var found map[string]SubscriptionInfo
 	if err = c.inner().Call(ctx, func() { found = c.inner().Session().Subscriptions() }); err != nil {

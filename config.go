@@ -22,44 +22,38 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Config of a node. With the zero value, everything is in memory and there are no handlers,
-// so that clients can only connect, with the credentials of SetCredentials.
+// Config of a node. With the zero value, everything is in memory and there are no handlers: clients can only connect,
+// with the credentials of SetCredentials.
 //
-// A field that is 0 takes its default. A negative value switches a feature off where the
-// field's comment says so.
+// A field that is 0 takes its default. A negative value switches a feature off where the field's comment says so.
 type Config struct {
-	// Handlers of the application for the commands of its clients.
 	Handlers Handlers
-	// Interceptors are around every handler, the first of them outermost. Default: none,
-	// which costs nothing.
+	// Interceptors are around every handler, the first outermost. Default: none.
 	Interceptors []Interceptor
-	// Observer is called with the actions of clients, and with the work that the node does for them, for metrics and
-	// traces. Default: none, and nothing is counted.
+	// Observer is told of the actions of clients, and of the node's work for them, for metrics and traces. Default:
+	// none.
 	Observer observe.Observer
-	// Engine sets Broker, Presence and Controller in one. If one of these fields is set too, it replaces the engine's
-	// part. With a Broker in its own field, the node does not run the engine, so the program connects the engine before
-	// Run and closes it after Shutdown. It is an error if no part of the Engine is used. Default: everything in memory.
+	// Engine sets Broker, Presence and Controller in one; such a field replaces the engine's part. With a Broker of its
+	// own, the node does not run the engine: the program connects it before Run and closes it after Shutdown. It is an
+	// error if no part is used. Default: everything in memory.
 	Engine Engine
 	// Broker carries and keeps publications. Default: the Engine's broker.
 	Broker broker.Broker
-	// Presence knows the clients in each channel. Default: the Engine's presence manager, else the presence manager in
-	// the broker's traits. If there is none, presence is in memory, provided that the broker is local; otherwise it is
-	// not available (error 108), because each node would know of its own clients alone.
+	// Presence knows the clients in each channel. Default: the presence manager of the Engine, else of the broker's
+	// traits. If there is none, presence is in memory with a local broker, and otherwise not available (error 108),
+	// because each node would know its own clients alone.
 	Presence broker.PresenceManager
-	// Controller carries control messages between nodes, which makes them a cluster: see
-	// Info, Survey, Channels and the operations by user. The node does not close it.
-	// Default: the controller in the broker's traits; if there is none, the node is alone.
+	// Controller carries control messages between nodes, which makes them a cluster. The node does not close it.
+	// Default: the controller of the broker's traits; without one the node is alone.
 	Controller broker.Controller
-	// Channel returns the options of a channel, for all that is published in it and all
-	// subscriptions to it. EveryChannel makes such a function. The node calls it for every
-	// publication and subscription, from many goroutines at once, and on its loops. So it must
-	// be fast, must not block, and must always return the same for a channel: it should look
-	// at the name alone. All nodes of a cluster need the same function. Options that contradict
-	// each other are an error of each publish and subscribe. Default: nil, no options.
+	// Channel returns the options of a channel, for its publications and subscriptions. EveryChannel makes such a
+	// function. The node calls it for each of them, from many goroutines and on its loops: it must be fast, must not
+	// block, and must always return the same for a channel, so it should look at the name alone. All nodes of a cluster
+	// need the same function. Options that contradict each other are an error of each publish and subscribe. Default:
+	// nil, no options.
 	Channel func(channel string) ChannelOptions
-	// Binary allows payloads that are not JSON in all channels, as ChannelOptions.Binary does in one channel. It also
-	// allows them where no channel is concerned: in Credentials.Info, RefreshReply.Info, and the data of connect
-	// replies, RPC replies and Client.Send. Default: false.
+	// Binary allows payloads that are not JSON in all channels (ChannelOptions.Binary), and in Credentials.Info,
+	// RefreshReply.Info, and the data of connect replies, RPC replies and Client.Send. Default: false.
 	Binary bool
 	// Logger of the node, which wraps it: see logging.Wrap. Default: slog.Default().
 	Logger *slog.Logger
@@ -69,87 +63,74 @@ type Config struct {
 	// Version is sent to clients and shown in Info. Default: empty.
 	Version string
 
-	// PingInterval between pings to a client, exact to 50 ms. The connect result announces
-	// it in whole seconds, at least 1. Default 25 s; negative: no pings.
+	// PingInterval between pings to a client, exact to 50 ms; the connect result has whole seconds, at least 1. Default
+	// 25 s; negative: no pings.
 	PingInterval time.Duration
-	// PongTimeout is the time that a client has to answer a ping; it must be less
-	// than PingInterval. Default 10 s; negative: clients need not answer.
+	// PongTimeout is the time for the answer to a ping, less than PingInterval. Default 10 s; negative: clients need not
+	// answer.
 	PongTimeout time.Duration
-	// StaleCloseDelay is the time that a client has to connect. Default 15 s.
+	// StaleCloseDelay is the time for the connect command. Default 15 s.
 	StaleCloseDelay time.Duration
-	// ExpiredCloseDelay is the time that a client has to refresh an expired
-	// connection, ExpiredSubCloseDelay the same for a subscription. Default 25 s.
+	// ExpiredCloseDelay is the time to refresh an expired connection, ExpiredSubCloseDelay a subscription. Default 25 s.
 	ExpiredCloseDelay, ExpiredSubCloseDelay time.Duration
-	// PresenceUpdateInterval is how often the node renews the presence of a client and
-	// looks for subscriptions that have expired. Default 25 s.
+	// PresenceUpdateInterval is how often the node renews presence and looks for expired subscriptions. Default 25 s.
 	PresenceUpdateInterval time.Duration
-	// PositionCheckDelay is how often the node compares the positions of subscriptions
-	// with the top of the channel's stream: one read of the engine per channel and node,
-	// spread evenly over the delay. A subscription whose position has not moved since and
-	// is not the top ends with unsubscribe 2500, or disconnect 3010 if it is server-side
-	// (docs/scaling.md). At least 2.56 s; default 40 s; negative: the node compares only
-	// after a loss that the broker reports.
+	// PositionCheckDelay is how often the node compares the positions of subscriptions with the top of the stream: one
+	// read of the engine per channel and node, spread over the delay. A subscription whose position has not moved since
+	// and is not the top ends with 2500, or disconnect 3010 if it is server-side (docs/scaling.md). At least 2.56 s;
+	// default 40 s; negative: only after a loss that the broker reports.
 	PositionCheckDelay time.Duration
-	// PositionMaxTimeLag is the greatest age of a publication at delivery; an older
-	// one makes positioned subscribers subscribe again. Default 0: no limit.
+	// PositionMaxTimeLag is the greatest age of a publication at delivery; an older one makes positioned subscribers
+	// subscribe again. Default 0: no limit.
 	PositionMaxTimeLag time.Duration
 
 	// ChannelLimit is the most subscriptions of a connection. Default 128.
 	ChannelLimit int
-	// ChannelMaxLength is the most bytes of a channel's name, in commands of clients and in
-	// server-side subscriptions; a longer name is error 107. Default 255.
+	// ChannelMaxLength is the most bytes of a channel's name in commands and server-side subscriptions; a longer one is
+	// error 107. Default 255.
 	ChannelMaxLength int
-	// QueueMaxSize is the most bytes that wait for a connection. A client is disconnected with 3008 if more would wait
-	// for it, or if a single message to it is larger. A reply that is larger becomes error 106, and a recovery that
-	// would need a larger reply fails. Default 1 MiB.
+	// QueueMaxSize is the most bytes that wait for a connection. With more, or a larger single message, the client is
+	// disconnected with 3008. A larger reply becomes error 106, and a recovery with a larger reply fails. Default 1 MiB.
 	QueueMaxSize int
-	// UserConnectionLimit is the most connections of a user on this node; a further
-	// one is refused with 3504. Anonymous users are exempt. Default 0: no limit.
+	// UserConnectionLimit is the most connections of a user on this node; a further one is refused with 3504. Anonymous
+	// users are exempt. Default 0: no limit.
 	UserConnectionLimit int
-	// HistoryLimit and RecoveryLimit are the most publications that a client's
-	// history request and a recovery return. Default 0: no limit.
+	// HistoryLimit is the most publications of a history request, RecoveryLimit of a recovery. Default 0: no limit.
 	HistoryLimit, RecoveryLimit int
-	// Concurrency is how many handlers may run for one client at once. With more than 1,
-	// replies to publish, presence, history and RPC commands come in any order; connect,
-	// subscribe, unsubscribe and refresh always keep their order. Default 1.
+	// Concurrency is how many handlers run for one client at once. With more than 1, replies to publish, presence,
+	// history and RPC commands come in any order; connect, subscribe, unsubscribe and refresh keep theirs. Default 1.
 	Concurrency int
-	// CommandLimit is how many commands of one client may be in progress. The node
-	// stops reading from the client while that many are. Default 64.
+	// CommandLimit is how many commands of a client may be in progress; the node stops reading from it then. Default 64.
 	CommandLimit int
 	// EngineConcurrency is how many calls may be in progress at an engine that is not in this process: subscribes and
-	// reads of history at the broker, and as many again at the presence manager. It keeps the clients of a failed
-	// node, which come all at once, from overrunning the engine. Further calls wait, for 10 s at the most, and then
-	// fail with ErrorTooManyRequests. With any limit, identical reads at the same time share a round trip. Default
-	// 512; negative: no limit.
+	// reads of history, and as many at the presence manager, so that the clients of a failed node do not overrun it.
+	// Further calls wait for 10 s at most, and fail with ErrorTooManyRequests. With any limit, identical reads share a
+	// round trip. Default 512; negative: no limit.
 	EngineConcurrency int
-	// PollConcurrency is how many calls of SharedPoll.Poll may be in progress; further ones wait. Default 64.
+	// PollConcurrency is how many calls of SharedPoll.Poll run at once; further ones wait. Default 64.
 	PollConcurrency int
-	// ConnectDisconnects are the disconnects of clients with one-way transports, which get no
-	// error, if they cannot connect because of the error with that code. Default, also for
-	// errors with other codes: 3005 for 109 and 110, 3013 for 111, 3507 for 103, else 3004.
+	// ConnectDisconnects are what clients of one-way transports get if they cannot connect, by the code of the error.
+	// Default, also for other codes: 3005 for 109 and 110, 3013 for 111, 3507 for 103, else 3004.
 	ConnectDisconnects map[uint32]protocol.Disconnect
 	// SendTime adds the server's time to the connect result. Default: false.
 	SendTime bool
-	// InlineHandlers makes the node call the handlers Connecting, Subscribe and CacheEmpty without a goroutine of
-	// their own, which makes new connections cheaper. Many other connections wait meanwhile. So a handler whose event
-	// says Inline must not wait for I/O, for another goroutine, or for a method of the node that takes a context. If
-	// it would have to, it returns ErrWouldBlock, and the node calls it once more, with Inline unset, where it may
-	// block. Default: false.
+	// InlineHandlers calls the handlers Connecting, Subscribe and CacheEmpty without a goroutine, which makes new
+	// connections cheaper. Other connections wait meanwhile, so a handler whose event says Inline must not wait for I/O,
+	// for another goroutine, or for a method of the node that takes a context. Instead it returns ErrWouldBlock, and the
+	// node calls it once more, with Inline unset. Default: false.
 	InlineHandlers bool
-	// FlightRecorder is how much memory Inspector.Flight has at most, in bytes. Default 8 MiB; negative: nothing is
-	// recorded.
+	// FlightRecorder is the most memory of Inspector.Flight, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int
-	// Expressions compiles conditions of inspect.Filter, each time anew. Default: filters with an Expression are errors.
+	// Expressions compiles conditions of inspect.Filter. Default: filters with an Expression are errors.
 	Expressions func(text string) (inspect.Condition, error)
-	// GoroutineDriver gives every connection goroutines of its own, also where the
-	// node's loops could watch its socket. It is for diagnosis. Default: false.
+	// GoroutineDriver gives every connection goroutines, also where loops could watch its socket, for diagnosis.
+	// Default: false.
 	GoroutineDriver bool
 }
 
 // pendingSize is how many bytes of commands may wait for one client.
 const pendingSize = 1 << 20
 
-// withDefaults returns c with its defaults filled in, and an error if c is wrong.
 func (c Config) withDefaults() (Config, error) {
 	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
 	c.PongTimeout = cmp.Or(c.PongTimeout, 10*time.Second)
@@ -194,7 +175,6 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// session returns the settings of the sessions of the node with a UID.
 func (c *Config) session(uid string, recorder *flightrecorder.Recorder) *session.Config {
 	return &session.Config{
 		NodeID: uid, Clocks: clocks.New(uid), Beat: beat.Of(uid), Taps: tap.New(uid), Epochs: recorder.Epochs(),
@@ -208,7 +188,7 @@ func (c *Config) session(uid string, recorder *flightrecorder.Recorder) *session
 	}
 }
 
-// present tells which handlers are set. Each field of session.Handles has the name of a field of Handlers.
+// present: each field of session.Handles has the name of a field of Handlers.
 func (h *Handlers) present() (present session.Handles) {
 	handlers, fields := reflect.ValueOf(h).Elem(), reflect.ValueOf(&present).Elem()
 	for i := range fields.NumField() {

@@ -8,14 +8,13 @@ import (
 	"github.com/gyrohq/gyro/internal/engines"
 )
 
-// Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or one of your own.
+// Engine is a backend as a whole: memory.Broker, redis.Engine, nats.Broker, or another.
 type Engine interface {
-	// Broker returns the broker, always the same. Its traits (broker.Traits) have the other parts of the engine:
-	// Presence and Control.
+	// Broker returns the broker, always the same. Its traits (broker.Traits) have Presence and Control of the engine.
 	Broker() broker.Broker
 }
 
-// setEngines sets Broker and Presence. The error names the fields that contradict each other.
+// setEngines returns an error that names the fields that contradict each other.
 func (c *Config) setEngines() error {
 	if c.Engine == nil {
 		if c.Broker == nil {

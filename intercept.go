@@ -9,34 +9,29 @@ import (
 
 // Call is one call of a handler.
 type Call struct {
-	// Handler is the name of the field of Handlers: "Connecting", "Subscribe", ….
+	// Handler is the field of Handlers: "Connecting", "Subscribe", ….
 	Handler string
-	// Client is the one that the handler is called for; nil for Connecting, CacheEmpty and Survey.
+	// Client is nil for Connecting, CacheEmpty and Survey.
 	Client *Client
-	// Event is the handler's argument, by value: a ConnectEvent, a SubscribeEvent, …; for
-	// Message the data as []byte, for Connected nil.
+	// Event is the handler's argument, by value: a ConnectEvent, …; for Message a []byte, for Connected nil.
 	Event any
 }
 
-// HandlerFunc is any handler. The reply is the handler's result, by value: a ConnectReply, a
-// SubscribeReply, …; for RPC a []byte. It is nil for a handler that returns only an error,
-// or nothing.
+// HandlerFunc is any handler. The reply is its result, by value: a ConnectReply, …; for RPC a []byte; nil if there is
+// none.
 type HandlerFunc func(ctx context.Context, call Call) (reply any, err error)
 
-// Interceptor wraps a handler. The node calls the function that it returns in place of the
-// handler; that function calls next, or answers itself. It may pass another context or Event
-// to next, and return another reply or error. New calls the interceptor once for each
-// handler that is not nil.
+// Interceptor wraps a handler: New calls it once for each handler that is not nil, and the node calls the function
+// that it returns. That function calls next, or answers itself. It may change the context, the Event, the reply and
+// the error.
 //
-// The rules for handlers (see Handlers) also apply to the function: calls for different clients are concurrent, a panic
-// is contained, an error answers the client. If the Event is Inline, the function must not block, and may return
-// ErrWouldBlock; the node then makes the call once more, through all interceptors, where it may block. So ErrWouldBlock
-// from next is no failure. An error for Connected, Unsubscribed or Disconnected, which answer nothing, is logged.
+// It is under the rules of Handlers: calls for different clients are concurrent, a panic is contained, an error
+// answers the client. If the Event is Inline, it must not block, and may return ErrWouldBlock, which is no failure:
+// the node calls it once more where it may block. An error for Connected, Unsubscribed or Disconnected is logged.
 //
 // An Event or a reply of another type than the handler's is an error.
 type Interceptor func(next HandlerFunc) HandlerFunc
 
-// intercepted returns h with the interceptors around each handler that is not nil.
 func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
 	if len(by) == 0 {
 		return h
@@ -75,8 +70,7 @@ type wrapper struct {
 	log          *slog.Logger
 }
 
-// wrap puts the interceptors around a handler with an event of type E and a reply of type R;
-// if R is any, each reply is accepted. It returns nil for nil.
+// wrap returns nil for nil. If R is any, each reply is accepted.
 func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) (R, error)) func(context.Context, *Client, E) (R, error) {
 	if h == nil {
 		return nil
@@ -101,7 +95,6 @@ func wrap[E, R any](w wrapper, name string, h func(context.Context, *Client, E) 
 	}
 }
 
-// typed returns v as a T, or an error that names the handler and the kind of v.
 func typed[T any](v any, name, what string) (T, error) {
 	t, ok := v.(T)
 	if _, any := any(&t).(*any); !ok && !any {

@@ -126,23 +126,19 @@ func (n *Node) Accept(ctx context.Context, conn transport.Conn, info transport.I
 	return n.clients.Accept(ctx, conn, info)
 }
 
-// Drain refuses new clients and disconnects the present ones with 3001 "shutdown", spread
-// evenly over a time. Clients then connect again, and the other nodes are not overrun. With
-// few clients it takes less time: it disconnects at least some 160 per second. In all other
-// respects the node works as before, until Shutdown.
+// Drain refuses new clients and disconnects the others with 3001 "shutdown", spread evenly over a time, so that the other
+// nodes are not overrun; at least some 160 per second. In all other respects the node works as before.
 //
-// Drain returns when no client is left, after the time over at the latest (at once if over
-// is not positive), or earlier with the error of ctx when ctx ends. It may be called more
-// than once, and while Shutdown is under way: the fastest drain counts.
+// Drain returns when no client is left, after the time over at the latest (at once if over is not positive), or with
+// the error of ctx. It may be called more than once, and during Shutdown: the fastest drain counts.
 func (n *Node) Drain(ctx context.Context, over time.Duration) error {
 	return n.clients.Drain(ctx, over)
 }
 
-// Shutdown ends the node: it refuses new clients, disconnects all others with 3001, waits for their handlers and
-// transports, and closes the broker last. The context of handlers ends 5 s after the last connection, or with ctx. The
-// context of Unsubscribed and Disconnected has at least 5 s more. If ctx ends before all this is done, Shutdown returns
-// the error of ctx and the rest goes on in the background; a further call waits for it again. A handler must not call
-// Shutdown.
+// Shutdown refuses new clients, disconnects all others with 3001, waits for their handlers and transports, and closes the
+// broker last. The context of handlers ends 5 s after the last connection, or with ctx; Unsubscribed and Disconnected
+// have at least 5 s more. If ctx ends before, Shutdown returns its error and the rest goes on in the background; a
+// further call waits for it again. A handler must not call Shutdown.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.mu.Lock()
 	first := !n.shutdown

@@ -58,7 +58,6 @@ func (n *Node) inOrder() []part {
 	}
 }
 
-// surely makes a start of a function that cannot fail.
 func surely(start func()) func() error {
 	return func() error {
 		start()
@@ -66,7 +65,6 @@ func surely(start func()) func() error {
 	}
 }
 
-// quietly makes a stop of a function that cannot fail.
 func quietly(stop func()) func(context.Context) error {
 	return func(context.Context) error {
 		stop()
@@ -87,7 +85,6 @@ func startAll(parts []part) error {
 	return nil
 }
 
-// stopAll stops parts in the opposite order.
 func stopAll(ctx context.Context, parts []part) error {
 	var errs []error
 	for _, p := range slices.Backward(parts) {

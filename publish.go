@@ -9,12 +9,11 @@ import (
 	"github.com/gyrohq/gyro/internal/validate"
 )
 
-// Publish sends data to all subscribers of a channel. When it returns without an error, the
-// broker has accepted the publication.
+// Publish sends data to all subscribers of a channel. Without an error, the broker has accepted it.
 //
-// data must be JSON or empty, unless the channel or the node is Binary, and must not be modified afterwards. Options
-// that name no history are completed by Config.Channel. Data that is not JSON, and options that contradict each other,
-// are errors that name the channel and the field; an empty channel is ErrorBadRequest.
+// data must be JSON or empty, unless the channel or the node is Binary, and must not be modified afterwards.
+// Config.Channel completes options that name no history. Data that is not JSON, and options that contradict each
+// other, are errors that name the channel and the field; an empty channel is ErrorBadRequest.
 func (n *Node) Publish(ctx context.Context, ch string, data []byte, o *PublishOptions) (PublishResult, error) {
 	return n.publish(ctx, ch, data, false, o)
 }
@@ -37,16 +36,15 @@ func (n *Node) publish(ctx context.Context, ch string, data []byte, checked bool
 	return n.engines.Broker.Publish(ctx, ch, p, opts)
 }
 
-// Maps changes and reads the maps of the broker, with the checks of Publish. If the broker has none, its
-// methods return ErrorNotAvailable.
+// Maps changes and reads maps, with the checks of Publish. Without maps in the broker, the methods return
+// ErrorNotAvailable.
 func (n *Node) Maps() broker.Maps { return n.maps }
 
-// Polls publishes values of keys in shared poll channels (SubscribeOptions.Poll). A Publish with an empty channel or key,
-// or without a version, is ErrorBadRequest.
+// Polls publishes values of keys in shared poll channels (SubscribeOptions.Poll). An empty channel or key, or no
+// version, is ErrorBadRequest.
 func (n *Node) Polls() channel.Polls { return n.polls }
 
-// Broadcast publishes the same data into many channels; the results are in the order of
-// channels. A failure in one channel does not affect the others.
+// Broadcast publishes the same data into many channels, independently; the results are in their order.
 func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o *PublishOptions) []BroadcastResult {
 	results := make([]BroadcastResult, len(channels))
 	size := n.engines.Traits.BatchSize()
@@ -64,9 +62,8 @@ func (n *Node) Broadcast(ctx context.Context, channels []string, data []byte, o 
 	return results
 }
 
-// PublishBatch publishes the elements as Publish would, in their order, and sets the Result
-// and Err of each. A failure of one does not affect the others. Brokers that take batches
-// get up to 4,096 elements at once.
+// PublishBatch publishes the elements as Publish would, in their order and independently, and sets the Result and Err of
+// each. Brokers that take batches get up to 4,096 elements at once.
 func (n *Node) PublishBatch(ctx context.Context, elements []BatchPublication) {
 	if publish := n.engines.Traits.Batch; publish != nil {
 		engines.PublishBatch(ctx, n.rules, publish, elements, n.engines.Traits.BatchSize())

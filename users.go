@@ -11,36 +11,33 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Users acts on the connections that a Target selects on every node of the cluster. That there are none is no error. An
-// empty Target is ErrorBadRequest. This node tells the other nodes first and acts when each of them has confirmed; then
-// the method returns without an error. A node that has been silent for 7 s need not confirm: it learns of the operation
-// if it comes back within 5 minutes.
+// Users acts on the connections that a Target selects on every node, if there are any. An empty Target is
+// ErrorBadRequest. This node tells the others first, acts when each has confirmed, and returns no error then. A node
+// that has been silent for 7 s need not confirm: it learns of the operation if it comes back within 5 minutes.
 //
 // With an error, after 8 s at most, this node has done nothing, and no node will do anything later; nodes that had
-// confirmed have done their part. The caller may repeat the operation. Any goroutine may call the methods. Only the node
-// implements Users; tests of programs may, too.
+// confirmed have done their part. The caller may repeat the operation. Any goroutine may call the methods. Only the
+// node implements Users; tests of programs may, too.
 type Users interface {
-	// Subscribe makes a server-side subscription. It returns ErrorBadRequest for a channel that is empty or longer than
-	// Config.ChannelMaxLength, and for options with Map; ErrorExpired for an expiration in the past; and another error
-	// for options that contradict each other or the channel, and for payloads that are not JSON.
+	// Subscribe makes a server-side subscription. A channel that is empty or longer than Config.ChannelMaxLength, and
+	// options with Map, are ErrorBadRequest; an expiration in the past is ErrorExpired. Options that contradict each
+	// other or the channel, and payloads that are not JSON, are other errors.
 	Subscribe(ctx context.Context, t Target, ch string, o *SubscribeOptions) error
-	// Unsubscribe ends the subscriptions to a channel, server-side or not. u is the code, from 2000 to 2999, and the
-	// reason that clients get; nil means 2000 "server unsubscribe". With a code from 2500 on, clients subscribe again.
-	// It returns ErrorBadRequest for an empty channel, and for another code.
+	// Unsubscribe ends subscriptions, server-side or not. Clients get the code of u, from 2000 to 2999, and its reason;
+	// nil: 2000 "server unsubscribe". From 2500 on, they subscribe again. An empty channel and other codes are
+	// ErrorBadRequest.
 	Unsubscribe(ctx context.Context, t Target, ch string, u *Unsubscribe) error
-	// Disconnect closes the connections. It returns ErrorBadRequest for a code that is not from 3000 to 4999.
+	// Disconnect closes the connections. A code that is not from 3000 to 4999 is ErrorBadRequest.
 	Disconnect(ctx context.Context, t Target, o *DisconnectOptions) error
-	// Refresh changes the expiration of the connections. Info that is not JSON is an error, unless the node is Binary.
+	// Refresh changes the expiration. Info that is not JSON is an error, unless the node is Binary.
 	Refresh(ctx context.Context, t Target, o *RefreshOptions) error
 }
 
-// Users acts on connections of the whole cluster.
+// Users returns the methods for connections of the whole cluster.
 func (n *Node) Users() Users { return userOperations{n} }
 
-// userOperations implements Users.
 type userOperations struct{ node *Node }
 
-// operate makes every node carry out a command for the connections that t selects.
 func (u userOperations) operate(ctx context.Context, t Target, cmd *control.Command) error {
 	if err := t.check(); err != nil {
 		return err
