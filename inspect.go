@@ -87,13 +87,13 @@ func (i inspection) Flight(ctx context.Context, q inspect.Query) (inspect.Log, e
 }
 
 func (i inspection) Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error] {
-	return sequence(func(see func([]observe.Tapped) error) error {
-		return i.node.member.Watch(ctx, t, i.node.cluster, see)
+	return sequence(func(yield func([]observe.Tapped) error) error {
+		return i.node.member.Watch(ctx, t, i.node.cluster, yield)
 	})
 }
 
 func (i inspection) Users(ctx context.Context) iter.Seq2[[]string, error] {
-	return sequence(func(see func([]string) error) error { return i.node.member.Inspector.Users(ctx, see) })
+	return sequence(func(yield func([]string) error) error { return i.node.member.Inspector.Users(ctx, yield) })
 }
 
 func (i inspection) NumSubscribers(ctx context.Context, ch string) (int, error) {
@@ -107,7 +107,7 @@ func (i inspection) Panics() uint64 { return i.node.clients.Panics() }
 var errBreak = errors.New("gyro: the loop has ended")
 
 // sequence returns an iterator over the values of walk, whose error is in the last element.
-func sequence[T any](walk func(see func(T) error) error) iter.Seq2[T, error] {
+func sequence[T any](walk func(yield func(T) error) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		err := walk(func(v T) error {
 			if !yield(v, nil) {

@@ -32,11 +32,11 @@ type HandlerFunc func(ctx context.Context, call Call) (reply any, err error)
 // An Event or a reply of another type than the handler's is an error.
 type Interceptor func(next HandlerFunc) HandlerFunc
 
-func (h Handlers) intercepted(by []Interceptor, log *slog.Logger) Handlers {
-	if len(by) == 0 {
+func (h Handlers) intercepted(interceptors []Interceptor, log *slog.Logger) Handlers {
+	if len(interceptors) == 0 {
 		return h
 	}
-	w := wrapper{by, log}
+	w := wrapper{interceptors, log}
 	h.Connecting = withoutClient(w, "Connecting", h.Connecting)
 	if f := h.Connected; f != nil {
 		connected := notice(w, "Connected", func(ctx context.Context, c *Client, _ any) { f(ctx, c) })

@@ -28,10 +28,10 @@ import (
 
 // Client is one connection. Any goroutine may call its methods, unless they say otherwise.
 type Client struct {
-	loop    *Loop
-	session session.Session
-	timer   loop.Timer
-	life    lifetime
+	loop     *Loop
+	session  session.Session
+	timer    loop.Timer
+	lifetime lifetime
 	// ctx has the values and the meta of the application; nil if it gave neither.
 	ctx atomic.Pointer[valueContext]
 	// request is nil once the client has connected.
@@ -93,7 +93,7 @@ func (c *Client) Context() context.Context {
 	if ctx := c.ctx.Load(); ctx != nil {
 		return ctx
 	}
-	return &c.life
+	return &c.lifetime
 }
 
 // Meta is the latest of the application, or nil.
@@ -168,7 +168,7 @@ func (e *env) SessionID() string              { return e.loop.sessions.ids[e.cli
 func (e *env) Allowance() *int                { return e.loop.Allowance() }
 func (e *env) Counts() *clientmetrics.Counter { return e.loop.counts }
 func (e *env) Again()                         { e.loop.Again(&e.session) }
-func (e *env) Gone()                          { e.life.End() }
+func (e *env) Gone()                          { e.lifetime.End() }
 
 func (e *env) Register(req *protocol.ConnectRequest) bool {
 	if e.loop.register(e.client()) {
@@ -188,7 +188,7 @@ func (e *env) Closed(d protocol.Disconnect) {
 			e.Note(inspect.Disconnected, "", d.Code, 0, d.Reason)
 		}
 	}
-	e.life.End()
+	e.lifetime.End()
 	if log := e.loop.clients.Log; log.Enabled(context.Background(), slog.LevelDebug) {
 		log.Debug("client disconnected", "client", e.id, "user", e.session.User(), "code", d.Code, "reason", d.Reason)
 	}
@@ -212,28 +212,28 @@ func (e *env) Finish(b *session.Subscription) { e.loop.Hub().Finish(b) }
 // peer is for a transport with goroutines of its own.
 func (c *Client) peer() transport.Peer {
 	p := newPostingPeer()
-	p.Loop, p.Session, p.Gone = c.loop.Loop, &c.session, c.life.Done
-	p.Ended = (*direct)(c).Closed
+	p.Loop, p.Session, p.Gone = c.loop.Loop, &c.session, c.lifetime.Done
+	p.Ended = (*loopPeer)(c).Closed
 	return p
 }
 
-// direct implements transport.Peer for a connection on the client's loop. It sets Loop.entered, so that a panic ends
+// loopPeer implements transport.Peer for a connection on the client's loop. It sets Loop.entered, so that a panic ends
 // this client.
-type direct Client
+type loopPeer Client
 
-func (p *direct) Receive(msg []byte) {
+func (p *loopPeer) Receive(msg []byte) {
 	p.loop.entered = (*Client)(p)
 	p.session.Receive(msg)
 	p.loop.entered = nil
 }
 
-func (p *direct) Writable() {
+func (p *loopPeer) Writable() {
 	p.loop.entered = (*Client)(p)
 	p.session.Flush()
 	p.loop.entered = nil
 }
 
-func (p *direct) Closed(err error) {
+func (p *loopPeer) Closed(err error) {
 	p.loop.clients.connections.Done()
 	p.loop.entered = (*Client)(p)
 	p.session.Lost((*Client)(p).closeReason(err))

@@ -26,11 +26,11 @@ func (q *effectQueue) idle() bool {
 }
 
 // push reports whether the caller has to start a worker.
-func (q *effectQueue) push(e effect.Effect, most int) bool {
+func (q *effectQueue) push(e effect.Effect, limit int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.effects = append(q.effects, e)
-	if !q.ready(most) {
+	if !q.ready(limit) {
 		return false
 	}
 	q.running++
@@ -45,25 +45,25 @@ func (q *effectQueue) pushAhead(e effect.Effect) {
 }
 
 // ready reports whether the first effect may start beside the running ones.
-func (q *effectQueue) ready(most int) bool {
+func (q *effectQueue) ready(limit int) bool {
 	switch {
 	case len(q.effects) == 0:
 		return false
 	case q.running == 0:
 		return true
 	}
-	return !q.exclusive && q.running < most && q.effects[0].Traits().Has(effect.Concurrent)
+	return !q.exclusive && q.running < limit && q.effects[0].Traits().Has(effect.Concurrent)
 }
 
 // next gives a worker its next effect, or nil to end it, and reports whether it has to start another worker.
-func (q *effectQueue) next(most int) (e effect.Effect, more bool) {
+func (q *effectQueue) next(limit int) (e effect.Effect, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running--
 	if q.running == 0 {
 		q.exclusive = false
 	}
-	if !q.ready(most) {
+	if !q.ready(limit) {
 		if len(q.effects) == 0 && q.running == 0 {
 			q.effects = nil
 		}
@@ -74,7 +74,7 @@ func (q *effectQueue) next(most int) (e effect.Effect, more bool) {
 	q.effects = q.effects[1:]
 	q.running++
 	q.exclusive = !e.Traits().Has(effect.Concurrent)
-	if q.ready(most) {
+	if q.ready(limit) {
 		q.running++
 		more = true
 	}

@@ -67,7 +67,7 @@ func (x *executor) Connecting(e *effect.Connecting, inline bool) bool {
 func (c *Client) connecting(ctx context.Context, app Application, e *effect.Connecting, inline bool) error {
 	if !inline {
 		var done func()
-		ctx, done = requestContext(&c.life, ctx)
+		ctx, done = requestContext(&c.lifetime, ctx)
 		defer done()
 	}
 	values, meta, err := app.Connecting(ctx, c, e, inline)
@@ -79,7 +79,7 @@ func (c *Client) connecting(ctx context.Context, app Application, e *effect.Conn
 	}
 	c.request = nil // it is large, and no longer needed
 	if values != nil || meta != nil {
-		c.ctx.Store(newValueContext(&c.life, c.loop.clients.handling, values, meta))
+		c.ctx.Store(newValueContext(&c.lifetime, c.loop.clients.handling, values, meta))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (x *executor) Subscribing(e *effect.Subscribing, inline bool) bool {
 }
 
 func (x *executor) Attach(e *effect.Attach, inline bool) bool {
-	ctx := context.Context(&x.life)
+	ctx := context.Context(&x.lifetime)
 	if e.Outlives {
 		ctx = x.client().work()
 	}
@@ -131,7 +131,7 @@ func (x *executor) Page(e *effect.Page, inline bool) bool {
 	if inline && !x.node().Engines.Local {
 		return false
 	}
-	ctx, done := x.begin(&x.life, &observe.Effect{Name: "map page", Channel: e.Channel, Inline: inline})
+	ctx, done := x.begin(&x.lifetime, &observe.Effect{Name: "map page", Channel: e.Channel, Inline: inline})
 	x.node().Engines.Page(ctx, (*owner)(x), e)
 	done(e.Err)
 	return true
@@ -172,7 +172,7 @@ func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 		return false
 	}
 	for _, it := range items {
-		ctx, done := x.begin(&x.life, &observe.Effect{Name: "renew", Channel: it.Channel, Inline: inline})
+		ctx, done := x.begin(&x.lifetime, &observe.Effect{Name: "renew", Channel: it.Channel, Inline: inline})
 		err := x.node().Engines.Appear(ctx, it.Info, it.Maps)
 		if it.Presence {
 			err = cmp.Or(x.node().Engines.Presence.Add(ctx, it.Channel, it.Info), err)
@@ -186,7 +186,7 @@ func (x *executor) Renew(items []effect.RenewItem, inline bool) bool {
 }
 
 func (x *executor) Close(e *effect.Close, inline bool) bool {
-	x.life.End() // before the handlers, also if the queue of effects is faster than the loop
+	x.lifetime.End() // before the handlers, also if the queue of effects is faster than the loop
 	tell := e.Connected && x.has().Disconnected
 	if inline && tell {
 		return false
@@ -238,7 +238,7 @@ func (x *executor) Refresh(e *effect.Refresh) {
 	e.Err = command(x, "Refresh", "", e, func(app Application, ctx context.Context, c *Client, e *effect.Refresh) error {
 		meta, err := app.Refresh(ctx, c, e)
 		if err == nil && !e.Expired && meta != nil {
-			c.ctx.Store(c.ctx.Load().WithMeta(&c.life, c.loop.clients.handling, meta))
+			c.ctx.Store(c.ctx.Load().WithMeta(&c.lifetime, c.loop.clients.handling, meta))
 		}
 		return err
 	})
@@ -375,7 +375,7 @@ func (c *Client) handlerFailed(what *observe.Effect, err error) {
 
 // hasGone reports whether err only says that the client has gone.
 func (c *Client) hasGone(err error) bool {
-	return c.life.Err() != nil && errors.Is(err, context.Canceled)
+	return c.lifetime.Err() != nil && errors.Is(err, context.Canceled)
 }
 
 // failed logs an error of an engine, unless the client has gone.

@@ -47,7 +47,7 @@ func (c *Client) fed(b *session.Subscription, p *channel.Publication) error {
 		if ok {
 			return nil
 		}
-	case <-c.life.Done():
+	case <-c.lifetime.Done():
 	}
 	return errFeedOver
 }

@@ -61,8 +61,8 @@ type inbound struct {
 
 var inbounds = sync.Pool{New: func() any { return new(inbound) }}
 
-// keepInbound is the largest buffer that is used again; bytes.
-const keepInbound = 16 << 10
+// maxPooledInbound is the largest buffer that is used again; bytes.
+const maxPooledInbound = 16 << 10
 
 func (in *inbound) Run() {
 	p := in.p
@@ -75,7 +75,7 @@ func (in *inbound) Run() {
 		}
 	}
 	in.p = nil
-	if cap(in.buf) <= keepInbound {
+	if cap(in.buf) <= maxPooledInbound {
 		inbounds.Put(in)
 	}
 }

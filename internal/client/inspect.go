@@ -24,22 +24,22 @@ func (e *env) Pong(at int64) {
 }
 
 func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
-	if e.loop.tape != nil {
-		e.loop.tape.Add(e.loop.Now(), &flightrecorder.Record{
+	if e.loop.ring != nil {
+		e.loop.ring.Add(e.loop.Now(), &flightrecorder.Record{
 			Kind: k, Client: e.id, User: e.session.User(), Addr: e.remoteAddr, Channel: ch, Code: code, Count: count, Text: text,
 		})
 	}
 }
 
 // recorder also records refusals in a ring, under the names that the observer gives their keys.
-func (r *Registry) recorder(tape *flightrecorder.Ring) refusal.Reporter {
+func (r *Registry) recorder(ring *flightrecorder.Ring) refusal.Reporter {
 	observed := r.Observer.Refused
 	return refusal.Reporter{Log: r.Log, Observe: func(f *refusal.Refusal) {
 		if observed != nil {
 			observed(f)
 		}
 		id, _ := uuid.Parse(f.Client) // zero if there is none
-		tape.Add(time.Now().UnixNano(), &flightrecorder.Record{
+		ring.Add(time.Now().UnixNano(), &flightrecorder.Record{
 			Kind: inspect.Refused, Client: id, User: f.User, Addr: f.Addr, Channel: f.Channel, Code: f.Code,
 			What: f.Kind, Text: f.Reason, Key: f.Key,
 		})
@@ -57,24 +57,24 @@ func (r *Registry) Connections(ctx context.Context, f *inspect.Filter, matches f
 		}
 	}
 	err := r.OnLoops(ctx, func(l *Loop) {
-		found, room := inspect.Connections{}, inspect.MaxChannels/len(r.loops)
+		found, channelsLeft := inspect.Connections{}, inspect.MaxChannels/len(r.loops)
 		l.find(f, func(c *Client) bool {
 			labels := inspect.Labels(c.Context())
 			if f.Client != "" && c.id != id || !matches(labels) {
 				return true
 			}
-			if len(found.List) == f.Limit || room <= 0 {
+			if len(found.List) == f.Limit || channelsLeft <= 0 {
 				found.More = true
 				return false
 			}
-			about := c.describe(labels)
-			for ch := range about.Channels {
-				if room--; room < 0 {
-					delete(about.Channels, ch)
+			connection := c.describe(labels)
+			for ch := range connection.Channels {
+				if channelsLeft--; channelsLeft < 0 {
+					delete(connection.Channels, ch)
 					found.More = true
 				}
 			}
-			found.List = append(found.List, about)
+			found.List = append(found.List, connection)
 			return true
 		})
 		mu.Lock()

@@ -31,7 +31,7 @@ type Loop struct {
 	scratch  session.Scratch
 	agents   agents
 	counts   *clientmetrics.Counter // nil without an observer of turns
-	tape     *flightrecorder.Ring   // nil without a flight recorder
+	ring     *flightrecorder.Ring   // nil without a flight recorder
 	refusals refusal.Reporter
 	// first of all connections, their number, and the walks under way in the list.
 	first       *Client
@@ -174,9 +174,9 @@ func (l *Loop) removeConnection(c *Client) bool {
 	return true
 }
 
-// drain disconnects most connections at most.
-func (l *Loop) drain(most int) {
-	for c := l.first; c != nil && most > 0; most-- {
+// drain disconnects limit connections at most.
+func (l *Loop) drain(limit int) {
+	for c := l.first; c != nil && limit > 0; limit-- {
 		next := c.next
 		c.contained(func() { c.session.CloseAfterDelivery(protocol.DisconnectShutdown) })
 		c = next

@@ -74,9 +74,9 @@ func New(cfg Config) *Registry {
 	r.handling, r.stop = context.WithCancel(context.Background())
 	r.parting, r.endParting = context.WithCancel(context.Background())
 	for i, own := range cfg.Loops {
-		l := &Loop{Loop: own, clients: r, Index: i, users: make(map[string][]*Client), tape: cfg.Flight.Loop(i)}
+		l := &Loop{Loop: own, clients: r, Index: i, users: make(map[string][]*Client), ring: cfg.Flight.Loop(i)}
 		l.scratch.Place = sharedpoll.Place{Hub: l.Hub(), Loop: i, Table: cfg.Polls}
-		l.refusals = r.recorder(l.tape)
+		l.refusals = r.recorder(l.ring)
 		l.work = workGroup{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked
 		if cfg.Observer.Turn != nil {
@@ -159,7 +159,7 @@ func (r *Registry) AcceptOn(l transport.Loop, ctx context.Context, conn transpor
 		return nil, err
 	}
 	c.begin(conn, kind, info.Connect)
-	return (*direct)(c), nil
+	return (*loopPeer)(c), nil
 }
 
 func (r *Registry) nextLoop() *Loop { return r.loops[int(r.accepted.Add(1))%len(r.loops)] }

@@ -145,37 +145,37 @@ func (c *Catchup) Entries(s channel.State, passes func(*channel.Publication) boo
 		return p, false, protocol.ErrorUnrecoverablePosition
 	}
 	p = Page{Cursor: s.Cursor, Position: c.top, Top: s.Top, From: c.cursor, Limit: c.limit}
-	c.keep(&p, s.Entries, later, passes)
+	c.fillPage(&p, s.Entries, later, passes)
 	c.since = c.top
 	return p, p.Cursor == "" && (c.opts.Ephemeral || c.near(s.Top.Offset)), nil
 }
 
-// keep puts the subscriber's entries into a page: mostly all of them, in the list itself. A page over the budget ends
+// fillPage puts the subscriber's entries into a page: mostly all of them, in the list itself. A page over the budget ends
 // before the entry that is too much.
-func (c *Catchup) keep(p *Page, entries []*channel.Publication, later bool, passes func(*channel.Publication) bool) {
-	size, kept := 0, 0
+func (c *Catchup) fillPage(p *Page, entries []*channel.Publication, later bool, passes func(*channel.Publication) bool) {
+	size, passed := 0, 0
 	for i, e := range entries {
 		if later && e.Offset > c.top.Offset || !passes(e) {
 			continue
 		}
-		if size += Size(e); size > c.budget && kept > 0 {
+		if size += Size(e); size > c.budget && passed > 0 {
 			p.Cursor, entries = entries[i-1].Key, entries[:i]
 			break
 		}
 		switch {
-		case kept == i: // none was left out so far
+		case passed == i: // none was left out so far
 		case p.Publications == nil:
-			p.Publications = append(slices.Clone(entries[:kept]), e)
+			p.Publications = append(slices.Clone(entries[:passed]), e)
 		default:
 			p.Publications = append(p.Publications, e)
 		}
-		kept++
+		passed++
 	}
 	switch {
-	case kept == len(entries):
+	case passed == len(entries):
 		p.Publications = entries
 	case p.Publications == nil: // all that follow the first ones were left out
-		p.Publications = entries[:kept:kept]
+		p.Publications = entries[:passed:passed]
 	}
 }
 

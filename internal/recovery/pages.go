@@ -29,14 +29,14 @@ type PageCache struct {
 	size  int
 }
 
-// Fill puts entries into a result, which is valid until the next use of room. If share is set, k identifies the entries.
-func (c *PageCache) Fill(r *protocol.SubscribeResult, k PageKey, entries []*channel.Publication, share bool, room *hub.Results) error {
+// Fill puts entries into a result, which is valid until the next use of results. If share is set, k identifies the entries.
+func (c *PageCache) Fill(r *protocol.SubscribeResult, k PageKey, entries []*channel.Publication, share bool, results *hub.Results) error {
 	if share {
 		if r.StateEncoded = c.pages[k]; r.StateEncoded != nil {
 			return nil
 		}
 	}
-	list := room.Whole(entries, k.Form, k.Encoding)
+	list := results.Whole(entries, k.Form, k.Encoding)
 	if !share || len(list) == 0 {
 		r.State = list
 		return nil

@@ -3,8 +3,8 @@ package sendqueue
 const (
 	// chunkSize is how much an arena allocates at a time; bytes.
 	chunkSize = 64 << 10
-	// keepChunks is how many chunks an arena keeps for turns that need several.
-	keepChunks = 16
+	// maxSpareChunks is how many chunks an arena keeps for turns that need several.
+	maxSpareChunks = 16
 	// A frame of more than large bytes that gathered messages stays in the buffer where it was made.
 	large = chunkSize / 4
 	// MaxLarge is how many bytes of such buffers an arena keeps: later turns then allocate none, and their frames are
@@ -93,7 +93,7 @@ func (a *Arena) Reset() {
 		if poison {
 			clear(c[:cap(c)])
 		}
-		if len(a.free) < keepChunks {
+		if len(a.free) < maxSpareChunks {
 			a.free = append(a.free, c)
 		}
 	}

@@ -37,7 +37,7 @@ func TestArenaChunks(t *testing.T) {
 	for range 2000 {
 		a.Commit(append(a.Tail(len(frame)), frame...))
 	}
-	if a.Reset(); len(a.free) != keepChunks {
+	if a.Reset(); len(a.free) != maxSpareChunks {
 		t.Errorf("%d chunks are kept after a large turn", len(a.free))
 	}
 	if large := make([]byte, chunkSize+1); &a.Commit(large)[0] != &large[0] {

@@ -2,36 +2,36 @@ package sendqueue
 
 import "time"
 
-// most is how many marks a backlog has; further ones become part of the last one.
-const most = 16
+// maxArrivals is how many arrivals a backlog has; further ones become part of the last one.
+const maxArrivals = 16
 
 // backlog notes when the bytes came in a queue that a Writer did not empty.
 type backlog struct {
-	taken uint64 // bytes that were taken since the queue has a backlog
-	marks []mark // the first one has the oldest byte
+	taken    uint64    // bytes that were taken since the queue has a backlog
+	arrivals []arrival // the first one has the oldest byte
 }
 
-// mark is for the bytes up to one, which came at a time in Unix nanoseconds.
-type mark struct {
+// arrival is for the bytes up to one, which came at a time in Unix nanoseconds.
+type arrival struct {
 	until uint64
 	at    int64
 }
 
 func (b *backlog) add(size int, now int64) {
-	until, last := b.taken+uint64(size), len(b.marks)-1
+	until, last := b.taken+uint64(size), len(b.arrivals)-1
 	switch {
-	case last >= 0 && b.marks[last].until >= until:
-	case last >= 0 && (b.marks[last].at == now || len(b.marks) == most):
-		b.marks[last].until = until
+	case last >= 0 && b.arrivals[last].until >= until:
+	case last >= 0 && (b.arrivals[last].at == now || len(b.arrivals) == maxArrivals):
+		b.arrivals[last].until = until
 	default:
-		b.marks = append(b.marks, mark{until, now})
+		b.arrivals = append(b.arrivals, arrival{until, now})
 	}
 }
 
 func (b *backlog) take(n int) {
 	b.taken += uint64(n)
-	for len(b.marks) > 1 && b.marks[0].until <= b.taken {
-		b.marks = b.marks[:copy(b.marks, b.marks[1:])]
+	for len(b.arrivals) > 1 && b.arrivals[0].until <= b.taken {
+		b.arrivals = b.arrivals[:copy(b.arrivals, b.arrivals[1:])]
 	}
 }
 
@@ -75,7 +75,7 @@ func (w *Waiting) Add(o Waiting) {
 // Waiting measures the waiting bytes. It takes time only for queues that have some.
 func (p *Pool) Waiting() (w Waiting) {
 	for q, b := range p.backlogs {
-		w.Add(Waiting{1, q.size, q.size, time.Duration(p.Now - b.marks[0].at)})
+		w.Add(Waiting{1, q.size, q.size, time.Duration(p.Now - b.arrivals[0].at)})
 	}
 	return w
 }

@@ -45,9 +45,9 @@ const (
 	// A queue's first array has room for this many runs.
 	startRuns = 16
 	// Larger arrays are left to the garbage collector.
-	keepRuns = 1024
+	maxPooledRuns = 1024
 	// At most this many arrays are kept.
-	keepArrays = 4096
+	maxPooledArrays = 4096
 )
 
 func (p *Pool) get() [][]byte {
@@ -61,7 +61,7 @@ func (p *Pool) get() [][]byte {
 }
 
 func (p *Pool) put(a [][]byte) {
-	if a != nil && cap(a) <= keepRuns && len(p.free) < keepArrays {
+	if a != nil && cap(a) <= maxPooledRuns && len(p.free) < maxPooledArrays {
 		clear(a)
 		p.free = append(p.free, a[:0])
 	}
@@ -125,7 +125,7 @@ func (q *Queue) Flush(p *Pool, w Writer) error {
 		q.Drop(p)
 		return nil
 	}
-	q.keep(p, n)
+	q.retain(p, n)
 	p.note(q, n)
 	return nil
 }
@@ -141,7 +141,7 @@ func (q *Queue) runs(p *Pool) [][]byte {
 	return q.older
 }
 
-func (q *Queue) keep(p *Pool, n int) {
+func (q *Queue) retain(p *Pool, n int) {
 	if q.owned {
 		q.last, q.size = q.last[n:], q.size-n
 		return

@@ -12,8 +12,8 @@ import (
 // A client that recovers by bookmarks gets the positions of all its subscriptions with hub.Marked behind each message
 // that moves one of them.
 
-// markable makes the bookmarks of the connection name a recoverable channel.
-func (b *Subscription) markable(req *protocol.SubscribeRequest) {
+// nameInBookmarks makes the bookmarks of the connection name a recoverable channel.
+func (b *Subscription) nameInBookmarks(req *protocol.SubscribeRequest) {
 	if bookmark.Size(b.channel) > b.s.via.Bookmarks {
 		b.s.env.Explain(commandRefused, b.channel, errBookmark)
 		return
@@ -24,7 +24,7 @@ func (b *Subscription) markable(req *protocol.SubscribeRequest) {
 	}
 }
 
-func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
+func (s *Session) withBookmark(message []byte, r *protocol.Reply) []byte {
 	message, fits := appendBookmark(message, r, &s.subs, s.via)
 	if !fits {
 		s.env.Explain(commandRefused, "", errBookmark)
@@ -32,8 +32,8 @@ func (s *Session) marked(message []byte, r *protocol.Reply) []byte {
 	return message
 }
 
-// marksOnly reports whether bookmarks name b only.
-func marksOnly(subs *channelset.Set[*Subscription], b *Subscription) bool {
+// bookmarksOnly reports whether bookmarks name b only.
+func bookmarksOnly(subs *channelset.Set[*Subscription], b *Subscription) bool {
 	if subs.Len() == 1 {
 		return true
 	}
@@ -73,13 +73,13 @@ func appendBookmarkLine(dst []byte, subs *channelset.Set[*Subscription]) []byte 
 	return dst
 }
 
-// bookmarkRoom is in bytes, of a small bookmark with its frame.
-const bookmarkRoom = 256
+// bookmarkCapacity is in bytes, of a small bookmark with its frame.
+const bookmarkCapacity = 256
 
 // frameBookmark returns a frame in the arena with the bookmark behind a message, and hub.Open, the form of the message;
 // nothing if the bookmark would exceed the limit of the kind.
 func frameBookmark(a *sendqueue.Arena, subs *channelset.Set[*Subscription], k *connkind.Kind) ([]byte, hub.Form) {
-	buf := append(a.Tail(bookmarkRoom), make([]byte, k.Framer.Headroom())...) // this make does not allocate
+	buf := append(a.Tail(bookmarkCapacity), make([]byte, k.Framer.Headroom())...) // this make does not allocate
 	line := appendBookmarkLine(buf, subs)
 	if len(line)-len(buf) > k.Bookmarks {
 		return nil, 0

@@ -74,8 +74,8 @@ func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) effect.
 		s.refuse(id, req.Channel, errSince)
 		return nil
 	}
-	if most := s.cfg.HistoryLimit; most > 0 && (e.Limit < 0 || e.Limit > most) {
-		e.Limit = most
+	if limit := s.cfg.HistoryLimit; limit > 0 && (e.Limit < 0 || e.Limit > limit) {
+		e.Limit = limit
 	}
 	return s.begin(e)
 }

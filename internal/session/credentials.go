@@ -19,7 +19,7 @@ type credentials struct {
 // credentialsHolder has no memory of its own for zero credentials. Any goroutine may call Get, one at a time Set and
 // Prolong.
 type credentialsHolder struct {
-	held atomic.Pointer[packedCredentials]
+	packed atomic.Pointer[packedCredentials]
 }
 
 // packedCredentials have no capacity of Info, so they fit 32 bytes, a size of the allocator.
@@ -31,18 +31,18 @@ type packedCredentials struct {
 }
 
 func (h *credentialsHolder) Get() (c credentials) {
-	if held := h.held.Load(); held != nil {
-		c = credentials{unsafe.Slice(held.info, held.length), held.expireAt, held.token}
+	if packed := h.packed.Load(); packed != nil {
+		c = credentials{unsafe.Slice(packed.info, packed.length), packed.expireAt, packed.token}
 	}
 	return c
 }
 
 func (h *credentialsHolder) Set(c credentials) {
 	if c.Info == nil && c.ExpireAt == 0 && c.Token == nil {
-		h.held.Store(nil)
+		h.packed.Store(nil)
 		return
 	}
-	h.held.Store(&packedCredentials{unsafe.SliceData(c.Info), len(c.Info), c.ExpireAt, c.Token})
+	h.packed.Store(&packedCredentials{unsafe.SliceData(c.Info), len(c.Info), c.ExpireAt, c.Token})
 }
 
 // Prolong replaces the credentials, but for Info and Token that are nil in c.

@@ -19,7 +19,7 @@ func TestHolder(t *testing.T) {
 	var h credentialsHolder
 	want := func(info string, expireAt int64, held bool) {
 		t.Helper()
-		if l := h.Get(); string(l.Info) != info || l.ExpireAt != expireAt || (h.held.Load() != nil) != held {
+		if l := h.Get(); string(l.Info) != info || l.ExpireAt != expireAt || (h.packed.Load() != nil) != held {
 			t.Errorf("%q until %d, want %q until %d", l.Info, l.ExpireAt, info, expireAt)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // Deliver implements hub.Subscriber. It is the hot path of the product.
 func (b *Subscription) Deliver(m *hub.Delivery) {
 	if b.state != subLive {
-		b.keepMessage(m.Message)
+		b.bufferMessage(m.Message)
 		return
 	}
 	switch m.Kind {
@@ -80,14 +80,14 @@ func (b *Subscription) takesBatches() bool {
 	case b.at.Form&hub.Escaped != 0: // a patch builds on the message before it
 		return false
 	case b.at.Form&hub.Marked != 0: // a bookmark in the shared frame names this channel alone
-		return marksOnly(&b.s.subs, b)
+		return bookmarksOnly(&b.s.subs, b)
 	}
 	return true
 }
 
-// keepMessage buffers a message until the subscribe reply is out. With too many, the client is disconnected and connects
+// bufferMessage buffers a message until the subscribe reply is out. With too many, the client is disconnected and connects
 // again.
-func (b *Subscription) keepMessage(m *hub.Message) {
+func (b *Subscription) bufferMessage(m *hub.Message) {
 	switch {
 	case !b.state.buffers():
 		return
@@ -126,7 +126,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 
 func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 	var bookmark []byte
-	if form&hub.Marked != 0 && !marksOnly(&b.s.subs, b) {
+	if form&hub.Marked != 0 && !bookmarksOnly(&b.s.subs, b) {
 		form &^= hub.Marked
 		var open hub.Form
 		bookmark, open = frameBookmark(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)

@@ -12,7 +12,7 @@ import (
 // The client of a shared poll channel tracks keys, in the terms of its subscription (sharedpoll.Keys). The subscription
 // itself only gets the news that versions begin anew.
 
-func (b *Subscription) holdKeys(poll *channel.SharedPoll) {
+func (b *Subscription) trackKeys(poll *channel.SharedPoll) {
 	t := *b.terms
 	t.Keys = sharedpoll.NewKeys(&b.s.env.Scratch().Place, b, b.channel, poll)
 	b.terms = t.Shared()

@@ -128,19 +128,19 @@ func (s *Session) afterPage(e *effect.Page) effect.Effect {
 }
 
 func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
-	room := &s.env.Scratch().subscribed
-	defer room.Reset()
-	r := &room.Result
+	result := &s.env.Scratch().subscribed
+	defer result.Reset()
+	r := &result.Result
 	*r = protocol.SubscribeResult{
 		Type: int32(channel.MapData), Phase: b.setup.subscribing.Request.Phase,
 		Cursor: page.Cursor, Epoch: page.Position.Epoch, Offset: page.Position.Offset,
 	}
 	var err error
 	if r.Phase == recovery.PhaseState {
-		err = b.putEntries(room, page)
+		err = b.putEntries(result, page)
 	} else {
-		r.Publications = room.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
-		s.leftOut(b.channel, room.Missed.LeftOut)
+		r.Publications = result.Missed.Whole(page.Publications, b.at.Form, s.via.Framer.Encoding())
+		s.leftOut(b.channel, result.Missed.LeftOut)
 	}
 	if err != nil {
 		s.failCatchUp(b, id, err)

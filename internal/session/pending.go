@@ -28,10 +28,10 @@ func (s *Session) Receive(msg []byte) {
 		s.takeConnect(msg)
 	case s.pending == nil && !s.mustWait() && !s.yields(msg):
 		if rest := s.process(msg); len(rest) > 0 {
-			s.keepReceived(rest)
+			s.queueReceived(rest)
 		}
 	default:
-		s.keepReceived(msg)
+		s.queueReceived(msg)
 	}
 }
 
@@ -45,9 +45,9 @@ func (s *Session) yields(rest []byte) bool {
 	return *s.env.Allowance() <= 0 && len(rest) <= s.cfg.PendingMaxSize
 }
 
-// keepReceived keeps the rest of a frame. The transport stops reading meanwhile; the bytes that it had read before are
+// queueReceived keeps the rest of a frame. The transport stops reading meanwhile; the bytes that it had read before are
 // bounded, too.
-func (s *Session) keepReceived(rest []byte) {
+func (s *Session) queueReceived(rest []byte) {
 	if s.pending == nil {
 		s.pending = new(pending)
 	}

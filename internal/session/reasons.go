@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 )
@@ -47,7 +48,7 @@ func typeRefusal(of, asked int32, serverSide bool) error {
 		return ErrServerMap
 	case of == asked:
 		return nil
-	case asked == 4:
+	case asked == channel.TypeSharedPoll:
 		return errNoPoll
 	case of == 0:
 		return errNoMap

@@ -264,7 +264,7 @@ func (s *Session) reply(reply protocol.Reply) {
 		s.env.Counts().Replied(s, r, size)
 		s.cfg.Taps.Sent(s.env, s, r)
 		if s.via.Bookmarks > 0 {
-			buf = s.marked(buf, r)
+			buf = s.withBookmark(buf, r)
 		}
 		s.queued(s.out.Add(p, buf), size)
 	}

@@ -185,15 +185,15 @@ func (s *Session) fits(ch string) bool {
 }
 
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &noTerms, setup: s.room()}
+	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &noTerms, setup: s.newSetup()}
 	b.setup.subscribing.Request = req
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
 	return b
 }
 
-// room returns an empty setup, which has six times the size of a subscription: the last one on the loop if that is free.
-func (s *Session) room() *setup {
+// newSetup returns an empty setup, which has six times the size of a subscription: the last one on the loop if that is free.
+func (s *Session) newSetup() *setup {
 	shared := s.env.Scratch()
 	left := shared.setup
 	if left == nil {
@@ -203,8 +203,8 @@ func (s *Session) room() *setup {
 	return left
 }
 
-// leaveRoom gives up the setup after the reply.
-func (s *Session) leaveRoom(b *Subscription) {
+// recycleSetup gives up the setup after the reply.
+func (s *Session) recycleSetup(b *Subscription) {
 	left := b.setup
 	b.setup = nil
 	if b.state == subLive {
@@ -295,7 +295,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 		b.at.Positioned, o.Recoverable, o.AllowCompaction = false, false, false
 	}
 	if o.Recoverable && s.via.Bookmarks > 0 {
-		b.markable(req)
+		b.nameInBookmarks(req)
 	}
 	if req.Delta == deltaFossil && o.AllowDelta && (o.Map == nil || !o.Map.Ephemeral) {
 		b.at.Form |= hub.Escaped
@@ -325,7 +325,7 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	b.state = subAttaching
 	s.env.Join(b)
 	if o.Poll != nil {
-		b.holdKeys(o.Poll)
+		b.trackKeys(o.Poll)
 	}
 	if ch := b.seat.Channel(); ch != "" {
 		b.channel, item.Channel = ch, ch // all subscriptions share the hub's text
@@ -375,9 +375,9 @@ func (s *Session) afterCommandAttach(e *effect.Attach) effect.Effect {
 }
 
 func (s *Session) replyLive(b *Subscription, id uint32, it *effect.AttachItem) effect.Effect {
-	room := &s.env.Scratch().subscribed
-	defer room.Reset()
-	res, err := b.recoverAlone(it, room)
+	result := &s.env.Scratch().subscribed
+	defer result.Reset()
+	res, err := b.recoverAlone(it, result)
 	if err != nil {
 		s.finish(id, err, protocol.Reply{})
 		return s.detach(b, protocol.UnsubscribeServer, 0)
@@ -494,7 +494,7 @@ func (b *Subscription) goLive() (next effect.Effect) {
 	case feed != nil:
 		s.env.Feed(b, feed)
 	}
-	s.leaveRoom(b)
+	s.recycleSetup(b)
 	return next
 }
 
