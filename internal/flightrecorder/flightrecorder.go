@@ -67,7 +67,7 @@ func (r *Recorder) Node() *Ring {
 	return r.rings[len(r.rings)-1]
 }
 
-// Ring holds the latest records of a loop. Any goroutine may use it: a lane of the loop records
+// Ring holds the latest records of a loop. Any goroutine may use it: a work queue of the loop records
 // refusals, and a reader can read although the loop hangs. The lock is hardly ever taken by two
 // at a time, and held for one record, or for the copy of one chunk. The methods of a nil Ring do nothing.
 type Ring struct {

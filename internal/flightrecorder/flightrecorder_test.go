@@ -90,7 +90,7 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// The events of a client keep their order although the turn of a loop began before a lane
+// The events of a client keep their order although the turn of a loop began before a work queue
 // recorded something.
 func TestOrder(t *testing.T) {
 	r := New(1, 1)

@@ -33,11 +33,11 @@ type scene struct {
 
 // line is a connection as the scene sees it: the session, and the effects that it started.
 type line struct {
-	env  *fakeEnv
-	conn *fakeConn
-	id   string
-	lane []effect.Effect
-	done []effect.Effect
+	env   *fakeEnv
+	conn  *fakeConn
+	id    string
+	queue []effect.Effect
+	done  []effect.Effect
 	// over is set when the client has left the connection.
 	over bool
 	// execute does what the node would, and reports whether the effect is to be completed.
@@ -60,12 +60,12 @@ func newScene(seed uint64, log *[]string) scene {
 func (w *scene) open(l *line) {
 	l.env.do = func(e effect.Effect) bool {
 		sortItems(e)
-		if len(l.lane) == 0 && w.random.IntN(100) < w.quick && (l.waits == nil || !l.waits(e)) {
+		if len(l.queue) == 0 && w.random.IntN(100) < w.quick && (l.waits == nil || !l.waits(e)) {
 			w.traceEffect(l, "does at once", e)
 			l.execute(e)
 			return true
 		}
-		l.lane = append(l.lane, e)
+		l.queue = append(l.queue, e)
 		return false
 	}
 	w.lines = append(w.lines, l)
@@ -99,7 +99,7 @@ func (w *scene) work() {
 	r := w.random
 	for _, i := range r.Perm(len(w.lines)) {
 		l := w.lines[i]
-		if len(l.done) > 0 && (len(l.lane) == 0 || r.IntN(2) == 0) {
+		if len(l.done) > 0 && (len(l.queue) == 0 || r.IntN(2) == 0) {
 			n := r.IntN(len(l.done))
 			e := l.done[n]
 			l.done = append(l.done[:n], l.done[n+1:]...)
@@ -107,9 +107,9 @@ func (w *scene) work() {
 			l.env.s.Complete(e)
 			return
 		}
-		if len(l.lane) > 0 {
-			e := l.lane[0]
-			l.lane = l.lane[1:]
+		if len(l.queue) > 0 {
+			e := l.queue[0]
+			l.queue = l.queue[1:]
 			w.traceEffect(l, "executes", e)
 			if l.execute(e) {
 				l.done = append(l.done, e)
@@ -121,7 +121,7 @@ func (w *scene) work() {
 
 // working reports whether a connection has something to do.
 func (w *scene) working() bool {
-	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.lane)+len(l.done) > 0 || l.env.dirty })
+	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.queue)+len(l.done) > 0 || l.env.dirty })
 }
 
 // turn ends a turn of the loops, now and then: sessions flush, clients read.
@@ -135,7 +135,7 @@ func (w *scene) turn() {
 	for i := 0; i < len(w.lines); i++ {
 		w.lines[i].read()
 	}
-	w.lines = slices.DeleteFunc(w.lines, func(l *line) bool { return l.over && len(l.lane)+len(l.done) == 0 })
+	w.lines = slices.DeleteFunc(w.lines, func(l *line) bool { return l.over && len(l.queue)+len(l.done) == 0 })
 }
 
 // advance lets time pass.

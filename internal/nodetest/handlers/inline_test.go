@@ -57,7 +57,7 @@ func TestInlineHandlersKeepOrder(t *testing.T) {
 			defer g.mu.Unlock()
 			g.started = append(g.started, e.Channel)
 			if !e.Inline {
-				g.started = append(g.started, "lane")
+				g.started = append(g.started, "queue")
 			}
 			return gyro.SubscribeReply{}, nil
 		}
@@ -65,7 +65,7 @@ func TestInlineHandlersKeepOrder(t *testing.T) {
 		a, s := call(c, "a"), c.Start(`"subscribe":{"channel":"s"}`)
 		g.expect(t, "a")
 		g.let("a")
-		g.expect(t, "lane", "s")
+		g.expect(t, "queue", "s")
 		c.Await(a)
 		c.Await(s)
 		c.Subscribe("quick", "")
