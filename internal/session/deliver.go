@@ -145,7 +145,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 }
 
 // insufficientState ends a subscription that lost its position. epoch is the epoch of the message that shows the gap.
-func (b *Subscription) insufficientState(by, epoch string) {
-	b.s.cfg.Epochs.Compare(by, b.channel, b.at.Epoch, epoch)
+func (b *Subscription) insufficientState(foundBy, epoch string) {
+	b.s.cfg.Epochs.Compare(foundBy, b.channel, b.at.Epoch, epoch)
 	b.s.endOrClose(b, protocol.DisconnectInsufficientState, protocol.UnsubscribeInsufficientState)
 }

@@ -159,11 +159,11 @@ func (s *Session) replyPage(b *Subscription, id uint32, page *recovery.Page) {
 }
 
 func (b *Subscription) completeCatchUp(of *subscribeResult) error {
-	was, r := b.setup, &of.Result
+	setup, r := b.setup, &of.Result
 	r.Type, r.Positioned, r.Data = int32(channel.MapData), false, nil
-	r.WasRecovering = was.subscribing.Request.Recover && was.subscribing.Request.Phase != recovery.PhaseState
+	r.WasRecovering = setup.subscribing.Request.Recover && setup.subscribing.Request.Phase != recovery.PhaseState
 	r.Recovered = r.WasRecovering
-	return b.putEntries(of, &was.catchup.page)
+	return b.putEntries(of, &setup.catchup.page)
 }
 
 // putEntries shares the encoding of a page among the subscribers of the loop, unless they filter.

@@ -13,23 +13,23 @@ import (
 // of the publications from budget, in bytes. The error is the answer in place of the result.
 func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *subscribeResult) (r *protocol.SubscribeResult, err error) {
 	defer func() { b.s.env.Explain(commandRefused, b.channel, err) }()
-	was, r := b.setup, &of.Result
+	setup, r := b.setup, &of.Result
 	b.result(r, it)
-	asked := was.subscribing.Request.Recover
+	asked := setup.subscribing.Request.Recover
 	r.WasRecovering = asked
 	var missed []*channel.Publication
 	if b.at.Positioned {
 		b.at.Offset, b.at.Epoch = it.Top.Offset, it.Top.Epoch
-		if recovery.For(was.opts).Gapless() && !recovery.Follows(it.Top, was.buffer.Positions) {
+		if recovery.For(setup.opts).Gapless() && !recovery.Follows(it.Top, setup.buffer.Positions) {
 			// A publication was lost while the client subscribed.
 			return nil, protocol.DisconnectInsufficientState
 		}
 		r.Epoch, r.Offset = it.Top.Epoch, it.Top.Offset
 	}
-	if recovery.Recovers(was.opts, asked) {
-		q := b.recoveryRequest(was.subscribing.Request)
-		m, ok, err := recovery.Resume(recovery.For(was.opts), q, it.History, budget)
-		if ok || asked || was.catchup != nil { // a first subscriber to an empty cache has lost nothing
+	if recovery.Recovers(setup.opts, asked) {
+		q := b.recoveryRequest(setup.subscribing.Request)
+		m, ok, err := recovery.Resume(recovery.For(setup.opts), q, it.History, budget)
+		if ok || asked || setup.catchup != nil { // a first subscriber to an empty cache has lost nothing
 			b.s.env.Counts().Recovered(b.channel, ok, len(m.Publications))
 			b.s.env.Note(inspect.Recovery(ok), b.channel, 0, len(m.Publications), b.s.cfg.Epochs.Recovered(b.channel, q.Since, it.Top))
 		}
@@ -38,15 +38,15 @@ func (b *Subscription) recoverWithin(it *effect.AttachItem, budget *int, of *sub
 		}
 		r.Recovered, r.WasRecovering, r.Offset, missed = ok, ok || asked, m.Offset, m.Publications
 	}
-	if len(missed) == 0 && was.catchup == nil {
+	if len(missed) == 0 && setup.catchup == nil {
 		// Publications of the application need not be of the stream, so they are no base.
-		missed = was.opts.Publications
+		missed = setup.opts.Publications
 	} else if len(missed) > 0 {
 		b.at.Received(missed[len(missed)-1].Offset)
 	}
 	r.Publications = of.Missed.Make(missed, b.at.Form, b.s.via.Framer.Encoding())
 	b.s.leftOut(b.channel, of.Missed.LeftOut)
-	if was.catchup != nil {
+	if setup.catchup != nil {
 		err = b.completeCatchUp(of)
 	}
 	return r, err

@@ -467,12 +467,12 @@ func (b *Subscription) goLive() (next effect.Effect) {
 	if s.state == stateClosed {
 		return nil
 	}
-	was, counts := b.setup, s.env.Counts()
+	setup, counts := b.setup, s.env.Counts()
 	b.state = subLive
 	counts.Subscribed(s, b.channel)
 	s.env.Note(inspect.Subscribed, b.channel, 0, int(b.source), inspect.By(b.serverSide))
 	b.at.Confirm(s.cfg.Rounds.Now())
-	for _, m := range was.buffer {
+	for _, m := range setup.buffer {
 		if b.state == subLive {
 			d := &hub.Delivery{Message: m}
 			b.Deliver(d)
@@ -482,14 +482,14 @@ func (b *Subscription) goLive() (next effect.Effect) {
 	if b.state != subLive {
 		return nil
 	}
-	if was.opts.EmitJoinLeave {
+	if setup.opts.EmitJoinLeave {
 		b.joined = true
 		s.env.Do(&effect.Join{Channel: b.channel, Info: b.info()})
 	}
 	switch feed := b.terms.Feed; {
-	case was.ended != nil:
+	case setup.ended != nil:
 		next = s.endAsAsked(b)
-	case was.catchup != nil && was.catchup.lost:
+	case setup.catchup != nil && setup.catchup.lost:
 		b.insufficientState("", "")
 	case feed != nil:
 		s.env.Feed(b, feed)
