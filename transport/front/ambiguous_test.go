@@ -26,8 +26,8 @@ func TestAmbiguousRequests(t *testing.T) {
 		_, _ = io.Copy(w, r.Body)
 	})
 	s := fronttest.Serve(fronttest.Listen(t), echo, front.Route{
-		Method: http.MethodPost, Path: "/api", Check: func(*front.Request) bool { return true },
-		Answer: func(_ context.Context, _ *front.Request, body, out []byte) (int, []byte) {
+		Method: http.MethodPost, Path: "/api",
+		Answer: func(_ context.Context, _ *front.Request, _ any, body, out []byte) (int, []byte) {
 			return http.StatusOK, append(out, body...)
 		},
 	})

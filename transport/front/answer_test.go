@@ -18,8 +18,8 @@ func TestAnswerFields(t *testing.T) {
 	statuses := map[byte]int{'a': 200, 'b': 204, 'c': 404, 'd': 304}
 	s := &http.Server{Handler: http.NotFoundHandler()}
 	l := Listen(ln, s, nil, Route{
-		Method: http.MethodPost, Path: "/x", ContentType: "a/b", Check: func(*Request) bool { return true },
-		Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+		Method: http.MethodPost, Path: "/x", ContentType: "a/b",
+		Answer: func(_ context.Context, _ *Request, _ any, body, out []byte) (int, []byte) {
 			return statuses[body[0]], append(out, "body"...)
 		},
 		Fields: func(q *Request, head []byte) []byte {

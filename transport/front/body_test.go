@@ -43,8 +43,8 @@ func serveUpload(t *testing.T, ln net.Listener, routed bool) upload {
 	s := &http.Server{Handler: front.Wrap(u, u), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Hour}
 	if routed {
 		ln = front.Listen(ln, s, nil, front.Route{
-			Method: http.MethodPost, Path: "/x", Gate: u, Check: func(*front.Request) bool { return true },
-			Answer: func(_ context.Context, _ *front.Request, _, out []byte) (int, []byte) { return http.StatusOK, out },
+			Method: http.MethodPost, Path: "/x", Gate: u,
+			Answer: func(_ context.Context, _ *front.Request, _ any, _, out []byte) (int, []byte) { return http.StatusOK, out },
 		})
 	}
 	served := make(chan error)

@@ -43,6 +43,8 @@ type conn struct {
 	route   *route  // of request
 	scanned int     // the first bytes of in, which do not contain the end of the head
 	size    int     // of the head at the beginning of in; 0: it is not complete
+	passed  bool    // Check of the route has returned checked for the request
+	checked any
 
 	phase        phase
 	armed, wrote time.Time // when the read and the write deadline were set
@@ -122,11 +124,11 @@ func (c *conn) next() error {
 			case foreign:
 				return errForeign
 			case complete:
+				if !c.check() {
+					return errForeign
+				}
 				if len(c.in.B) >= c.size+c.request.length {
 					return nil
-				}
-				if c.phase != phaseBody && !c.route.Check(&c.request) {
-					return errForeign
 				}
 				c.await(phaseBody, c.front.bodyTimeout)
 			case partial:
@@ -137,6 +139,14 @@ func (c *conn) next() error {
 			return err
 		}
 	}
+}
+
+// check asks the route, once for each request, whether it answers it.
+func (c *conn) check() bool {
+	if !c.passed {
+		c.checked, c.passed = c.route.Check(&c.request)
+	}
+	return c.passed
 }
 
 // head looks for the head of a request at the beginning of in.
@@ -206,11 +216,11 @@ func (c *conn) read() error {
 // answer serves the request that was read.
 func (c *conn) answer() error {
 	q, r := &c.request, c.route
-	if !r.Check(q) {
-		return errForeign
-	}
 	end := c.size + q.length
-	answer, last := c.reply(q, r, func(out []byte) (int, []byte) { return r.Answer(c.front.ctx, q, c.in.B[c.size:end], out) })
+	answer, last := c.reply(q, r, func(out []byte) (int, []byte) {
+		return r.Answer(c.front.ctx, q, c.checked, c.in.B[c.size:end], out)
+	})
+	c.checked, c.passed = nil, false
 	if answer == nil {
 		return errForeign
 	}

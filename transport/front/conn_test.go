@@ -3,6 +3,7 @@ package front_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,8 +22,8 @@ func TestNoIdleTimeout(t *testing.T) {
 		p := fronttest.NewPipes()
 		server := &http.Server{ReadHeaderTimeout: time.Second}
 		l := front.Listen(p, server, nil, front.Route{
-			Method: http.MethodPost, Path: "/x", ContentType: "a/b", Check: func(*front.Request) bool { return true },
-			Answer: func(_ context.Context, _ *front.Request, body, out []byte) (int, []byte) {
+			Method: http.MethodPost, Path: "/x", ContentType: "a/b",
+			Answer: func(_ context.Context, _ *front.Request, _ any, body, out []byte) (int, []byte) {
 				return http.StatusOK, append(out, body...)
 			},
 		})
@@ -40,6 +41,45 @@ func TestNoIdleTimeout(t *testing.T) {
 				t.Errorf("%s, %v", text, err)
 			}
 			time.Sleep(time.Hour)
+		}
+		c.Close()
+		_ = server.Close()
+		<-served
+	})
+}
+
+// TestCheckOnce: Check is called once for a request, however its bytes arrive, and Answer gets the value.
+func TestCheckOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, checks := fronttest.NewPipes(), 0
+		server := &http.Server{}
+		l := front.Listen(p, server, nil, front.Route{
+			Method: http.MethodPost, Path: "/x", ContentType: "a/b",
+			Check: func(*front.Request) (any, bool) {
+				checks++
+				return checks, true
+			},
+			Answer: func(_ context.Context, _ *front.Request, checked any, _, out []byte) (int, []byte) {
+				return http.StatusOK, fmt.Append(out, checked)
+			},
+		})
+		served := make(chan error)
+		go func() { served <- server.Serve(l) }()
+		c := p.Dial()
+		r := bufio.NewReader(c)
+		const head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+		for i, parts := range [][]string{{head, "b", "o", "dy"}, {head + "body"}, {head[:20], head[20:] + "bo", "dy"}} {
+			go func() {
+				for _, part := range parts {
+					_, _ = io.WriteString(c, part)
+					time.Sleep(time.Second)
+				}
+			}()
+			want := fmt.Sprintf(`200 OK map[Content-Length:[1] Content-Type:[a/b] Date:[now]] 1 false "%d"`, i+1)
+			if text, _, err := fronttest.Answer(r); err != nil || text != want {
+				t.Errorf("%s, %v, want %s", text, err, want)
+			}
+			time.Sleep(time.Minute)
 		}
 		c.Close()
 		_ = server.Close()

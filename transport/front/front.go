@@ -54,15 +54,16 @@ type Route struct {
 	// to the loop next, or, if next is nil, to a goroutine, which calls Answer.
 	Try func(l transport.Loop, q *Request, body []byte) (status int, next transport.Loop)
 	// Answer is called on a goroutine for a request with a body of known length, of at most
-	// 64 KB. It returns the status, and out with the body of the answer appended. If Answer
+	// 64 KB, and gets the value of Check. It returns the status, and out with the body of the answer appended. If Answer
 	// has done nothing, it returns status 0, and net/http gets the request. For a status
 	// other than 0 and 200, the body is the text of the status; 204 and 304 have none. The
 	// request and its body are valid until Answer returns. ctx has the values of the server's
 	// BaseContext, and does not end with the connection.
-	Answer func(ctx context.Context, q *Request, body, out []byte) (status int, answer []byte)
-	// Check reports whether Try and Answer may be called. It is called before the body has arrived.
-	// If it reports false, net/http gets the request.
-	Check func(q *Request) bool
+	Answer func(ctx context.Context, q *Request, checked any, body, out []byte) (status int, answer []byte)
+	// Check reports whether Try or Answer may be called. If not, net/http gets the request, and refuses it. Check is
+	// called before the body has arrived, and must not block: on a loop before Try, on a goroutine before Answer, which
+	// gets the value. So Answer goes by what Check found out, whatever has changed since. Nil: all requests pass.
+	Check func(q *Request) (checked any, ok bool)
 	// ContentType of the answers of Try and Answer with status 200, and of Deferred.Answer.
 	ContentType string
 	// Fields appends further fields, each with its CR LF, to the head of the answers of Try and Answer: fields that let

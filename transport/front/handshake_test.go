@@ -69,18 +69,18 @@ func newSecureSite(t *testing.T, edit func(*http.Server)) *secureSite {
 	}
 	s.ln = ListenTLS(ln, s.server, watching{next: func() transport.Loop { return s.loop.Sockets() }},
 		Route{Method: http.MethodGet, Path: "/ws", Upgrade: "test", Take: s.take},
-		Route{Method: http.MethodPost, Path: "/answer", Check: func(*Request) bool { return true }, ContentType: "text/plain",
-			Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+		Route{Method: http.MethodPost, Path: "/answer", ContentType: "text/plain",
+			Answer: func(_ context.Context, _ *Request, _ any, body, out []byte) (int, []byte) {
 				return http.StatusOK, append(out, body...)
 			}},
-		Route{Method: http.MethodPost, Path: "/try", Check: func(*Request) bool { return true },
+		Route{Method: http.MethodPost, Path: "/try",
 			Try: func(_ transport.Loop, _ *Request, body []byte) (int, transport.Loop) {
 				if string(body) == "wait" {
 					return 0, nil
 				}
 				return http.StatusNoContent, nil
 			},
-			Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+			Answer: func(_ context.Context, _ *Request, _ any, body, out []byte) (int, []byte) {
 				return http.StatusNotFound, out
 			}})
 	served := make(chan error)

@@ -367,8 +367,8 @@ func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcom
 	switch {
 	case o == partial:
 		n.scanned = int32(len(data))
-	case o != complete:
-	case r.Check != nil && !r.Check(q):
+	case o == foreign:
+	case n.whole == 0 && !r.admits(q):
 		o = foreign
 	case len(data) < q.end(end):
 		n.whole = int32(q.end(end))

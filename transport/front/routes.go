@@ -34,6 +34,9 @@ func (rs *routes) add(r Route) {
 	if r.Gate == nil {
 		r.Gate = open{}
 	}
+	if r.Check == nil {
+		r.Check = func(*Request) (any, bool) { return nil, true }
+	}
 	body := maxBody
 	if r.Take != nil {
 		body = min(r.MaxBody, maxBody)
@@ -47,6 +50,12 @@ func (r *route) advertise(q *Request, head []byte) []byte {
 		return head
 	}
 	return r.Advertise(q, head)
+}
+
+// admits asks Check for a loop, where the value is not needed.
+func (r *route) admits(q *Request) bool {
+	_, ok := r.Check(q)
+	return ok
 }
 
 // match returns the route for the request that data begins with.

@@ -44,8 +44,8 @@ func newTrySite(t *testing.T, edit func(*http.Server)) *trySite {
 	}
 	s.ln = Listen(ln, server, watching{next: func() transport.Loop { return s.loops[0] }}, Route{
 		Method: http.MethodPost, Path: "/try", ContentType: "a/b", Gate: s,
-		Check: func(q *Request) bool { return q.ContentLength() < 1000 }, Try: s.try,
-		Answer: func(_ context.Context, _ *Request, body, out []byte) (int, []byte) {
+		Check: func(q *Request) (any, bool) { return nil, q.ContentLength() < 1000 }, Try: s.try,
+		Answer: func(_ context.Context, _ *Request, _ any, body, out []byte) (int, []byte) {
 			if string(body) == "net" {
 				return 0, out
 			}

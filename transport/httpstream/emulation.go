@@ -53,8 +53,8 @@ func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
 func (h *Emulation) Route(path string) front.Route {
 	r := front.Route{
 		Method: http.MethodPost, Path: path, Fields: h.cors.append,
-		Check: func(q *front.Request) bool { return q.ContentLength() <= h.maxBody },
-		Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
+		Check: func(q *front.Request) (any, bool) { return nil, q.ContentLength() <= h.maxBody },
+		Answer: func(ctx context.Context, q *front.Request, _ any, body, out []byte) (int, []byte) {
 			var req protocol.EmulationRequest
 			if decodeEmulation(q.Get("Content-Type"), body, &req) != nil {
 				return 0, out // net/http gets the request, and h refuses it

@@ -35,7 +35,7 @@ func TestEmulationAllocations(t *testing.T) {
 	for contentType, body := range map[string][]byte{"application/json": asJSON, "application/octet-stream": req.AppendProto(nil)} {
 		q := front.FromHTTP(&http.Request{Method: http.MethodPost, URL: endpointURL, Header: http.Header{"Content-Type": {contentType}}})
 		if n := testing.AllocsPerRun(1000, func() {
-			if status, _ := route.Answer(t.Context(), q, body, nil); status != http.StatusNoContent {
+			if status, _ := route.Answer(t.Context(), q, nil, body, nil); status != http.StatusNoContent {
 				t.Fatal(status)
 			}
 		}); n > 4 {

@@ -338,7 +338,7 @@ func FuzzEmulation(f *testing.F) {
 		if req.Node == "silent" {
 			return
 		}
-		status, out := r.Answer(t.Context(), q, body, nil)
+		status, out := r.Answer(t.Context(), q, nil, body, nil)
 		switch {
 		case len(out) > 0:
 			t.Errorf("body %q", out)

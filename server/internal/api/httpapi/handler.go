@@ -25,8 +25,8 @@ const DefaultMaxBodySize = 64 << 20
 type Config struct {
 	// Prefix of all paths, "/api" by convention; "" is "/".
 	Prefix string
-	// Guard returns the guard in force, which knows keys, tokens and their rights; each request calls it. Guard returns a
-	// new pointer after each reload. Default: every request is refused.
+	// Guard returns the guard in force, which knows keys, tokens and their rights; each request calls it. Default: every
+	// request is refused.
 	Guard func() *rights.Guard
 	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
 	// status). A request can ask for the latter with a header.
@@ -51,7 +51,6 @@ type Config struct {
 type Handler struct {
 	exec      *api.Executor
 	guard     func() *rights.Guard
-	first     *rights.Guard // the guard in force when the handler was made
 	transport bool
 	maxBody   int64
 	closing   func() bool
@@ -90,7 +89,6 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 		}
 		h.guard = func() *rights.Guard { return closed }
 	}
-	h.first = h.guard()
 	if h.maxBody <= 0 {
 		h.maxBody = DefaultMaxBodySize
 	}

@@ -24,30 +24,25 @@ func (h *Handler) Routes() []front.Route {
 	var routes []front.Route
 	for _, m := range frequent {
 		routes = append(routes, front.Route{
-			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.mayAnswer,
-			Answer: func(ctx context.Context, q *front.Request, body, out []byte) (int, []byte) {
-				exec, guard := h.exec, h.guard()
-				// A reload may have replaced the guard since mayAnswer asked it, while the body came. No guard comes
-				// back, so the first one is the one that was asked.
-				if guard != h.first || !guard.Unlimited() {
-					var err error
-					if exec, err = guard.Admit(ctx, exec, presented(q)); err != nil {
-						return 0, out
-					}
-				}
+			Method: http.MethodPost, Path: h.path(m), ContentType: jsonType[0], Check: h.checkFrequent,
+			Answer: func(ctx context.Context, q *front.Request, exec any, body, out []byte) (int, []byte) {
 				req := m.NewRequest()
 				if req.UnmarshalJSON(body) != nil {
 					return 0, out
 				}
-				return h.execute(ctx, exec, m, req, out, false, q)
+				return h.execute(ctx, exec.(*api.Executor), m, req, out, false, q)
 			},
 		})
 	}
 	return routes
 }
 
-// mayAnswer reports whether a request has a key that is known, in a field, and wants errors as they
-// are by default.
-func (h *Handler) mayAnswer(q *front.Request) bool {
-	return q.Query == "" && !wantsTransport(q) && h.guard().Knows(presented(q).Key)
+// checkFrequent returns the executor for a request that has a known key in a field and wants errors as they are by
+// default. The executor has the rights that are in force now, as with net/http, which also finds the sender before the
+// body has arrived.
+func (h *Handler) checkFrequent(q *front.Request) (exec any, ok bool) {
+	if q.Query != "" || wantsTransport(q) {
+		return nil, false
+	}
+	return h.guard().AdmitKey(h.exec, presented(q).Key)
 }

@@ -138,24 +138,24 @@ func (g *Guard) Admit(ctx context.Context, e *api.Executor, c Credentials) (*api
 		}
 		return g.bearer.executor(e), nil
 	}
-	h, ok := g.find(c.Key)
+	exec, ok := g.AdmitKey(e, c.Key)
 	if !ok {
 		return nil, refusal.Because(ErrUnauthorized, g.section+".key", g.explain(c))
 	}
-	return h.executor(e), nil
+	return exec, nil
+}
+
+// AdmitKey is Admit for the sender of a key. It does not wait.
+func (g *Guard) AdmitKey(e *api.Executor, key string) (exec *api.Executor, ok bool) {
+	h, ok := g.find(key)
+	if !ok {
+		return nil, false
+	}
+	return h.executor(e), true
 }
 
 // Verifies tells that Admit verifies tokens, which may take seconds.
 func (g *Guard) Verifies() bool { return g.tokens != nil && !g.insecure }
-
-// Knows reports whether Admit admits the sender of a key.
-func (g *Guard) Knows(key string) bool {
-	_, ok := g.find(key)
-	return ok
-}
-
-// Unlimited tells that every key that the guard knows grants all rights.
-func (g *Guard) Unlimited() bool { return len(g.named) == 0 || g.insecure }
 
 // find returns the rights of a key; nil for all.
 func (g *Guard) find(key string) (*holder, bool) {
