@@ -42,12 +42,3 @@ func prolong(w http.ResponseWriter, began time.Time) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(grace)) // if this fails, writing may
 	}
 }
-
-// hangUp ends the connection after the answer, if there is a body that was not read to its end:
-// net/http would wait for it.
-func hangUp(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(grace))
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
 // EmulationConfig of an Emulation. The zero value is ready to use.
@@ -37,6 +38,7 @@ type Emulation struct {
 	emulator transport.Emulator
 	maxBody  int
 	cors     cors
+	refuser  refuse.Refuser
 }
 
 // NewEmulation returns a handler that passes commands to e, a *gyro.Node.
@@ -44,7 +46,9 @@ func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
 	if c.MaxRequestBodySize <= 0 {
 		c.MaxRequestBodySize = 64 << 10
 	}
-	return &Emulation{emulator: e, maxBody: c.MaxRequestBodySize, cors: c.AllowOrigin}
+	node, _ := e.(transport.Acceptor)
+	refuser := refuse.Refuser{Acceptor: node, Kind: "emulation request refused", Allow: postMethods}
+	return &Emulation{emulator: e, maxBody: c.MaxRequestBodySize, cors: c.AllowOrigin, refuser: refuser}
 }
 
 // Route returns a route for small requests that are written as usual. It avoids net/http, which would take most of the
@@ -87,8 +91,7 @@ func (h *Emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		preflight(w, postMethods)
 		return
 	default:
-		w.Header().Set("Allow", postMethods)
-		h.refuse(w, r, http.StatusMethodNotAllowed, "", "commands come by POST")
+		h.refuse(w, r, q, http.StatusMethodNotAllowed, "", "commands come by POST")
 		return
 	}
 	body, status := readBody(w, r, h.maxBody)
@@ -96,13 +99,13 @@ func (h *Emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var req protocol.EmulationRequest
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
-		h.refuse(w, r, status, "httpstream.EmulationConfig.MaxRequestBodySize", "the body has more than "+strconv.Itoa(h.maxBody)+" bytes")
+		h.refuse(w, r, q, status, "httpstream.EmulationConfig.MaxRequestBodySize", "the body has more than "+strconv.Itoa(h.maxBody)+" bytes")
 		return
 	case status != 0:
-		h.refuse(w, r, status, "", "the body did not arrive")
+		h.refuse(w, r, q, status, "", "the body did not arrive")
 		return
 	case decodeEmulation(r.Header.Get("Content-Type"), body, &req) != nil:
-		h.refuse(w, r, http.StatusBadRequest, "", "the body is no emulation request")
+		h.refuse(w, r, q, http.StatusBadRequest, "", "the body is no emulation request")
 		return
 	}
 	status = h.emulate(context.WithoutCancel(r.Context()), q, &req)
@@ -115,12 +118,11 @@ func (h *Emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a request whose body was not read to its end, or makes no sense.
-func (h *Emulation) refuse(w http.ResponseWriter, r *http.Request, status int, key, text string) {
-	h.report(slog.LevelInfo, front.FromHTTP(r), status, refusal.Because(errors.New(statusText(status)), key, text))
+func (h *Emulation) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, status int, key, text string) {
 	if status != http.StatusBadRequest {
-		hangUp(w, r)
+		refuse.HangUp(w, r, grace)
 	}
-	http.Error(w, statusText(status)+": "+text, status)
+	h.refuser.Refuse(w, q, &refuse.Refusal{Status: status, Text: text, Key: key, Body: statusText(status) + ": " + text})
 }
 
 func statusText(status int) string {
@@ -153,12 +155,8 @@ func (h *Emulation) emulate(ctx context.Context, q *front.Request, req *protocol
 	return h.report(slog.LevelWarn, q, http.StatusInternalServerError, err)
 }
 
-// report has the node log why a request is not served, and returns the status.
+// report reports why commands did not get to their client, and returns the status.
 func (h *Emulation) report(level slog.Level, q *front.Request, status int, why error) int {
-	if node, ok := h.emulator.(transport.Acceptor); ok {
-		nodeaccess.Refused(node, refusal.Refusal{
-			Kind: "emulation request refused", Level: level, Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
-		}, status, why)
-	}
+	h.refuser.Report(q, level, status, why)
 	return status
 }

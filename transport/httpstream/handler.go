@@ -22,6 +22,7 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
 // Config of a Handler. The zero value is ready to use.
@@ -95,6 +96,7 @@ type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config
 	endpoint endpoint.Config
+	refuser  refuse.Refuser
 }
 
 // NewHandler returns a handler for streams of a kind, whose connections go to acceptor. The context
@@ -102,7 +104,8 @@ type Handler struct {
 func NewHandler(k Kind, acceptor transport.Acceptor, cfg Config) *Handler {
 	cfg = cfg.withDefaults()
 	t := &kinds[k]
-	return &Handler{traits: t, acceptor: acceptor, cfg: cfg, endpoint: endpoint.Config{
+	refuser := refuse.Refuser{Acceptor: acceptor, Kind: "HTTP stream refused", Allow: t.allowed()}
+	return &Handler{traits: t, acceptor: acceptor, cfg: cfg, refuser: refuser, endpoint: endpoint.Config{
 		OneWay:   t.mode == transport.OneWay,
 		Timeouts: transport.Timeouts{Write: cfg.WriteTimeout, Await: cfg.StaleTimeout, Close: cfg.CloseTimeout},
 	}}
@@ -155,13 +158,13 @@ func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f
 
 // bound bounds the time to write the head. It fails if middleware hides the methods of the server's
 // http.ResponseWriter.
-func (h *Handler) bound(w http.ResponseWriter) *rejection {
+func (h *Handler) bound(w http.ResponseWriter) *refuse.Refusal {
 	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
 	if !errors.Is(err, http.ErrNotSupported) {
 		return nil // if there is another error, writing fails, too
 	}
-	return &rejection{http.StatusInternalServerError, "the http.ResponseWriter of a middleware has neither SetWriteDeadline " +
-		"nor Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", ""}
+	return &refuse.Refusal{Status: http.StatusInternalServerError, Text: "the http.ResponseWriter of a middleware has neither SetWriteDeadline " +
+		"nor Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps"}
 }
 
 // begin sends the head of the answer.

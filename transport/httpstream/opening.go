@@ -2,19 +2,17 @@ package httpstream
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 
-	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/bookmark"
 	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
 // opening has the contents of a request that opens a stream.
@@ -25,30 +23,24 @@ type opening struct {
 	repeated func(channel string) bool
 }
 
-// rejection is the answer to a request that opens no stream. key names the setting that would allow it.
-type rejection struct {
-	status    int
-	text, key string
-}
-
 // receive reads a request of net/http.
-func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Request) (o opening, _ *rejection) {
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Request) (o opening, _ *refuse.Refusal) {
 	if !slices.Contains(h.traits.methods(), r.Method) {
-		return o, &rejection{http.StatusMethodNotAllowed, "the method is none of " + h.traits.allowed(), ""}
+		return o, &refuse.Refusal{Status: http.StatusMethodNotAllowed, Text: "the method is none of " + h.traits.allowed()}
 	}
 	limit := h.cfg.MaxRequestBodySize // of a GET, too: net/http would wait for its body before it answers
 	switch body, status := readBody(w, r, limit); status {
 	case 0:
 		return h.parse(q, body)
 	case http.StatusRequestEntityTooLarge:
-		return o, &rejection{status, fmt.Sprintf("the body has more than %d bytes", limit), "httpstream.Config.MaxRequestBodySize"}
+		return o, &refuse.Refusal{Status: status, Text: fmt.Sprintf("the body has more than %d bytes", limit), Key: "httpstream.Config.MaxRequestBodySize"}
 	default:
-		return o, &rejection{status, "the body did not arrive", ""}
+		return o, &refuse.Refusal{Status: status, Text: "the body did not arrive"}
 	}
 }
 
 // parse parses a request. It keeps body in commands.
-func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection) {
+func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *refuse.Refusal) {
 	if h.traits.binary && q.Get("Content-Type") == protobufType {
 		o.encoding = protocol.Protobuf
 	}
@@ -61,7 +53,7 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	switch empty := len(body) == 0 && q.Method == http.MethodGet; {
 	case h.traits.mode != transport.OneWay:
 		if empty {
-			return o, &rejection{http.StatusBadRequest, "the query has no cf_connect, which holds the first commands", ""}
+			return o, refuse.BadRequest("the query has no cf_connect, which holds the first commands")
 		}
 		if o.commands = body; body == nil {
 			o.commands = []byte{}
@@ -72,7 +64,7 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *rejection)
 	}
 	o.connect = new(protocol.ConnectRequest)
 	if err := codec.DecodeConnect(o.encoding, body, o.connect); err != nil {
-		return o, &rejection{http.StatusBadRequest, "the connect request is malformed: " + err.Error(), ""}
+		return o, refuse.BadRequest("the connect request is malformed: " + err.Error())
 	}
 	switch {
 	case h.traits.polls:
@@ -106,22 +98,10 @@ func goOn(req *protocol.ConnectRequest, id string) (repeated func(channel string
 	return func(ch string) bool { return slices.Contains(added, ch) }
 }
 
-// report has the node log the rejection.
-func (h *Handler) report(q *front.Request, f *rejection) {
-	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
-	nodeaccess.Refused(h.acceptor, refusal.Refusal{
-		Kind: "HTTP stream refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path,
-	}, f.status, why)
-}
-
 // refuse answers a request that opens no stream, with an empty body.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, f *rejection) {
-	h.report(q, f)
-	if f.status != http.StatusBadRequest {
-		hangUp(w, r)
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, no *refuse.Refusal) {
+	if no.Status != http.StatusBadRequest { // then the body was read
+		refuse.HangUp(w, r, grace)
 	}
-	if f.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", h.traits.allowed())
-	}
-	w.WriteHeader(f.status)
+	h.refuser.Refuse(w, q, no)
 }

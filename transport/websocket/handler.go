@@ -14,6 +14,7 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 	"github.com/gyrohq/gyro/transport/websocket/internal/endpoint"
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
@@ -86,7 +87,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.HandshakeTimeout, 5*time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
 	if c.CheckOrigin == nil {
-		c.CheckOrigin = sameOrigin
+		c.CheckOrigin = refuse.SameOrigin
 	}
 	return c
 }
@@ -117,13 +118,15 @@ type Handler struct {
 	endpoint endpoint.Config
 	framers  [2][2]*framer  // by encoding and compression
 	info     transport.Info // the common part of all connections
+	refuser  refuse.Refuser
 }
 
 // NewHandler returns a handler whose connections go to acceptor. The context that
 // the acceptor gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	cfg = cfg.withDefaults()
-	h := &Handler{acceptor: acceptor, cfg: cfg, info: transport.Info{Name: "websocket"}, endpoint: endpoint.Config{
+	refuser := refuse.Refuser{Acceptor: acceptor, Kind: "WebSocket handshake refused", Prefix: "websocket: ", Allow: http.MethodGet}
+	h := &Handler{acceptor: acceptor, cfg: cfg, refuser: refuser, info: transport.Info{Name: "websocket"}, endpoint: endpoint.Config{
 		MessageSizeLimit: cfg.MessageSizeLimit, InflatedSizeLimit: cfg.DecompressedMessageSizeLimit,
 		PingInterval: cfg.PingInterval, PongTimeout: cfg.PongTimeout,
 		Timeouts: transport.Timeouts{Write: cfg.WriteTimeout, Await: cfg.CloseTimeout, Close: cfg.CloseTimeout},
@@ -162,8 +165,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		stream, early, refused = hs.hijack(w, h.cfg.HandshakeTimeout)
 	}
 	if refused != nil {
-		refused.report(h.acceptor, q)
-		refused.write(w, r)
+		refuse.HangUp(w, r, 0)
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		h.refuser.Refuse(w, q, refused)
 	}
 	if stream == nil {
 		return

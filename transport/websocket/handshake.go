@@ -2,7 +2,6 @@ package websocket
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
@@ -12,14 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
-	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/extension"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
 // acceptGUID is appended to the client's key, RFC 6455 section 1.3.
@@ -36,38 +33,9 @@ type handshake struct {
 	connect     *protocol.ConnectRequest // of one-way clients that sent it with the handshake
 }
 
-// rejection is the answer to a handshake that does not succeed. key names the option that would allow it. answer, if
-// there is one, goes to the client in place of the text.
-type rejection struct {
-	status            int
-	text, key, answer string
-}
-
-// report makes the node log the rejection.
-func (f *rejection) report(a transport.Acceptor, q *front.Request) {
-	why := refusal.Because(errors.New(http.StatusText(f.status)), f.key, f.text)
-	nodeaccess.Refused(a, refusal.Refusal{Kind: "WebSocket handshake refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path}, f.status, why)
-}
-
-func (f *rejection) write(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && r.ContentLength != 0 { // keep net/http from waiting for the body
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
-	}
-	w.Header().Set("Sec-WebSocket-Version", "13")
-	if f.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", http.MethodGet)
-	}
-	http.Error(w, cmp.Or(f.answer, "websocket: "+f.text), f.status)
-}
-
-func badRequest(text string) *rejection {
-	return &rejection{status: http.StatusBadRequest, text: text}
-}
-
 // negotiate checks a request that net/http has read (RFC 6455 section 4.2.1, RFC 8441 section
 // 5), and chooses the properties of the connection.
-func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *rejection) {
+func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *refuse.Refusal) {
 	if r.ProtoMajor == 2 {
 		refused = checkConnect(r)
 	} else {
@@ -79,22 +47,22 @@ func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, re
 	return h.agree(q)
 }
 
-func checkUpgrade(r *http.Request) *rejection {
+func checkUpgrade(r *http.Request) *refuse.Refusal {
 	if r.Method != http.MethodGet {
-		return &rejection{status: http.StatusMethodNotAllowed, text: "method is not GET"}
+		return &refuse.Refusal{Status: http.StatusMethodNotAllowed, Text: "method is not GET"}
 	}
 	if !r.ProtoAtLeast(1, 1) {
-		return badRequest("HTTP version is below 1.1")
+		return refuse.BadRequest("HTTP version is below 1.1")
 	}
 	if r.ContentLength != 0 { // the body would be read as frames
-		return badRequest("the request has a body")
+		return refuse.BadRequest("the request has a body")
 	}
 	return nil
 }
 
 // agree is the part of negotiate for requests that net/http or the front has read: a GET of
 // HTTP/1.1 without a body, or an extended CONNECT.
-func (h *Handler) agree(q *front.Request) (hs handshake, refused *rejection) {
+func (h *Handler) agree(q *front.Request) (hs handshake, refused *refuse.Refusal) {
 	if q.Method == http.MethodGet {
 		if refused = hs.confirm(q); refused != nil {
 			return hs, refused
@@ -102,40 +70,40 @@ func (h *Handler) agree(q *front.Request) (hs handshake, refused *rejection) {
 	}
 	switch {
 	case q.Get("Sec-WebSocket-Version") != "13":
-		return hs, badRequest("Sec-WebSocket-Version is not 13")
+		return hs, refuse.BadRequest("Sec-WebSocket-Version is not 13")
 	case !h.cfg.CheckOrigin(q):
-		return hs, &rejection{
-			status: http.StatusForbidden, key: "websocket.Config.CheckOrigin",
-			text: "origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host",
+		return hs, &refuse.Refusal{
+			Status: http.StatusForbidden, Key: "websocket.Config.CheckOrigin",
+			Text: "origin not allowed: websocket.Config.CheckOrigin refuses it, by default all but the request's own host",
 		}
 	}
 	return hs, hs.choose(&h.cfg, q)
 }
 
 // confirm checks the fields of a handshake over HTTP/1.1, and makes Sec-WebSocket-Accept.
-func (hs *handshake) confirm(q *front.Request) *rejection {
+func (hs *handshake) confirm(q *front.Request) *refuse.Refusal {
 	if !q.HasToken("Connection", "upgrade") {
-		return badRequest(`Connection holds no "upgrade": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on`)
+		return refuse.BadRequest(`Connection holds no "upgrade": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on`)
 	}
 	if !q.HasToken("Upgrade", "websocket") {
-		return badRequest(`Upgrade holds no "websocket"`)
+		return refuse.BadRequest(`Upgrade holds no "websocket"`)
 	}
 	var ok bool
 	if hs.accept, ok = acceptKey(strings.TrimSpace(q.Get("Sec-WebSocket-Key"))); !ok {
-		return badRequest("Sec-WebSocket-Key is not 16 bytes in Base64")
+		return refuse.BadRequest("Sec-WebSocket-Key is not 16 bytes in Base64")
 	}
 	return nil
 }
 
 // checkConnect accepts extended CONNECT. net/http puts its protocol into a header field.
-func checkConnect(r *http.Request) *rejection {
+func checkConnect(r *http.Request) *refuse.Refusal {
 	switch {
 	case r.Method == http.MethodConnect && r.Header.Get(":protocol") == "websocket":
 		return nil
 	case r.Method == http.MethodConnect, r.Method == http.MethodGet:
-		return badRequest("HTTP/2 needs extended CONNECT for websocket")
+		return refuse.BadRequest("HTTP/2 needs extended CONNECT for websocket")
 	default:
-		return &rejection{status: http.StatusMethodNotAllowed, text: "method is not CONNECT"}
+		return &refuse.Refusal{Status: http.StatusMethodNotAllowed, Text: "method is not CONNECT"}
 	}
 }
 
@@ -162,10 +130,10 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 }
 
 // choose chooses extensions, subprotocol, encoding and pings.
-func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
+func (hs *handshake) choose(cfg *Config, request *front.Request) *refuse.Refusal {
 	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
 	if err != nil {
-		return badRequest(err.Error())
+		return refuse.BadRequest(err.Error())
 	}
 	if cfg.Compression {
 		hs.extensions = extension.AcceptDeflate(offers)
@@ -191,7 +159,7 @@ func (hs *handshake) choose(cfg *Config, request *front.Request) *rejection {
 
 // chooseOneWay is the rest of choose for one-way connections, which have neither a choice of
 // encodings nor subprotocols.
-func (hs *handshake) chooseOneWay(request *front.Request) *rejection {
+func (hs *handshake) chooseOneWay(request *front.Request) *refuse.Refusal {
 	hs.nativePing = true
 	if request.Query == "" {
 		return nil
@@ -203,9 +171,9 @@ func (hs *handshake) chooseOneWay(request *front.Request) *rejection {
 	}
 	hs.connect = new(protocol.ConnectRequest)
 	if codec.DecodeConnect(protocol.JSON, []byte(text), hs.connect) != nil {
-		return &rejection{
-			status: http.StatusBadRequest, answer: "invalid connect request",
-			text: "the query parameter cf_connect is no connect request in JSON",
+		return &refuse.Refusal{
+			Status: http.StatusBadRequest, Body: "invalid connect request",
+			Text: "the query parameter cf_connect is no connect request in JSON",
 		}
 	}
 	return nil
@@ -229,16 +197,6 @@ func chooseSubprotocol(q *front.Request) string {
 	return ""
 }
 
-// sameOrigin is the default of Config.CheckOrigin.
-func sameOrigin(q *front.Request) bool {
-	origin := q.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, q.Host)
-}
-
 // setHeader puts the outcome into the fields of the answer.
 func (hs *handshake) setHeader(h http.Header) {
 	if hs.subprotocol != "" {
@@ -252,7 +210,7 @@ func (hs *handshake) setHeader(h http.Header) {
 // hijack takes the connection over and answers the handshake, with the
 // header fields that middleware has set. It also returns the bytes that the client
 // has sent already. The stream is nil if taking over or answering failed.
-func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte, *rejection) {
+func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte, *refuse.Refusal) {
 	nc, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, nil, notTaken(w, "Hijack", err)
@@ -272,7 +230,7 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 
 // notTaken says why a method of http.ResponseController failed. If it did not find the method,
 // middleware hides the server's http.ResponseWriter behind one of its own.
-func notTaken(w http.ResponseWriter, method string, err error) *rejection {
+func notTaken(w http.ResponseWriter, method string, err error) *refuse.Refusal {
 	why := err.Error()
 	if errors.Is(err, http.ErrNotSupported) {
 		for wraps, ok := w.(unwrapper); ok; wraps, ok = w.(unwrapper) {
@@ -281,7 +239,7 @@ func notTaken(w http.ResponseWriter, method string, err error) *rejection {
 		why = fmt.Sprintf("the http.ResponseWriter of a middleware, a %T, has neither %s nor Unwrap: "+
 			"give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps", w, method)
 	}
-	return &rejection{status: http.StatusInternalServerError, text: "the connection cannot be taken over: " + why}
+	return &refuse.Refusal{Status: http.StatusInternalServerError, Text: "the connection cannot be taken over: " + why}
 }
 
 type unwrapper interface{ Unwrap() http.ResponseWriter }
@@ -324,7 +282,7 @@ var notMiddlewares = map[string]bool{
 }
 
 // acceptStream answers an extended CONNECT. The stream is nil if that failed.
-func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) (netio.Stream, *rejection) {
+func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) (netio.Stream, *refuse.Refusal) {
 	s := &h2Stream{w: w, control: http.NewResponseController(w), body: r.Body}
 	// Clear the deadlines of http.Server, which are meant for requests.
 	_ = s.control.SetReadDeadline(time.Time{})

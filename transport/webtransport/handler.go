@@ -20,13 +20,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/internal/driver"
 	"github.com/gyrohq/gyro/transport/internal/netio"
+	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
 // Config of a Handler. The zero value is ready to use.
@@ -61,6 +60,7 @@ type Handler struct {
 	acceptor transport.Acceptor
 	check    func(q *front.Request) bool
 	cfg      settings
+	refuser  refuse.Refuser
 }
 
 // name of the transport.
@@ -69,14 +69,15 @@ const name = "webtransport"
 // NewHandler returns a handler whose connections go to acceptor. The context that the acceptor
 // gets has the values of the request's context and is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
-	h := &Handler{acceptor: acceptor, check: cfg.CheckOrigin, cfg: settings{
+	refuser := refuse.Refuser{Acceptor: acceptor, Kind: "WebTransport session refused", Prefix: "webtransport: ", Allow: http.MethodConnect}
+	h := &Handler{acceptor: acceptor, check: cfg.CheckOrigin, refuser: refuser, cfg: settings{
 		limit:    cmp.Or(max(cfg.MessageSizeLimit, 0), 64<<10),
 		timeouts: transport.Timeouts{Write: cmp.Or(max(cfg.WriteTimeout, 0), time.Second)},
 	}}
 	h.cfg.timeouts.Close = cmp.Or(max(cfg.CloseTimeout, 0), 5*time.Second)
 	h.cfg.timeouts.Await = h.cfg.timeouts.Close
 	if h.check == nil {
-		h.check = sameOrigin
+		h.check = refuse.SameOrigin
 	}
 	return h
 }
@@ -88,49 +89,39 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no == nil {
 		no = h.open(c, w, r, q)
 	}
-	if no == nil {
-		return
+	if no != nil {
+		h.refuser.Refuse(w, q, no)
 	}
-	nodeaccess.Refused(h.acceptor, refusal.Refusal{Kind: "WebTransport session refused", Addr: q.RemoteAddr, Origin: q.Get("Origin"), Path: q.Path},
-		no.status, refusal.Because(errors.New(http.StatusText(no.status)), no.key, no.text))
-	if no.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", http.MethodConnect)
-	}
-	http.Error(w, "webtransport: "+no.text, no.status)
-}
-
-// rejection is the answer to a request that opens no session. key names the setting that would allow it.
-type rejection struct {
-	status    int
-	text, key string
 }
 
 // examine checks a request, and returns the connection that it came by.
-func (h *Handler) examine(r *http.Request, q *front.Request) (*connection, *rejection) {
+func (h *Handler) examine(r *http.Request, q *front.Request) (*connection, *refuse.Refusal) {
 	c := connectionOf(r.Context())
 	switch {
 	case c == nil:
-		return nil, &rejection{http.StatusBadRequest, "this path is for WebTransport clients, which come over HTTP/3", ""}
+		return nil, refuse.BadRequest("this path is for WebTransport clients, which come over HTTP/3")
 	case r.Method != http.MethodConnect:
-		return nil, &rejection{http.StatusMethodNotAllowed, "the method is not CONNECT: this path is for WebTransport clients", ""}
+		return nil, &refuse.Refusal{Status: http.StatusMethodNotAllowed, Text: "the method is not CONNECT: this path is for WebTransport clients"}
 	case !strings.HasPrefix(r.Proto, "webtransport"):
-		return nil, &rejection{http.StatusBadRequest, "the protocol of the CONNECT request is not webtransport", ""}
+		return nil, refuse.BadRequest("the protocol of the CONNECT request is not webtransport")
 	case !h.check(q):
-		return nil, &rejection{http.StatusForbidden,
-			"origin not allowed: webtransport.Config.CheckOrigin refuses it, by default all but the request's own host", "webtransport.Config.CheckOrigin"}
+		return nil, &refuse.Refusal{
+			Status: http.StatusForbidden, Key: "webtransport.Config.CheckOrigin",
+			Text: "origin not allowed: webtransport.Config.CheckOrigin refuses it, by default all but the request's own host",
+		}
 	}
 	return c, nil
 }
 
 // open opens the session and hands it to the acceptor.
-func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q *front.Request) *rejection {
+func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q *front.Request) *refuse.Refusal {
 	control := http.NewResponseController(w)
 	if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
-		return &rejection{http.StatusInternalServerError, "the session cannot be opened: " + err.Error(), ""}
+		return &refuse.Refusal{Status: http.StatusInternalServerError, Text: "the session cannot be opened: " + err.Error()}
 	}
 	session, err := c.server.sessions.Upgrade(innermost(w), r)
 	if err != nil {
-		return &rejection{http.StatusBadRequest, strings.TrimPrefix(err.Error(), "webtransport: "), ""}
+		return refuse.BadRequest(strings.TrimPrefix(err.Error(), "webtransport: "))
 	}
 	c.begin()
 	context.AfterFunc(session.Context(), c.end)
@@ -157,16 +148,6 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 		}
 		w = outer.Unwrap()
 	}
-}
-
-// sameOrigin is the default of Config.CheckOrigin.
-func sameOrigin(q *front.Request) bool {
-	origin := q.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, q.Host)
 }
 
 // The driver needs the methods of these.
