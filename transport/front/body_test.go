@@ -44,7 +44,9 @@ func serveUpload(t *testing.T, ln net.Listener, routed bool) upload {
 	if routed {
 		ln = front.Listen(ln, s, nil, front.Route{
 			Method: http.MethodPost, Path: "/x", Gate: u,
-			Answer: func(_ context.Context, _ *front.Request, _ any, _, out []byte) (int, []byte) { return http.StatusOK, out },
+			Answer: func(_ context.Context, _ *front.Request, _ any, _, out []byte) (int, []byte) {
+				return http.StatusOK, out
+			},
 		})
 	}
 	served := make(chan error)

@@ -57,7 +57,7 @@ var kinds = [...]traits{
 	SSE:           {"sse", transport.Emulated, framing.Events, false, 0, false},
 	UniHTTPStream: {"uni_http_stream", transport.OneWay, framing.Lines, false, 0, false},
 	UniSSE:        {"uni_sse", transport.OneWay, framing.Events, false, maxEventID, false},
-	UniPoll:       {"uni_poll", transport.OneWay, framing.Lines, false, maxPolledPositions, true},
+	UniPoll:       {"uni_poll", transport.OneWay, framing.Lines, false, maxPollBookmark, true},
 }
 
 // events reports whether the answer is a text/event-stream, which pages get by EventSource.

@@ -1,206 +1,234 @@
 package httpstream
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"net/http"
-	"strings"
+	"strconv"
+	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/nodeaccess"
 	"github.com/gyrohq/gyro/protocol"
-	"github.com/gyrohq/gyro/transport/bookmark"
+	"github.com/gyrohq/gyro/transport"
+	"github.com/gyrohq/gyro/transport/front"
+	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
+	"github.com/gyrohq/gyro/transport/internal/driver"
+	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-const (
-	// maxPolled is the most bytes of messages that wait for an answer.
-	maxPolled = 1 << 20
-	// gather is how long a request that has waited goes on waiting after the first push, so that one
-	// answer has all pushes that come together.
-	gather = 5 * time.Millisecond
-	// maxPolledPositions is the most bytes of the positions in an answer.
-	maxPolledPositions = 1 << 20
-)
-
-// longPoll is a UniPoll request. It collects the messages of the core until there is something to answer. The next
-// request recovers the messages that the core writes later.
-type longPoll struct {
-	req    *protocol.ConnectRequest
-	text   []byte // lines: messages and bookmarks
-	closed *protocol.Disconnect
-
-	late    bool // the request has waited long enough
-	waited  bool // the client knew everything when it had connected
-	gathers bool // late is set soon
+// pollCandidate describes the connection of a UniPoll request to the acceptor.
+func (h *Handler) pollCandidate(ctx context.Context, q *front.Request, o *opening) driver.Candidate {
+	c := h.candidate(ctx, q, o, framing.Of(framing.Lines, false))
+	c.Info.NativePing, c.Info.Brief = true, true
+	return c
 }
 
-// take takes frames as transport.Conn.Write does.
-func (p *longPoll) take(frames [][]byte) (n int) {
-	if len(p.text) > maxPolled {
-		return 0
+// loopPoll is a UniPoll request on a loop, and its transport.Conn. It is used on the loop.
+type loopPoll struct {
+	pollBuffer
+	handler *Handler
+	loop    transport.Loop
+	request *front.Deferred
+	peer    transport.Peer // nil before accepting, and once the client has an answer or has gone
+	timer   transport.Timer
+	posted  bool // tryAnswer was posted
+}
+
+// takePoll defers the answer to a UniPoll request.
+func (h *Handler) takePoll(a *front.Arrival) {
+	loops := nodeaccess.Of(h.acceptor)
+	if loops == nil {
+		return
 	}
-	return p.add(frames)
+	o, refused := h.parse(a.Request, a.Body)
+	if refused != nil {
+		return // net/http gets the request, and h tells the client
+	}
+	p := &loopPoll{pollBuffer: pollBuffer{req: o.connect}, handler: h, loop: a.Loop}
+	c := h.pollCandidate(a.Ctx, a.Request, &o)
+	if p.request = a.Defer(p); p.request == nil {
+		return
+	}
+	peer, err := loops.AcceptOn(a.Loop, c.Ctx, p, c.Info)
+	if err != nil {
+		p.send(failedAnswer(err))
+		return
+	}
+	p.peer = peer
+	p.timer = a.Loop.After(h.cfg.PollTimeout, p.timeout)
 }
 
-// close takes the arguments of transport.Conn.Close.
-func (p *longPoll) close(d protocol.Disconnect, frames [][]byte) {
-	if p.closed == nil {
-		p.closed = &d
-		p.add(frames)
+// Write implements transport.Conn.
+func (p *loopPoll) Write(frames [][]byte) (int, error) {
+	defer p.wake()
+	return p.write(frames), nil
+}
+
+// Close implements transport.Conn.
+func (p *loopPoll) Close(d protocol.Disconnect, frames [][]byte) {
+	p.close(d, frames)
+	p.wake()
+}
+
+// Pause does nothing, because the client sends nothing.
+func (*loopPoll) Pause(bool) {}
+
+// wake makes the loop call tryAnswer, which must not be called by the peer.
+func (p *loopPoll) wake() {
+	if !p.posted {
+		p.posted = p.loop.Post(p.tryAnswer)
 	}
 }
 
-func (p *longPoll) add(frames [][]byte) (n int) {
-	for _, f := range frames {
-		p.text = append(p.text, f...)
-		n += len(f)
+func (p *loopPoll) tryAnswer() {
+	p.posted = false
+	if p.peer == nil {
+		return
 	}
-	return n
-}
-
-// look is called when something has changed. It returns the answer once there is one. If soon is true, the
-// caller sets late after the time gather.
-func (p *longPoll) look() (a *polled, soon bool) {
-	if p.gathers && !p.late && p.closed == nil {
-		return nil, false
+	a, gather := p.answer()
+	if gather {
+		time.AfterFunc(gatherTime, func() { p.loop.Post(p.timeout) }) // the timers of loops are not that precise
 	}
-	switch a = p.read(); {
-	case a == nil:
-		return nil, false
-	case p.late || p.closed != nil || a.news && !p.waited:
-		return a, false
-	case a.news:
-		p.gathers = true
-		return nil, true
+	if a != nil {
+		p.send(a)
+		p.end()
 	}
-	p.waited = true
-	return nil, false
 }
 
-// polled is an answer.
-type polled struct {
-	status int
-	pushes [][]byte // JSON
-	// subs are the channels for the next request; nil if the client could not connect.
-	subs       map[string]*position
-	lost       []string
-	refused    []string // channels of the request that the client does not get
-	data       []byte
-	disconnect *protocol.Disconnect // why the client could not connect
-
-	news bool // the client does not know all of it
+// timeout is called when the request has waited long enough.
+func (p *loopPoll) timeout() {
+	p.timedOut = true
+	p.tryAnswer()
 }
 
-// position is an entry of a channel for the next request.
-type position struct {
-	recover      bool
-	offset       uint64
-	epoch, delta string
+func (p *loopPoll) send(a *pollAnswer) {
+	extra := ""
+	if a.retries() {
+		extra = retryAfter
+	}
+	b := netio.Get(len(p.text) + 512)
+	b.B = a.appendJSON(b.B)
+	p.request.Answer(a.status, extra, b.B, p.handler.cfg.WriteTimeout)
+	b.Free()
 }
 
-// failed is the answer to a client that could not connect.
-func failed(err error) *polled {
-	d := protocol.DisconnectServerError
-	errors.As(err, &d)
-	return &polled{status: statusOf(d), disconnect: &d, news: true}
+// Gone implements front.Waiting.
+func (p *loopPoll) Gone() { p.end() }
+
+// end tells the core that the connection has ended.
+func (p *loopPoll) end() {
+	peer := p.peer
+	if peer == nil {
+		return
+	}
+	p.peer = nil
+	p.timer.Stop()
+	peer.Closed(protocol.DisconnectConnectionClosed)
 }
 
-// read makes the answer from the messages of the core; nil: it waits for the client to connect.
-func (p *longPoll) read() (a *polled) {
-	first, rest, _ := bytes.Cut(p.text, []byte("\n"))
-	var push protocol.Push
-	switch {
-	case len(first) == 0 && p.closed == nil:
-		return nil
-	case len(first) > 0 && push.UnmarshalJSON(first) != nil, push.Connect == nil:
-		if p.closed != nil {
-			return failed(*p.closed)
-		}
-		return failed(protocol.DisconnectServerError)
-	case len(p.req.Subs) > 0 && len(push.Connect.Subs) == 0:
-		a = failed(protocol.DisconnectPermissionDenied)
+// appendPollFields appends the fields of the answer to a UniPoll request.
+func (h *Handler) appendPollFields(q *front.Request, head []byte) []byte {
+	head = cors(h.cfg.AllowOrigin).append(q, head)
+	for _, f := range fields {
+		head = appendField(head, f.name, f.value)
+	}
+	return head
+}
+
+// blockingPoll is a UniPoll request with a goroutine, and its transport.Conn.
+type blockingPoll struct {
+	wake chan struct{} // the poll has changed
+
+	mu sync.Mutex
+	pollBuffer
+}
+
+// Write implements transport.Conn.
+func (p *blockingPoll) Write(frames [][]byte) (n int, err error) {
+	p.update(func() { n = p.write(frames) })
+	return n, nil
+}
+
+// Close implements transport.Conn.
+func (p *blockingPoll) Close(d protocol.Disconnect, frames [][]byte) {
+	p.update(func() { p.close(d, frames) })
+}
+
+// Pause does nothing, because the client sends nothing.
+func (*blockingPoll) Pause(bool) {}
+
+func (p *blockingPoll) update(f func()) {
+	p.mu.Lock()
+	f()
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
 	default:
-		a = &polled{status: http.StatusOK, subs: make(map[string]*position), data: push.Connect.Data}
-		for ch, sub := range push.Connect.Subs {
-			for _, pub := range sub.Publications {
-				a.add(&protocol.Push{Channel: ch, Pub: pub})
-			}
-		}
-		last := a.take(rest)
-		a.setSubs(p.req, push.Connect, last)
-		a.news = a.news || len(a.pushes) > 0
-	}
-	for ch := range p.req.Subs {
-		if push.Connect.Subs[ch] == nil {
-			a.refused = append(a.refused, ch)
-		}
-	}
-	return a
-}
-
-func (a *polled) add(p *protocol.Push) {
-	if text, err := p.AppendJSON(nil); err == nil { // it was decoded from JSON
-		a.pushes = append(a.pushes, text)
 	}
 }
 
-// take takes the messages after the connect push. It returns the last bookmark. A message whose bookmark is still to
-// come is left for the next request.
-func (a *polled) take(lines []byte) (last string) {
-	open := false
-	for line := range bytes.Lines(lines) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		switch id, isBookmark := strings.CutPrefix(string(line), bookmark.Prefix); {
-		case isBookmark:
-			last, open = id, false
-		case len(line) == 0:
-			open = true
-		default:
-			a.pushes = append(a.pushes, line)
-		}
+// answerPoll waits for something that a UniPoll client does not know yet, and answers with it.
+func (h *Handler) answerPoll(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the deadlines of http.Server are for usual requests
+	_ = control.SetWriteDeadline(time.Time{})
+	p := &blockingPoll{wake: make(chan struct{}, 1), pollBuffer: pollBuffer{req: o.connect}}
+	c := h.pollCandidate(context.WithoutCancel(r.Context()), q, o)
+	peer, err := h.acceptor.Accept(c.Ctx, p, c.Info)
+	if err != nil {
+		h.sendAnswer(w, failedAnswer(err))
+		return
 	}
-	if open && len(a.pushes) > 0 {
-		a.pushes = a.pushes[:len(a.pushes)-1]
+	a := p.wait(r.Context(), h.cfg.PollTimeout)
+	peer.Closed(protocol.DisconnectConnectionClosed)
+	if a == nil {
+		w.WriteHeader(statusClosed)
+		return
 	}
-	return last
+	h.sendAnswer(w, a)
 }
 
-// setSubs sets the channels for the next request: recoverable ones with their positions, and the others that the
-// request named. A position that differs from the position in the request is news.
-func (a *polled) setSubs(req *protocol.ConnectRequest, c *protocol.Connect, last string) {
-	for ch, at := range bookmark.Parse(last) {
-		p := &position{recover: true, offset: at.Offset, epoch: at.Epoch}
-		a.subs[ch] = p
-		asked := req.Subs[ch]
-		if asked != nil {
-			p.delta = asked.Delta
+// wait returns the answer; nil if the client has gone.
+func (p *blockingPoll) wait(client context.Context, timeout time.Duration) *pollAnswer {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for {
+		timedOut := false
+		select {
+		case <-p.wake:
+		case <-timer.C:
+			timedOut = true
+		case <-client.Done():
+			return nil
 		}
-		if asked != nil && asked.Recover && asked.Offset == at.Offset && asked.Epoch == at.Epoch {
-			continue
+		p.mu.Lock()
+		p.timedOut = p.timedOut || timedOut
+		a, gather := p.answer()
+		p.mu.Unlock()
+		if a != nil {
+			return a
 		}
-		a.news = true
-		if sub := c.Subs[ch]; asked != nil && asked.Recover && sub != nil && !sub.Recovered {
-			a.lost = append(a.lost, ch)
-		}
-	}
-	for ch, asked := range req.Subs {
-		if a.subs[ch] == nil && c.Subs[ch] != nil && !c.Subs[ch].Recoverable {
-			a.subs[ch] = &position{delta: asked.Delta}
+		if gather {
+			timer.Reset(gatherTime)
 		}
 	}
 }
 
-// statusOf returns the status for a client that could not connect.
-func statusOf(d protocol.Disconnect) int {
-	switch d.Code {
-	case protocol.DisconnectExpired.Code, protocol.DisconnectInvalidToken.Code:
-		return http.StatusUnauthorized
-	case protocol.DisconnectTooManyRequests.Code:
-		return http.StatusTooManyRequests
-	case protocol.DisconnectBadRequest.Code:
-		return http.StatusBadRequest
+func (h *Handler) sendAnswer(w http.ResponseWriter, a *pollAnswer) {
+	header := w.Header()
+	for _, f := range fields {
+		header.Set(f.name, f.value)
 	}
-	if d.Terminal() {
-		return http.StatusForbidden
+	header.Set("Content-Type", jsonType)
+	if a.retries() {
+		header.Set("Retry-After", "1")
 	}
-	return http.StatusServiceUnavailable
+	body := a.appendJSON(nil)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) // if this fails, the client has gone
 }
+
+// jsonType is the Content-Type of answers to UniPoll requests.
+const jsonType = "application/json"

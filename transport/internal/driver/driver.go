@@ -41,8 +41,9 @@ type Candidate struct {
 	TLS *netio.TLS
 }
 
-// pointer has the methods of an endpoint of type E. Connections hold the E itself and not a
-// pointer, so that a connection is one allocation.
+// pointer has the methods of an endpoint of type E. Connections hold the E itself: so a LoopConn of a WebSocket is one
+// allocation of 80 bytes. It would be one of 96 with an interface value beside the E, and two with 104 bytes in all with
+// the interface value alone. For the same reason, 16 bytes, a conn does not know its driver, and gets it as an argument.
 type pointer[E any] interface {
 	*E
 	transport.Endpoint
