@@ -25,9 +25,9 @@ type answerer struct {
 }
 
 // reply lets a request pass the gate of its route, and returns the answer, whose body call appends
-// to out. The connection ends after it if last is true. If call returns status 0, reply returns
+// to out. The connection ends after it if closes is true. If call returns status 0, reply returns
 // nil, and the request leaves the gate when it was served elsewhere.
-func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int, text []byte)) (text []byte, last bool) {
+func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int, text []byte)) (text []byte, closes bool) {
 	status := http.StatusInternalServerError // for a panic
 	defer func() {
 		if status != 0 {
@@ -56,19 +56,19 @@ func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int
 			out = append(append(out[:room], http.StatusText(status)...), '\n')
 		}
 	}
-	a.out, last = out, a.front.isClosing()
+	a.out, closes = out, a.front.isClosing()
 	q.Sent = len(out) - room
-	return a.withHead(status, contentType, room, last), last
+	return a.withHead(status, contentType, room, closes), closes
 }
 
 // withHead puts the head before the body, which begins at room in a.out, and returns the answer.
-func (a *answerer) withHead(status int, contentType string, room int, last bool) []byte {
+func (a *answerer) withHead(status int, contentType string, room int, closes bool) []byte {
 	now := time.Now()
 	if a.at.IsZero() || now.Unix() != a.at.Unix() {
 		a.date = now.UTC().AppendFormat(a.date[:0], http.TimeFormat)
 	}
 	a.at = now
-	h := answer.Head{Status: status, ContentType: contentType, Date: a.date, Fields: a.fields, Length: len(a.out) - room, Last: last}
+	h := answer.Head{Status: status, ContentType: contentType, Date: a.date, Fields: a.fields, Length: len(a.out) - room, Close: closes}
 	var text [2 * answer.MaxHead]byte
 	t := h.Append(text[:0])
 	begin := room - len(t)
@@ -78,10 +78,10 @@ func (a *answerer) withHead(status int, contentType string, room int, last bool)
 
 // trim frees memory that only large answers need.
 func (a *answerer) trim() {
-	if cap(a.out) > maxKept {
+	if cap(a.out) > maxIdleBuffer {
 		a.out = nil
 	}
-	if cap(a.fields) > maxKept {
+	if cap(a.fields) > maxIdleBuffer {
 		a.fields = nil
 	}
 }

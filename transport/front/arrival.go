@@ -26,35 +26,34 @@ type Arrival struct {
 	// this module. A Take that does not know it must leave the connection to net/http.
 	TLS *netio.TLS
 
-	newcomer *newcomer
-	route    *route
-	gate     Gate
-	fate     fate
+	conn  *loopConn
+	route *route
+	state arrivalState
 }
 
-// fate of an Arrival's connection.
-type fate int
+// arrivalState is the state of an Arrival's connection.
+type arrivalState int
 
 const (
-	undecided fate = iota // net/http gets the request
-	taken                 // it belongs to the route
-	deferred              // the route answers the request later
-	answered              // the request was refused; net/http gets the requests after it
-	lost                  // the connection must be closed
+	undecided arrivalState = iota // net/http gets the request
+	taken                         // it belongs to the route
+	deferred                      // the route answers the request later
+	answered                      // the request was refused; net/http gets the requests after it
+	lost                          // the connection must be closed
 )
 
 // Take gives the connection to the caller if the request may pass the gate. It sends answer, which begins with the head
 // of an answer with this status, and adds the fields of the route's Advertise. Loop goes on watching the socket. If
 // Take reports false, the request was refused or the connection lost, and there is nothing to do for the caller.
 func (a *Arrival) Take(status int, answer []byte) bool {
-	f := a.gate.Enter(a.Request)
-	a.fate, a.Sent = taken, -1
+	f := a.route.Gate.Enter(a.Request)
+	a.state, a.Sent = taken, -1
 	if f != nil {
-		status, answer, a.fate = f.Status, f.answer(), answered
+		status, answer, a.state = f.Status, f.answer(), answered
 		a.Sent = len(f.Text) + 1
 	}
 	a.send(status, answer)
-	return a.fate == taken
+	return a.state == taken
 }
 
 // send sends an answer, or the head of one; the request leaves the gate with it. send adds the fields of the route's
@@ -65,25 +64,25 @@ func (a *Arrival) send(status int, answer []byte) {
 		line := bytes.IndexByte(answer, '\n') + 1
 		frames, size = [][]byte{answer[:line], fields, answer[line:]}, size+len(fields)
 	}
-	n, err := a.newcomer.write(frames)
-	if err != nil || n < size || a.newcomer.stuck() {
-		a.fate = lost // nothing was sent before, so a good socket takes the answer at once
+	n, err := a.conn.write(frames)
+	if err != nil || n < size || a.conn.stuck() {
+		a.state = lost // nothing was sent before, so a good socket takes the answer at once
 	}
-	a.gate.Leave(a.Request, status)
+	a.route.Gate.Leave(a.Request, status)
 }
 
 // answer lets a route take the connection of the request that was parsed; its head ends at end.
-func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
+func (in *intake) answer(n *loopConn, r *route, data []byte, end int) {
 	q := in.requestOf(n)
 	q.RemoteAddr = n.remote.String()
 	body, early := data[end:q.end(end)], data[q.end(end):]
 	a := &in.arrival
 	*a = Arrival{
 		Request: q, Ctx: in.front.ctx, Loop: in.loop, FD: uintptr(n.fd),
-		Body: body, Early: append([]byte(nil), early...), TLS: n.layer(), newcomer: n, route: r, gate: r.Gate,
+		Body: body, Early: append([]byte(nil), early...), TLS: n.layer(), conn: n, route: r,
 	}
 	in.front.offer(a)
-	switch a.fate {
+	switch a.state {
 	case undecided:
 		in.handOver(n, data, false)
 	case answered:
@@ -101,22 +100,22 @@ func (in *intake) answer(n *newcomer, r *route, data []byte, end int) {
 func (l *Listener) offer(a *Arrival) {
 	returned := false
 	defer func() {
-		if returned || a.fate == taken {
+		if returned || a.state == taken {
 			return
 		}
 		l.recovered(recover(), a.RemoteAddr)
-		if a.fate == deferred {
-			if a.newcomer.deferred == nil {
+		if a.state == deferred {
+			if a.conn.deferred == nil {
 				return // it was answered, or the client has gone
 			}
-			a.newcomer.deferred = nil
+			a.conn.deferred = nil
 			l.serving.Done()
-			a.fate = undecided
+			a.state = undecided
 		}
-		if a.fate == undecided {
-			a.gate.Leave(a.Request, http.StatusInternalServerError)
+		if a.state == undecided {
+			a.route.Gate.Leave(a.Request, http.StatusInternalServerError)
 		}
-		a.fate = lost
+		a.state = lost
 	}()
 	a.route.Take(a)
 	returned = true

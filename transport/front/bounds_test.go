@@ -11,11 +11,11 @@ import (
 func TestBodiesAreBounded(t *testing.T) {
 	s := newSiteOf(t, nil, streams)
 	part := post(maxBody, strings.Repeat("x", 60000))
-	for range maxHeld/(64<<10) + 10 {
+	for range maxBuffered/(64<<10) + 10 {
 		s.send(s.open(), part)
 	}
-	if in := s.ln.intakes[s.loop]; in.held > maxHeld || in.held < maxHeld/2 {
-		t.Errorf("holds %d bytes", in.held)
+	if in := s.ln.intakes[s.loop]; in.buffered > maxBuffered || in.buffered < maxBuffered/2 {
+		t.Errorf("holds %d bytes", in.buffered)
 	}
 	nc := s.open()
 	s.send(nc, post(2, "{}"))
@@ -31,13 +31,13 @@ func TestTrickle(t *testing.T) {
 	sent := request("A: " + strings.Repeat("x", 3000) + "\r\n")
 	for i := range len(sent) {
 		s.send(nc, sent[i:i+1])
-		if i == 2000 && (in.held < 2000 || in.waiting.oldest.scanned != 2001) {
-			t.Errorf("held %d, scanned %d", in.held, in.waiting.oldest.scanned)
+		if i == 2000 && (in.buffered < 2000 || in.waiting.oldest.scanned != 2001) {
+			t.Errorf("held %d, scanned %d", in.buffered, in.waiting.oldest.scanned)
 		}
 	}
 	s.switched(nc)
-	if in.held != 0 || in.waiting.oldest != nil || in.partial.newest != nil {
-		t.Errorf("held %d, %v, %v", in.held, in.waiting, in.partial)
+	if in.buffered != 0 || in.waiting.oldest != nil || in.partial.newest != nil {
+		t.Errorf("held %d, %v, %v", in.buffered, in.waiting, in.partial)
 	}
 }
 
@@ -47,13 +47,13 @@ func TestTricklersAreBounded(t *testing.T) {
 	s := newSite(t, nil)
 	part := strings.TrimSuffix(request("A: "+strings.Repeat("x", 60000)+"\r\n"), "\r\n")
 	var conns []net.Conn
-	for range maxHeld/(64<<10) + 10 {
+	for range maxBuffered/(64<<10) + 10 {
 		conns = append(conns, s.open())
 		s.send(conns[len(conns)-1], part)
 	}
 	in := s.ln.intakes[s.loop]
-	if in.held > maxHeld || in.held < maxHeld/2 {
-		t.Errorf("holds %d bytes", in.held)
+	if in.buffered > maxBuffered || in.buffered < maxBuffered/2 {
+		t.Errorf("holds %d bytes", in.buffered)
 	}
 	nc := s.open() // the usual client is served all the same
 	s.send(nc, request(""))
@@ -62,8 +62,8 @@ func TestTricklersAreBounded(t *testing.T) {
 		nc.Close()
 	}
 	s.loop.ready() // reads that they have ended, and hands them over to net/http
-	if in.held != 0 {
-		t.Errorf("holds %d bytes of connections that are gone", in.held)
+	if in.buffered != 0 {
+		t.Errorf("holds %d bytes of connections that are gone", in.buffered)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestOldestPartFirst(t *testing.T) {
 	silent := s.open()
 	part := strings.TrimSuffix(request("A: "+strings.Repeat("x", 32<<10-200)+"\r\n"), "\r\n")
 	var conns []net.Conn
-	for i := range maxHeld/(32<<10) + 2 {
+	for i := range maxBuffered/(32<<10) + 2 {
 		conns = append(conns, s.open())
 		if i != 1 {
 			s.send(conns[i], part)
@@ -105,7 +105,7 @@ func TestOldestPartFirst(t *testing.T) {
 	if gone(silent) || gone(conns[1]) {
 		t.Error("a client that has sent nothing, or began late, was closed")
 	}
-	if in.held > maxHeld || in.held < maxHeld-128<<10 {
-		t.Errorf("holds %d bytes", in.held)
+	if in.buffered > maxBuffered || in.buffered < maxBuffered-128<<10 {
+		t.Errorf("holds %d bytes", in.buffered)
 	}
 }

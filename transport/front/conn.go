@@ -18,8 +18,8 @@ const (
 	rearm = time.Second
 	// minRequest is how many bytes net/http must see before it treats them as a further request.
 	minRequest = 4
-	// maxKept bounds the buffers that an idle connection keeps; bytes.
-	maxKept = 4 << 10
+	// maxIdleBuffer bounds the buffers that an idle connection keeps; bytes.
+	maxIdleBuffer = 4 << 10
 )
 
 // States of a conn.
@@ -73,7 +73,7 @@ func newConn(l *Listener, in *incoming) *conn {
 // serve answers requests until one is for net/http or the connection ends.
 func (c *conn) serve() {
 	defer c.front.remove(c)
-	defer c.guard()
+	defer c.recoverPanic()
 	c.armed = time.Now()
 	c.deadline(c.SetReadDeadline, c.front.headTimeout)
 	for {
@@ -92,8 +92,8 @@ func (c *conn) serve() {
 	}
 }
 
-// guard is deferred: a panic ends this connection only.
-func (c *conn) guard() {
+// recoverPanic is deferred: a panic ends this connection only.
+func (c *conn) recoverPanic() {
 	if p := recover(); p != nil {
 		c.front.recovered(p, c.addr)
 		_ = c.Close()
@@ -150,7 +150,7 @@ func (c *conn) check() bool {
 }
 
 // head looks for the head of a request at the beginning of in.
-func (c *conn) head() outcome {
+func (c *conn) head() matchState {
 	b, q := c.in.B, &c.request
 	if c.size > 0 {
 		return complete
@@ -159,10 +159,10 @@ func (c *conn) head() outcome {
 		c.size = len(q.head)
 		return complete
 	}
-	r, end, o := c.front.answers.judge(b, c.scanned, c.front.maxHead)
+	r, end, m := c.front.answers.judge(b, c.scanned, c.front.maxHead)
 	c.scanned = len(b)
-	if o != complete {
-		return o
+	if m != complete {
+		return m
 	}
 	if !q.parse(string(b[:end])) || !r.wants(q) {
 		return foreign
@@ -217,7 +217,7 @@ func (c *conn) read() error {
 func (c *conn) answer() error {
 	q, r := &c.request, c.route
 	end := c.size + q.length
-	answer, last := c.reply(q, r, func(out []byte) (int, []byte) {
+	answer, closes := c.reply(q, r, func(out []byte) (int, []byte) {
 		return r.Answer(c.front.ctx, q, c.checked, c.in.B[c.size:end], out)
 	})
 	c.checked, c.passed = nil, false
@@ -227,7 +227,7 @@ func (c *conn) answer() error {
 	if err := c.respond(answer); err != nil {
 		return err
 	}
-	if last {
+	if closes {
 		return net.ErrClosed
 	}
 	c.in.B = c.in.B[:copy(c.in.B, c.in.B[end:])]
@@ -254,13 +254,13 @@ func (c *conn) respond(answer []byte) error {
 // rest frees memory and marks the connection as idle, unless the next request has begun.
 func (c *conn) rest() error {
 	c.trim()
-	if len(c.request.head) > maxKept {
+	if len(c.request.head) > maxIdleBuffer {
 		c.request.reset()
 	}
 	if len(c.in.B) > 0 {
 		return nil
 	}
-	if cap(c.in.B) > maxKept {
+	if cap(c.in.B) > maxIdleBuffer {
 		c.in.Free()
 		c.in = netio.Get(0)
 	}

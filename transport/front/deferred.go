@@ -14,12 +14,12 @@ const statusGone = 499
 
 // Deferred is a request that is answered later, see Arrival.Defer. It is used on the loop.
 type Deferred struct {
-	newcomer *newcomer
-	route    *route
-	client   Waiting
-	head     string // of the request
-	addr     string // RemoteAddr of the request
-	began    time.Time
+	conn   *loopConn
+	route  *route
+	client Waiting
+	head   string // of the request
+	addr   string // RemoteAddr of the request
+	began  time.Time
 }
 
 // Waiting is the code that answers a Deferred.
@@ -32,20 +32,20 @@ type Waiting interface {
 // Defer keeps the connection for an answer that comes later, if the request may pass the gate. If Defer returns nil,
 // the request was refused or the connection lost, and there is nothing to do for the caller.
 func (a *Arrival) Defer(w Waiting) *Deferred {
-	n := a.newcomer
+	n := a.conn
 	in := n.intake
 	if !in.front.beginServing() {
-		a.fate = lost
+		a.state = lost
 		return nil
 	}
-	if f := a.gate.Enter(a.Request); f != nil {
+	if f := a.route.Gate.Enter(a.Request); f != nil {
 		in.front.serving.Done()
-		a.fate = answered
+		a.state = answered
 		a.send(f.Status, f.answer())
 		return nil
 	}
-	a.fate = deferred
-	n.deferred = &Deferred{newcomer: n, route: a.route, client: w, head: a.head, addr: a.RemoteAddr, began: a.Began}
+	a.state = deferred
+	n.deferred = &Deferred{conn: n, route: a.route, client: w, head: a.head, addr: a.RemoteAddr, began: a.Began}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n.gone = false
@@ -57,34 +57,34 @@ func (a *Arrival) Defer(w Waiting) *Deferred {
 
 // request returns the request. It is valid until the next call for a request of the loop.
 func (d *Deferred) request() *Request {
-	q := &d.newcomer.intake.leaving
+	q := &d.conn.intake.leaving
 	q.parse(d.head)
 	q.RemoteAddr, q.Began = d.addr, d.began
 	return q
 }
 
-// Answer sends an answer of the route's ContentType, with the route's Fields, and more, which are
+// Answer sends an answer of the route's ContentType, with the route's Fields, and extra, which are
 // further fields, each with its CR LF. Then the client may send its next request on the connection. The
 // connection is closed if the client does not take the answer within this time. Answer is called once,
 // and does nothing once the client has gone.
-func (d *Deferred) Answer(status int, more string, body []byte, within time.Duration) {
-	n, in := d.newcomer, d.newcomer.intake
+func (d *Deferred) Answer(status int, extra string, body []byte, within time.Duration) {
+	n, in := d.conn, d.conn.intake
 	if n.deferred != d {
 		return
 	}
 	n.deferred = nil
-	q, last := d.request(), in.front.isClosing()
-	fields := netio.Get(len(more) + 512)
+	q, closes := d.request(), in.front.isClosing()
+	fields := netio.Get(len(extra) + 512)
 	defer fields.Free()
 	fields.B = d.route.advertise(q, fields.B)
 	if d.route.Fields != nil {
 		fields.B = d.route.Fields(q, fields.B)
 	}
-	fields.B = append(fields.B, more...)
+	fields.B = append(fields.B, extra...)
 	text := netio.Get(answer.MaxHead + len(d.route.ContentType) + len(fields.B))
 	defer text.Free()
 	date := time.Now().UTC().AppendFormat(nil, http.TimeFormat)
-	h := answer.Head{Status: status, ContentType: d.route.ContentType, Date: date, Fields: fields.B, Length: len(body), Last: last}
+	h := answer.Head{Status: status, ContentType: d.route.ContentType, Date: date, Fields: fields.B, Length: len(body), Close: closes}
 	text.B = h.Append(text.B)
 	sent, err := n.write([][]byte{text.B, body})
 	q.Sent = len(body)
@@ -94,10 +94,10 @@ func (d *Deferred) Answer(status int, more string, body []byte, within time.Dura
 	case err == nil && (rest > 0 || n.stuck()):
 		in.finish(n, bytes.Join([][]byte{text.B, body}, nil)[sent:], within)
 		return
-	case err != nil || last:
+	case err != nil || closes:
 		in.lose(n)
 	default:
-		in.keep(n)
+		in.awaitNext(n)
 	}
 	in.front.serving.Done()
 }
@@ -107,13 +107,13 @@ func (d *Deferred) end() {
 	q := d.request()
 	d.route.Gate.Leave(q, statusGone)
 	q.reset()
-	d.newcomer.intake.front.serving.Done()
+	d.conn.intake.front.serving.Done()
 	d.client.Gone()
 }
 
 // listen notices when the client of a deferred request ends the connection or sends the beginning of its next request.
 // The rest of that request stays in the socket.
-func (in *intake) listen(n *newcomer) {
+func (in *intake) listen(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	buf := in.loop.Buffer()
@@ -124,27 +124,27 @@ func (in *intake) listen(n *newcomer) {
 	case size > 0:
 		in.stash(n, buf[:size])
 	default:
-		in.hold(n) // TLS may have a part of a record
+		in.limitBuffered(n) // TLS may have a part of a record
 	}
 }
 
 // stash keeps the beginning of the next request, and stops to read.
-func (in *intake) stash(n *newcomer, data []byte) {
+func (in *intake) stash(n *loopConn, data []byte) {
 	n.append(data)
 	if in.loop.Change(int(n.fd), false, false) != nil {
 		in.drop(n)
 		return
 	}
-	in.hold(n)
+	in.limitBuffered(n)
 }
 
-// keep begins to wait for the next request on a connection.
-func (in *intake) keep(n *newcomer) {
+// awaitNext begins to wait for the next request on a connection.
+func (in *intake) awaitNext(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n.scanned, n.whole = 0, 0
 	if n.b == nil {
-		in.await(&in.kept, n)
+		in.await(&in.idle, n)
 		return
 	}
 	in.await(&in.waiting, n)
@@ -156,7 +156,7 @@ func (in *intake) keep(n *newcomer) {
 }
 
 // finish starts a goroutine that sends the rest of an answer. Then net/http gets the connection.
-func (in *intake) finish(n *newcomer, rest []byte, within time.Duration) {
+func (in *intake) finish(n *loopConn, rest []byte, within time.Duration) {
 	in.mu.Lock()
 	in.remove(n)
 	in.mu.Unlock()

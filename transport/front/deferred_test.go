@@ -142,15 +142,15 @@ func TestDeferred(t *testing.T) {
 		cut := []int{len(sent), 30, len(sent) - 2}[i]
 		l.send(nc, sent[:cut])
 		l.send(nc, sent[cut:])
-		if len(l.asked) != i+1 || l.asked[i].body != text || in.waiting.oldest != nil || in.kept.oldest != nil {
+		if len(l.asked) != i+1 || l.asked[i].body != text || in.waiting.oldest != nil || in.idle.oldest != nil {
 			t.Fatalf("%d requests", len(l.asked))
 		}
 		l.asked[i].Answer(http.StatusAccepted, "More: 1\r\n", []byte("to "+text), time.Second)
 		if resp := l.answered(r, "to "+text); resp.StatusCode != http.StatusAccepted || resp.Header.Get("More") != "1" || resp.Close {
 			t.Errorf("%+v", resp)
 		}
-		if in.kept.oldest == nil || in.held != 0 {
-			t.Errorf("the connection is not kept, or %d bytes", in.held)
+		if in.idle.oldest == nil || in.buffered != 0 {
+			t.Errorf("the connection is not kept, or %d bytes", in.buffered)
 		}
 		l.asked[i].Answer(200, "", []byte("twice"), time.Second)
 	}
@@ -175,8 +175,8 @@ func TestDeferredPipeline(t *testing.T) {
 	r := bufio.NewReader(nc)
 	l.send(nc, ask("0")+ask("1")+ask("2")[:40])
 	in := l.ln.intakes[l.loop]
-	if len(l.asked) != 1 || in.held == 0 {
-		t.Fatalf("%d requests, %d bytes", len(l.asked), in.held)
+	if len(l.asked) != 1 || in.buffered == 0 {
+		t.Fatalf("%d requests, %d bytes", len(l.asked), in.buffered)
 	}
 	for i := range 3 {
 		if i == 1 {
@@ -186,8 +186,8 @@ func TestDeferredPipeline(t *testing.T) {
 		l.loop.ready()
 		l.answered(r, string(rune('a'+i)))
 	}
-	if in.held != 0 || len(l.asked) != 3 || in.kept.oldest == nil {
-		t.Errorf("%d requests, %d bytes", len(l.asked), in.held)
+	if in.buffered != 0 || len(l.asked) != 3 || in.idle.oldest == nil {
+		t.Errorf("%d requests, %d bytes", len(l.asked), in.buffered)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestDeferredGone(t *testing.T) {
 	}
 	l.asked[0].Answer(200, "", nil, time.Second)
 	l.left("/later 499 1")
-	if in := l.ln.intakes[l.loop]; len(l.loop.watchers) != 0 || in.held != 0 || in.kept.oldest != nil {
+	if in := l.ln.intakes[l.loop]; len(l.loop.watchers) != 0 || in.buffered != 0 || in.idle.oldest != nil {
 		t.Error("something is left")
 	}
 }
@@ -211,7 +211,7 @@ func TestDeferredGone(t *testing.T) {
 func TestDeferredStash(t *testing.T) {
 	l := newLater(t, nil)
 	more := strings.Repeat("x", 60_000)
-	const clients = maxHeld/(64<<10) + 10
+	const clients = maxBuffered/(64<<10) + 10
 	for range clients {
 		nc := l.open()
 		l.send(nc, ask("a"))
@@ -223,8 +223,8 @@ func TestDeferredStash(t *testing.T) {
 			gone++
 		}
 	}
-	if in := l.ln.intakes[l.loop]; in.held > maxHeld || gone < 5 || gone > 20 || !l.asked[0].gone || l.asked[clients-1].gone {
-		t.Errorf("holds %d bytes, %d of %d are gone", in.held, gone, clients)
+	if in := l.ln.intakes[l.loop]; in.buffered > maxBuffered || gone < 5 || gone > 20 || !l.asked[0].gone || l.asked[clients-1].gone {
+		t.Errorf("holds %d bytes, %d of %d are gone", in.buffered, gone, clients)
 	}
 }
 
@@ -282,22 +282,22 @@ func TestKept(t *testing.T) {
 		return nc
 	}
 	idle, begun := keep(), keep()
-	if left := time.Until(in.kept.oldest.due); left < 59*time.Minute || in.waiting.oldest != nil || in.kept.timer == nil {
+	if left := time.Until(in.idle.oldest.due); left < 59*time.Minute || in.waiting.oldest != nil || in.idle.timer == nil {
 		t.Errorf("%v", left)
 	}
 	l.send(begun, "POST /la")
-	if left := time.Until(in.waiting.oldest.due); left > time.Minute || in.kept.oldest != in.kept.newest {
+	if left := time.Until(in.waiting.oldest.due); left > time.Minute || in.idle.oldest != in.idle.newest {
 		t.Errorf("%v", left)
 	}
-	in.waiting.oldest.due, in.kept.oldest.due = time.Now(), time.Now()
+	in.waiting.oldest.due, in.idle.oldest.due = time.Now(), time.Now()
 	in.expire(&in.waiting)
-	in.expire(&in.kept)
+	in.expire(&in.idle)
 	for _, nc := range []net.Conn{idle, begun} {
 		if b, err := io.ReadAll(nc); err != nil || len(b) > 0 {
 			t.Errorf("got %q, %v", b, err)
 		}
 	}
-	if len(l.loop.watchers) != 0 || in.held != 0 || in.kept.timer != nil || in.waiting.timer != nil {
+	if len(l.loop.watchers) != 0 || in.buffered != 0 || in.idle.timer != nil || in.waiting.timer != nil {
 		t.Error("something is left")
 	}
 }

@@ -19,8 +19,8 @@ func TestLateBody(t *testing.T) {
 	for o := in.waiting.oldest; o != nil; o = in.waiting.after(o) {
 		o.due = time.Now()
 	}
-	if in.expire(&in.waiting); len(s.loop.watchers) != 0 || in.held != 0 {
-		t.Errorf("%d connections, held %d", len(s.loop.watchers), in.held)
+	if in.expire(&in.waiting); len(s.loop.watchers) != 0 || in.buffered != 0 {
+		t.Errorf("%d connections, held %d", len(s.loop.watchers), in.buffered)
 	}
 	got, err := s.ln.Accept()
 	if err != nil {

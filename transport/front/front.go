@@ -112,7 +112,7 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 	l := &Listener{
 		Listener: ln, server: s, next: next,
 		closing: make(chan struct{}), done: make(chan struct{}),
-		intakes: make(map[transport.Loop]*intake), conns: make(map[*conn]struct{}), greeting: make(map[*tls.Conn]struct{}),
+		intakes: make(map[transport.Loop]*intake), conns: make(map[*conn]struct{}), handshaking: make(map[*tls.Conn]struct{}),
 	}
 	l.arrived.L = &l.mu
 	if config != nil {
@@ -139,7 +139,7 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 		l.acceptor, _ = netio.NewAcceptor(sparing.TCPListener) // else ln accepts
 	}
 	if l.acceptor != nil {
-		l.spare.Keep()
+		l.spare.Reserve()
 		go l.run(l.acceptSockets(sparing))
 	} else {
 		go l.run(l.acceptConn)

@@ -47,7 +47,7 @@ func FuzzHead(f *testing.F) {
 		if len(data) > 16<<10 {
 			return
 		}
-		judge := func(n, scanned int) (*route, int, outcome) { return known.judge(data[:n], scanned, 8<<10) }
+		judge := func(n, scanned int) (*route, int, matchState) { return known.judge(data[:n], scanned, 8<<10) }
 		r, end, o := judge(len(data), 0)
 		if cut > 0 && cut < len(data) {
 			if r2, e, w := judge(cut, 0); w == partial {
@@ -97,10 +97,10 @@ func FuzzBody(f *testing.F) {
 	in := newIntake(&Listener{onLoops: known, maxHead: 16 << 10}, nil)
 	f.Fuzz(func(t *testing.T, fields string, body []byte, cut int) {
 		data := append([]byte("POST /stream HTTP/1.1\r\nHost: a\r\n"+fields+"\r\n"), body...)
-		n := new(newcomer)
+		n := new(loopConn)
 		r, end, o := in.examine(n, data)
 		if cut > 0 && cut < len(data) {
-			m := new(newcomer)
+			m := new(loopConn)
 			if _, _, first := in.examine(m, data[:cut]); first == partial {
 				if r2, end2, o2 := in.examine(m, data); r2 != r || end2 != end || o2 != o || o == partial && m.whole != n.whole {
 					t.Fatalf("split at %d: %d %v %d, want %d %v %d", cut, end2, o2, m.whole, end, o, n.whole)

@@ -47,7 +47,7 @@ type handshakes struct {
 // watches it while the handshake waits for its client.
 type handshake struct {
 	all   *handshakes
-	n     *newcomer
+	n     *loopConn
 	tls   *netio.TLS
 	task  slots.Task
 	read  int // bytes that came
@@ -56,17 +56,17 @@ type handshake struct {
 	plain []byte
 
 	// used on the loop
-	lent bool          // the loop watches the socket
-	over bool          // the handshake succeeded
-	out  *netio.Buffer // bytes after the handshake that the socket did not take
+	watched bool          // the loop watches the socket
+	done    bool          // the handshake succeeded
+	out     *netio.Buffer // bytes after the handshake that the socket did not take
 }
 
 func newHandshakes(l *Listener, config *tls.Config) *handshakes {
 	return &handshakes{front: l, config: config, slots: slots.New(runtime.GOMAXPROCS(0), maxHandshakes, maxCompute, errTooMany)}
 }
 
-// start begins the handshake of a newcomer when it is its turn.
-func (h *handshakes) start(n *newcomer) *handshake {
+// start begins the handshake of a loopConn when it is its turn.
+func (h *handshakes) start(n *loopConn) *handshake {
 	s := &handshake{all: h, n: n}
 	s.tls = netio.NewTLS(s, h.config)
 	h.slots.Start(&s.task, s.run)
@@ -88,14 +88,14 @@ func (s *handshake) run() {
 	}
 }
 
-// finish brings the outcome to the loop.
+// finish brings the matchState to the loop.
 func (s *handshake) finish(err error) {
 	in := s.n.intake
 	s.task.Done()
 	if err != nil && s.plain == nil {
 		in.front.logf("http: TLS handshake error from %s: %v", s.n.remote, err)
 	}
-	if !in.loop.Post(func() { in.settle(s, err) }) {
+	if !in.loop.Post(func() { in.handshakeDone(s, err) }) {
 		netio.CloseFD(uintptr(s.n.fd), false)
 	}
 }
@@ -104,7 +104,7 @@ func (s *handshake) finish(err error) {
 func (s *handshake) wait(write bool) error {
 	in := s.n.intake
 	return s.task.Wait(func() {
-		if !in.loop.Post(func() { in.lend(s, write) }) {
+		if !in.loop.Post(func() { in.watchHandshake(s, write) }) {
 			s.task.Resume(net.ErrClosed)
 		}
 	})
@@ -158,8 +158,8 @@ func (s *handshake) SetDeadline(time.Time) error      { return nil }
 func (s *handshake) SetReadDeadline(time.Time) error  { return nil }
 func (s *handshake) SetWriteDeadline(time.Time) error { return nil }
 
-// lend watches the socket for a handshake that waits.
-func (in *intake) lend(s *handshake, write bool) {
+// watchHandshake watches the socket for a handshake that waits.
+func (in *intake) watchHandshake(s *handshake, write bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	err := net.ErrClosed
@@ -170,20 +170,20 @@ func (in *intake) lend(s *handshake, write bool) {
 		s.task.Resume(err)
 		return
 	}
-	s.lent = true
+	s.watched = true
 }
 
-// unlend ends lend.
-func (in *intake) unlend(s *handshake) {
-	if s.lent {
-		s.lent = false
+// unwatchHandshake ends watchHandshake.
+func (in *intake) unwatchHandshake(s *handshake) {
+	if s.watched {
+		s.watched = false
 		in.loop.Unwatch(int(s.n.fd))
 	}
 }
 
-// secured reports whether the TLS handshake of a newcomer is over. If it has yet to begin, or waits
+// secured reports whether the TLS handshake of a loopConn is over. If it has yet to begin, or waits
 // for the socket, it can now go on.
-func (in *intake) secured(n *newcomer) bool {
+func (in *intake) secured(n *loopConn) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch s := n.tls; {
@@ -191,8 +191,8 @@ func (in *intake) secured(n *newcomer) bool {
 	case s == nil:
 		in.loop.Unwatch(int(n.fd))
 		n.tls = in.front.handshakes.start(n)
-	case !s.over:
-		in.unlend(s)
+	case !s.done:
+		in.unwatchHandshake(s)
 		s.task.Resume(nil)
 	default:
 		return true
@@ -200,9 +200,9 @@ func (in *intake) secured(n *newcomer) bool {
 	return false
 }
 
-// abandon ends a handshake; settle closes the connection then.
+// abandon ends a handshake; handshakeDone closes the connection then.
 func (in *intake) abandon(s *handshake) {
-	in.unlend(s)
+	in.unwatchHandshake(s)
 	err := os.ErrDeadlineExceeded
 	if in.closed {
 		err = net.ErrClosed
@@ -210,17 +210,17 @@ func (in *intake) abandon(s *handshake) {
 	s.task.Resume(err)
 }
 
-// settle goes on after a handshake.
-func (in *intake) settle(s *handshake, err error) {
+// handshakeDone goes on after a handshake.
+func (in *intake) handshakeDone(s *handshake, err error) {
 	n := s.n
 	in.mu.Lock()
-	in.unlend(s)
+	in.unwatchHandshake(s)
 	switch {
 	case n.gone:
 		err = net.ErrClosed
 		netio.CloseFD(uintptr(n.fd), false)
 	case err == nil:
-		err = in.welcome(s)
+		err = in.handshakeSucceeded(s)
 	default:
 		in.remove(n)
 		if s.plain == nil {
@@ -237,12 +237,12 @@ func (in *intake) settle(s *handshake, err error) {
 	}
 }
 
-// welcome begins to wait for the first request on a TLS connection. It returns an error if the
+// handshakeSucceeded begins to wait for the first request on a TLS connection. It returns an error if the
 // connection goes to net/http, because it does not speak HTTP/1.1, or is closed.
-func (in *intake) welcome(s *handshake) error {
+func (in *intake) handshakeSucceeded(s *handshake) error {
 	n := s.n
 	in.remove(n)
-	s.over = true
+	s.done = true
 	s.tls.Attach(uintptr(n.fd), &s.out)
 	if p := s.tls.Conn().ConnectionState().NegotiatedProtocol; p != "" && p != "http/1.1" {
 		in.handOver(n, nil, false)

@@ -515,7 +515,7 @@ func TestPartialRecords(t *testing.T) {
 		s.loop.Sockets().Post(func() {
 			defer close(done)
 			for _, in := range s.ln.intakes {
-				bytes += in.held
+				bytes += in.buffered
 				for n := in.partial.oldest; n != nil; n = in.partial.after(n) {
 					clients++
 				}

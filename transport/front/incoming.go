@@ -16,7 +16,7 @@ type incoming struct {
 	broken  error           // the error of reads after early; nil: they read from conn
 	tls     *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
 	sealed  []byte          // bytes that were read beneath tls
-	greeted bool            // the front has done the handshake on a goroutine
+	secured bool            // the front has done the handshake on a goroutine
 	// mayAnswer: the first request may be one for a route with Answer.
 	mayAnswer bool
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// maxHeld bounds the bytes of incomplete heads that a loop holds, so that clients that send
+// maxBuffered bounds the bytes of incomplete heads that a loop holds, so that clients that send
 // their requests slowly cannot fill the memory. Above it, the connections whose first bytes are
 // the oldest are closed. Heads that arrive in one piece are not held.
-const maxHeld = 16 << 20
+const maxBuffered = 16 << 20
 
 // expireBatch is how many late connections a turn of the loop closes, in some 2 ms.
 const expireBatch = 256
@@ -34,30 +34,30 @@ type intake struct {
 	leaving Request
 
 	// mu is for close, which does the work itself if the loop has ended.
-	mu      sync.Mutex
-	waiting queue // connections without a request so far, in the order of their arrival
-	kept    queue // connections that may send another request, in the order of their last answers
-	partial queue // connections with a part of a request, in the order of its first bytes
-	held    int   // bytes in memory for the connections in partial
-	closed  bool
+	mu       sync.Mutex
+	waiting  queue // connections without a request so far, in the order of their arrival
+	idle     queue // connections that may send another request, in the order of their last answers
+	partial  queue // connections with a part of a request, in the order of its first bytes
+	buffered int   // bytes in memory for the connections in partial
+	closed   bool
 }
 
-// newcomer is a connection before its first request, or before its next one if the loop has answered all earlier ones.
+// loopConn is a connection before its first request, or before its next one if the loop has answered all earlier ones.
 // It implements transport.Watcher.
-type newcomer struct {
-	intake  *intake
-	fd      int32
-	scanned int32 // the first bytes, which do not contain the end of the head
-	whole   int32 // the size of the request; 0: its head is not complete
-	held    int32 // the part of intake.held for this connection; it is in intake.partial unless held is 0
-	remote  netip.AddrPort
-	queue   *queue        // waiting or kept; nil: neither
-	due     time.Time     // when it must leave the queue
-	b       *netio.Buffer // bytes that were read; nil: none
-	gone    bool
-	more    bool       // a task will look at b; nothing is read until then
-	last    *last      // nil: Try has answered nothing yet
-	tls     *handshake // nil: plaintext, or nothing was received yet
+type loopConn struct {
+	intake     *intake
+	fd         int32
+	scanned    int32 // the first bytes, which do not contain the end of the head
+	whole      int32 // the size of the request; 0: its head is not complete
+	buffered   int32 // the part of intake.buffered for this connection; it is in intake.partial unless this is 0
+	remote     netip.AddrPort
+	queue      *queue        // waiting or idle; nil: neither
+	due        time.Time     // when it must leave the queue
+	b          *netio.Buffer // bytes that were read; nil: none
+	gone       bool
+	lookPosted bool         // a task will look at b; nothing is read until then
+	last       *lastRequest // nil: Try has answered nothing yet
+	tls        *handshake   // nil: plaintext, or nothing was received yet
 	// deferred is the request that must be answered before others are read; nil: there is none.
 	deferred *Deferred
 	at       [queueCount]neighbours
@@ -65,7 +65,7 @@ type newcomer struct {
 
 func newIntake(l *Listener, loop transport.Loop) *intake {
 	return &intake{
-		answerer: answerer{front: l}, loop: loop, waiting: queue{timeout: l.headTimeout}, kept: queue{timeout: l.idleTimeout}, partial: queue{which: 1},
+		answerer: answerer{front: l}, loop: loop, waiting: queue{timeout: l.headTimeout}, idle: queue{timeout: l.idleTimeout}, partial: queue{which: 1},
 	}
 }
 
@@ -89,7 +89,7 @@ func (in *intake) admit(batch []netio.Socket) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, s := range batch {
-		n := &newcomer{intake: in, fd: int32(s.FD), remote: s.Remote}
+		n := &loopConn{intake: in, fd: int32(s.FD), remote: s.Remote}
 		if in.closed || in.loop.Watch(int(s.FD), n, true, false) != nil {
 			netio.CloseFD(s.FD, false)
 			continue
@@ -98,48 +98,48 @@ func (in *intake) admit(batch []netio.Socket) {
 	}
 }
 
-// await puts n, which is in neither, into waiting or kept.
-func (in *intake) await(q *queue, n *newcomer) {
+// await puts n, which is in neither, into waiting or idle.
+func (in *intake) await(q *queue, n *loopConn) {
 	n.gone, n.queue, n.due = false, q, time.Now().Add(q.timeout)
 	q.add(n)
 	in.arm(q)
 }
 
 // remove takes n off the queues. Its socket stays open, and watched.
-func (in *intake) remove(n *newcomer) {
+func (in *intake) remove(n *loopConn) {
 	in.leave(n)
-	in.count(n, 0)
+	in.setBuffered(n, 0)
 	n.gone = true
 }
 
-// leave takes n off waiting or kept.
-func (in *intake) leave(n *newcomer) {
+// leave takes n off waiting or idle.
+func (in *intake) leave(n *loopConn) {
 	if n.queue != nil {
 		n.queue.remove(n)
 		n.queue = nil
 	}
 }
 
-// count notes how many bytes n holds now.
-func (in *intake) count(n *newcomer, held int) {
-	before := int(n.held)
+// setBuffered notes how many bytes n holds now.
+func (in *intake) setBuffered(n *loopConn, size int) {
+	before := int(n.buffered)
 	switch {
-	case before == 0 && held > 0:
+	case before == 0 && size > 0:
 		in.partial.add(n)
-	case before > 0 && held == 0:
+	case before > 0 && size == 0:
 		in.partial.remove(n)
 	}
-	n.held = int32(held)
-	in.held += held - before
+	n.buffered = int32(size)
+	in.buffered += size - before
 }
 
 // size returns how many bytes n holds: bytes that were read, and bytes of an incomplete record in TLS.
-func (n *newcomer) size() (size int) {
+func (n *loopConn) size() (size int) {
 	if n.b != nil {
 		size = cap(n.b.B)
 	}
 	if t := n.layer(); t != nil {
-		size += t.Held()
+		size += t.Buffered()
 	}
 	return size
 }
@@ -163,14 +163,14 @@ func (in *intake) expire(q *queue) {
 			q.expiring = in.loop.Post(func() { in.expire(q) }) // a loop that ends closes the rest
 			return
 		}
-		in.late(q.oldest)
+		in.timeOut(q.oldest)
 	}
 	in.arm(q)
 }
 
-// late ends the wait for a request. If its body alone is late, net/http gets it, which has a
+// timeOut ends the wait for a request. If its body alone is late, net/http gets it, which has a
 // timeout and an answer for that.
-func (in *intake) late(n *newcomer) {
+func (in *intake) timeOut(n *loopConn) {
 	if n.whole == 0 {
 		in.drop(n)
 		return
@@ -182,10 +182,10 @@ func (in *intake) late(n *newcomer) {
 }
 
 // drop closes a connection.
-func (in *intake) drop(n *newcomer) {
+func (in *intake) drop(n *loopConn) {
 	in.remove(n)
 	if n.tls != nil {
-		if !n.tls.over {
+		if !n.tls.done {
 			in.abandon(n.tls)
 			return
 		}
@@ -202,7 +202,7 @@ func (in *intake) drop(n *newcomer) {
 }
 
 // lose is drop for callers that do not hold the lock.
-func (in *intake) lose(n *newcomer) {
+func (in *intake) lose(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.drop(n)
@@ -217,10 +217,10 @@ func (in *intake) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for _, q := range []*queue{&in.waiting, &in.kept} {
+	for _, q := range []*queue{&in.waiting, &in.idle} {
 		for n := q.oldest; n != nil; n = q.after(n) {
 			n.gone = true
-			if n.tls != nil && !n.tls.over {
+			if n.tls != nil && !n.tls.done {
 				n.tls.task.Resume(net.ErrClosed)
 				continue
 			}
@@ -235,7 +235,7 @@ func (in *intake) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	for _, q := range []*queue{&in.waiting, &in.kept} {
+	for _, q := range []*queue{&in.waiting, &in.idle} {
 		for q.oldest != nil {
 			in.drop(q.oldest)
 		}
@@ -246,7 +246,7 @@ func (in *intake) end() {
 	}
 }
 
-func (n *newcomer) Ended() {
+func (n *loopConn) Ended() {
 	n.intake.mu.Lock()
 	defer n.intake.mu.Unlock()
 	if !n.gone {
@@ -254,9 +254,9 @@ func (n *newcomer) Ended() {
 	}
 }
 
-func (n *newcomer) Ready(readable, _ bool) {
+func (n *loopConn) Ready(readable, _ bool) {
 	in := n.intake
-	if in.front.handshakes != nil && !in.secured(n) || !readable || n.more {
+	if in.front.handshakes != nil && !in.secured(n) || !readable || n.lookPosted {
 		return
 	}
 	if n.deferred != nil {
@@ -267,17 +267,17 @@ func (n *newcomer) Ready(readable, _ bool) {
 }
 
 // serve looks for a request, and serves it if it is complete.
-func (in *intake) serve(n *newcomer, look func(*newcomer) (data []byte, r *route, end int, o outcome)) {
-	data, r, end, o := look(n)
-	if o == partial {
+func (in *intake) serve(n *loopConn, look func(*loopConn) (data []byte, r *route, end int, m matchState)) {
+	data, r, end, m := look(n)
+	if m == partial {
 		return
 	}
 	b := n.b // may hold data
 	n.b = nil
 	switch {
-	case o == foreign:
-		_, o := in.front.answers.match(data)
-		in.handOver(n, data, o != foreign)
+	case m == foreign:
+		_, m := in.front.answers.match(data)
+		in.handOver(n, data, m != foreign)
 	case r.Take != nil:
 		in.answer(n, r, data, end)
 	default:
@@ -288,7 +288,7 @@ func (in *intake) serve(n *newcomer, look func(*newcomer) (data []byte, r *route
 
 // handOver takes the connection off the loop and passes it on. It copies early, the bytes that
 // were read.
-func (in *intake) handOver(n *newcomer, early []byte, mayAnswer bool) {
+func (in *intake) handOver(n *loopConn, early []byte, mayAnswer bool) {
 	in.loop.Unwatch(int(n.fd))
 	passed := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer)
 	passed.tls = n.layer()
@@ -296,7 +296,7 @@ func (in *intake) handOver(n *newcomer, early []byte, mayAnswer bool) {
 }
 
 // layer returns the TLS of a connection; nil: plaintext.
-func (n *newcomer) layer() *netio.TLS {
+func (n *loopConn) layer() *netio.TLS {
 	if n.tls == nil {
 		return nil
 	}
@@ -305,7 +305,7 @@ func (n *newcomer) layer() *netio.TLS {
 
 // read reads from the client, and returns the new bytes after the bytes of earlier reads. If the first request is now
 // complete or foreign, read removes n from the queues.
-func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) {
+func (in *intake) read(n *loopConn) (data []byte, r *route, end int, m matchState) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if n.gone {
@@ -325,61 +325,61 @@ func (in *intake) read(n *newcomer) (data []byte, r *route, end int, o outcome) 
 		in.remove(n)
 		return data, nil, 0, foreign
 	}
-	if r, end, o = in.examine(n, data); o != partial {
+	if r, end, m = in.examine(n, data); m != partial {
 		in.remove(n)
-		return data, r, end, o
+		return data, r, end, m
 	}
 	if n.b == nil && size > 0 {
 		n.append(data)
 	}
-	in.hold(n)
-	if n.held > 0 && n.queue == &in.kept {
+	in.limitBuffered(n)
+	if n.buffered > 0 && n.queue == &in.idle {
 		in.leave(n)
 		in.await(&in.waiting, n)
 	}
 	return nil, nil, 0, partial
 }
 
-// hold counts the bytes that n holds, and keeps the sum over all newcomers below maxHeld.
-func (in *intake) hold(n *newcomer) {
-	in.count(n, n.size())
-	for in.held > maxHeld {
+// limitBuffered counts the bytes that n holds, and keeps the sum over all connections below maxBuffered.
+func (in *intake) limitBuffered(n *loopConn) {
+	in.setBuffered(n, n.size())
+	for in.buffered > maxBuffered {
 		in.drop(in.partial.oldest)
 	}
 }
 
 // examine finds out whether data is a request for a route, and parses it if it is complete.
-func (in *intake) examine(n *newcomer, data []byte) (r *route, end int, o outcome) {
+func (in *intake) examine(n *loopConn, data []byte) (r *route, end int, m matchState) {
 	if len(data) < int(n.whole) {
 		return nil, 0, partial
 	}
 	q := in.requestOf(n)
 	if k := n.last; k != nil && q.again(data) && q.length <= k.route.body {
-		r, end, o = k.route, len(q.head), complete
-	} else if r, end, o = in.front.onLoops.judge(data, int(n.scanned), in.front.maxHead); o == complete {
+		r, end, m = k.route, len(q.head), complete
+	} else if r, end, m = in.front.onLoops.judge(data, int(n.scanned), in.front.maxHead); m == complete {
 		if k != nil {
 			k.route = r
 		}
 		if !q.parse(string(data[:end])) || !r.wants(q) {
-			o = foreign
+			m = foreign
 		}
 	}
 	switch {
-	case o == partial:
+	case m == partial:
 		n.scanned = int32(len(data))
-	case o == foreign:
+	case m == foreign:
 	case n.whole == 0 && !r.admits(q):
-		o = foreign
+		m = foreign
 	case len(data) < q.end(end):
 		n.whole = int32(q.end(end))
 		in.request.reset()
 		return nil, 0, partial
 	}
-	return r, end, o
+	return r, end, m
 }
 
 // receive reads once. Bytes may come along with an error.
-func (n *newcomer) receive(buf []byte) (size int, err error) {
+func (n *loopConn) receive(buf []byte) (size int, err error) {
 	t := n.layer()
 	if t == nil {
 		return netio.TryRead(uintptr(n.fd), buf)
@@ -391,7 +391,7 @@ func (n *newcomer) receive(buf []byte) (size int, err error) {
 }
 
 // write writes as netio.TryWrite does. Bytes that TLS could not send wait in tls.out.
-func (n *newcomer) write(frames [][]byte) (int, error) {
+func (n *loopConn) write(frames [][]byte) (int, error) {
 	if t := n.layer(); t != nil {
 		return t.TryWrite(frames)
 	}
@@ -399,12 +399,12 @@ func (n *newcomer) write(frames [][]byte) (int, error) {
 }
 
 // stuck reports whether the client does not even take the bytes that TLS itself sends.
-func (n *newcomer) stuck() bool { return n.tls != nil && n.tls.out != nil }
+func (n *loopConn) stuck() bool { return n.tls != nil && n.tls.out != nil }
 
 var errStuck = errors.New("the client does not read")
 
 // append adds data to the bytes that were read of n.
-func (n *newcomer) append(data []byte) {
+func (n *loopConn) append(data []byte) {
 	n.b = n.b.Grow(len(data))
 	n.b.B = append(n.b.B, data...)
 }

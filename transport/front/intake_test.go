@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-var _ transport.Watcher = (*newcomer)(nil)
+var _ transport.Watcher = (*loopConn)(nil)
 
 // TestSplit: it does not matter where the bytes of a request, and of what follows
 // at once, are split.
@@ -49,8 +49,8 @@ func TestBodySplit(t *testing.T) {
 	if got := s.switched(nc); got.body != "hello" || got.early != "" {
 		t.Errorf("got %+v", got)
 	}
-	if in := s.ln.intakes[s.loop]; in.held != 0 || in.waiting.oldest != nil || len(s.loop.watchers) != 0 {
-		t.Errorf("held %d, %v, %d watchers", in.held, in.waiting, len(s.loop.watchers))
+	if in := s.ln.intakes[s.loop]; in.buffered != 0 || in.waiting.oldest != nil || len(s.loop.watchers) != 0 {
+		t.Errorf("held %d, %v, %d watchers", in.buffered, in.waiting, len(s.loop.watchers))
 	}
 	large := strings.Repeat("x", maxBody)
 	nc = s.open()

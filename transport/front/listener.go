@@ -52,8 +52,8 @@ type Listener struct {
 	err     error // the result of Accept if waiting is empty
 	closed  bool
 	conns   map[*conn]struct{}
-	// greeting are the connections whose handshake greet does.
-	greeting map[*tls.Conn]struct{}
+	// handshaking are the connections whose handshake blockingHandshake does.
+	handshaking map[*tls.Conn]struct{}
 }
 
 // run calls accept until Close, or until it fails for good.
@@ -188,8 +188,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil && in.mayAnswer && len(l.answers) > 0:
 			l.serve(in)
-		case err == nil && !in.greeted && in.unsecured():
-			l.greet(in)
+		case err == nil && !in.secured && in.unsecured():
+			l.blockingHandshake(in)
 		case err == nil:
 			return netio.NewRequests(in.conn, in.remote, in.early, in.broken), nil
 		case netio.IsShort(err):
@@ -247,19 +247,19 @@ func (l *Listener) serve(in *incoming) {
 	go c.serve()
 }
 
-// greet does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do
+// blockingHandshake does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do
 // it as well, would read requests that no Guard has checked. After an error net/http gets the same one, logs it, and
 // answers plaintext.
-func (l *Listener) greet(in *incoming) {
+func (l *Listener) blockingHandshake(in *incoming) {
 	c := in.conn.(*tls.Conn)
-	in.greeted = true
+	in.secured = true
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		in.close()
 		return
 	}
-	l.greeting[c] = struct{}{}
+	l.handshaking[c] = struct{}{}
 	l.serving.Go(func() {
 		if l.headTimeout > 0 {
 			_ = c.SetDeadline(time.Now().Add(l.headTimeout)) // if this fails, so does the handshake
@@ -268,7 +268,7 @@ func (l *Listener) greet(in *incoming) {
 			_ = c.SetDeadline(time.Time{})
 		}
 		l.mu.Lock()
-		delete(l.greeting, c)
+		delete(l.handshaking, c)
 		l.mu.Unlock()
 		l.pass(in)
 	})
@@ -317,7 +317,7 @@ func (l *Listener) Close() error {
 	for _, in := range intakes {
 		in.close()
 	}
-	l.spare.End()
+	l.spare.Release()
 	return err
 }
 
@@ -338,7 +338,7 @@ func (l *Listener) end() bool {
 	for c := range l.conns {
 		c.closeIdle()
 	}
-	for c := range l.greeting {
+	for c := range l.handshaking {
 		_ = c.NetConn().Close() // Close would wait for the handshake
 	}
 	l.arrived.Broadcast()

@@ -6,11 +6,11 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// queue is a list of newcomers, the oldest first. A newcomer may be in a queue of each index.
+// queue is a list of connections, the oldest first. A loopConn may be in a queue of each index.
 type queue struct {
-	oldest, newest *newcomer
-	which          int           // the index of this queue in newcomer.at
-	timeout        time.Duration // how long a newcomer may be in it; 0: as long as it likes
+	oldest, newest *loopConn
+	which          int           // the index of this queue in loopConn.at
+	timeout        time.Duration // how long a loopConn may be in it; 0: as long as it likes
 	timer          transport.Timer
 	// expiring: expire was posted, because it has more to do.
 	expiring bool
@@ -18,9 +18,9 @@ type queue struct {
 
 const queueCount = 2
 
-type neighbours struct{ prev, next *newcomer }
+type neighbours struct{ prev, next *loopConn }
 
-func (q *queue) add(n *newcomer) {
+func (q *queue) add(n *loopConn) {
 	if q.newest == nil {
 		q.oldest = n
 	} else {
@@ -30,7 +30,7 @@ func (q *queue) add(n *newcomer) {
 	q.newest = n
 }
 
-func (q *queue) remove(n *newcomer) {
+func (q *queue) remove(n *loopConn) {
 	at := n.at[q.which]
 	if at.prev != nil {
 		at.prev.at[q.which].next = at.next
@@ -45,6 +45,6 @@ func (q *queue) remove(n *newcomer) {
 	n.at[q.which] = neighbours{}
 }
 
-func (q *queue) after(n *newcomer) *newcomer { return n.at[q.which].next }
+func (q *queue) after(n *loopConn) *loopConn { return n.at[q.which].next }
 
 func (q *queue) clear() { q.oldest, q.newest = nil, nil }

@@ -9,7 +9,7 @@ import (
 // TestQueue compares two queues with slices.
 func TestQueue(t *testing.T) {
 	queues := [queueCount]queue{{which: 0}, {which: 1}}
-	var want [queueCount][]*newcomer
+	var want [queueCount][]*loopConn
 	for range 10_000 {
 		n := rand.IntN(queueCount)
 		l := &queues[n]
@@ -18,14 +18,14 @@ func TestQueue(t *testing.T) {
 			l.remove(o)
 			want[n] = slices.Delete(want[n], at, at+1)
 		} else {
-			o := new(newcomer)
+			o := new(loopConn)
 			if m := 1 - n; len(want[m]) > 0 && !slices.Contains(want[n], want[m][0]) {
 				o = want[m][0] // in both
 			}
 			l.add(o)
 			want[n] = append(want[n], o)
 		}
-		var got []*newcomer
+		var got []*loopConn
 		for o := l.oldest; o != nil; o = l.after(o) {
 			got = append(got, o)
 		}

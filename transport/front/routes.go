@@ -2,12 +2,12 @@ package front
 
 import "github.com/gyrohq/gyro/transport/front/internal/syntax"
 
-// outcome of a look at the first bytes of a request.
-type outcome int
+// matchState of a look at the first bytes of a request.
+type matchState int
 
 const (
 	// partial: the bytes can become a request for a route.
-	partial outcome = iota
+	partial matchState = iota
 	// complete: the bytes hold the whole head of a request for a route's path.
 	complete
 	// foreign: net/http gets the request.
@@ -59,7 +59,7 @@ func (r *route) admits(q *Request) bool {
 }
 
 // match returns the route for the request that data begins with.
-func (rs routes) match(data []byte) (*route, outcome) {
+func (rs routes) match(data []byte) (*route, matchState) {
 	can := foreign
 	for _, r := range rs {
 		n := min(len(data), len(r.prefix))
@@ -77,8 +77,8 @@ func (rs routes) match(data []byte) (*route, outcome) {
 // judge finds out whether data begins with the head of a request for a route, and where that
 // ends. The head does not end in the first scanned bytes. One of more than limit bytes is
 // foreign.
-func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, o outcome) {
-	if r, o = rs.match(data); o == foreign {
+func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, m matchState) {
+	if r, m = rs.match(data); m == foreign {
 		return nil, 0, foreign
 	}
 	end = syntax.HeadEnd(data, scanned)

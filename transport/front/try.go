@@ -7,15 +7,15 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// last keeps the last request of a connection that a route's Try has answered.
-type last struct {
+// lastRequest keeps the last request of a connection that a route's Try has answered.
+type lastRequest struct {
 	request Request // the next one may have the same head
 	route   *route  // of request
 	addr    string  // of the client
 }
 
 // requestOf returns where the request of n is parsed.
-func (in *intake) requestOf(n *newcomer) *Request {
+func (in *intake) requestOf(n *loopConn) *Request {
 	if n.last != nil {
 		return &n.last.request
 	}
@@ -23,17 +23,17 @@ func (in *intake) requestOf(n *newcomer) *Request {
 }
 
 // try lets a route answer the request that was parsed; its head ends at end.
-func (in *intake) try(n *newcomer, r *route, data []byte, end int) {
+func (in *intake) try(n *loopConn, r *route, data []byte, end int) {
 	if n.last == nil {
-		n.last = &last{request: in.request, route: r, addr: n.remote.String()}
+		n.last = &lastRequest{request: in.request, route: r, addr: n.remote.String()}
 		in.request = Request{}
 	}
 	q := &n.last.request
 	q.RemoteAddr = n.last.addr
 	stop := q.end(end)
-	answer, ends, next, ok := in.tried(q, r, data[end:stop])
+	answer, closes, next, ok := in.callTry(q, r, data[end:stop])
 	switch {
-	case !ok || answer != nil && (!n.send(answer) || ends):
+	case !ok || answer != nil && (!n.send(answer) || closes):
 		in.lose(n)
 	case answer != nil:
 		in.answered(n, data[stop:])
@@ -45,30 +45,30 @@ func (in *intake) try(n *newcomer, r *route, data []byte, end int) {
 }
 
 // send reports whether the socket took a whole answer.
-func (n *newcomer) send(answer []byte) bool {
+func (n *loopConn) send(answer []byte) bool {
 	sent, err := n.write([][]byte{answer})
 	return err == nil && sent == len(answer) && !n.stuck()
 }
 
-// tried calls Try of the route. It returns the answer, or the loop that is to try next. ok is false after
+// callTry calls Try of the route. It returns the answer, or the loop that is to try next. ok is false after
 // a panic.
-func (in *intake) tried(q *Request, r *route, body []byte) (answer []byte, ends bool, next transport.Loop, ok bool) {
+func (in *intake) callTry(q *Request, r *route, body []byte) (answer []byte, closes bool, next transport.Loop, ok bool) {
 	defer func() {
 		if !ok {
 			in.front.recovered(recover(), q.RemoteAddr)
 		}
 	}()
-	answer, ends = in.reply(q, r, func(out []byte) (status int, _ []byte) {
+	answer, closes = in.reply(q, r, func(out []byte) (status int, _ []byte) {
 		status, next = r.Try(in.loop, q, body)
 		return status, out
 	})
-	return answer, ends, next, true
+	return answer, closes, next, true
 }
 
 // answered waits for the next request on a connection. rest has the bytes of it that came already.
-func (in *intake) answered(n *newcomer, rest []byte) {
+func (in *intake) answered(n *loopConn, rest []byte) {
 	in.trim()
-	if len(n.last.request.head) > maxKept {
+	if len(n.last.request.head) > maxIdleBuffer {
 		n.last = nil
 	}
 	in.mu.Lock()
@@ -80,37 +80,37 @@ func (in *intake) answered(n *newcomer, rest []byte) {
 	case len(rest) > 0:
 		in.postpone(n, rest)
 	default:
-		in.await(&in.kept, n)
+		in.await(&in.idle, n)
 	}
 }
 
 // postpone posts a task that looks at the bytes that were received already: other connections come first. Until then
 // nothing more is read.
-func (in *intake) postpone(n *newcomer, data []byte) {
+func (in *intake) postpone(n *loopConn, data []byte) {
 	in.await(&in.waiting, n)
 	n.append(data)
-	n.more = in.loop.Post(func() {
-		n.more = false
+	n.lookPosted = in.loop.Post(func() {
+		n.lookPosted = false
 		in.serve(n, in.look)
 	})
-	in.hold(n)
+	in.limitBuffered(n)
 }
 
 // look does the work of read, without reading.
-func (in *intake) look(n *newcomer) (data []byte, r *route, end int, o outcome) {
+func (in *intake) look(n *loopConn) (data []byte, r *route, end int, m matchState) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if n.gone {
 		return nil, nil, 0, partial
 	}
-	if r, end, o = in.examine(n, n.b.B); o != partial {
+	if r, end, m = in.examine(n, n.b.B); m != partial {
 		in.remove(n)
 	}
-	return n.b.B, r, end, o
+	return n.b.B, r, end, m
 }
 
 // move brings a connection to another loop. data was read and not answered.
-func (in *intake) move(n *newcomer, next transport.Loop, data []byte) {
+func (in *intake) move(n *loopConn, next transport.Loop, data []byte) {
 	in.loop.Unwatch(int(n.fd))
 	n.intake = in.front.intake(next)
 	data = bytes.Clone(data)
@@ -120,7 +120,7 @@ func (in *intake) move(n *newcomer, next transport.Loop, data []byte) {
 }
 
 // adopt goes on with a connection of another loop.
-func (in *intake) adopt(n *newcomer, data []byte) {
+func (in *intake) adopt(n *loopConn, data []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed || in.front.isClosing() || in.loop.Watch(int(n.fd), n, true, false) != nil {

@@ -214,7 +214,7 @@ func TestTry(t *testing.T) {
 		s.step()
 	}
 	for i := range s.loops {
-		if in := s.intake(i); in.held != 0 || in.kept.oldest != nil || in.waiting.oldest != nil || in.partial.oldest != nil || len(s.loops[i].watchers) > 0 {
+		if in := s.intake(i); in.buffered != 0 || in.idle.oldest != nil || in.waiting.oldest != nil || in.partial.oldest != nil || len(s.loops[i].watchers) > 0 {
 			t.Errorf("loop %d: %+v, %d watchers", i, in, len(s.loops[i].watchers))
 		}
 	}
@@ -281,7 +281,7 @@ func TestTryTakesTurns(t *testing.T) {
 			(<-s.loops[0].posts)()
 		}
 	}
-	if in := s.intake(0); len(s.loops[0].posts) > 0 || in.held != 0 || in.kept.oldest == nil {
+	if in := s.intake(0); len(s.loops[0].posts) > 0 || in.buffered != 0 || in.idle.oldest == nil {
 		t.Errorf("%d posts, %+v", len(s.loops[0].posts), in)
 	}
 }
@@ -291,7 +291,7 @@ func TestTryTakesTurns(t *testing.T) {
 func TestTryIdle(t *testing.T) {
 	s := newTrySite(t, func(h *http.Server) { h.ReadHeaderTimeout, h.IdleTimeout = time.Minute, time.Hour })
 	in := s.intake(0)
-	left := func(n *newcomer, d time.Duration) {
+	left := func(n *loopConn, d time.Duration) {
 		t.Helper()
 		if n == nil {
 			t.Fatal("gone")
@@ -304,16 +304,16 @@ func TestTryIdle(t *testing.T) {
 	left(in.waiting.oldest, time.Minute)
 	v.send(tryRequest("x", "a"))
 	v.expect(http.StatusNoContent, "x", "")
-	left(in.kept.oldest, time.Hour)
+	left(in.idle.oldest, time.Hour)
 	v.send("POST")
-	if in.kept.oldest != nil {
+	if in.idle.oldest != nil {
 		t.Error("idle while a request comes")
 	}
 	left(in.waiting.oldest, time.Minute)
 	v.send(tryRequest("x", "a")[4:])
 	v.expect(http.StatusNoContent, "x", "")
-	in.kept.oldest.due = time.Now()
-	in.expire(&in.kept)
+	in.idle.oldest.due = time.Now()
+	in.expire(&in.idle)
 	v.expectEnd()
 	v = s.open()
 	v.send(tryRequest("x", "a"))
@@ -322,7 +322,7 @@ func TestTryIdle(t *testing.T) {
 	in.expire(&in.waiting)
 	v.expect(http.StatusNoContent, "x", "")
 	v.expectEnd()
-	if in.held != 0 || in.kept.oldest != nil || in.waiting.oldest != nil {
+	if in.buffered != 0 || in.idle.oldest != nil || in.waiting.oldest != nil {
 		t.Errorf("%+v", in)
 	}
 }
@@ -381,7 +381,7 @@ func TestTryDeaf(t *testing.T) {
 		s.step()
 	}
 	s.step()
-	if n := len(s.loops[0].watchers); n != 0 || s.intake(0).held != 0 {
+	if n := len(s.loops[0].watchers); n != 0 || s.intake(0).buffered != 0 {
 		t.Errorf("%d watchers, %+v", n, s.intake(0))
 	}
 }

@@ -26,7 +26,7 @@ func (s *Spare) Conn(h *Handover) (net.Conn, error) {
 		s.file = nil
 		nc, err = h.Conn()
 	}
-	s.keep()
+	s.reserve()
 	return nc, err
 }
 
@@ -36,21 +36,21 @@ func IsShort(err error) bool {
 	return errors.As(err, &t) && t.Temporary() //nolint:staticcheck // net/http asks the same
 }
 
-// Keep takes a descriptor in reserve.
-func (s *Spare) Keep() {
+// Reserve takes a descriptor in reserve.
+func (s *Spare) Reserve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keep()
+	s.reserve()
 }
 
-func (s *Spare) keep() {
+func (s *Spare) reserve() {
 	if s.file == nil && !s.ended {
 		s.file, _ = os.Open(os.DevNull)
 	}
 }
 
-// End gives the descriptor back.
-func (s *Spare) End() {
+// Release gives the descriptor back.
+func (s *Spare) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

@@ -139,8 +139,8 @@ func (t *TLS) Queue(p []byte) error {
 	return err
 }
 
-// Held returns how many bytes t holds that the client sent and that are not complete yet.
-func (t *TLS) Held() (n int) {
+// Buffered returns how many bytes t holds that the client sent and that are not complete yet.
+func (t *TLS) Buffered() (n int) {
 	for _, b := range []*bytes.Buffer{rawInput(t.conn), handshakeInput(t.conn)} {
 		if b != nil {
 			n += b.Len()

@@ -21,7 +21,7 @@ type Head struct {
 	Date        []byte
 	Fields      []byte // further fields, each with its line end
 	Length      int    // bytes of the body
-	Last        bool   // the connection ends
+	Close       bool   // the connection ends after the answer
 }
 
 // Bodiless reports whether answers of a status have no body (RFC 9110 section 6.4.1).
@@ -38,7 +38,7 @@ func (h *Head) Append(b []byte) []byte {
 		b = strconv.AppendInt(append(b, "\r\nContent-Length: "...), int64(h.Length), 10)
 	}
 	b = append(append(b, "\r\nDate: "...), h.Date...)
-	if h.Last {
+	if h.Close {
 		b = append(b, "\r\nConnection: close"...)
 	}
 	return append(append(append(b, "\r\n"...), h.Fields...), "\r\n"...)

@@ -12,14 +12,14 @@ import (
 
 // Slots is a number of slots: a task computes only while it has one. Any goroutine may use it.
 type Slots struct {
-	count    int
-	limit    int
-	patience time.Duration
-	tooMany  error
+	count     int
+	limit     int
+	timeSlice time.Duration
+	tooMany   error
 
 	mu        sync.Mutex
-	fresh     []*Task     // have not begun; the oldest first
-	answered  []*Task     // wait for a slot, which they get before fresh ones
+	queued    []*Task     // have not begun; the oldest first
+	ready     []*Task     // wait for a slot, which they get before queued ones
 	computing []*Task     // have a slot
 	waiting   list.List   // of *Task that wait for another party; the one that waits longest is first
 	timer     *time.Timer // takes slots back; nil: no task waits for one
@@ -32,16 +32,16 @@ type Task struct {
 	turn chan struct{} // has an element once the task may go on
 
 	// under all.mu
-	began time.Time     // of computing
-	place *list.Element // in all.waiting; nil: it does not wait
-	err   error         // why it must end
+	began   time.Time     // of computing
+	element *list.Element // in all.waiting; nil: it does not wait
+	err     error         // why it must end
 }
 
-// New returns count slots. A task that computes for longer than patience loses its slot to another one,
+// New returns count slots. A task that computes for longer than timeSlice loses its slot to another one,
 // because it waits for something that the slots do not know. If more than limit tasks wait for another
 // party, the one that has waited longest ends with the error tooMany.
-func New(count, limit int, patience time.Duration, tooMany error) *Slots {
-	return &Slots{count: count, limit: limit, patience: patience, tooMany: tooMany}
+func New(count, limit int, timeSlice time.Duration, tooMany error) *Slots {
+	return &Slots{count: count, limit: limit, timeSlice: timeSlice, tooMany: tooMany}
 }
 
 // Start makes a new goroutine call run when it is the task's turn. run calls Done at its end.
@@ -49,7 +49,7 @@ func (s *Slots) Start(t *Task, run func()) {
 	t.all, t.run, t.turn = s, run, make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fresh = append(s.fresh, t)
+	s.queued = append(s.queued, t)
 	s.fill()
 }
 
@@ -57,7 +57,7 @@ func (s *Slots) Start(t *Task, run func()) {
 func (s *Slots) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waiting.Len() + len(s.computing) + len(s.answered) + len(s.fresh)
+	return s.waiting.Len() + len(s.computing) + len(s.ready) + len(s.queued)
 }
 
 // fill gives free slots to waiting tasks. The caller holds the lock.
@@ -65,11 +65,11 @@ func (s *Slots) fill() {
 	for len(s.computing) < s.count {
 		var t *Task
 		switch {
-		case len(s.answered) > 0:
-			t, s.answered = first(s.answered)
+		case len(s.ready) > 0:
+			t, s.ready = first(s.ready)
 			t.turn <- struct{}{}
-		case len(s.fresh) > 0:
-			t, s.fresh = first(s.fresh)
+		case len(s.queued) > 0:
+			t, s.queued = first(s.queued)
 			go func() {
 				runtime.Gosched()
 				t.run()
@@ -80,8 +80,8 @@ func (s *Slots) fill() {
 		t.began = time.Now()
 		s.computing = append(s.computing, t)
 	}
-	if s.timer == nil && len(s.answered)+len(s.fresh) > 0 {
-		s.timer = time.AfterFunc(s.patience, s.relieve)
+	if s.timer == nil && len(s.ready)+len(s.queued) > 0 {
+		s.timer = time.AfterFunc(s.timeSlice, s.reclaim)
 	}
 }
 
@@ -95,12 +95,12 @@ func first(list []*Task) (*Task, []*Task) {
 	return t, list
 }
 
-// relieve takes slots back that are held for too long.
-func (s *Slots) relieve() {
+// reclaim takes slots back that are held for too long.
+func (s *Slots) reclaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = nil
-	since := time.Now().Add(-s.patience)
+	since := time.Now().Add(-s.timeSlice)
 	s.computing = slices.DeleteFunc(s.computing, func(t *Task) bool { return t.began.Before(since) })
 	s.fill()
 }
@@ -133,10 +133,10 @@ func (s *Slots) wake(t *Task, err error) {
 	if t.err == nil {
 		t.err = err
 	}
-	if t.place != nil {
-		s.waiting.Remove(t.place)
-		t.place = nil
-		s.answered = append(s.answered, t)
+	if t.element != nil {
+		s.waiting.Remove(t.element)
+		t.element = nil
+		s.ready = append(s.ready, t)
 	}
 }
 
@@ -156,7 +156,7 @@ func (t *Task) Wait(begin func()) error {
 		return t.err
 	}
 	s.release(t)
-	t.place = s.waiting.PushBack(t)
+	t.element = s.waiting.PushBack(t)
 	if s.waiting.Len() > s.limit {
 		s.wake(s.waiting.Front().Value.(*Task), s.tooMany)
 	}

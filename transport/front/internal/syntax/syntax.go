@@ -62,7 +62,7 @@ func Closes(value string) bool {
 	return false
 }
 
-// The places of a head where a byte may stand, RFC 9110 section 5.
+// Classes of bytes, by the part of a head where they may stand (RFC 9110 section 5).
 const (
 	InToken = 1 << iota
 	InValue
@@ -70,8 +70,8 @@ const (
 	InTarget
 )
 
-// places tells where each byte may stand.
-var places = func() (table [256]uint8) {
+// classes has the classes of each byte.
+var classes = func() (table [256]uint8) {
 	for c := range 256 {
 		b := byte(c)
 		alnum := 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9'
@@ -91,10 +91,10 @@ var places = func() (table [256]uint8) {
 	return table
 }()
 
-// All reports whether all bytes of s may stand in a place.
-func All(s string, place uint8) bool {
+// All reports whether all bytes of s are of a class.
+func All(s string, class uint8) bool {
 	for i := range len(s) {
-		if places[s[i]]&place == 0 {
+		if classes[s[i]]&class == 0 {
 			return false
 		}
 	}
