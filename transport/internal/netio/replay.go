@@ -18,8 +18,8 @@ type replay struct {
 
 	mu     sync.Mutex // for the following fields, which a write may change
 	early  []byte
-	broken error            // of the reads after early; nil: Conn is read
-	guard  *smuggling.Guard // judges the bytes that are read; nil: they are not judged
+	broken error             // of the reads after early; nil: Conn is read
+	filter *smuggling.Filter // judges the bytes that are read; nil: they are not judged
 }
 
 // NewReplay returns a connection that reads early and then nc, or gets the error broken then if that is
@@ -38,7 +38,7 @@ func NewRequests(nc net.Conn, remote net.Addr, early []byte, broken error) net.C
 			return t
 		}
 	}
-	r := &replay{Conn: nc, remote: remote, early: early, broken: broken, guard: new(smuggling.Guard)}
+	r := &replay{Conn: nc, remote: remote, early: early, broken: broken, filter: new(smuggling.Filter)}
 	if ok {
 		return &secureReplay{r, t}
 	}
@@ -49,21 +49,21 @@ func (r *replay) RemoteAddr() net.Addr { return r.remote }
 
 func (r *replay) Read(p []byte) (int, error) {
 	for {
-		n, held, err := r.read(p)
-		if n == 0 || r.guard == nil {
+		n, waiting, err := r.read(p)
+		if n == 0 || r.filter == nil {
 			return n, err
 		}
-		if n = r.judge(p[:n], held); n > 0 {
+		if n = r.judge(p[:n], waiting); n > 0 {
 			return n, err
 		}
 	}
 }
 
-// read reads bytes that were not judged. It reports whether the guard holds them; if it does, read reads only one byte.
-func (r *replay) read(p []byte) (n int, held bool, err error) {
+// read reads bytes that were not judged. It reports whether they wait; if they do, read reads only one byte.
+func (r *replay) read(p []byte) (n int, waiting bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if held = r.guard != nil && r.guard.Holds(); held {
+	if waiting = r.filter != nil && r.filter.Waits(); waiting {
 		p = p[:min(len(p), 1)]
 	}
 	switch {
@@ -79,20 +79,20 @@ func (r *replay) read(p []byte) (n int, held bool, err error) {
 		n, err = r.Conn.Read(p)
 		r.mu.Lock()
 	}
-	return n, held, err
+	return n, waiting, err
 }
 
 // judge returns how many of the bytes that were read the caller may have.
-func (r *replay) judge(data []byte, held bool) int {
+func (r *replay) judge(data []byte, waiting bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if held && r.guard.Holds() {
-		r.guard.Peek(data[0])
+	if waiting && r.filter.Waits() {
+		r.filter.Peek(data[0])
 		return len(data)
 	}
-	n, verdict := r.guard.Pass(data)
+	n, verdict := r.filter.Pass(data)
 	switch verdict {
-	case smuggling.Held:
+	case smuggling.Waiting:
 		r.early = append(bytes.Clone(data[n:]), r.early...)
 	case smuggling.Refused:
 		r.early, r.broken = []byte(smuggling.Refusal), io.EOF
@@ -103,9 +103,9 @@ func (r *replay) judge(data []byte, held bool) int {
 }
 
 func (r *replay) Write(p []byte) (int, error) {
-	if r.guard != nil {
+	if r.filter != nil {
 		r.mu.Lock()
-		if r.guard.Holds() && r.guard.Answer(p) == smuggling.Broken {
+		if r.filter.Waits() && r.filter.Answer(p) == smuggling.Broken {
 			r.early, r.broken = nil, io.ErrUnexpectedEOF
 		}
 		r.mu.Unlock()

@@ -28,124 +28,124 @@ const (
 )
 
 // step takes one byte. It reports false if the byte must not stand there.
-func (g *Guard) step(c byte) bool {
+func (f *Filter) step(c byte) bool {
 	switch {
-	case g.state == beforeLF:
-		return c == '\n' && g.line()
+	case f.state == beforeLF:
+		return c == '\n' && f.line()
 	case c == '\n':
-		return g.state == begin // net/http skips some empty lines
-	case g.state == begin:
+		return f.state == begin // net/http skips some empty lines
+	case f.state == begin:
 		if c != '\r' {
-			g.state, g.version = inLine, uint64(c)
+			f.state, f.version = inLine, uint64(c)
 		}
 		return true
-	case g.state <= inHead:
-		return g.stepHead(c)
+	case f.state <= inHead:
+		return f.stepHead(c)
 	}
-	return g.stepBody(c)
+	return f.stepBody(c)
 }
 
 // expect waits for the LF after a CR.
-func (g *Guard) expect(next state) bool {
-	g.state, g.next = beforeLF, next
+func (f *Filter) expect(next state) bool {
+	f.state, f.next = beforeLF, next
 	return true
 }
 
 // line ends a line.
-func (g *Guard) line() bool {
-	switch g.state = g.next; g.state {
+func (f *Filter) line() bool {
+	switch f.state = f.next; f.state {
 	case inHead:
 		switch {
-		case g.head.chunked:
-			g.state, g.left = beforeSize, 0
-		case g.left > 0:
-			g.state = inBody
+		case f.head.chunked:
+			f.state, f.left = beforeSize, 0
+		case f.left > 0:
+			f.state = inBody
 		default:
-			g.end()
+			f.end()
 		}
 	case inTrailers:
-		g.end()
+		f.end()
 	}
 	return true
 }
 
 // end ends a request.
-func (g *Guard) end() {
-	g.state = begin
-	if g.head.upgrade {
-		g.state = switching
+func (f *Filter) end() {
+	f.state = begin
+	if f.head.upgrade {
+		f.state = switching
 	}
-	g.head, g.left = head{}, 0
+	f.head, f.left = head{}, 0
 }
 
-func (g *Guard) stepHead(c byte) bool {
+func (f *Filter) stepHead(c byte) bool {
 	cr, blank := c == '\r', c == ' ' || c == '\t'
-	switch g.state {
+	switch f.state {
 	case inLine:
 		if cr {
-			return g.requested()
+			return f.requested()
 		}
-		g.version = g.version<<8 | uint64(c)
+		f.version = f.version<<8 | uint64(c)
 	case beforeField:
 		if cr {
-			return g.expect(inHead)
+			return f.expect(inHead)
 		}
-		g.state, g.named = inName, 0
+		f.state, f.named = inName, 0
 		if first := c | 0x20; first != length[0] && first != encoding[0] && first != upgrade[0] {
-			g.named = len(g.name) + 1
+			f.named = len(f.name) + 1
 		}
-		return !blank && g.spell(c)
+		return !blank && f.spell(c)
 	case inName:
 		if c == ':' {
-			return g.field()
+			return f.field()
 		}
-		return !cr && g.spell(c)
+		return !cr && f.spell(c)
 	case inValue:
-		return !cr || g.expect(beforeField)
+		return !cr || f.expect(beforeField)
 	default:
-		return g.stepLength(c, cr, blank)
+		return f.stepLength(c, cr, blank)
 	}
 	return true
 }
 
 // requested ends a request line.
-func (g *Guard) requested() bool {
-	if g.version == version20 { // net/http speaks HTTP/2 then, or refuses it
-		g.state = over
+func (f *Filter) requested() bool {
+	if f.version == version20 { // net/http speaks HTTP/2 then, or refuses it
+		f.state = over
 		return true
 	}
-	g.head.current = g.version == version11
-	return g.expect(beforeField)
+	f.head.current = f.version == version11
+	return f.expect(beforeField)
 }
 
 // spell notes a byte of a field's name.
-func (g *Guard) spell(c byte) bool {
-	if g.named < len(g.name) {
+func (f *Filter) spell(c byte) bool {
+	if f.named < len(f.name) {
 		if 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
 		}
-		g.name[g.named] = c
+		f.name[f.named] = c
 	}
-	if g.named <= len(g.name) {
-		g.named++
+	if f.named <= len(f.name) {
+		f.named++
 	}
 	return true
 }
 
 // field begins the value of a field. It reports false for a second field that tells the length, and for
 // Transfer-Encoding in HTTP/1.0, which net/http ignores.
-func (g *Guard) field() bool {
-	g.state = inValue
-	if g.named > len(g.name) {
+func (f *Filter) field() bool {
+	f.state = inValue
+	if f.named > len(f.name) {
 		return true
 	}
-	h := &g.head
-	switch string(g.name[:g.named]) {
+	h := &f.head
+	switch string(f.name[:f.named]) {
 	case length:
 		if h.length || h.chunked {
 			return false
 		}
-		h.length, g.state, g.left = true, beforeLength, 0
+		h.length, f.state, f.left = true, beforeLength, 0
 	case encoding:
 		if h.length || h.chunked || !h.current {
 			return false
@@ -157,57 +157,57 @@ func (g *Guard) field() bool {
 	return true
 }
 
-func (g *Guard) stepLength(c byte, cr, blank bool) bool {
+func (f *Filter) stepLength(c byte, cr, blank bool) bool {
 	switch {
 	case blank:
-		if g.state == inLength {
-			g.state = afterLength
+		if f.state == inLength {
+			f.state = afterLength
 		}
 		return true
-	case cr && g.state != beforeLength:
-		return g.expect(beforeField)
-	case c < '0' || c > '9' || g.state == afterLength:
+	case cr && f.state != beforeLength:
+		return f.expect(beforeField)
+	case c < '0' || c > '9' || f.state == afterLength:
 		return false
 	}
-	g.state, g.left = inLength, 10*g.left+uint64(c-'0')
-	return g.left < maxLength
+	f.state, f.left = inLength, 10*f.left+uint64(c-'0')
+	return f.left < maxLength
 }
 
-func (g *Guard) stepBody(c byte) bool {
+func (f *Filter) stepBody(c byte) bool {
 	cr, blank := c == '\r', c == ' ' || c == '\t'
-	switch g.state {
+	switch f.state {
 	case beforeSize, inSize, inExtension:
-		return g.stepSize(c, cr, blank)
+		return f.stepSize(c, cr, blank)
 	case afterChunk:
-		return cr && g.expect(beforeSize)
+		return cr && f.expect(beforeSize)
 	case beforeTrailer:
 		if cr {
-			return g.expect(inTrailers)
+			return f.expect(inTrailers)
 		}
-		g.state = inTrailer
+		f.state = inTrailer
 		return !blank
 	case inTrailer:
-		return !cr || g.expect(beforeTrailer)
+		return !cr || f.expect(beforeTrailer)
 	}
 	return false
 }
 
-func (g *Guard) stepSize(c byte, cr, blank bool) bool {
+func (f *Filter) stepSize(c byte, cr, blank bool) bool {
 	digit, hex := hexDigit(c)
 	switch {
-	case cr && g.state != beforeSize:
-		if g.left == 0 {
-			return g.expect(beforeTrailer)
+	case cr && f.state != beforeSize:
+		if f.left == 0 {
+			return f.expect(beforeTrailer)
 		}
-		return g.expect(inChunk)
-	case g.state == inExtension:
+		return f.expect(inChunk)
+	case f.state == inExtension:
 		return !cr
 	case hex:
-		g.state, g.left = inSize, g.left<<4|digit
-		return g.left < maxLength
+		f.state, f.left = inSize, f.left<<4|digit
+		return f.left < maxLength
 	}
-	ok := g.state == inSize && (blank || c == ';')
-	g.state = inExtension
+	ok := f.state == inSize && (blank || c == ';')
+	f.state = inExtension
 	return ok
 }
 

@@ -59,7 +59,7 @@ var broken = map[string]string{
 }
 
 // feed gives a guard data in pieces of some size.
-func feed(g *Guard, data string, size int) (passed int, v Verdict) {
+func feed(g *Filter, data string, size int) (passed int, v Verdict) {
 	for len(data) > 0 {
 		piece := data[:min(size, len(data))]
 		n, v := g.Pass([]byte(piece))
@@ -75,7 +75,7 @@ func feed(g *Guard, data string, size int) (passed int, v Verdict) {
 func TestPassed(t *testing.T) {
 	all := "\r\n" + strings.Join(plain, "")
 	for size := 1; size <= len(all); size++ {
-		var g Guard
+		var g Filter
 		if n, v := feed(&g, all, size); n != len(all) || v != Passed || g.state != begin {
 			t.Fatalf("in pieces of %d: %d of %d bytes passed, verdict %d, state %d", size, n, len(all), v, g.state)
 		}
@@ -87,7 +87,7 @@ func TestRefused(t *testing.T) {
 		for name, text := range texts {
 			before, after, _ := strings.Cut(text, "|")
 			for size := 1; size <= len(text); size++ {
-				var g Guard
+				var g Filter
 				if n, v := feed(&g, plain[2]+before+after, size); n != len(plain[2]+before) || v != want {
 					t.Fatalf("%s, in pieces of %d: passed %q, verdict %d, want %d", name, size, (plain[2] + before + after)[:n], v, want)
 				}
@@ -103,16 +103,16 @@ const switchRequest = "GET / HTTP/1.1\r\nHost: a\r\nUPGRADE: websocket\r\n\r\n"
 
 // What follows a request for another protocol is held until the server has answered.
 func TestSwitch(t *testing.T) {
-	var g Guard
+	var g Filter
 	const frames = "\x81\n\n\n"
-	if n, v := g.Pass([]byte(switchRequest + frames)); n != len(switchRequest) || v != Held || !g.Holds() {
+	if n, v := g.Pass([]byte(switchRequest + frames)); n != len(switchRequest) || v != Waiting || !g.Waits() {
 		t.Fatalf("%d passed, verdict %d", n, v)
 	}
 	g.Peek(frames[0])
-	if v := g.Answer([]byte("HTTP/1.1 103 Early Hints\r\n")); v != Held {
+	if v := g.Answer([]byte("HTTP/1.1 103 Early Hints\r\n")); v != Waiting {
 		t.Fatal("an informational answer ended the wait")
 	}
-	if v := g.Answer([]byte("HTTP/1.1 101 Switching Protocols\r\n")); v != Passed || g.Holds() {
+	if v := g.Answer([]byte("HTTP/1.1 101 Switching Protocols\r\n")); v != Passed || g.Waits() {
 		t.Fatalf("verdict %d on the switch", v)
 	}
 	if n, v := g.Pass([]byte(frames[1:])); n != len(frames)-1 || v != Passed {
@@ -123,13 +123,13 @@ func TestSwitch(t *testing.T) {
 // A client that did not get another protocol goes on with HTTP, and is judged.
 func TestNoSwitch(t *testing.T) {
 	for _, peeked := range []int{0, 1} {
-		var g Guard
+		var g Filter
 		g.Pass([]byte(switchRequest))
 		next := strings.Replace(ambiguous["both lengths"], "|", "", 1)
 		for _, c := range []byte(next[:peeked]) {
 			g.Peek(c)
 		}
-		if v := g.Answer([]byte("HTTP/1.1 404 Not Found\r\n")); v != Passed || g.Holds() {
+		if v := g.Answer([]byte("HTTP/1.1 404 Not Found\r\n")); v != Passed || g.Waits() {
 			t.Fatalf("verdict %d on the answer", v)
 		}
 		if n, v := g.Pass([]byte(next[peeked:])); v != Refused || n == 0 {
@@ -140,7 +140,7 @@ func TestNoSwitch(t *testing.T) {
 
 // A handler that reads before it answers has not read requests.
 func TestReadTooEarly(t *testing.T) {
-	var g Guard
+	var g Filter
 	g.Pass([]byte(switchRequest))
 	g.Peek('G')
 	g.Peek('E')
@@ -150,7 +150,7 @@ func TestReadTooEarly(t *testing.T) {
 }
 
 func TestPriorKnowledge(t *testing.T) {
-	var g Guard
+	var g Filter
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\n\n"
 	if n, v := g.Pass([]byte(preface)); n != len(preface) || v != Passed {
 		t.Fatalf("%d passed, verdict %d", n, v)
@@ -187,7 +187,7 @@ func FuzzGuard(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var whole, single Guard
+		var whole, single Filter
 		n, v := whole.Pass(data)
 		if m, w := feed(&single, string(data), 1); m != n || v != w {
 			t.Fatalf("%d and verdict %d, by single bytes %d and %d", n, v, m, w)
@@ -195,7 +195,7 @@ func FuzzGuard(f *testing.F) {
 		if v != Passed || bytes.HasPrefix(data, []byte("\r")) || bytes.HasPrefix(data, []byte("\n")) {
 			return
 		}
-		var g Guard
+		var g Filter
 		ends := 0
 		for i := range data {
 			before := g.state
@@ -212,7 +212,7 @@ func FuzzGuard(f *testing.F) {
 func BenchmarkPass(b *testing.B) {
 	head := []byte("GET /connection/websocket HTTP/1.1\r\nHost: example.com\r\nUser-Agent: " + strings.Repeat("x", 100) +
 		"\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate, br\r\nCookie: " + strings.Repeat("y", 200) + "\r\n\r\n")
-	var g Guard
+	var g Filter
 	b.ReportAllocs()
 	b.SetBytes(int64(len(head)))
 	for b.Loop() {

@@ -16,18 +16,18 @@ type Verdict int
 const (
 	// Passed bytes may be read.
 	Passed Verdict = iota
-	// Held bytes follow a request for another protocol. They may be read once Answer has ended the wait; until then
+	// Waiting bytes follow a request for another protocol. They may be read once Answer has ended the wait; until then
 	// only one at a time, with a call of Peek for each.
-	Held
+	Waiting
 	// Refused bytes, and all that follow, give way to Refusal.
 	Refused
 	// Broken bytes, and all that follow, must not be read.
 	Broken
 )
 
-// Guard follows the requests of one connection. The zero value waits for the first request. A Guard is
+// Filter follows the requests of one connection. The zero value waits for the first request. A Filter is
 // not for concurrent use.
-type Guard struct {
+type Filter struct {
 	state   state
 	next    state  // after the LF that must follow
 	head    head   // of the request that was read last
@@ -60,28 +60,28 @@ const (
 const maxLength = 1 << 59
 
 // Pass judges bytes that the client sent. The first n have passed; the verdict is on the rest.
-func (g *Guard) Pass(data []byte) (n int, v Verdict) {
+func (f *Filter) Pass(data []byte) (n int, v Verdict) {
 	for n < len(data) {
-		switch g.state {
+		switch f.state {
 		case over:
 			return len(data), Passed
 		case switching:
-			return n, Held
+			return n, Waiting
 		case inBody, inChunk:
-			n += g.skip(len(data) - n)
+			n += f.skip(len(data) - n)
 			continue
 		default:
-			n += g.hurry(data[n:])
+			n += f.hurry(data[n:])
 			if n == len(data) {
 				return n, Passed
 			}
 		}
-		at := g.state
+		at := f.state
 		if at == beforeLF {
-			at = g.next
+			at = f.next
 		}
-		if !g.step(data[n]) {
-			g.state = over
+		if !f.step(data[n]) {
+			f.state = over
 			if at > inHead {
 				return n, Broken
 			}
@@ -94,52 +94,52 @@ func (g *Guard) Pass(data []byte) (n int, v Verdict) {
 
 // Peek reports that net/http has read the next one of the held bytes: to wait for the end of the connection it reads
 // one byte.
-func (g *Guard) Peek(c byte) {
-	if g.peeked++; g.peeked == 1 {
-		g.first = c
+func (f *Filter) Peek(c byte) {
+	if f.peeked++; f.peeked == 1 {
+		f.first = c
 	}
 }
 
 // Answer looks at the beginning of an answer that the server sends while bytes are held. If they are held no longer, it
 // returns Passed, or Broken if none of them may be read.
-func (g *Guard) Answer(data []byte) Verdict {
+func (f *Filter) Answer(data []byte) Verdict {
 	const informational, switched = "HTTP/1.1 1", "HTTP/1.1 101"
 	text := string(data[:min(len(data), len(switched))])
 	switch {
 	case text == switched:
-		g.state = over
+		f.state = over
 	case strings.HasPrefix(text, informational):
-		return Held
-	case g.peeked > 1: // a handler took them for another protocol
-		g.state = over
+		return Waiting
+	case f.peeked > 1: // a handler took them for another protocol
+		f.state = over
 		return Broken
 	default:
-		g.state, g.head = begin, head{}
-		if g.peeked > 0 {
-			g.step(g.first)
+		f.state, f.head = begin, head{}
+		if f.peeked > 0 {
+			f.step(f.first)
 		}
 	}
-	g.peeked = 0
+	f.peeked = 0
 	return Passed
 }
 
-// Holds reports whether bytes are held, so that Answer must see the answers of the server.
-func (g *Guard) Holds() bool { return g.state == switching }
+// Waits reports whether bytes are held, so that Answer must see the answers of the server.
+func (f *Filter) Waits() bool { return f.state == switching }
 
 // hurry passes over the bytes at the beginning of data that change nothing but the version: most bytes of a head.
-func (g *Guard) hurry(data []byte) (n int) {
+func (f *Filter) hurry(data []byte) (n int) {
 	switch {
-	case g.state == inValue:
+	case f.state == inValue:
 		for n < len(data) && data[n] >= ' ' {
 			n++
 		}
-	case g.state == inName && g.named > len(g.name):
+	case f.state == inName && f.named > len(f.name):
 		for n < len(data) && data[n] > ' ' && data[n] != ':' {
 			n++
 		}
-	case g.state == inLine:
+	case f.state == inLine:
 		for n < len(data) && data[n] >= ' ' {
-			g.version = g.version<<8 | uint64(data[n])
+			f.version = f.version<<8 | uint64(data[n])
 			n++
 		}
 	}
@@ -147,13 +147,13 @@ func (g *Guard) hurry(data []byte) (n int) {
 }
 
 // skip passes over up to n bytes of a body.
-func (g *Guard) skip(n int) int {
-	k := min(g.left, uint64(n))
-	if g.left -= k; g.left == 0 {
-		if g.state == inBody {
-			g.end()
+func (f *Filter) skip(n int) int {
+	k := min(f.left, uint64(n))
+	if f.left -= k; f.left == 0 {
+		if f.state == inBody {
+			f.end()
 		} else {
-			g.state = afterChunk
+			f.state = afterChunk
 		}
 	}
 	return int(k)
