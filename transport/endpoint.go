@@ -26,8 +26,8 @@ type Endpoint interface {
 	// Begin is called first, once the connection is accepted.
 	Begin() Step
 	// Tick is called when the time of a Step has passed. congested tells that the client does not take the written
-	// bytes, held that reading was paused at some time since the previous tick.
-	Tick(congested, held bool) Step
+	// bytes, wasPaused that reading was paused at some time since the previous tick.
+	Tick(congested, wasPaused bool) Step
 	// Close ends the connection with d because the core asks for it.
 	Close(d protocol.Disconnect) Step
 	// Overdue ends the connection because the client has not ended it within

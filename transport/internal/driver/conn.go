@@ -11,12 +11,12 @@ import (
 // conn is the common state of both drivers: the bytes that wait to be written, and the phase of the connection. Its
 // methods are called one at a time. They get the driver that the conn is part of, which does the I/O.
 type conn[E any, P pointer[E]] struct {
-	endpoint E
-	out      *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
-	extra    *extra        // nil while all of it is zero
-	phase    phase
-	starved  bool // Write took less than all bytes
-	paused   bool
+	endpoint   E
+	out        *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
+	extra      *extra        // nil while all of it is zero
+	phase      phase
+	wroteShort bool // Write took less than all bytes
+	paused     bool
 
 	// used by LoopConn; here they take no room
 	watch watch
@@ -25,12 +25,12 @@ type conn[E any, P pointer[E]] struct {
 
 // extra has fields that few connections need at a given time.
 type extra struct {
-	late   string // the newest bytes of the endpoint that wait for out to be written
-	cause  error  // for Peer.Closed
-	held   bool   // reading was paused since the previous tick
-	stuck  bool   // lost with bytes in out; the bytes in the kernel are to be dropped, too
-	broken bool   // lost, but bytes that the client sent before are still to be handed over
-	tick   transport.Timer
+	delayed    string // the newest bytes of the endpoint that wait for out to be written
+	cause      error  // for Peer.Closed
+	wasPaused  bool   // reading was paused since the previous tick
+	dropUnsent bool   // lost with bytes in out; the bytes in the kernel are to be dropped, too
+	broken     bool   // lost, but bytes that the client sent before are still to be handed over
+	tick       transport.Timer
 
 	// used by LoopConn
 	tls      *netio.TLS      // from the beginning to the end; nil: plaintext
@@ -42,8 +42,8 @@ type extra struct {
 // driver is a LoopConn or a StreamConn.
 type driver interface {
 	tryWrite(frames [][]byte) (int, error)
-	// hold appends p to out, which is not nil.
-	hold(p []byte)
+	// enqueue appends p to out, which is not nil.
+	enqueue(p []byte)
 	// congested is called when out is no longer nil. The driver then writes it in the background.
 	congested()
 	// drained is called when the connection ends and everything is written.
@@ -55,8 +55,8 @@ type driver interface {
 	after(t time.Duration) transport.Timer
 }
 
-// more returns extra, and makes it if it is nil.
-func (c *conn[E, P]) more() *extra {
+// getExtra returns extra, and makes it if it is nil.
+func (c *conn[E, P]) getExtra() *extra {
 	if c.extra == nil {
 		c.extra = new(extra)
 	}
@@ -83,7 +83,7 @@ func (c *conn[E, P]) pausing() bool { return c.paused && c.phase == open }
 func (c *conn[E, P]) pause(pause bool) {
 	c.paused = pause
 	if x := c.extra; pause && x != nil && x.tick != nil {
-		x.held = true
+		x.wasPaused = true
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 		return 0, errClosed
 	}
 	if c.out != nil {
-		c.starved = true
+		c.wroteShort = true
 		return 0, nil
 	}
 	n, err := d.tryWrite(frames)
@@ -108,7 +108,7 @@ func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 		rest := skip(frames, n)
 		c.queue(d, rest, taken)
 		n += taken
-		c.starved = len(skip(rest, taken)) > 0
+		c.wroteShort = len(skip(rest, taken)) > 0
 	}
 	return n, nil
 }
@@ -139,7 +139,7 @@ func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	c.out = c.out.Grow(size)
 	for _, f := range frames {
 		f = f[:min(len(f), size)]
-		d.hold(f)
+		d.enqueue(f)
 		size -= len(f)
 	}
 	if begins {
@@ -155,16 +155,16 @@ func (c *conn[E, P]) flushed(d driver) (writable bool) {
 		d.drained()
 		return false
 	}
-	if x := c.extra; x != nil && x.late != "" {
-		late := x.late
-		x.late = ""
-		c.put(d, []byte(late))
+	if x := c.extra; x != nil && x.delayed != "" {
+		delayed := x.delayed
+		x.delayed = ""
+		c.put(d, []byte(delayed))
 	}
 	c.trim()
-	if !c.starved || c.phase != open || c.out != nil {
+	if !c.wroteShort || c.phase != open || c.out != nil {
 		return false
 	}
-	c.starved = false
+	c.wroteShort = false
 	return true
 }
 
@@ -177,14 +177,14 @@ func (c *conn[E, P]) apply(d driver, s transport.Step) {
 	case c.phase != open:
 		return
 	case s.Tick > 0:
-		x := c.more()
+		x := c.getExtra()
 		stop(&x.tick)
 		x.tick = d.after(s.Tick)
 	}
 	switch {
 	case s.Write == nil:
 	case c.out != nil:
-		c.more().late = string(s.Write)
+		c.getExtra().delayed = string(s.Write)
 	default:
 		c.put(d, s.Write)
 	}
@@ -193,11 +193,11 @@ func (c *conn[E, P]) apply(d driver, s transport.Step) {
 // ticked is called when a tick is due.
 func (c *conn[E, P]) ticked(d driver) {
 	if c.phase == open {
-		x := c.more()
-		held := x.held
-		x.held = c.paused
+		x := c.getExtra()
+		wasPaused := x.wasPaused
+		x.wasPaused = c.paused
 		stop(&x.tick) // may be a newer timer than the one that calls
-		c.apply(d, P(&c.endpoint).Tick(c.out != nil, held))
+		c.apply(d, P(&c.endpoint).Tick(c.out != nil, wasPaused))
 	}
 }
 
@@ -215,7 +215,7 @@ func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
 // end begins or goes on with the end of the connection: it writes or queues frames and the
 // endpoint's last bytes.
 func (c *conn[E, P]) end(d driver, s transport.Step, frames [][]byte) {
-	x := c.more()
+	x := c.getExtra()
 	if c.phase >= lingering {
 		x.broken = false // the peer gets no more messages
 		return
@@ -240,12 +240,12 @@ func (c *conn[E, P]) lose(d driver, cause error, broke bool) {
 	if c.phase >= gone {
 		return
 	}
-	x := c.more()
+	x := c.getExtra()
 	if c.phase == open {
 		x.cause, x.broken = cause, broke
 		stop(&x.tick)
 	}
-	c.phase, x.stuck = gone, c.out != nil
+	c.phase, x.dropUnsent = gone, c.out != nil
 	d.ended()
 }
 

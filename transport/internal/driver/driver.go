@@ -22,7 +22,7 @@ const (
 	lingering = phase(transport.EndLinger)
 	cutting   = phase(transport.EndCut)
 	gone      = cutting + 1 // the socket can no longer be used
-	over      = gone + 1    // the socket is closed
+	closed    = gone + 1    // the socket is closed
 )
 
 // Candidate is a connection that is not accepted yet.

@@ -152,15 +152,15 @@ func (c *LoopConn[E, P]) take(data []byte) {
 		data = c.consume(data)
 	}
 	if len(data) > 0 {
-		x := c.more()
+		x := c.getExtra()
 		x.unread = x.unread.Grow(len(data))
 		x.unread.B = append(x.unread.B, data...)
 	}
 }
 
-// takeHeld goes on with unread. Bytes that must wait again are not copied, because reading may be paused for each of
+// takeUnread goes on with unread. Bytes that must wait again are not copied, because reading may be paused for each of
 // many commands.
-func (c *LoopConn[E, P]) takeHeld() {
+func (c *LoopConn[E, P]) takeUnread() {
 	b := c.unread()
 	if b == nil || c.pausing() {
 		return
@@ -169,7 +169,7 @@ func (c *LoopConn[E, P]) takeHeld() {
 	parsed := x.parsed
 	x.unread, x.parsed = nil, 0
 	if rest := c.consume(b.B[parsed:]); len(rest) > 0 {
-		x = c.more()
+		x = c.getExtra()
 		x.unread, x.parsed = b, len(b.B)-len(rest)
 		return
 	}
@@ -206,10 +206,10 @@ func (c *LoopConn[E, P]) Pause(pause bool) {
 	c.resume()
 }
 
-// resume posts takeHeld, because the peer may be the caller.
+// resume posts takeUnread, because the peer may be the caller.
 func (c *LoopConn[E, P]) resume() {
 	if c.unread() != nil && !c.pausing() {
-		c.loop.Post(c.takeHeld)
+		c.loop.Post(c.takeUnread)
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *LoopConn[E, P]) tryWrite(frames [][]byte) (int, error) {
 	return netio.TryWrite(uintptr(c.fd), frames)
 }
 
-func (c *LoopConn[E, P]) hold(p []byte) {
+func (c *LoopConn[E, P]) enqueue(p []byte) {
 	if t := c.tls(); t != nil {
 		c.encryptInto(t, p)
 		return
@@ -266,7 +266,7 @@ func (c *LoopConn[E, P]) drained() {
 		c.setDeadline(t.Await)
 		return
 	}
-	if c.farewell(); c.out != nil {
+	if c.closeTLS(); c.out != nil {
 		return // comes back when that is written
 	}
 	netio.ShutdownWrite(uintptr(c.fd))
@@ -276,7 +276,7 @@ func (c *LoopConn[E, P]) drained() {
 func (c *LoopConn[E, P]) ended() {
 	switch c.phase {
 	case lingering:
-		c.loop.Post(c.tell)
+		c.loop.Post(c.notifyClosed)
 	case gone:
 		if !c.loop.Post(c.finish) && c.peer == nil {
 			c.finish() // the loop is closed, and there is no peer to tell
@@ -287,9 +287,9 @@ func (c *LoopConn[E, P]) ended() {
 	c.resume()
 }
 
-// salvage hands over messages that the client sent before its connection broke.
-func (c *LoopConn[E, P]) salvage() {
-	c.takeHeld()
+// readRest hands over messages that the client sent before its connection broke.
+func (c *LoopConn[E, P]) readRest() {
+	c.takeUnread()
 	for range lastReads {
 		if n, err := c.read(); n == 0 || err != nil {
 			return
@@ -299,42 +299,42 @@ func (c *LoopConn[E, P]) salvage() {
 
 // finish closes the socket and frees everything. The peer must not be its caller.
 func (c *LoopConn[E, P]) finish() {
-	if c.phase == over {
+	if c.phase == closed {
 		return
 	}
 	if c.broken() && c.peer != nil {
-		c.salvage()
+		c.readRest()
 	}
-	c.phase = over
-	x := c.more()
+	c.phase = closed
+	x := c.getExtra()
 	stop(&x.deadline)
 	stop(&x.tick) // is set if the loop ends while the connection is open
-	if !x.stuck {
-		c.farewell()
+	if !x.dropUnsent {
+		c.closeTLS()
 	}
 	if c.watch != 0 {
 		c.watch = 0
 		c.loop.Forget(int(c.fd))
 	}
-	netio.CloseFD(uintptr(c.fd), x.stuck)
+	netio.CloseFD(uintptr(c.fd), x.dropUnsent)
 	c.out.Free()
 	x.unread.Free()
 	c.out, x.unread = nil, nil
 	P(&c.endpoint).Release()
-	c.tell()
+	c.notifyClosed()
 	c.extra = nil
 }
 
-// tell is the last call of the peer.
-func (c *LoopConn[E, P]) tell() {
+// notifyClosed is the last call of the peer.
+func (c *LoopConn[E, P]) notifyClosed() {
 	if p := c.peer; p != nil {
 		c.peer = nil
-		p.Closed(c.more().cause)
+		p.Closed(c.getExtra().cause)
 	}
 }
 
 func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
-	x := c.more()
+	x := c.getExtra()
 	stop(&x.deadline)
 	x.deadline = c.loop.After(d, c.expired)
 }

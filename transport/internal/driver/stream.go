@@ -92,10 +92,10 @@ func (c *StreamConn[E, P]) writable() {
 	}
 }
 
-// tell is the last call of the peer.
-func (c *StreamConn[E, P]) tell() {
+// notifyClosed is the last call of the peer.
+func (c *StreamConn[E, P]) notifyClosed() {
 	var cause error
-	c.locked(func() { cause = c.more().cause })
+	c.locked(func() { cause = c.getExtra().cause })
 	c.peerMu.Lock()
 	defer c.peerMu.Unlock()
 	if c.peer != nil {
@@ -139,13 +139,13 @@ func (c *StreamConn[E, P]) crash(p *transport.Panic) {
 
 // read reads and parses until the connection no longer listens.
 func (c *StreamConn[E, P]) read() {
-	salvaged := 0
+	reads := 0
 	for {
 		switch ph, listens := c.await(); {
-		case !listens, ph == gone && salvaged == lastReads:
+		case !listens, ph == gone && reads == lastReads:
 			return
 		case ph == gone:
-			salvaged++
+			reads++
 		}
 		b, err := c.stream.Read()
 		if err != nil {
@@ -242,7 +242,7 @@ func (c *StreamConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) {
 
 func (c *StreamConn[E, P]) tryWrite(frames [][]byte) (int, error) { return c.stream.TryWrite(frames) }
 
-func (c *StreamConn[E, P]) hold(p []byte) { c.out.B = append(c.out.B, p...) }
+func (c *StreamConn[E, P]) enqueue(p []byte) { c.out.B = append(c.out.B, p...) }
 
 func (c *StreamConn[E, P]) congested() {
 	c.flushes.Add(1)
@@ -316,19 +316,19 @@ func (c *StreamConn[E, P]) finish() {
 	})
 	c.flushes.Wait()
 	P(&c.endpoint).Release()
-	var stuck bool
+	var dropUnsent bool
 	c.locked(func() {
-		x := c.more()
+		x := c.getExtra()
 		stop(&x.tick)
-		stuck, c.phase = x.stuck, over
+		dropUnsent, c.phase = x.dropUnsent, closed
 		c.out.Free()
 	})
-	if stuck {
+	if dropUnsent {
 		c.stream.Abort()
 	} else {
 		c.stream.Close()
 	}
-	c.tell()
+	c.notifyClosed()
 }
 
 // linger ends a connection whose endpoint asked for EndLinger: it tells the peer, and discards received bytes until the
@@ -342,7 +342,7 @@ func (c *StreamConn[E, P]) linger() {
 	if !lingers() {
 		return
 	}
-	c.tell()
+	c.notifyClosed()
 	c.flushes.Wait()
 	c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Close))
 	c.stream.CloseWrite()

@@ -13,7 +13,7 @@ func (c *LoopConn[E, P]) tls() *netio.TLS {
 // secure puts t, unless it is nil, between the socket and the endpoint.
 func (c *LoopConn[E, P]) secure(t *netio.TLS) {
 	if t != nil {
-		c.more().tls = t
+		c.getExtra().tls = t
 		t.Attach(uintptr(c.fd), &c.out)
 	}
 }
@@ -44,15 +44,15 @@ func (c *LoopConn[E, P]) encrypt(t *netio.TLS, frames [][]byte) (int, error) {
 	return n, err
 }
 
-// encryptInto is hold.
+// encryptInto is enqueue.
 func (c *LoopConn[E, P]) encryptInto(t *netio.TLS, p []byte) {
 	if err := t.Queue(p); err != nil {
 		c.lose(c, WriteError(err), true)
 	}
 }
 
-// farewell tells the client that no more bytes follow, once, if there is TLS.
-func (c *LoopConn[E, P]) farewell() {
+// closeTLS tells the client that no more bytes follow, once, if there is TLS.
+func (c *LoopConn[E, P]) closeTLS() {
 	t := c.tls()
 	if t == nil {
 		return

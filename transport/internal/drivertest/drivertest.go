@@ -99,24 +99,24 @@ func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, 
 // model is the least that a driver must be: it has no socket and no clock, its client
 // takes everything at once, and it obeys the steps.
 type model struct {
-	endpoint transport.Endpoint
-	peer     Peer
-	unread   []byte
-	out      []byte
-	end      transport.End
-	left     bool // the client has gone
-	broke    bool // which a write has found out
-	over     bool
-	paused   bool
-	held     bool
-	told     bool
-	cause    error
+	endpoint  transport.Endpoint
+	peer      Peer
+	unread    []byte
+	out       []byte
+	end       transport.End
+	left      bool // the client has gone
+	broke     bool // which a write has found out
+	over      bool
+	paused    bool
+	wasPaused bool
+	told      bool
+	cause     error
 
 	now, tickAt, endAt time.Duration // 0: not due
 
 	// Of a client that does not read: it takes a frame and no more.
-	stalled, congested, starved bool
-	queued, late                []byte
+	stalled, congested, wroteShort bool
+	queued, delayed                []byte
 }
 
 func (m *model) Receive(data []byte) {
@@ -150,7 +150,7 @@ func (m *model) apply(s transport.Step) {
 	}
 	if s.End == transport.EndNone && m.congested {
 		if s.Write != nil {
-			m.late = s.Write
+			m.delayed = s.Write
 		}
 		return
 	}
@@ -202,12 +202,12 @@ func (m *model) Stall(stall bool) {
 	m.out = append(m.out, m.queued...)
 	m.queued, m.congested, m.endAt = nil, false, 0
 	if m.end == transport.EndNone {
-		m.put(m.late)
-		if m.starved {
+		m.put(m.delayed)
+		if m.wroteShort {
 			m.peer.Writable()
 		}
 	}
-	m.late, m.starved = nil, false
+	m.delayed, m.wroteShort = nil, false
 	m.drained()
 }
 
@@ -238,9 +238,9 @@ func (m *model) Pass(d time.Duration) {
 		switch {
 		case m.over:
 		case m.tickAt == m.now:
-			held := m.held
-			m.held = m.paused
-			m.apply(m.endpoint.Tick(m.congested, held))
+			wasPaused := m.wasPaused
+			m.wasPaused = m.paused
+			m.apply(m.endpoint.Tick(m.congested, wasPaused))
 			continue
 		case m.endAt == m.now && m.end == transport.EndAwait && !m.congested:
 			m.endAt = 0
@@ -280,7 +280,7 @@ func (m *model) Write(frames [][]byte) (n int, err error) {
 	}
 	for _, f := range frames {
 		if m.congested {
-			m.starved = true
+			m.wroteShort = true
 			break
 		}
 		m.put(f)
@@ -304,7 +304,7 @@ func (m *model) Close(d protocol.Disconnect, frames [][]byte) {
 
 func (m *model) Pause(pause bool) {
 	m.paused = pause
-	m.held = m.held || pause
+	m.wasPaused = m.wasPaused || pause
 	if !pause {
 		m.goOn()
 	}
@@ -563,12 +563,12 @@ func (o *outlet) Close() error      { o.closed.Store(true); return o.Conn.Close(
 // pipeEnd is the client's end, and the connection.
 type pipeEnd struct {
 	transport.Conn
-	outlet *outlet
-	client net.Conn
-	sent   chan []byte
-	mu     sync.Mutex
-	got    []byte
-	gate   chan struct{} // the client reads once it is closed; nil: now
+	outlet   *outlet
+	client   net.Conn
+	sent     chan []byte
+	mu       sync.Mutex
+	got      []byte
+	readable chan struct{} // the client reads once it is closed; nil: now
 }
 
 func (e *pipeEnd) write() {
@@ -583,10 +583,10 @@ func (e *pipeEnd) read() {
 		n, err := e.client.Read(buf)
 		e.mu.Lock()
 		e.got = append(e.got, buf[:n]...)
-		gate := e.gate
+		readable := e.readable
 		e.mu.Unlock()
-		if gate != nil {
-			<-gate
+		if readable != nil {
+			<-readable
 		}
 		if err != nil {
 			return
@@ -598,10 +598,10 @@ func (e *pipeEnd) Stall(stall bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if stall {
-		e.gate = make(chan struct{})
-	} else if e.gate != nil {
-		close(e.gate)
-		e.gate = nil
+		e.readable = make(chan struct{})
+	} else if e.readable != nil {
+		close(e.readable)
+		e.readable = nil
 	}
 }
 

@@ -159,12 +159,12 @@ var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 // Tick sends a ping, or ends the connection if the last ping was not answered. It does not end
 // it after a pause, when the pong may be unread. It sends no ping during congestion, which has
 // a timeout of its own.
-func (e *Endpoint) Tick(congested, held bool) transport.Step {
+func (e *Endpoint) Tick(congested, wasPaused bool) transport.Step {
 	s := transport.Step{Tick: e.cfg.PongTimeout}
 	switch {
-	case e.pinged && !held && e.cfg.CutSilent:
+	case e.pinged && !wasPaused && e.cfg.CutSilent:
 		return transport.Step{End: transport.EndCut, Cause: protocol.DisconnectNoPong}
-	case e.pinged && !held:
+	case e.pinged && !wasPaused:
 		d := protocol.DisconnectNoPong
 		return e.Fail(d, d)
 	case !e.pinged && !congested:
