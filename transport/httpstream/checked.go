@@ -19,8 +19,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// asks reports whether the outcome of connecting is in the head of the answer.
-func (h *Handler) asks() bool {
+// answersConnect reports whether the result of connecting is in the head of the answer.
+func (h *Handler) answersConnect() bool {
 	return h.cfg.ConnectAnswers != nil && h.traits.mode == transport.OneWay
 }
 
@@ -29,14 +29,14 @@ func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.R
 	f := framing.Of(h.traits.formatOf(o.encoding), false)
 	candidate := h.candidate(context.WithoutCancel(r.Context()), q, o, f)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // connecting may take long
-	t := &tentative{outcome: make(chan error, 1)}
+	t := &pendingConn{result: make(chan error, 1)}
 	peer, err := h.acceptor.Accept(candidate.Ctx, t, candidate.Info)
 	if err != nil {
 		h.answerFailure(w, err)
 		return
 	}
 	select {
-	case err = <-t.outcome:
+	case err = <-t.result:
 	case <-r.Context().Done():
 		peer.Closed(r.Context().Err())
 		return
@@ -74,11 +74,11 @@ func (h *Handler) answerFailure(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, cmp.Or(answer.Body, d.Reason)) // if this fails, the client has gone
 }
 
-// tentative is the connection of a client that has not connected yet, and later the wrapper of its
+// pendingConn is the connection of a client that has not connected yet, and later the wrapper of its
 // connection.
-type tentative struct {
-	// outcome gets the outcome of connecting; nil is success.
-	outcome chan error
+type pendingConn struct {
+	// result gets the result of connecting; nil is success.
+	result chan error
 
 	mu      sync.Mutex
 	conn    transport.Conn // nil before the stream begins
@@ -88,7 +88,7 @@ type tentative struct {
 }
 
 // Write is called first with the connect push. It takes nothing before the stream begins.
-func (t *tentative) Write(frames [][]byte) (int, error) {
+func (t *pendingConn) Write(frames [][]byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn != nil {
@@ -98,7 +98,7 @@ func (t *tentative) Write(frames [][]byte) (int, error) {
 	return 0, nil
 }
 
-func (t *tentative) Close(d protocol.Disconnect, frames [][]byte) {
+func (t *pendingConn) Close(d protocol.Disconnect, frames [][]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn != nil {
@@ -117,25 +117,25 @@ func (t *tentative) Close(d protocol.Disconnect, frames [][]byte) {
 }
 
 // Refused implements transport.Told.
-func (t *tentative) Refused(err error) {
+func (t *pendingConn) Refused(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refused = err
 }
 
 // Pause does nothing, because the client sends nothing.
-func (t *tentative) Pause(bool) {}
+func (t *pendingConn) Pause(bool) {}
 
-func (t *tentative) decide(err error) {
+func (t *pendingConn) decide(err error) {
 	if !t.decided {
 		t.decided = true
-		t.outcome <- err
+		t.result <- err
 	}
 }
 
 // accepted is the acceptor of a connection whose peer there is already.
 type accepted struct {
-	*tentative
+	*pendingConn
 	peer transport.Peer
 }
 

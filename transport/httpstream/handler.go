@@ -131,7 +131,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, q, refused)
 		return
 	}
-	if h.asks() {
+	if h.answersConnect() {
 		h.openChecked(w, r, q, &o)
 		return
 	}

@@ -34,7 +34,7 @@ func (h *Handler) Routes(path string) []front.Route {
 // take takes the connection of a request that opens a stream.
 func (h *Handler) take(a *front.Arrival) {
 	loops := nodeaccess.Of(h.acceptor)
-	if loops == nil || h.asks() {
+	if loops == nil || h.answersConnect() {
 		return
 	}
 	o, refused := h.parse(a.Request, a.Body)

@@ -95,12 +95,12 @@ func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 	}
 	limiter := rate.NewLimiter(freeHandshakes, freeHandshakes)
 	server.quic = &quic.Transport{
-		Conn: conn, VerifySourceAddress: func(net.Addr) bool { return !limiter.Allow() }, ConnContext: server.approach,
+		Conn: conn, VerifySourceAddress: func(net.Addr) bool { return !limiter.Allow() }, ConnContext: server.countHandshake,
 	}
 	server.sessions = &wt.Server{
 		H3: &http3.Server{
 			Handler: http.HandlerFunc(server.serve), MaxHeaderBytes: s.MaxHeaderBytes, EnableDatagrams: true,
-			ConnContext: server.welcome,
+			ConnContext: server.newConnection,
 			Logger:      slog.New(slog.DiscardHandler), // important lines go to s.ErrorLog
 		},
 		CheckOrigin: func(*http.Request) bool { return true }, // the Handler has checked it
@@ -201,7 +201,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.listener.Close()
 	for _, c := range conns {
-		c.part()
+		c.closeSoon()
 	}
 	select {
 	case <-s.drained:
@@ -276,17 +276,17 @@ type connection struct {
 	server *Server
 	quic   *quic.Conn
 
-	place *list.Element // in server.idles, whose lock it has; nil: not there
+	element *list.Element // in server.idles, whose lock it has; nil: not there
 
-	mu    sync.Mutex
-	busy  int         // requests and sessions
-	last  time.Time   // when the last of them ended
-	timer *time.Timer // closes the connection; stopped while it is busy
+	mu      sync.Mutex
+	busy    int         // requests and sessions
+	lastEnd time.Time   // when the last of them ended
+	timer   *time.Timer // closes the connection; stopped while it is busy
 }
 
-// parting is how long a connection stays after its last request during a shutdown. Closing it drops the bytes that the
+// closeDelay is how long a connection stays after its last request during a shutdown. Closing it drops the bytes that the
 // client has not received yet.
-const parting = 500 * time.Millisecond
+const closeDelay = 500 * time.Millisecond
 
 type connectionKey struct{}
 
@@ -298,10 +298,10 @@ func connectionOf(ctx context.Context) *connection {
 
 var errHandshakes = errors.New("too many unfinished handshakes")
 
-type approachKey struct{}
+type handshakeKey struct{}
 
-// approach is a hook for quic.Transport.ConnContext: a client has sent its first packet.
-func (s *Server) approach(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+// countHandshake is a hook for quic.Transport.ConnContext: a client has sent its first packet.
+func (s *Server) countHandshake(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unfinished >= s.maxUnfinished {
@@ -314,19 +314,19 @@ func (s *Server) approach(ctx context.Context, _ *quic.ClientInfo) (context.Cont
 		s.unfinished--
 	})
 	context.AfterFunc(ctx, arrived)
-	return context.WithValue(ctx, approachKey{}, arrived), nil
+	return context.WithValue(ctx, handshakeKey{}, arrived), nil
 }
 
-// welcome is a hook for http3.Server.ConnContext.
-func (s *Server) welcome(ctx context.Context, q *quic.Conn) context.Context {
-	if arrived, ok := q.Context().Value(approachKey{}).(func()); ok {
+// newConnection is a hook for http3.Server.ConnContext.
+func (s *Server) newConnection(ctx context.Context, q *quic.Conn) context.Context {
+	if arrived, ok := q.Context().Value(handshakeKey{}).(func()); ok {
 		arrived()
 	}
 	c := &connection{server: s, quic: q}
 	s.mu.Lock()
 	wait := s.idle
 	if s.closing {
-		wait = parting
+		wait = closeDelay
 	}
 	c.timer = time.AfterFunc(wait, c.closeIdle)
 	s.conns[c] = struct{}{}
@@ -363,12 +363,12 @@ func (c *connection) noRequest() {
 func (s *Server) setIdle(c *connection, idle bool) (first *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.place != nil {
-		s.idles.Remove(c.place)
-		c.place = nil
+	if c.element != nil {
+		s.idles.Remove(c.element)
+		c.element = nil
 	}
 	if idle {
-		c.place = s.idles.PushBack(c)
+		c.element = s.idles.PushBack(c)
 		if s.idles.Len() > s.maxIdle {
 			first = s.idles.Front().Value.(*connection)
 		}
@@ -394,20 +394,20 @@ func (c *connection) end() {
 	if c.busy--; c.busy > 0 {
 		return
 	}
-	c.last = time.Now()
+	c.lastEnd = time.Now()
 	if c.server.isClosing() {
-		c.timer.Reset(parting)
+		c.timer.Reset(closeDelay)
 	} else {
 		c.timer.Reset(c.server.idle)
 	}
 }
 
-// part is called when the server shuts down.
-func (c *connection) part() {
+// closeSoon is called when the server shuts down.
+func (c *connection) closeSoon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy == 0 {
-		c.timer.Reset(time.Until(c.last.Add(parting)))
+		c.timer.Reset(time.Until(c.lastEnd.Add(closeDelay)))
 	}
 }
 
