@@ -8,14 +8,12 @@ import (
 	"github.com/gyrohq/gyro/transport/front/internal/answer"
 )
 
-// answer returns the whole answer, as http.Error writes it.
 func (f *Refusal) answer() []byte {
 	date := time.Now().UTC().AppendFormat(nil, http.TimeFormat)
 	h := answer.Head{Status: f.Status, ContentType: answer.PlainText, Date: date, Length: len(f.Text) + 1}
 	return append(h.Append(nil), f.Text+"\n"...)
 }
 
-// answerer makes the answers of one goroutine or loop, in memory that it keeps.
 type answerer struct {
 	front  *Listener
 	out    []byte
@@ -24,9 +22,8 @@ type answerer struct {
 	date   []byte    // the field Date of the second of at
 }
 
-// reply lets a request pass the gate of its route, and returns the answer, whose body call appends
-// to out. The connection ends after it if closes is true. If call returns status 0, reply returns
-// nil, and the request leaves the gate when it was served elsewhere.
+// reply lets a request pass the gate of its route, and returns the answer, whose body call appends to out. If call
+// returns status 0, reply returns nil, and the request leaves the gate when it was served elsewhere.
 func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int, text []byte)) (text []byte, closes bool) {
 	status := http.StatusInternalServerError // for a panic
 	defer func() {
@@ -38,7 +35,7 @@ func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int
 	if a.fields = r.advertise(q, a.fields[:0]); refused == nil && r.Fields != nil {
 		a.fields = r.Fields(q, a.fields)
 	}
-	// There is room for the head before the body, because it needs the size of the body.
+	// There is room for the head before the body: it needs the size of the body.
 	room := answer.MaxHead + max(len(r.ContentType), len(answer.PlainText)) + len(a.fields)
 	out, contentType := slices.Grow(a.out[:0], room)[:room], answer.PlainText
 	if refused != nil {
@@ -61,7 +58,7 @@ func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int
 	return a.withHead(status, contentType, room, closes), closes
 }
 
-// withHead puts the head before the body, which begins at room in a.out, and returns the answer.
+// withHead puts the head before the body, which begins at room in a.out.
 func (a *answerer) withHead(status int, contentType string, room int, closes bool) []byte {
 	now := time.Now()
 	if a.at.IsZero() || now.Unix() != a.at.Unix() {
@@ -76,7 +73,6 @@ func (a *answerer) withHead(status int, contentType string, room int, closes boo
 	return a.out[begin:]
 }
 
-// trim frees memory that only large answers need.
 func (a *answerer) trim() {
 	if cap(a.out) > maxIdleBuffer {
 		a.out = nil

@@ -15,15 +15,14 @@ type Arrival struct {
 	*Request
 	// Ctx has the values of the server's BaseContext, and is never done.
 	Ctx context.Context
-	// Loop watches the socket FD, which is non-blocking.
+	// Loop watches FD, which is non-blocking.
 	Loop transport.Loop
 	FD   uintptr
-	// Body of the request.
 	Body []byte
 	// Early has the bytes that followed the request.
 	Early []byte
-	// TLS lies between the socket and the protocol; nil: plaintext. It is for the transports of
-	// this module. A Take that does not know it must leave the connection to net/http.
+	// TLS lies between the socket and the protocol; nil: plaintext. It is for the transports of this module. Others must
+	// leave the connection to net/http then.
 	TLS *netio.TLS
 
 	conn  *loopConn
@@ -31,7 +30,6 @@ type Arrival struct {
 	state arrivalState
 }
 
-// arrivalState is the state of an Arrival's connection.
 type arrivalState int
 
 const (
@@ -42,9 +40,9 @@ const (
 	lost                          // the connection must be closed
 )
 
-// Take gives the connection to the caller if the request may pass the gate. It sends answer, which begins with the head
-// of an answer with this status, and adds the fields of the route's Advertise. Loop goes on watching the socket. If
-// Take reports false, the request was refused or the connection lost, and there is nothing to do for the caller.
+// Take gives the connection to the caller if the request may pass the gate. It sends answer, the beginning of an answer
+// with this status, and adds the fields of Advertise. Loop goes on watching the socket. False: the request was refused
+// or the connection lost, and there is nothing left to do.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	f := a.route.Gate.Enter(a.Request)
 	a.state, a.Sent = taken, -1
@@ -56,8 +54,8 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	return a.state == taken
 }
 
-// send sends an answer, or the head of one; the request leaves the gate with it. send adds the fields of the route's
-// Advertise after the status line.
+// send sends an answer, or the head of one, with the fields of Advertise after the status line. The request leaves the
+// gate.
 func (a *Arrival) send(status int, answer []byte) {
 	frames, size := [][]byte{answer}, len(answer)
 	if fields := a.route.advertise(a.Request, nil); len(fields) > 0 {
@@ -71,7 +69,7 @@ func (a *Arrival) send(status int, answer []byte) {
 	a.route.Gate.Leave(a.Request, status)
 }
 
-// answer lets a route take the connection of the request that was parsed; its head ends at end.
+// answer offers the request that was parsed to Take; its head ends at end.
 func (in *intake) answer(n *loopConn, r *route, data []byte, end int) {
 	q := in.requestOf(n)
 	q.RemoteAddr = n.remote.String()
@@ -94,9 +92,8 @@ func (in *intake) answer(n *loopConn, r *route, data []byte, end int) {
 	q.reset()
 }
 
-// offer calls Take of the route. If the route panics before it has taken the connection, or while its
-// answer is deferred, offer closes the connection and logs the panic as net/http does. The loop handles
-// a later panic.
+// offer calls Take. After a panic before the connection was taken, or while an answer is deferred, it closes the
+// connection and logs the panic as net/http does. The loop handles a later panic.
 func (l *Listener) offer(a *Arrival) {
 	returned := false
 	defer func() {
@@ -121,7 +118,6 @@ func (l *Listener) offer(a *Arrival) {
 	returned = true
 }
 
-// recovered logs the value of a panic of a route.
 func (l *Listener) recovered(p any, remote string) {
 	if p != http.ErrAbortHandler { //nolint:errorlint // p is any value
 		l.logf("http: panic serving %v: %v\n%s", remote, p, debug.Stack())

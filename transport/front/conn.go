@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// rearm is how much later than configured a deadline may pass: to set it for each
-	// request would cost more than to parse the request.
+	// rearm is how much later than configured a deadline may pass: setting it for each request costs more than parsing
+	// the request.
 	rearm = time.Second
-	// minRequest is how many bytes net/http must see before it treats them as a further request.
+	// minRequest is how many bytes net/http must see before it takes them for a further request.
 	minRequest = 4
-	// maxIdleBuffer bounds the buffers that an idle connection keeps; bytes.
+	// maxIdleBuffer is how many bytes an idle connection may keep in a buffer.
 	maxIdleBuffer = 4 << 10
 )
 
-// States of a conn.
 const (
 	stateIdle  int32 = iota // waits for a request
 	stateBusy               // has read a part of a request
@@ -70,7 +69,6 @@ func newConn(l *Listener, in *incoming) *conn {
 	return c
 }
 
-// serve answers requests until one is for net/http or the connection ends.
 func (c *conn) serve() {
 	defer c.front.remove(c)
 	defer c.recoverPanic()
@@ -92,7 +90,6 @@ func (c *conn) serve() {
 	}
 }
 
-// recoverPanic is deferred: a panic ends this connection only.
 func (c *conn) recoverPanic() {
 	if p := recover(); p != nil {
 		c.front.recovered(p, c.addr)
@@ -100,14 +97,13 @@ func (c *conn) recoverPanic() {
 	}
 }
 
-// closeIdle closes the connection if it waits for a request.
 func (c *conn) closeIdle() {
 	if c.state.CompareAndSwap(stateIdle, stateEnded) {
 		_ = c.Close()
 	}
 }
 
-// handOver gives the connection to net/http. It reports false if the connection has ended.
+// handOver gives the connection to net/http. False: it has ended.
 func (c *conn) handOver() bool {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return false
@@ -141,7 +137,6 @@ func (c *conn) next() error {
 	}
 }
 
-// check asks the route, once for each request, whether it answers it.
 func (c *conn) check() bool {
 	if !c.passed {
 		c.checked, c.passed = c.route.Check(&c.request)
@@ -149,7 +144,6 @@ func (c *conn) check() bool {
 	return c.passed
 }
 
-// head looks for the head of a request at the beginning of in.
 func (c *conn) head() matchState {
 	b, q := c.in.B, &c.request
 	if c.size > 0 {
@@ -172,7 +166,6 @@ func (c *conn) head() matchState {
 	return complete
 }
 
-// await sets the deadline for the rest of a request, once.
 func (c *conn) await(p phase, d time.Duration) {
 	if c.phase != p {
 		c.phase, c.armed = p, time.Now()
@@ -180,8 +173,7 @@ func (c *conn) await(p phase, d time.Duration) {
 	}
 }
 
-// deadline calls set with a deadline that passes after d or up to rearm later. If d is 0, there is
-// no deadline any more.
+// deadline calls set with a deadline d to d+rearm from now; 0: none.
 func (c *conn) deadline(set func(time.Time) error, d time.Duration) {
 	var at time.Time
 	if d > 0 {
@@ -213,7 +205,6 @@ func (c *conn) read() error {
 	return err
 }
 
-// answer serves the request that was read.
 func (c *conn) answer() error {
 	q, r := &c.request, c.route
 	end := c.size + q.length
@@ -235,7 +226,6 @@ func (c *conn) answer() error {
 	return c.rest()
 }
 
-// respond sends an answer, and sets the deadlines for that and for the next request.
 func (c *conn) respond(answer []byte) error {
 	if c.at.Sub(c.wrote) >= rearm {
 		c.wrote = c.at

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// statusGone is the status for the gate if a client goes before it gets its answer. It is never sent.
+// statusGone is for the gate if a client goes before its answer. It is never sent.
 const statusGone = 499
 
 // Deferred is a request that is answered later, see Arrival.Defer. It is used on the loop.
@@ -24,13 +24,12 @@ type Deferred struct {
 
 // Waiting is the code that answers a Deferred.
 type Waiting interface {
-	// Gone tells that the client has gone before it got an answer. It is the last call, and must not
-	// use the Deferred.
+	// Gone tells that the client has gone before its answer. It is the last call, and must not use the Deferred.
 	Gone()
 }
 
-// Defer keeps the connection for an answer that comes later, if the request may pass the gate. If Defer returns nil,
-// the request was refused or the connection lost, and there is nothing to do for the caller.
+// Defer keeps the connection for a later answer, if the request may pass the gate. Nil: the request was refused or the
+// connection lost, and there is nothing left to do.
 func (a *Arrival) Defer(w Waiting) *Deferred {
 	n := a.conn
 	in := n.intake
@@ -55,7 +54,7 @@ func (a *Arrival) Defer(w Waiting) *Deferred {
 	return n.deferred
 }
 
-// request returns the request. It is valid until the next call for a request of the loop.
+// request returns the request, until the next call for a request of the loop.
 func (d *Deferred) request() *Request {
 	q := &d.conn.intake.leaving
 	q.parse(d.head)
@@ -63,10 +62,9 @@ func (d *Deferred) request() *Request {
 	return q
 }
 
-// Answer sends an answer of the route's ContentType, with the route's Fields, and extra, which are
-// further fields, each with its CR LF. Then the client may send its next request on the connection. The
-// connection is closed if the client does not take the answer within this time. Answer is called once,
-// and does nothing once the client has gone.
+// Answer sends an answer of the route's ContentType, with the route's Fields, and extra, which are further fields, each
+// with its CR LF. Then the client may send its next request. A client that does not take the answer within this time
+// loses the connection. Answer is called once, and does nothing once the client has gone.
 func (d *Deferred) Answer(status int, extra string, body []byte, within time.Duration) {
 	n, in := d.conn, d.conn.intake
 	if n.deferred != d {
@@ -102,7 +100,6 @@ func (d *Deferred) Answer(status int, extra string, body []byte, within time.Dur
 	in.front.serving.Done()
 }
 
-// end tells that the client has gone.
 func (d *Deferred) end() {
 	q := d.request()
 	d.route.Gate.Leave(q, statusGone)
@@ -111,8 +108,7 @@ func (d *Deferred) end() {
 	d.client.Gone()
 }
 
-// listen notices when the client of a deferred request ends the connection or sends the beginning of its next request.
-// The rest of that request stays in the socket.
+// listen reads while a client waits: it ends the connection, or begins its next request, whose rest stays in the socket.
 func (in *intake) listen(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -128,7 +124,7 @@ func (in *intake) listen(n *loopConn) {
 	}
 }
 
-// stash keeps the beginning of the next request, and stops to read.
+// stash keeps the beginning of the next request, and stops reading.
 func (in *intake) stash(n *loopConn, data []byte) {
 	n.append(data)
 	if in.loop.Change(int(n.fd), false, false) != nil {
@@ -138,7 +134,6 @@ func (in *intake) stash(n *loopConn, data []byte) {
 	in.limitBuffered(n)
 }
 
-// awaitNext begins to wait for the next request on a connection.
 func (in *intake) awaitNext(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -155,7 +150,6 @@ func (in *intake) awaitNext(n *loopConn) {
 	in.loop.Post(func() { n.Ready(true, false) }) // there may be nothing more to read
 }
 
-// finish starts a goroutine that sends the rest of an answer. Then net/http gets the connection.
 func (in *intake) finish(n *loopConn, rest []byte, within time.Duration) {
 	in.mu.Lock()
 	in.remove(n)

@@ -1,11 +1,9 @@
-// Package front accepts the connections of an HTTP server. It reads the first request of each
-// connection and gives it to its route: a transport that takes the connection on a loop,
-// without a goroutine, or answers the request later, or an endpoint that answers small requests
-// without net/http. All other connections go to net/http, with every byte that was read.
+// Package front accepts the connections of an HTTP server. It gives the first request of each to its route: a
+// transport that takes the connection on a loop, without a goroutine, or answers later, or an endpoint that answers
+// small requests without net/http. All other connections go to net/http, with every byte that was read.
 //
-// Routes get only requests that are valid beyond doubt. net/http gets all others and decides
-// on them, so there are no two sets of rules. Each route has one gate for limits, origins, logs
-// and metrics, which a request passes on either way, see Gate.
+// Routes get only requests that are valid beyond doubt, and net/http decides on all others, so there are no two sets
+// of rules. Requests pass the Gate of a route either way.
 //
 //	h := websocket.NewHandler(node, websocket.Config{})
 //	server := &http.Server{Handler: h}
@@ -25,39 +23,34 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Route is a fast way for the requests to one path, by Take or by Answer. Such requests do not
-// reach the server's Handler.
+// Route is a fast way for the requests to one path, by Take or by Answer, past the server's Handler.
 type Route struct {
 	// Method and Path of the requests. The path is compared literally; a query may follow.
 	Method, Path string
 	// Upgrade is a protocol that the field Upgrade must hold; "": there must be no such field.
 	Upgrade string
-	// Gate that the requests pass; nil: none. If net/http serves the path, too, wrap that
-	// handler with the same gate, see Wrap.
+	// Gate that the requests pass; nil: none. If net/http serves the path, too, wrap that handler with the same gate
+	// (Wrap).
 	Gate Gate
-	// Advertise appends further fields, each with its CR LF, to the head of every answer to a
-	// request that net/http does not get, refusals by the Gate included. It is called on loops
-	// and any goroutines, concurrently, and must not block. Nil: none.
+	// Advertise appends fields, each with its CR LF, to the head of every answer that net/http does not send, refusals
+	// by the Gate included. Loops and any goroutines call it concurrently; it must not block. Nil: none.
 	Advertise func(q *Request, head []byte) []byte
 
-	// Take is called on a loop for a request without a body, or for one with a body if MaxBody
-	// is set. It must not block. It may take the connection, see Arrival.Take, or answer the
-	// request later, see Arrival.Defer; if it does neither, net/http gets the request.
+	// Take is called on a loop for a request without a body, or with one if MaxBody is set. It must not block. It may
+	// take the connection (Arrival.Take), or answer later (Arrival.Defer); else net/http gets the request.
 	Take func(a *Arrival)
-	// MaxBody is the most bytes of a body for Take, up to 64 KB. If it is set, requests have
-	// a body of known length; net/http gets larger ones. Default: 0, there is no body.
+	// MaxBody is the most bytes of a body for Take, up to 64 KB. If it is set, requests have a body of known length;
+	// net/http gets larger ones. Default: 0, there is no body.
 	MaxBody int
 
-	// Try, if set, is called instead of Answer on a loop, where connections live on loops. It must
-	// not block. It returns a status, as Answer does, but no body; 204, for example. If it has done
-	// nothing, it returns status 0, and where the request is to be tried again: the connection moves
-	// to the loop next, or, if next is nil, to a goroutine, which calls Answer.
+	// Try, if set, is called before Answer, on a loop, if connections live on loops. It must not block. It returns a
+	// status, as Answer does, but no body. If it has done nothing, it returns status 0, and where to go on: the
+	// connection moves to the loop next, which tries again, or, if next is nil, to a goroutine, which calls Answer.
 	Try func(l transport.Loop, q *Request, body []byte) (status int, next transport.Loop)
-	// Answer is called on a goroutine for a request with a body of known length, of at most
-	// 64 KB, and gets the value of Check. It returns the status, and out with the body of the answer appended. If Answer
-	// has done nothing, it returns status 0, and net/http gets the request. For a status
-	// other than 0 and 200, the body is the text of the status; 204 and 304 have none. The
-	// request and its body are valid until Answer returns. ctx has the values of the server's
+	// Answer is called on a goroutine for a request with a body of known length, of at most 64 KB, and gets the value of
+	// Check. It returns the status, and out with the body of the answer appended. If it has done nothing, it returns
+	// status 0, and net/http gets the request. For a status other than 0 and 200, the body is the text of the status;
+	// 204 and 304 have none. The request and its body are valid until Answer returns. ctx has the values of the server's
 	// BaseContext, and does not end with the connection.
 	Answer func(ctx context.Context, q *Request, checked any, body, out []byte) (status int, answer []byte)
 	// Check reports whether Try or Answer may be called. If not, net/http gets the request, and refuses it. Check is
@@ -66,34 +59,32 @@ type Route struct {
 	Check func(q *Request) (checked any, ok bool)
 	// ContentType of the answers of Try and Answer with status 200, and of Deferred.Answer.
 	ContentType string
-	// Fields appends further fields, each with its CR LF, to the head of the answers of Try and Answer: fields that let
-	// pages of other origins read the answer, for example. Nil: none.
+	// Fields appends fields, each with its CR LF, to the head of the answers of Try and Answer, such as those of CORS.
+	// Nil: none.
 	Fields func(q *Request, head []byte) []byte
 }
 
-// Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the
-// acceptor of the transports, or nil.
+// Listen returns a listener for s.Serve on ln, whose connections are plaintext. a is the acceptor of the transports,
+// or nil.
 //
-// If there is a route with Take or Try, ln is a *net.TCPListener or Sparing, the loops of a watch
-// sockets, and the system is Linux, connections live on these loops until there is a request for
-// another route, or for none. Otherwise net/http gets the requests for routes with Take alone.
+// If there is a route with Take or Try, ln is a *net.TCPListener or Sparing, the loops of a watch sockets, and the
+// system is Linux, connections live on these loops until there is another request. Otherwise net/http gets the
+// requests for routes with Take alone.
 //
-// ReadHeaderTimeout, ReadTimeout, IdleTimeout, WriteTimeout, MaxHeaderBytes, BaseContext
-// and ErrorLog of s hold for the requests of routes, too; ConnContext and ConnState are not
-// called for them. The value of http.LocalAddrContextKey is the address of ln. s must not be
-// changed any more.
+// ReadHeaderTimeout, ReadTimeout, IdleTimeout, WriteTimeout, MaxHeaderBytes, BaseContext and ErrorLog of s hold for
+// routes, too; ConnContext and ConnState are not called for them. The value of http.LocalAddrContextKey is the
+// address of ln. s must not be changed any more.
 //
 // Closing the listener closes ln and the connections that have no request under way.
 func Listen(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
 	return listen(ln, s, nil, a, list)
 }
 
-// ListenTLS returns a listener for s.Serve, not s.ServeTLS, on ln, whose connections have TLS.
-// s.TLSConfig has the certificates; ListenTLS sets its NextProtos as ServeTLS does.
+// ListenTLS is Listen for connections with TLS; it is for s.Serve, too, not s.ServeTLS. s.TLSConfig has the
+// certificates; ListenTLS sets its NextProtos as ServeTLS does.
 //
-// Everything else is as with Listen. The listener does the handshakes, on loops if connections live
-// there, else on goroutines; ReadHeaderTimeout bounds the time of each. Connections that agree on
-// HTTP/2, or do not speak TLS, go to net/http. Requests that it gets have Request.TLS set.
+// The listener does the handshakes, on loops if connections live there, else on goroutines; ReadHeaderTimeout bounds
+// each. Connections that agree on HTTP/2, or do not speak TLS, go to net/http. Its requests have Request.TLS set.
 func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Route) *Listener {
 	config := s.TLSConfig.Clone()
 	config.NextProtos = netio.NextProtos(config.NextProtos, s)
@@ -103,7 +94,6 @@ func ListenTLS(ln net.Listener, s *http.Server, a transport.Acceptor, list ...Ro
 	return listen(ln, s, config, a, list)
 }
 
-// listen is Listen and, with a configuration, ListenTLS.
 func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acceptor, list []Route) *Listener {
 	var next func() transport.Loop
 	if loops := nodeaccess.Of(a); loops != nil {
@@ -147,13 +137,11 @@ func listen(ln net.Listener, s *http.Server, config *tls.Config, a transport.Acc
 	return l
 }
 
-// plainPath reports whether net/http takes a path in a request literally.
 func plainPath(path string) bool {
 	u, err := url.ParseRequestURI(path)
 	return err == nil && *u == url.URL{Path: path} && path[0] == '/'
 }
 
-// configure takes over the server's settings, with the defaults of net/http.
 func (l *Listener) configure() {
 	s := l.server
 	l.headTimeout = cmp.Or(s.ReadHeaderTimeout, s.ReadTimeout)

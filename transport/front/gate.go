@@ -7,15 +7,15 @@ import (
 	"net/http"
 )
 
-// Gate is called before and after each request to an endpoint is served. It has limits, a check
-// of the origin, an access log, metrics. Routes call it and, by Wrap, handlers of net/http. Its
-// methods are called on loops and any goroutines, concurrently, and must not block.
+// Gate is called before and after each request to an endpoint: limits, a check of the origin, an access log, metrics.
+// Routes call it and, by Wrap, handlers of net/http. Loops and any goroutines call its methods concurrently; they must
+// not block.
 type Gate interface {
-	// Enter returns nil if a request may be served, and else the answer for the client. A request enters again if its
-	// route leaves it to another loop, a goroutine or net/http after the first time; it leaves once.
+	// Enter returns nil, or the answer that refuses the request. A request enters again if its route leaves it to
+	// another loop, a goroutine or net/http; it leaves once.
 	Enter(q *Request) *Refusal
-	// Leave gets the status of the answer: http.StatusSwitchingProtocols if the connection
-	// left HTTP, http.StatusInternalServerError if serving the request panicked.
+	// Leave gets the status of the answer: http.StatusSwitchingProtocols if the connection left HTTP,
+	// http.StatusInternalServerError after a panic.
 	Leave(q *Request, status int)
 }
 
@@ -25,7 +25,6 @@ type Refusal struct {
 	Text   string
 }
 
-// open is the gate of a route that has none.
 type open struct{}
 
 func (open) Enter(*Request) *Refusal { return nil }
@@ -51,7 +50,6 @@ func Wrap(g Gate, next http.Handler) http.Handler {
 	})
 }
 
-// recorder notes the status of an answer, and the size of its body.
 type recorder struct {
 	http.ResponseWriter
 	status int // 0: there is none yet

@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// maxHandshakes is how many handshakes may wait for their clients. Each holds some 30 KB. If
-	// there are more, the one that has waited longest is given up.
+	// maxHandshakes is how many handshakes may wait for their clients. Each holds some 30 KB. Above it, the one that has
+	// waited longest is given up.
 	maxHandshakes = 2048
-	// maxCompute is how long a handshake may compute before another one may do so beside it. After
-	// so long it is not computing, but in a callback of tls.Config that waits for something.
-	maxCompute = 20 * time.Millisecond
-	// recordOfHandshake is the first byte of a client that speaks TLS.
+	// maxCompute is how long a handshake may compute before another one may do so beside it: by then it is in a callback
+	// of tls.Config that waits for something.
+	maxCompute        = 20 * time.Millisecond
 	recordOfHandshake = 22
 )
 
@@ -33,18 +32,16 @@ var (
 	errPanic   = errors.New("a callback of tls.Config panicked")
 )
 
-// handshakes are the TLS handshakes of a listener that are under way. A handshake takes 0.1 to 2 ms
-// of CPU, so only as many compute at a time as there are processors, and before each step they let
-// the loops go first. A handshake that waits for its client is not one of them.
+// handshakes are the TLS handshakes of a listener. One takes 0.1 to 2 ms of CPU, so only as many compute at a time as
+// there are processors, and before each step they let the loops go first.
 type handshakes struct {
 	front  *Listener
 	config *tls.Config
 	slots  *slots.Slots
 }
 
-// handshake is a TLS handshake, which has a goroutine from its turn on. It is the net.Conn beneath
-// its tls.Conn until it is over. The goroutine reads and writes the socket; the loop closes it, and
-// watches it while the handshake waits for its client.
+// handshake is a TLS handshake, which has a goroutine from its turn on, and is the net.Conn beneath its tls.Conn. The
+// goroutine reads and writes the socket; the loop closes it, and watches it while the handshake waits for its client.
 type handshake struct {
 	all   *handshakes
 	n     *loopConn
@@ -52,7 +49,7 @@ type handshake struct {
 	task  slots.Task
 	read  int // bytes that came
 	hello hello
-	// plain has the first bytes of a client that does not speak TLS; nil: it speaks TLS, or has sent nothing.
+	// plain has the first bytes of a client that does not speak TLS.
 	plain []byte
 
 	// used on the loop
@@ -65,7 +62,6 @@ func newHandshakes(l *Listener, config *tls.Config) *handshakes {
 	return &handshakes{front: l, config: config, slots: slots.New(runtime.GOMAXPROCS(0), maxHandshakes, maxCompute, errTooMany)}
 }
 
-// start begins the handshake of a loopConn when it is its turn.
 func (h *handshakes) start(n *loopConn) *handshake {
 	s := &handshake{all: h, n: n}
 	s.tls = netio.NewTLS(s, h.config)
@@ -73,7 +69,6 @@ func (h *handshakes) start(n *loopConn) *handshake {
 	return s
 }
 
-// run does the handshake.
 func (s *handshake) run() {
 	err := s.task.Err()
 	defer func() {
@@ -88,7 +83,6 @@ func (s *handshake) run() {
 	}
 }
 
-// finish brings the matchState to the loop.
 func (s *handshake) finish(err error) {
 	in := s.n.intake
 	s.task.Done()
@@ -158,7 +152,6 @@ func (s *handshake) SetDeadline(time.Time) error      { return nil }
 func (s *handshake) SetReadDeadline(time.Time) error  { return nil }
 func (s *handshake) SetWriteDeadline(time.Time) error { return nil }
 
-// watchHandshake watches the socket for a handshake that waits.
 func (in *intake) watchHandshake(s *handshake, write bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -173,7 +166,6 @@ func (in *intake) watchHandshake(s *handshake, write bool) {
 	s.watched = true
 }
 
-// unwatchHandshake ends watchHandshake.
 func (in *intake) unwatchHandshake(s *handshake) {
 	if s.watched {
 		s.watched = false
@@ -181,8 +173,7 @@ func (in *intake) unwatchHandshake(s *handshake) {
 	}
 }
 
-// secured reports whether the TLS handshake of a loopConn is over. If it has yet to begin, or waits
-// for the socket, it can now go on.
+// secured reports whether the handshake of n is over. If it has yet to begin, or waits for the socket, it goes on.
 func (in *intake) secured(n *loopConn) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -200,7 +191,6 @@ func (in *intake) secured(n *loopConn) bool {
 	return false
 }
 
-// abandon ends a handshake; handshakeDone closes the connection then.
 func (in *intake) abandon(s *handshake) {
 	in.unwatchHandshake(s)
 	err := os.ErrDeadlineExceeded
@@ -210,7 +200,6 @@ func (in *intake) abandon(s *handshake) {
 	s.task.Resume(err)
 }
 
-// handshakeDone goes on after a handshake.
 func (in *intake) handshakeDone(s *handshake, err error) {
 	n := s.n
 	in.mu.Lock()
@@ -237,8 +226,8 @@ func (in *intake) handshakeDone(s *handshake, err error) {
 	}
 }
 
-// handshakeSucceeded begins to wait for the first request on a TLS connection. It returns an error if the
-// connection goes to net/http, because it does not speak HTTP/1.1, or is closed.
+// handshakeSucceeded begins to wait for the first request. An error: the connection goes to net/http, because it does
+// not speak HTTP/1.1, or is closed.
 func (in *intake) handshakeSucceeded(s *handshake) error {
 	n := s.n
 	in.remove(n)

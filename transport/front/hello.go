@@ -1,14 +1,13 @@
 package front
 
-// maxHello is the length of the longest ClientHello, in bytes. Browsers send 2 KB at most. crypto/tls takes 64 KB, and
-// an unfinished one takes twice its length of memory.
+// maxHello is the most bytes of a ClientHello. Browsers send 2 KB. crypto/tls takes 64 KB, and an unfinished one takes
+// twice its length of memory.
 const maxHello = 16 << 10
 
-// maxHandshake is how many bytes a client may send until its handshake is over, certificates included.
+// maxHandshake is how many bytes a client may send in a handshake, certificates included.
 const maxHandshake = 64 << 10
 
-// hello finds the length of the ClientHello in the first bytes of a connection. The ClientHello may be spread over
-// several records.
+// hello finds the length of the ClientHello, which may be spread over several records.
 type hello struct {
 	record  [5]byte // the header of the record
 	message [4]byte // the header of the message
@@ -17,7 +16,7 @@ type hello struct {
 	left    int     // missing bytes of the record
 }
 
-// length takes further bytes, and returns the length of the message, 0 as long as it is not known.
+// length takes further bytes, and returns the length of the message; 0: not known yet.
 func (h *hello) length(data []byte) int {
 	for _, b := range data {
 		switch {

@@ -17,18 +17,16 @@ type incoming struct {
 	tls     *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
 	sealed  []byte          // bytes that were read beneath tls
 	secured bool            // the front has done the handshake on a goroutine
-	// mayAnswer: the first request may be one for a route with Answer.
+	// mayAnswer: the first request may be for a route with Answer.
 	mayAnswer bool
 }
 
-// newIncoming returns an incoming that owns s and early.
 func newIncoming(s netio.Socket, early []byte, mayAnswer bool) *incoming {
 	return &incoming{
 		socket: netio.NewHandover(s.FD), remote: net.TCPAddrFromAddrPort(s.Remote), early: early, mayAnswer: mayAnswer,
 	}
 }
 
-// secure puts TLS on the connection, if there is any.
 func (in *incoming) secure() {
 	if in.tls != nil {
 		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.sealed, nil))
@@ -36,13 +34,11 @@ func (in *incoming) secure() {
 	}
 }
 
-// unsecured reports whether the handshake of TLS has yet to be done.
 func (in *incoming) unsecured() bool {
 	c, ok := in.conn.(*tls.Conn)
 	return ok && !c.ConnectionState().HandshakeComplete
 }
 
-// convert makes in.conn if it is nil.
 func (in *incoming) convert(s *netio.Spare) (err error) {
 	if in.conn == nil {
 		in.conn, err = s.Conn(in.socket)

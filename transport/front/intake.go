@@ -13,22 +13,21 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// maxBuffered bounds the bytes of incomplete heads that a loop holds, so that clients that send
-// their requests slowly cannot fill the memory. Above it, the connections whose first bytes are
-// the oldest are closed. Heads that arrive in one piece are not held.
+// maxBuffered bounds the bytes of incomplete heads on a loop, so that slow clients cannot fill the memory. Above it, the
+// connections whose first bytes are the oldest are closed.
 const maxBuffered = 16 << 20
 
-// expireBatch is how many late connections a turn of the loop closes, in some 2 ms.
+// expireBatch is how many connections a turn of the loop closes, in some 2 ms.
 const expireBatch = 256
 
-// intake holds the connections of one loop that wait for a request, or for the rest of one.
-// Its methods other than send and close are called on the loop.
+// intake holds the connections of one loop that wait for a request, or for the rest of one. Its methods other than send
+// and close are called on the loop.
 type intake struct {
 	answerer
 	loop     transport.Loop
 	arriving []netio.Socket // used by the goroutine that accepts
 
-	// request and arrival belong to the connection that is being answered, leaving to a Deferred.
+	// request and arrival are for the connection that is answered, leaving for a Deferred.
 	request Request
 	arrival Arrival
 	leaving Request
@@ -43,7 +42,6 @@ type intake struct {
 }
 
 // loopConn is a connection before its first request, or before its next one if the loop has answered all earlier ones.
-// It implements transport.Watcher.
 type loopConn struct {
 	intake     *intake
 	fd         int32
@@ -58,7 +56,7 @@ type loopConn struct {
 	lookPosted bool         // a task will look at b; nothing is read until then
 	last       *lastRequest // nil: Try has answered nothing yet
 	tls        *handshake   // nil: plaintext, or nothing was received yet
-	// deferred is the request that must be answered before others are read; nil: there is none.
+	// deferred must be answered before others are read; nil: there is none.
 	deferred *Deferred
 	at       [queueCount]neighbours
 }
@@ -69,7 +67,6 @@ func newIntake(l *Listener, loop transport.Loop) *intake {
 	}
 }
 
-// send brings the connections that arrive to the loop.
 func (in *intake) send() {
 	if len(in.arriving) == 0 {
 		return
@@ -84,7 +81,6 @@ func (in *intake) send() {
 	}
 }
 
-// admit begins to wait for the requests of new connections.
 func (in *intake) admit(batch []netio.Socket) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -98,7 +94,6 @@ func (in *intake) admit(batch []netio.Socket) {
 	}
 }
 
-// await puts n, which is in neither, into waiting or idle.
 func (in *intake) await(q *queue, n *loopConn) {
 	n.gone, n.queue, n.due = false, q, time.Now().Add(q.timeout)
 	q.add(n)
@@ -112,7 +107,6 @@ func (in *intake) remove(n *loopConn) {
 	n.gone = true
 }
 
-// leave takes n off waiting or idle.
 func (in *intake) leave(n *loopConn) {
 	if n.queue != nil {
 		n.queue.remove(n)
@@ -120,7 +114,6 @@ func (in *intake) leave(n *loopConn) {
 	}
 }
 
-// setBuffered notes how many bytes n holds now.
 func (in *intake) setBuffered(n *loopConn, size int) {
 	before := int(n.buffered)
 	switch {
@@ -133,7 +126,6 @@ func (in *intake) setBuffered(n *loopConn, size int) {
 	in.buffered += size - before
 }
 
-// size returns how many bytes n holds: bytes that were read, and bytes of an incomplete record in TLS.
 func (n *loopConn) size() (size int) {
 	if n.b != nil {
 		size = cap(n.b.B)
@@ -144,15 +136,13 @@ func (n *loopConn) size() (size int) {
 	return size
 }
 
-// arm sets the timer for the oldest connection.
 func (in *intake) arm(q *queue) {
 	if q.timer == nil && !q.expiring && q.oldest != nil && q.timeout > 0 {
 		q.timer = in.loop.After(time.Until(q.oldest.due), func() { in.expire(q) })
 	}
 }
 
-// expire closes late connections. After each expireBatch of them it lets the loop do other
-// work; there is no timer meanwhile.
+// expire closes connections that are due. After expireBatch of them it lets the loop do other work.
 func (in *intake) expire(q *queue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -168,8 +158,8 @@ func (in *intake) expire(q *queue) {
 	in.arm(q)
 }
 
-// timeOut ends the wait for a request. If its body alone is late, net/http gets it, which has a
-// timeout and an answer for that.
+// timeOut ends the wait for a request. If only the body is missing, net/http gets it, which has a timeout and an answer
+// for that.
 func (in *intake) timeOut(n *loopConn) {
 	if n.whole == 0 {
 		in.drop(n)
@@ -181,7 +171,6 @@ func (in *intake) timeOut(n *loopConn) {
 	n.b = nil
 }
 
-// drop closes a connection.
 func (in *intake) drop(n *loopConn) {
 	in.remove(n)
 	if n.tls != nil {
@@ -201,7 +190,7 @@ func (in *intake) drop(n *loopConn) {
 	}
 }
 
-// lose is drop for callers that do not hold the lock.
+// lose is drop without the lock.
 func (in *intake) lose(n *loopConn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -266,7 +255,6 @@ func (n *loopConn) Ready(readable, _ bool) {
 	in.serve(n, in.read)
 }
 
-// serve looks for a request, and serves it if it is complete.
 func (in *intake) serve(n *loopConn, look func(*loopConn) (data []byte, r *route, end int, m matchState)) {
 	data, r, end, m := look(n)
 	if m == partial {
@@ -286,8 +274,7 @@ func (in *intake) serve(n *loopConn, look func(*loopConn) (data []byte, r *route
 	b.Free()
 }
 
-// handOver takes the connection off the loop and passes it on. It copies early, the bytes that
-// were read.
+// handOver takes the connection off the loop, and passes it on with a copy of early.
 func (in *intake) handOver(n *loopConn, early []byte, mayAnswer bool) {
 	in.loop.Unwatch(int(n.fd))
 	passed := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, bytes.Clone(early), mayAnswer)
@@ -295,7 +282,6 @@ func (in *intake) handOver(n *loopConn, early []byte, mayAnswer bool) {
 	in.front.pass(passed)
 }
 
-// layer returns the TLS of a connection; nil: plaintext.
 func (n *loopConn) layer() *netio.TLS {
 	if n.tls == nil {
 		return nil
@@ -303,8 +289,7 @@ func (n *loopConn) layer() *netio.TLS {
 	return n.tls.tls
 }
 
-// read reads from the client, and returns the new bytes after the bytes of earlier reads. If the first request is now
-// complete or foreign, read removes n from the queues.
+// read returns what was read of the request so far. If it is complete or foreign, read removes n from the queues.
 func (in *intake) read(n *loopConn) (data []byte, r *route, end int, m matchState) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -340,7 +325,7 @@ func (in *intake) read(n *loopConn) (data []byte, r *route, end int, m matchStat
 	return nil, nil, 0, partial
 }
 
-// limitBuffered counts the bytes that n holds, and keeps the sum over all connections below maxBuffered.
+// limitBuffered counts the bytes of n, and keeps the sum below maxBuffered.
 func (in *intake) limitBuffered(n *loopConn) {
 	in.setBuffered(n, n.size())
 	for in.buffered > maxBuffered {
@@ -348,7 +333,7 @@ func (in *intake) limitBuffered(n *loopConn) {
 	}
 }
 
-// examine finds out whether data is a request for a route, and parses it if it is complete.
+// examine looks for a request for a route, and parses it if it is complete.
 func (in *intake) examine(n *loopConn, data []byte) (r *route, end int, m matchState) {
 	if len(data) < int(n.whole) {
 		return nil, 0, partial
@@ -378,7 +363,6 @@ func (in *intake) examine(n *loopConn, data []byte) (r *route, end int, m matchS
 	return r, end, m
 }
 
-// receive reads once. Bytes may come along with an error.
 func (n *loopConn) receive(buf []byte) (size int, err error) {
 	t := n.layer()
 	if t == nil {
@@ -390,7 +374,7 @@ func (n *loopConn) receive(buf []byte) (size int, err error) {
 	return size, err
 }
 
-// write writes as netio.TryWrite does. Bytes that TLS could not send wait in tls.out.
+// write is netio.TryWrite. Bytes that TLS could not send wait in tls.out.
 func (n *loopConn) write(frames [][]byte) (int, error) {
 	if t := n.layer(); t != nil {
 		return t.TryWrite(frames)
@@ -403,7 +387,6 @@ func (n *loopConn) stuck() bool { return n.tls != nil && n.tls.out != nil }
 
 var errStuck = errors.New("the client does not read")
 
-// append adds data to the bytes that were read of n.
 func (n *loopConn) append(data []byte) {
 	n.b = n.b.Grow(len(data))
 	n.b.B = append(n.b.B, data...)

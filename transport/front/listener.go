@@ -18,8 +18,7 @@ import (
 const (
 	// acceptBatch is how many connections are accepted before they are handed on.
 	acceptBatch = 64
-	// maxPause is the longest pause after failing to accept; the first one is
-	// minPause, as in net/http.
+	// The pauses after failing to accept, as in net/http.
 	minPause, maxPause = 5 * time.Millisecond, time.Second
 )
 
@@ -33,11 +32,10 @@ type Listener struct {
 	answers  routes          // routes with Answer
 	ctx      context.Context // of the requests for routes
 	maxHead  int             // bytes
-	// handshakes of connections with TLS; nil: they are plaintext.
+	// handshakes; nil: connections are plaintext.
 	handshakes *handshakes
 	// headTimeout bounds the time to complete a head, from the arrival of the connection or the first byte of a later
-	// request. bodyTimeout bounds the time for a body, idleTimeout the time before a later request, writeTimeout the
-	// time for an answer. 0: no limit.
+	// request, bodyTimeout the time for a body, idleTimeout the time before a later request. 0: no limit.
 	headTimeout, bodyTimeout, idleTimeout, writeTimeout time.Duration
 
 	spare   netio.Spare
@@ -52,11 +50,10 @@ type Listener struct {
 	err     error // the result of Accept if waiting is empty
 	closed  bool
 	conns   map[*conn]struct{}
-	// handshaking are the connections whose handshake blockingHandshake does.
+	// handshaking are the connections of blockingHandshake.
 	handshaking map[*tls.Conn]struct{}
 }
 
-// run calls accept until Close, or until it fails for good.
 func (l *Listener) run(accept func() error) {
 	defer close(l.done)
 	var pause time.Duration
@@ -81,7 +78,6 @@ func (l *Listener) run(accept func() error) {
 	}
 }
 
-// acceptConn accepts a connection without loops.
 func (l *Listener) acceptConn() error {
 	nc, err := l.Listener.Accept()
 	if err == nil {
@@ -90,12 +86,11 @@ func (l *Listener) acceptConn() error {
 	return err
 }
 
-// shortage is an error of netio.Acceptor.Accept, for net/http: it may pass.
+// shortage is an error of accept that net/http takes for temporary.
 type shortage struct{ *net.OpError }
 
 func (shortage) Temporary() bool { return true }
 
-// acceptSockets returns a function that accepts connections for loops.
 func (l *Listener) acceptSockets(sparing Sparing) func() error {
 	batch := make([]netio.Socket, acceptBatch)
 	var receiving []*intake
@@ -131,7 +126,6 @@ func (l *Listener) acceptSockets(sparing Sparing) func() error {
 	}
 }
 
-// intake returns the intake of a loop.
 func (l *Listener) intake(loop transport.Loop) *intake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +137,6 @@ func (l *Listener) intake(loop transport.Loop) *intake {
 	return in
 }
 
-// passUnread queues a connection without parsing its bytes. If it has TLS, net/http does the handshake.
 func (l *Listener) passUnread(in *incoming) {
 	if l.handshakes != nil {
 		in.tls = netio.NewTLS(nil, l.handshakes.config)
@@ -153,7 +146,6 @@ func (l *Listener) passUnread(in *incoming) {
 	l.pass(in)
 }
 
-// pass queues a connection for Accept.
 func (l *Listener) pass(in *incoming) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +157,6 @@ func (l *Listener) pass(in *incoming) {
 	l.arrived.Signal()
 }
 
-// fail makes Accept return err.
 func (l *Listener) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,8 +164,7 @@ func (l *Listener) fail(err error) {
 	l.arrived.Broadcast()
 }
 
-// Accept implements net.Listener. If there is no descriptor for a connection, the next call
-// tries it again.
+// Accept implements net.Listener. If there is no descriptor for a connection, the next call tries again.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		in, err := l.first()
@@ -202,7 +192,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// first waits for a connection.
 func (l *Listener) first() (*incoming, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +222,6 @@ func (l *Listener) putBack(in *incoming) {
 	l.waiting = slices.Insert(l.waiting, 0, in)
 }
 
-// serve lets a goroutine read a connection's requests.
 func (l *Listener) serve(in *incoming) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,8 +235,8 @@ func (l *Listener) serve(in *incoming) {
 	go c.serve()
 }
 
-// blockingHandshake does the handshake of a connection on a goroutine, and passes the connection on then. net/http, which would do
-// it as well, would read requests that no Guard has checked. After an error net/http gets the same one, logs it, and
+// blockingHandshake does a handshake on a goroutine, and passes the connection on: net/http, which would do it as well,
+// would read requests that no smuggling.Filter has checked. After an error net/http gets the same one, logs it, and
 // answers plaintext.
 func (l *Listener) blockingHandshake(in *incoming) {
 	c := in.conn.(*tls.Conn)
@@ -300,8 +288,8 @@ func (l *Listener) isClosing() bool {
 	}
 }
 
-// Close implements net.Listener. It also closes the connections that have no request
-// under way; the others are closed after their answers.
+// Close implements net.Listener. It also closes the connections that have no request under way; others are closed after
+// their answers.
 func (l *Listener) Close() error {
 	if !l.end() {
 		return net.ErrClosed
@@ -321,8 +309,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// end closes idle connections and connections that wait for Accept, and lets no more in. It reports false if that was
-// done before.
+// end is Close without waiting. False: it was done before.
 func (l *Listener) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,8 +332,8 @@ func (l *Listener) end() bool {
 	return true
 }
 
-// Wait waits, after Close, until all requests to routes with Answer, and all deferred requests, are answered. If ctx
-// ends earlier, it closes the connections of routes with Answer and returns the error of ctx.
+// Wait waits, after Close, until all requests to routes with Answer, and all deferred ones, are answered. If ctx ends
+// earlier, it closes the connections of routes with Answer and returns the error of ctx.
 func (l *Listener) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {

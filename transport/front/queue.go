@@ -6,7 +6,6 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// queue is a list of connections, the oldest first. A loopConn may be in a queue of each index.
 type queue struct {
 	oldest, newest *loopConn
 	which          int           // the index of this queue in loopConn.at

@@ -8,26 +8,22 @@ import (
 	"github.com/gyrohq/gyro/transport/front/internal/syntax"
 )
 
-// maxFields is the most fields in the head of a request for a route. Browsers send some
-// fifteen.
+// maxFields is the most fields of a request for a route. Browsers send some fifteen.
 const maxFields = 64
 
-// Request is the head of a request that the front or net/http has read. It is valid until the
-// function that got it returns; its strings may be kept.
-//
-// To make an http.Request instead would take a third of the CPU that a loop spends on a new
-// connection, and half of the garbage.
+// Request is the head of a request that the front or net/http has read, valid until the function that got it returns;
+// its strings may be kept. An http.Request instead would take a third of the CPU that a loop spends on a new connection,
+// and half of the garbage.
 type Request struct {
 	Method string
-	// Path and Query of the target. The path is decoded if net/http has read the request.
+	// Path is decoded if net/http has read the request.
 	Path, Query string
-	// Host is the field Host.
-	Host string
+	Host        string
 	// RemoteAddr of the client, as in http.Request.
 	RemoteAddr string
-	// HTTP is its major version.
+	// HTTP is the major version.
 	HTTP uint8
-	// Began is for the Gate, to note when the request entered; no other code uses it.
+	// Began is for the Gate: when the request entered.
 	Began time.Time
 	// Sent is for the Gate, when the request leaves: the bytes of the answer's body, -1 if the answer goes on.
 	Sent int
@@ -40,7 +36,7 @@ type Request struct {
 	header http.Header // of a request that net/http has read; fields is empty then
 }
 
-// field is a field of a head. It has no pointers, so the garbage collector skips fields.
+// field has no pointers, so the garbage collector skips fields.
 type field struct{ name, value span }
 
 type span struct{ from, to uint32 }
@@ -53,13 +49,13 @@ func FromHTTP(r *http.Request) *Request {
 	}
 }
 
-// ContentLength returns the number of bytes of the body, -1 if the head does not tell.
+// ContentLength returns the bytes of the body, -1 if the head does not tell.
 func (q *Request) ContentLength() int { return q.length }
 
-// parse reads a head, to its empty line. It reports false for requests that are left to net/http: requests of other
-// versions than HTTP/1.1, with a body of unknown length, or that end the connection, and requests that are unusual in
-// any way, such as with a line that does not end with CR LF, a folded field, or a second Host or Content-Length.
-// net/http accepts every request that parse accepts, and understands it in the same way.
+// parse reads a head, to its empty line. False: net/http gets the request. It is of another version than HTTP/1.1, has a
+// body of unknown length, ends the connection, or is unusual in any way: a line that does not end with CR LF, a folded
+// field, a second Host or Content-Length. net/http accepts every request that parse accepts, and understands it in the
+// same way.
 func (q *Request) parse(head string) bool {
 	*q = Request{HTTP: 1, head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
 	line, rest, ok := syntax.CutLine(head)
@@ -80,7 +76,7 @@ func (q *Request) parse(head string) bool {
 	}
 }
 
-// reset drops all strings, and keeps the slices for the next request.
+// reset drops all strings, and keeps the slices.
 func (q *Request) reset() {
 	clear(q.values[:cap(q.values)])
 	*q = Request{fields: q.fields[:0], values: q.values[:0]}
@@ -96,7 +92,6 @@ func (q *Request) parseLine(line string) (ok bool) {
 	return ok && syntax.All(method, syntax.InToken) && syntax.All(target, syntax.InTarget)
 }
 
-// parseField reads a line that begins at this place of the head.
 func (q *Request) parseField(line string, at int) bool {
 	colon, from, to, ok := syntax.Field(line)
 	if !ok || len(q.fields) == maxFields {
@@ -125,13 +120,10 @@ func (q *Request) parseField(line string, at int) bool {
 	return true
 }
 
-// end returns where the body ends, if the head ends at this place.
 func (q *Request) end(head int) int { return head + max(q.length, 0) }
 
 func (q *Request) text(s span) string { return q.head[s.from:s.to] }
 
-// find returns the place of the first field of that name from place i on, -1 if there is
-// none.
 func (q *Request) find(name string, i int) int {
 	for ; i < len(q.fields); i++ {
 		if syntax.Is(q.text(q.fields[i].name), name) {
@@ -141,8 +133,8 @@ func (q *Request) find(name string, i int) int {
 	return -1
 }
 
-// again reports whether data begins with the head of q; only the digits of the length may differ, and q gets the new
-// length then. Clients that keep their connections send such heads.
+// again reports whether data begins with the head of q, but for the digits of the length, which q takes over. Clients
+// that keep their connections send such heads.
 func (q *Request) again(data []byte) bool {
 	n, from, to := len(q.head), q.digits.from, q.digits.to
 	if n == 0 || len(data) < n || string(data[:from]) != q.head[:from] || string(data[to:n]) != q.head[to:] {
@@ -154,8 +146,7 @@ func (q *Request) again(data []byte) bool {
 	return q.length >= 0
 }
 
-// Get returns the value of the first field of that name, as http.Header does. Letter case does
-// not matter. It does not find Host and Content-Length.
+// Get returns the value of the first field of that name, in any letter case. It does not find Host and Content-Length.
 func (q *Request) Get(name string) string {
 	if q.header != nil {
 		return q.header.Get(name)
@@ -166,7 +157,7 @@ func (q *Request) Get(name string) string {
 	return ""
 }
 
-// Values returns the values of all fields of that name. They are valid until the next call.
+// Values returns the values of all fields of that name, valid until the next call.
 func (q *Request) Values(name string) []string {
 	if q.header != nil {
 		return q.header.Values(name)
@@ -178,8 +169,7 @@ func (q *Request) Values(name string) []string {
 	return q.values
 }
 
-// HasToken reports whether the list in the fields of that name holds a token, in any letter
-// case.
+// HasToken reports whether the list in the fields of that name holds a token, in any letter case.
 func (q *Request) HasToken(name, token string) bool {
 	for _, v := range q.Values(name) {
 		if syntax.HasToken(v, token) {
@@ -189,8 +179,7 @@ func (q *Request) HasToken(name, token string) bool {
 	return false
 }
 
-// Header returns a function that makes an http.Header of the fields. It may be called at any
-// time, also when q is no longer valid, and is rarely needed.
+// Header returns a function that makes an http.Header of the fields, also when q is no longer valid.
 func (q *Request) Header() func() http.Header {
 	if header := q.header; header != nil {
 		return func() http.Header { return header }
@@ -203,7 +192,6 @@ func (q *Request) Header() func() http.Header {
 	}
 }
 
-// makeHeader returns the header that net/http makes of the fields.
 func (q *Request) makeHeader() http.Header {
 	return syntax.Header(len(q.fields), func(i int) (name, value string) {
 		return q.text(q.fields[i].name), q.text(q.fields[i].value)

@@ -2,13 +2,13 @@ package front
 
 import "github.com/gyrohq/gyro/transport/front/internal/syntax"
 
-// matchState of a look at the first bytes of a request.
+// matchState says what the first bytes of a request are.
 type matchState int
 
 const (
-	// partial: the bytes can become a request for a route.
+	// partial: they can become a request for a route.
 	partial matchState = iota
-	// complete: the bytes hold the whole head of a request for a route's path.
+	// complete: they hold the whole head of a request for a route's path.
 	complete
 	// foreign: net/http gets the request.
 	foreign
@@ -17,11 +17,10 @@ const (
 const (
 	// headSlack is how many bytes net/http reads beyond Server.MaxHeaderBytes.
 	headSlack = 4096
-	// maxBody bounds the bodies that routes get; bytes.
+	// maxBody is the most bytes of a body for a route.
 	maxBody = 64 << 10
 )
 
-// routes of a Listener, either the routes for loops or the routes for goroutines.
 type routes []*route
 
 type route struct {
@@ -44,7 +43,6 @@ func (rs *routes) add(r Route) {
 	*rs = append(*rs, &route{Route: r, prefix: r.Method + " " + r.Path, body: body})
 }
 
-// advertise appends the fields of Advertise.
 func (r *route) advertise(q *Request, head []byte) []byte {
 	if r.Advertise == nil {
 		return head
@@ -52,13 +50,11 @@ func (r *route) advertise(q *Request, head []byte) []byte {
 	return r.Advertise(q, head)
 }
 
-// admits asks Check for a loop, where the value is not needed.
 func (r *route) admits(q *Request) bool {
 	_, ok := r.Check(q)
 	return ok
 }
 
-// match returns the route for the request that data begins with.
 func (rs routes) match(data []byte) (*route, matchState) {
 	can := foreign
 	for _, r := range rs {
@@ -74,9 +70,8 @@ func (rs routes) match(data []byte) (*route, matchState) {
 	return nil, can
 }
 
-// judge finds out whether data begins with the head of a request for a route, and where that
-// ends. The head does not end in the first scanned bytes. One of more than limit bytes is
-// foreign.
+// judge finds the head of a request for a route, and its end, which is not in the first scanned bytes. A head of more
+// than limit bytes is foreign.
 func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, m matchState) {
 	if r, m = rs.match(data); m == foreign {
 		return nil, 0, foreign
@@ -91,7 +86,6 @@ func (rs routes) judge(data []byte, scanned, limit int) (r *route, end int, m ma
 	return r, end, complete
 }
 
-// wants reports whether the route serves a request for its path. Other requests are foreign.
 func (r *route) wants(q *Request) bool {
 	if r.body == 0 && q.length >= 0 || r.body > 0 && (q.length < 0 || q.length > r.body) {
 		return false

@@ -7,14 +7,12 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// lastRequest keeps the last request of a connection that a route's Try has answered.
 type lastRequest struct {
 	request Request // the next one may have the same head
 	route   *route  // of request
 	addr    string  // of the client
 }
 
-// requestOf returns where the request of n is parsed.
 func (in *intake) requestOf(n *loopConn) *Request {
 	if n.last != nil {
 		return &n.last.request
@@ -22,7 +20,7 @@ func (in *intake) requestOf(n *loopConn) *Request {
 	return &in.request
 }
 
-// try lets a route answer the request that was parsed; its head ends at end.
+// try calls Try with the request that was parsed; its head ends at end.
 func (in *intake) try(n *loopConn, r *route, data []byte, end int) {
 	if n.last == nil {
 		n.last = &lastRequest{request: in.request, route: r, addr: n.remote.String()}
@@ -44,14 +42,12 @@ func (in *intake) try(n *loopConn, r *route, data []byte, end int) {
 	}
 }
 
-// send reports whether the socket took a whole answer.
 func (n *loopConn) send(answer []byte) bool {
 	sent, err := n.write([][]byte{answer})
 	return err == nil && sent == len(answer) && !n.stuck()
 }
 
-// callTry calls Try of the route. It returns the answer, or the loop that is to try next. ok is false after
-// a panic.
+// callTry returns the answer, or the loop that is to try next; !ok: Try panicked.
 func (in *intake) callTry(q *Request, r *route, body []byte) (answer []byte, closes bool, next transport.Loop, ok bool) {
 	defer func() {
 		if !ok {
@@ -65,7 +61,6 @@ func (in *intake) callTry(q *Request, r *route, body []byte) (answer []byte, clo
 	return answer, closes, next, true
 }
 
-// answered waits for the next request on a connection. rest has the bytes of it that came already.
 func (in *intake) answered(n *loopConn, rest []byte) {
 	in.trim()
 	if len(n.last.request.head) > maxIdleBuffer {
@@ -84,8 +79,7 @@ func (in *intake) answered(n *loopConn, rest []byte) {
 	}
 }
 
-// postpone posts a task that looks at the bytes that were received already: other connections come first. Until then
-// nothing more is read.
+// postpone posts a task that looks at bytes that came already: other connections go first. Until then nothing is read.
 func (in *intake) postpone(n *loopConn, data []byte) {
 	in.await(&in.waiting, n)
 	n.append(data)
@@ -96,7 +90,6 @@ func (in *intake) postpone(n *loopConn, data []byte) {
 	in.limitBuffered(n)
 }
 
-// look does the work of read, without reading.
 func (in *intake) look(n *loopConn) (data []byte, r *route, end int, m matchState) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -109,7 +102,6 @@ func (in *intake) look(n *loopConn) (data []byte, r *route, end int, m matchStat
 	return n.b.B, r, end, m
 }
 
-// move brings a connection to another loop. data was read and not answered.
 func (in *intake) move(n *loopConn, next transport.Loop, data []byte) {
 	in.loop.Unwatch(int(n.fd))
 	n.intake = in.front.intake(next)
@@ -119,7 +111,6 @@ func (in *intake) move(n *loopConn, next transport.Loop, data []byte) {
 	}
 }
 
-// adopt goes on with a connection of another loop.
 func (in *intake) adopt(n *loopConn, data []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

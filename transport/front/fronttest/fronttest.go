@@ -28,8 +28,8 @@ type Site struct {
 	finished chan struct{}
 }
 
-// Serve serves h on ln until Close. Requests for routes do not reach h. The time to read a head is 10 s,
-// to read a request or to wait for the next one 30 s, and to write an answer 10 s.
+// Serve serves h on ln until Close. Requests for routes do not reach h. Timeouts: 10 s for a head and for an answer, 30
+// s for a request and for the wait for the next one.
 func Serve(ln net.Listener, h http.Handler, routes ...front.Route) *Site {
 	return ServeOn(nil, ln, h, routes...)
 }
@@ -62,11 +62,10 @@ func (s *Site) Close() {
 	<-s.finished
 }
 
-// Addr returns the address of the server.
+// Addr is host and port.
 func (s *Site) Addr() string { return s.addr }
 
-// Exchange sends the parts on a new connection, ends its direction, and returns all answers, as Answer does. The error
-// is the connection's.
+// Exchange sends the parts on a new connection, ends its direction, and returns all answers, as Answer does.
 func (s *Site) Exchange(parts ...string) ([]string, error) {
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -103,8 +102,8 @@ func answers(raw []byte) (list []string) {
 	}
 }
 
-// Answer reads an answer. It returns the answer as a client understands it: status, fields, length of the body (-1:
-// unknown), whether the connection ends, which is also last, and the body. The text has "now" for a date that is now.
+// Answer reads an answer as a client understands it: status, fields, length of the body (-1: unknown), whether the
+// connection ends, which is also last, and the body. A date that is now is "now".
 func Answer(r *bufio.Reader) (text string, last bool, err error) {
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {

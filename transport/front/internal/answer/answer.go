@@ -6,12 +6,10 @@ import (
 	"strconv"
 )
 
-// PlainText is the type of answers that are texts; browsers must not take them for anything
-// else.
+// PlainText is the type of texts; browsers must not take them for anything else.
 const PlainText = "text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff"
 
-// MaxHead is more than Head.Append appends, without the content type and the route's fields;
-// bytes.
+// MaxHead is more bytes than Head.Append appends besides ContentType and Fields.
 const MaxHead = 192
 
 // Head has the contents of the head of an answer.

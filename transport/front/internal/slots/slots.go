@@ -1,5 +1,5 @@
-// Package slots bounds how many tasks compute at a time. There may be many more tasks, because a task that
-// waits for another party needs no slot.
+// Package slots bounds how many tasks compute at a time. There may be many more, because a task that waits for another
+// party needs no slot.
 package slots
 
 import (
@@ -25,7 +25,7 @@ type Slots struct {
 	timer     *time.Timer // takes slots back; nil: no task waits for one
 }
 
-// Task has a goroutine from its turn on. Before each step it lets other goroutines go first.
+// Task has a goroutine from its turn on.
 type Task struct {
 	all  *Slots
 	run  func()
@@ -37,9 +37,9 @@ type Task struct {
 	err     error         // why it must end
 }
 
-// New returns count slots. A task that computes for longer than timeSlice loses its slot to another one,
-// because it waits for something that the slots do not know. If more than limit tasks wait for another
-// party, the one that has waited longest ends with the error tooMany.
+// New returns count slots. A task that computes for longer than timeSlice loses its slot: it waits for something that
+// the slots do not know. If more than limit tasks wait for another party, the one that has waited longest ends with the
+// error tooMany.
 func New(count, limit int, timeSlice time.Duration, tooMany error) *Slots {
 	return &Slots{count: count, limit: limit, timeSlice: timeSlice, tooMany: tooMany}
 }
@@ -60,7 +60,7 @@ func (s *Slots) Len() int {
 	return s.waiting.Len() + len(s.computing) + len(s.ready) + len(s.queued)
 }
 
-// fill gives free slots to waiting tasks. The caller holds the lock.
+// fill gives free slots to tasks. The caller holds the lock.
 func (s *Slots) fill() {
 	for len(s.computing) < s.count {
 		var t *Task
@@ -85,7 +85,6 @@ func (s *Slots) fill() {
 	}
 }
 
-// first takes the first element off a list.
 func first(list []*Task) (*Task, []*Task) {
 	t := list[0]
 	list[0] = nil
@@ -95,7 +94,6 @@ func first(list []*Task) (*Task, []*Task) {
 	return t, list
 }
 
-// reclaim takes slots back that are held for too long.
 func (s *Slots) reclaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +103,6 @@ func (s *Slots) reclaim() {
 	s.fill()
 }
 
-// release takes back the slot of t. The caller holds the lock.
 func (s *Slots) release(t *Task) {
 	s.computing = slices.DeleteFunc(s.computing, func(other *Task) bool { return other == t })
 }

@@ -17,7 +17,7 @@ func CutLine(s string) (line, rest string, ok bool) {
 	return s[:i-1], s[i+1:], true
 }
 
-// HeadEnd returns where the empty line ends, -1 if there is none. It is not in the first scanned bytes. HeadEnd also
+// HeadEnd returns where the empty line ends, -1 if there is none; it is not in the first scanned bytes. HeadEnd also
 // finds lines that end with LF alone, which CutLine rejects: net/http must get them as soon as they are complete.
 func HeadEnd(data []byte, scanned int) int {
 	for i := max(scanned-2, 0); i < len(data); {
@@ -36,7 +36,7 @@ func HeadEnd(data []byte, scanned int) int {
 	return -1
 }
 
-// Length returns the number of bytes of a body, or -1 if the value is left to net/http.
+// Length returns the bytes of a body; -1: the value is left to net/http.
 func Length(value string) int {
 	n := 0
 	if value == "" || len(value) > 6 {
@@ -70,7 +70,6 @@ const (
 	InTarget
 )
 
-// classes has the classes of each byte.
 var classes = func() (table [256]uint8) {
 	for c := range 256 {
 		b := byte(c)
@@ -101,7 +100,7 @@ func All(s string, class uint8) bool {
 	return true
 }
 
-// Field takes the line of a field apart: its name is line[:colon], its value line[from:to].
+// Field takes a field apart: its name is line[:colon], its value line[from:to].
 func Field(line string) (colon, from, to int, ok bool) {
 	colon = strings.IndexByte(line, ':')
 	if colon < 1 || !All(line[:colon], InToken) || !All(line[colon+1:], InValue) {
@@ -117,12 +116,12 @@ func Field(line string) (colon, from, to int, ok bool) {
 	return colon, from, to, true
 }
 
-// Is reports whether a field has the name want, which is ASCII. Letter case does not matter.
+// Is reports whether a field has the name want, which is ASCII, in any letter case.
 func Is(name, want string) bool {
 	return len(name) == len(want) && strings.EqualFold(name, want)
 }
 
-// HasToken reports whether a list, the value of a field, holds a token, in any letter case.
+// HasToken reports whether the list in a field holds a token, in any letter case.
 func HasToken(list, token string) bool {
 	for t := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.Trim(t, " \t"), token) {
