@@ -7,37 +7,34 @@ import (
 )
 
 // Endpoint is the server's end of one connection in some protocol. Received bytes and ticks go in; messages, bytes to
-// write and decisions come out. A driver (package driver) does the I/O. An Endpoint does no I/O and has no clock, no
-// goroutine and no lock.
+// write and decisions come out. A driver (package driver) does the I/O. An Endpoint has no clock, goroutine and lock.
 //
-// The driver calls Next, Control, Rest and Release one at a time, in the order of the received bytes. It calls Control,
-// Begin, Tick, Close, Overdue, Fail and FrameSize one at a time, but perhaps from another goroutine during Next or Rest:
-// these two must not touch the state that the others use.
+// The driver calls Next, Control, Rest and Release one at a time, in the order of the received bytes. It calls
+// Control, Begin, Tick, Close, Overdue, Fail and FrameSize one at a time, but perhaps from another goroutine during
+// Next or Rest: these two must not touch the state that the others use.
 type Endpoint interface {
-	// Next finds the first message or control data in data, which it may change, and
-	// returns the bytes after it. The message is valid until the next call of Next or
-	// Release. Next is not called after a Step to EndLinger or EndCut.
+	// Next finds the first message or control data in data, which it may change, and returns the bytes after it. The
+	// message is valid until the next call of Next or Release. Next is not called after a Step to EndLinger or
+	// EndCut.
 	Next(data []byte) (found Found, message, rest []byte)
 	// Control handles the control data that Next has just found.
 	Control() Step
-	// Rest is called when all data is used up or reading pauses, so that Next is not
-	// called for a while. The endpoint must not use data any more, and frees memory.
+	// Rest is called when all data is used up or reading pauses. The endpoint must not use data any more, and frees
+	// memory.
 	Rest() Step
 	// Begin is called first, once the connection is accepted.
 	Begin() Step
-	// Tick is called when the time of a Step has passed. congested tells that the client does not take the written
-	// bytes, wasPaused that reading was paused at some time since the previous tick.
+	// Tick is called when the time of a Step has passed. congested: the client does not take the written bytes.
+	// wasPaused: reading was paused at some time since the previous tick.
 	Tick(congested, wasPaused bool) Step
 	// Close ends the connection with d because the core asks for it.
 	Close(d protocol.Disconnect) Step
-	// Overdue ends the connection because the client has not ended it within
-	// Timeouts.Await of a Step to EndAwait.
+	// Overdue ends a connection that the client has not ended within Timeouts.Await of a Step to EndAwait.
 	Overdue() Step
-	// Fail ends the connection with d because of cause: a fault of the server, or because
-	// the core does not accept the connection.
+	// Fail ends the connection with d because of cause: a fault of the server, or the core does not accept it.
 	Fail(d protocol.Disconnect, cause error) Step
-	// FrameSize returns the length of the first frame in b, which the core or the endpoint
-	// wrote; len(b) if the frame is not complete.
+	// FrameSize returns the length of the first frame in b, which the core or the endpoint wrote; len(b) if it is
+	// incomplete.
 	FrameSize(b []byte) int
 	// Timeouts returns the same at any time.
 	Timeouts() Timeouts
@@ -55,15 +52,14 @@ const (
 	FoundControl              // for Endpoint.Control
 )
 
-// Step tells a driver its next actions for an endpoint. The zero value asks for none.
+// Step tells a driver what to do for an endpoint. The zero value: nothing.
 type Step struct {
-	// Write goes out between two frames, or after all frames if the connection ends. While
-	// the client is slow, a later Write replaces one that waits.
+	// Write goes out between two frames, or after all frames if the connection ends. While the client is slow, a
+	// later Write replaces one that waits.
 	Write []byte
 	// Tick is the time until the next call of Endpoint.Tick; 0 leaves it as it was.
 	Tick time.Duration
-	// End of the connection. After a step with an End, Write and Tick of steps without one
-	// do not count.
+	// End of the connection. After it, Write and Tick of steps without one do not count.
 	End End
 	// Cause is for Peer.Closed. The first one counts.
 	Cause error
@@ -76,13 +72,12 @@ type End uint8
 const (
 	// EndNone: the connection goes on.
 	EndNone End = iota
-	// EndAwait waits up to Timeouts.Await for the client to end the connection. The endpoint
-	// still gets received bytes; messages are dropped. Endpoint.Overdue follows.
+	// EndAwait waits up to Timeouts.Await for the client to end the connection. The endpoint still gets received
+	// bytes; messages are dropped. Endpoint.Overdue follows.
 	EndAwait
-	// EndLinger ends the outgoing direction, and discards received bytes for up to
-	// Timeouts.Close, until the client ends the connection too. (Closing a socket with
-	// unread bytes would reset the connection, and the client might never see the last
-	// bytes.) The peer is told at once.
+	// EndLinger ends the outgoing direction, and discards received bytes for up to Timeouts.Close, until the client
+	// ends the connection. (Closing a socket with unread bytes would reset the connection, and the client might not
+	// see the last bytes.) The peer is told at once.
 	EndLinger
 	// EndCut closes the connection.
 	EndCut
@@ -90,10 +85,8 @@ const (
 
 // Timeouts of a connection.
 type Timeouts struct {
-	// Write is how long the client may take to accept bytes that could not be written at
-	// once.
+	// Write is how long the client may take to accept bytes that wait.
 	Write time.Duration
-	// Await and Close are how long the driver waits for the client to end the connection,
-	// after a Step to EndAwait and after one to EndLinger.
+	// Await and Close are how long the driver waits for the client after EndAwait and after EndLinger.
 	Await, Close time.Duration
 }

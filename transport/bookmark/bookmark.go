@@ -1,10 +1,9 @@
-// Package bookmark writes and reads bookmarks: texts that name the positions of some channels. A client that comes back
-// with its last bookmark gets the publications that it missed.
+// Package bookmark writes and reads bookmarks: texts that name the positions of some channels. A client that comes
+// back with its last bookmark gets the publications that it missed.
 //
-// A bookmark has an entry per channel, channel=offset.epoch, with a & between two entries. It is
-// printable ASCII without spaces, so it fits into a field of HTTP and into a line of an event stream:
-// other bytes of names and epochs, and the characters %, & and =, are written as % and two hexadecimal
-// digits.
+// A bookmark has an entry per channel, channel=offset.epoch, with & between them. It is printable ASCII without
+// spaces, so it fits into a field of HTTP and into a line of an event stream: other bytes of names and epochs, and %,
+// & and =, are written as % and two hexadecimal digits.
 package bookmark
 
 import (
@@ -16,14 +15,13 @@ import (
 // Prefix begins the line with the bookmark, which follows a message.
 const Prefix = "id: "
 
-// envelope is the most bytes of an entry beside channel and epoch: = . & and the digits of the offset.
+// envelope is the most bytes of an entry beside channel and epoch.
 const envelope = 3 + 20
 
-// Size is the most bytes that the entry of a channel takes, for epochs of up to 64 plain
-// characters.
+// Size is the most bytes of the entry of a channel, for epochs of up to 64 plain characters.
 func Size(ch string) int { return escapedSize(ch) + 64 + envelope }
 
-// Add appends the entry of a channel to a line, which begins with Prefix.
+// Add appends an entry to a line, which begins with Prefix.
 func Add(line []byte, ch string, offset uint64, epoch string) []byte {
 	if line[len(line)-1] != Prefix[len(Prefix)-1] {
 		line = append(line, '&')
@@ -33,7 +31,7 @@ func Add(line []byte, ch string, offset uint64, epoch string) []byte {
 	return escape(line, epoch)
 }
 
-// Parse reads a bookmark. It returns nil for a text that is none, and for an empty one.
+// Parse reads a bookmark. Nil: the text is none, or empty.
 func Parse(text string) map[string]channel.StreamPosition {
 	positions := make(map[string]channel.StreamPosition)
 	for more := true; more; {

@@ -4,7 +4,6 @@ import "strings"
 
 const hexDigits = "0123456789ABCDEF"
 
-// plain reports whether a byte stands for itself.
 func plain(c byte) bool { return c > ' ' && c < 0x7f && c != '%' && c != '&' && c != '=' }
 
 func escape(dst []byte, s string) []byte {
@@ -28,7 +27,7 @@ func escapedSize(s string) int {
 	return n
 }
 
-// unescape undoes escape. It reports false for a text that escape does not write.
+// unescape undoes escape. False: escape does not write such a text.
 func unescape(s string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -50,7 +49,6 @@ func unescape(s string) (string, bool) {
 	return b.String(), true
 }
 
-// cut is strings.Cut for a byte.
 func cut(s string, sep byte) (before, after string, found bool) {
 	return strings.Cut(s, string(sep))
 }

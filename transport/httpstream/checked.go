@@ -19,12 +19,11 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// answersConnect reports whether the result of connecting is in the head of the answer.
+// answersConnect reports whether the head of the answer tells the result of connecting.
 func (h *Handler) answersConnect() bool {
 	return h.cfg.ConnectAnswers != nil && h.traits.mode == transport.OneWay
 }
 
-// openChecked begins the stream once the client has connected, and else answers why it has not.
 func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
 	f := framing.Of(h.traits.formatOf(o.encoding), false)
 	candidate := h.candidate(context.WithoutCancel(r.Context()), q, o, f)
@@ -54,7 +53,6 @@ func (h *Handler) openChecked(w http.ResponseWriter, r *http.Request, q *front.R
 	driver.NewStreamConn(netio.NewStream(newResponses(w, r)), endpoint.New(&h.endpoint, f)).Serve(&accepted{t, peer}, candidate, false)
 }
 
-// answerFailure answers a connect request that ended with err.
 func (h *Handler) answerFailure(w http.ResponseWriter, err error) {
 	d, refused := errors.AsType[protocol.Disconnect](err)
 	if !refused {
@@ -74,10 +72,9 @@ func (h *Handler) answerFailure(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, cmp.Or(answer.Body, d.Reason)) // if this fails, the client has gone
 }
 
-// pendingConn is the connection of a client that has not connected yet, and later the wrapper of its
-// connection.
+// pendingConn is the connection of a client that has not connected yet, and later wraps its connection.
 type pendingConn struct {
-	// result gets the result of connecting; nil is success.
+	// result of connecting; nil is success.
 	result chan error
 
 	mu      sync.Mutex
@@ -133,7 +130,6 @@ func (t *pendingConn) decide(err error) {
 	}
 }
 
-// accepted is the acceptor of a connection whose peer there is already.
 type accepted struct {
 	*pendingConn
 	peer transport.Peer

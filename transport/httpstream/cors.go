@@ -6,11 +6,9 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// cors decides which pages of other origins may read the answer to their request; nil: none.
-// Requests of other pages are served as well, but their browser hides the answer.
+// cors decides which pages of other origins may read the answer; nil: none. Browsers hide it from all others.
 type cors func(q *front.Request) bool
 
-// The fields of CORS.
 const (
 	allowOrigin      = "Access-Control-Allow-Origin"
 	allowCredentials = "Access-Control-Allow-Credentials"
@@ -19,7 +17,6 @@ const (
 	maxAge           = "Access-Control-Max-Age"
 )
 
-// each calls field with the fields for the answer to q.
 func (c cors) each(q *front.Request, field func(name, value string)) {
 	origin := q.Get("Origin")
 	if c == nil || origin == "" || !c(q) {
@@ -33,7 +30,6 @@ func (c cors) each(q *front.Request, field func(name, value string)) {
 	}
 }
 
-// append appends the fields for the answer to q to its head.
 func (c cors) append(q *front.Request, head []byte) []byte {
 	c.each(q, func(name, value string) {
 		head = append(append(append(append(head, name...), ": "...), value...), "\r\n"...)
@@ -41,7 +37,6 @@ func (c cors) append(q *front.Request, head []byte) []byte {
 	return head
 }
 
-// set adds the fields for the answer to q.
 func (c cors) set(q *front.Request, h http.Header) { c.each(q, h.Add) }
 
 // preflight answers a browser that asks which requests pages may send.

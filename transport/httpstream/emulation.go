@@ -18,22 +18,21 @@ import (
 
 // EmulationConfig of an Emulation. The zero value is ready to use.
 type EmulationConfig struct {
-	// MaxRequestBodySize is the most bytes in the body of a request. A larger one is refused
-	// with 413. The node takes at most 1 MiB of commands, so more is of no use. Default: 65536.
+	// MaxRequestBodySize is the most bytes in a body. Larger requests get 413. The node takes at most 1 MiB of commands,
+	// so more is of no use. Default: 65536.
 	MaxRequestBodySize int
-	// AllowOrigin reports whether the page that sends a request (its origin is in the field
-	// Origin) may read the answer. Requests of other pages are served as well, without the
-	// fields of CORS, so browsers hide the answer. Any goroutine calls it, and it must not
-	// block. Default: none may.
+	// AllowOrigin reports whether the page that sends a request (field Origin) may read the answer. Others are served as
+	// well, without the fields of CORS, so browsers hide the answer. Any goroutine calls it; it must not block. Default:
+	// none may.
 	AllowOrigin func(q *front.Request) bool
 }
 
-// Emulation serves the requests with the commands of clients that have streams: it hands the commands to the node that
-// has the stream, whichever node of the cluster got the request. It is an http.Handler, safe for concurrent use.
+// Emulation serves the requests with the commands of clients that have streams: it hands them to the node that has
+// the stream, whichever node got the request. It is safe for concurrent use.
 //
-// The answer is 204 when the commands were dispatched, and also if there is no such session, so that guessing does not
-// reveal sessions. It is 404 if the node is not in the cluster, and 500 if it has not answered within 10 s. Replies to
-// the commands come by the stream.
+// The answer is 204 when the commands were dispatched, and also if there is no such session, so that guessing does
+// not reveal sessions; 404 if the node is not in the cluster, and 500 if it has not answered within 10 s. Replies
+// come by the stream.
 type Emulation struct {
 	emulator transport.Emulator
 	maxBody  int
@@ -52,8 +51,8 @@ func NewEmulation(e transport.Emulator, c EmulationConfig) *Emulation {
 }
 
 // Route returns a route for small requests that are written as usual. It avoids net/http, which would take most of the
-// CPU that a request costs. All other requests for path go to net/http, so h must serve the path there as well.
-// Middleware does not see the requests of the route; its Gate does.
+// CPU. All other requests go to net/http, so h must serve the path there as well. Middleware does not see the requests
+// of the route; its Gate does.
 func (h *Emulation) Route(path string) front.Route {
 	r := front.Route{
 		Method: http.MethodPost, Path: path, Fields: h.cors.append,
@@ -117,7 +116,6 @@ func (h *Emulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, http.StatusText(status), status)
 }
 
-// refuse answers a request whose body was not read to its end, or makes no sense.
 func (h *Emulation) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, status int, key, text string) {
 	if status != http.StatusBadRequest {
 		refuse.HangUp(w, r, grace)
@@ -139,7 +137,6 @@ func decodeEmulation(contentType string, body []byte, req *protocol.EmulationReq
 	return req.UnmarshalJSON(body)
 }
 
-// emulate passes commands on, and returns the status of the answer.
 func (h *Emulation) emulate(ctx context.Context, q *front.Request, req *protocol.EmulationRequest) int {
 	err := h.emulator.Emulate(ctx, req.Node, req.Session, req.Data)
 	switch {
@@ -155,7 +152,6 @@ func (h *Emulation) emulate(ctx context.Context, q *front.Request, req *protocol
 	return h.report(slog.LevelWarn, q, http.StatusInternalServerError, err)
 }
 
-// report reports why commands did not get to their client, and returns the status.
 func (h *Emulation) report(level slog.Level, q *front.Request, status int, why error) int {
 	h.refuser.Report(q, level, status, why)
 	return status

@@ -1,10 +1,10 @@
-// Package httpstream is the transport of clients that cannot use WebSocket: the answer to one HTTP
-// request goes on for as long as the client is connected. A Kind says how messages look in it, and
-// whether the client sends commands, which come by requests of their own.
+// Package httpstream is the transport of clients that cannot use WebSocket: the answer to one HTTP request goes on
+// for as long as the client is connected. A Kind says how messages look in it, and whether the client sends commands,
+// by requests of their own.
 //
-// On Linux, connections over HTTP/1.1 live on the loops of the node, without a goroutine and without a buffer while
-// they are idle; with TLS they do if a listener of package front serves them. All others have a goroutine: over HTTP/2
-// and HTTP/3, and on other systems.
+// On Linux, connections over HTTP/1.1 live on the loops of the node, without a goroutine and, while idle, without a
+// buffer; with TLS they do if a listener of package front serves them. Over HTTP/2 and HTTP/3, and on other systems,
+// each has a goroutine.
 package httpstream
 
 import (
@@ -33,37 +33,30 @@ type Config struct {
 	// WriteTimeout is how long the client may block one write before the connection ends with
 	// protocol.DisconnectWriteError. Default: 1 s.
 	WriteTimeout time.Duration
-	// CloseTimeout is how long the server waits for the client to close the connection after
-	// the end of the answer. Default: 5 s.
+	// CloseTimeout is how long the client may take to close the connection after the end of the answer. Default: 5 s.
 	CloseTimeout time.Duration
-	// StaleTimeout is how long a client may stay whose connect command was answered with an
-	// error. Then it gets protocol.DisconnectStale. Default: 15 s.
+	// StaleTimeout is how long a client may stay after an error for its connect command, before it gets
+	// protocol.DisconnectStale. Default: 15 s.
 	StaleTimeout time.Duration
 	// PollTimeout is how long a UniPoll request waits. Default: 25 s.
 	PollTimeout time.Duration
-	// RetryMin and RetryMax are the range of the time after which a UniSSE client comes back when its
-	// connection has ended. Each connection is told another time in this range, so that not all
-	// clients of a node come back at once. Default: 0, they are told nothing.
+	// RetryMin and RetryMax are the range of the time after which a UniSSE client comes back. Each connection is told
+	// another time, so that not all clients of a node come back at once. Default: 0, they are told nothing.
 	RetryMin, RetryMax time.Duration
-	// AllowOrigin reports whether pages of the request's origin may read the answer, which
-	// then has the fields of CORS. Requests of other origins are served without these, so
-	// browsers hide the answer. It is called for requests with an Origin field, on loops and
-	// any goroutines, concurrently, and must not block. Default: none may.
+	// AllowOrigin reports whether pages of the request's origin may read the answer, which then has the fields of CORS.
+	// Others are served as well, but browsers hide the answer. It is called for requests with an Origin field, on loops
+	// and any goroutines, concurrently, and must not block. Default: none may.
 	AllowOrigin func(q *front.Request) bool
-	// ConnectAnswers are the answers to connect requests of the one-way kinds that fail, by the
-	// code of the error or disconnect. If it is not nil, a stream begins when the client has
-	// connected, and the answer to all other failures is 500. Such streams have a goroutine
-	// each. Default: nil. All streams begin at once with status 200, and end with a disconnect
-	// push if connecting fails.
+	// ConnectAnswers are the answers to connect requests of the one-way kinds that fail, by the code of the error or
+	// disconnect; all other failures get 500. A stream then begins when the client has connected, and has a goroutine.
+	// Default: nil, all streams begin at once with status 200, and end with a disconnect push if connecting fails.
 	ConnectAnswers map[uint32]ConnectAnswer
 }
 
 // ConnectAnswer is the answer to a connect request that failed.
 type ConnectAnswer struct {
-	// Status of HTTP.
 	Status int
-	// Body, as plain text. If it is empty, the body is the message of the error, or the reason
-	// of the disconnect.
+	// Body, as plain text. Default: the message of the error, or the reason of the disconnect.
 	Body string
 }
 
@@ -82,15 +75,12 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Handler answers requests with streams of one kind, and hands their connections to an acceptor. It
-// is safe for concurrent use and fits any router.
+// Handler answers requests with streams of one kind, and hands their connections to an acceptor. It is safe for
+// concurrent use and fits any router. http.Server bounds the time to read a request.
 //
-// Over HTTP/1 the handler takes the connection from the server once the head of the answer is sent,
-// and returns. http.Server.Shutdown does not wait for such connections; shutting down the node does.
-// If the connection cannot be taken over, and with other versions of HTTP, the handler returns when
-// the stream has ended.
-//
-// The time to read a request is bounded by http.Server.
+// Over HTTP/1 the handler takes the connection from the server once the head of the answer is sent, and returns.
+// http.Server.Shutdown does not wait for such connections; shutting down the node does. If that is not possible, and
+// with other versions of HTTP, the handler returns when the stream has ended.
 type Handler struct {
 	traits   *traits
 	acceptor transport.Acceptor
@@ -99,8 +89,8 @@ type Handler struct {
 	refuser  refuse.Refuser
 }
 
-// NewHandler returns a handler for streams of a kind, whose connections go to acceptor. The context
-// that the acceptor gets has the values of the request's context and is never done.
+// NewHandler returns a handler for streams of a kind. The acceptor gets a context with the values of the request's,
+// which is never done.
 func NewHandler(k Kind, acceptor transport.Acceptor, cfg Config) *Handler {
 	cfg = cfg.withDefaults()
 	t := &kinds[k]
@@ -148,7 +138,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	driver.Serve(h.acceptor, netio.NewStream(nc), endpoint.New(&h.endpoint, f), candidate)
 }
 
-// candidate describes a connection to the acceptor.
 func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f *framing.Framer) driver.Candidate {
 	return driver.Candidate{Ctx: ctx, Message: o.commands, Info: transport.Info{
 		Name: h.traits.name, Framer: f, Header: q.Header(), RemoteAddr: q.RemoteAddr, HTTP: q.HTTP,
@@ -156,8 +145,7 @@ func (h *Handler) candidate(ctx context.Context, q *front.Request, o *opening, f
 	}}
 }
 
-// bound bounds the time to write the head. It fails if middleware hides the methods of the server's
-// http.ResponseWriter.
+// bound bounds the time to write the head. It fails if middleware hides the server's http.ResponseWriter.
 func (h *Handler) bound(w http.ResponseWriter) *refuse.Refusal {
 	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
 	if !errors.Is(err, http.ErrNotSupported) {
@@ -167,7 +155,6 @@ func (h *Handler) bound(w http.ResponseWriter) *refuse.Refusal {
 		"nor Unwrap: give it the method Unwrap() http.ResponseWriter, which returns the one that it wraps"}
 }
 
-// begin sends the head of the answer.
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 	header := w.Header()
 	for _, f := range fields {
@@ -190,8 +177,8 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// takeOver takes the connection of HTTP/1 from the server, which has sent the head and goes on with
-// nothing. It returns nil if that is not possible, or if middleware encodes the body.
+// takeOver takes the connection of HTTP/1 from the server, which has sent the head. Nil: that is not possible, or
+// middleware encodes the body.
 func takeOver(w http.ResponseWriter, r *http.Request) net.Conn {
 	if r.ProtoMajor != 1 || w.Header().Get("Content-Encoding") != "" {
 		return nil
@@ -203,7 +190,7 @@ func takeOver(w http.ResponseWriter, r *http.Request) net.Conn {
 	return nc
 }
 
-// The fields of the answer, which keep proxies from holding it back.
+// fields keep proxies from holding the answer back.
 var fields = []struct{ name, value string }{
 	{"X-Accel-Buffering", "no"},
 	{"Cache-Control", "private, no-cache, no-store, must-revalidate, max-age=0"},
@@ -213,7 +200,6 @@ var fields = []struct{ name, value string }{
 
 const eventStream = "text/event-stream; charset=utf-8"
 
-// appendPrelude appends the beginning of a body with events.
 func (h *Handler) appendPrelude(b []byte) []byte {
 	b = append(b, "\r\n"...)
 	if h.traits.bookmarks == 0 || h.cfg.RetryMax <= 0 {

@@ -13,30 +13,24 @@ type Kind uint8
 
 // The kinds.
 const (
-	// HTTPStream clients send the commands that open the connection in a POST. The answer has
-	// replies and pushes, as lines of JSON or, if the Content-Type of the request is
-	// application/octet-stream, as delimited Protobuf.
+	// HTTPStream clients send their first commands in a POST. The answer has replies and pushes: lines of JSON or, if
+	// the Content-Type of the request is application/octet-stream, delimited Protobuf.
 	HTTPStream Kind = iota
-	// SSE clients send these commands in the query cf_connect of a GET, or in a POST. The
-	// answer has JSON in events of SSE.
+	// SSE clients send them in the query cf_connect of a GET, or in a POST. The answer has JSON in events of SSE.
 	SSE
-	// UniHTTPStream clients send a connect request in a POST, and the answer has lines of JSON,
-	// which are bare pushes.
+	// UniHTTPStream clients send a connect request in a POST. The answer has lines of JSON, which are bare pushes.
 	UniHTTPStream
-	// UniSSE clients send a connect request in the query cf_connect of a GET, which may be
-	// missing, or in a POST. The answer has bare pushes in events of SSE. An event that moves
-	// the position of a recoverable channel has an id with the positions of all of them, from
-	// which the client goes on when it comes back with it in the field Last-Event-ID, or else in
-	// the query last_event_id.
+	// UniSSE clients send a connect request in the query cf_connect of a GET, which may be missing, or in a POST. The
+	// answer has bare pushes in events of SSE. An event that moves a recoverable position has an id with all of them,
+	// from which the client goes on when it comes back with it in the field Last-Event-ID, or in the query
+	// last_event_id.
 	UniSSE
-	// UniPoll clients send a connect request in the query cf_connect of a GET, which may be missing, or in a POST, with
-	// the positions of channels in its field subs. The answer is one JSON object. It has all missed pushes, or waits
-	// for the first ones, and it has the positions for the next request, which any node can answer. Their clients are
-	// in no channel's presence, and channels get no joins and leaves of them.
+	// UniPoll clients send a connect request as UniSSE clients do, with the positions of channels in its field subs. The
+	// answer is one JSON object: all missed pushes, or the first ones that come, and the positions for the next request,
+	// which any node can answer. These clients are in no presence, and make no joins and leaves.
 	UniPoll
 )
 
-// traits of a kind.
 type traits struct {
 	name   string
 	mode   transport.Mode
@@ -45,7 +39,7 @@ type traits struct {
 	binary bool
 	// bookmarks is the most bytes of a bookmark; 0: there are none.
 	bookmarks int
-	// polls: each request has one answer, which is no stream.
+	// polls: each request has one answer, and no stream.
 	polls bool
 }
 
@@ -60,10 +54,9 @@ var kinds = [...]traits{
 	UniPoll:       {"uni_poll", transport.OneWay, framing.Lines, false, maxPollBookmark, true},
 }
 
-// events reports whether the answer is a text/event-stream, which pages get by EventSource.
+// events: the answer is a text/event-stream, which pages get by EventSource.
 func (t *traits) events() bool { return t.format == framing.Events }
 
-// methods are the methods of requests that open a stream.
 func (t *traits) methods() []string {
 	if t.events() || t.polls {
 		return []string{http.MethodGet, http.MethodPost}
@@ -71,7 +64,6 @@ func (t *traits) methods() []string {
 	return []string{http.MethodPost}
 }
 
-// allowed lists all methods.
 func (t *traits) allowed() string {
 	switch {
 	case t.events():
@@ -82,7 +74,6 @@ func (t *traits) allowed() string {
 	return postMethods
 }
 
-// formatOf returns the format of the answer for messages in an encoding.
 func (t *traits) formatOf(e protocol.Encoding) framing.Format {
 	if e == protocol.Protobuf {
 		return framing.Delimited

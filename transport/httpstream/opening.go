@@ -15,7 +15,6 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
-// opening has the contents of a request that opens a stream.
 type opening struct {
 	encoding protocol.Encoding
 	commands []byte                   // nil for one-way kinds
@@ -23,7 +22,6 @@ type opening struct {
 	repeated func(channel string) bool
 }
 
-// receive reads a request of net/http.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Request) (o opening, _ *refuse.Refusal) {
 	if !slices.Contains(h.traits.methods(), r.Method) {
 		return o, &refuse.Refusal{Status: http.StatusMethodNotAllowed, Text: "the method is none of " + h.traits.allowed()}
@@ -39,7 +37,6 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, q *front.Reque
 	}
 }
 
-// parse parses a request. It keeps body in commands.
 func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *refuse.Refusal) {
 	if h.traits.binary && q.Get("Content-Type") == protobufType {
 		o.encoding = protocol.Protobuf
@@ -75,9 +72,8 @@ func (h *Handler) parse(q *front.Request, body []byte) (o opening, _ *refuse.Ref
 	return o, nil
 }
 
-// goOn has a connect request recover from the positions of the last event that the client got. The
-// positions in the request itself are older, because an EventSource repeats its first request. repeated
-// tells which channels the event alone names.
+// goOn makes a connect request recover from the positions of the last event, because an EventSource repeats its first
+// request. repeated tells which channels the event alone names.
 func goOn(req *protocol.ConnectRequest, id string) (repeated func(channel string) bool) {
 	if len(id) > maxEventID {
 		return nil
@@ -98,7 +94,6 @@ func goOn(req *protocol.ConnectRequest, id string) (repeated func(channel string
 	return func(ch string) bool { return slices.Contains(added, ch) }
 }
 
-// refuse answers a request that opens no stream, with an empty body.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, q *front.Request, no *refuse.Refusal) {
 	if no.Status != http.StatusBadRequest { // then the body was read
 		refuse.HangUp(w, r, grace)

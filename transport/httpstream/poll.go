@@ -16,14 +16,13 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// pollCandidate describes the connection of a UniPoll request to the acceptor.
 func (h *Handler) pollCandidate(ctx context.Context, q *front.Request, o *opening) driver.Candidate {
 	c := h.candidate(ctx, q, o, framing.Of(framing.Lines, false))
 	c.Info.NativePing, c.Info.Brief = true, true
 	return c
 }
 
-// loopPoll is a UniPoll request on a loop, and its transport.Conn. It is used on the loop.
+// loopPoll is a UniPoll request on a loop, and its transport.Conn.
 type loopPoll struct {
 	pollBuffer
 	handler *Handler
@@ -34,7 +33,6 @@ type loopPoll struct {
 	posted  bool // tryAnswer was posted
 }
 
-// takePoll defers the answer to a UniPoll request.
 func (h *Handler) takePoll(a *front.Arrival) {
 	loops := nodeaccess.Of(h.acceptor)
 	if loops == nil {
@@ -73,7 +71,7 @@ func (p *loopPoll) Close(d protocol.Disconnect, frames [][]byte) {
 // Pause does nothing, because the client sends nothing.
 func (*loopPoll) Pause(bool) {}
 
-// wake makes the loop call tryAnswer, which must not be called by the peer.
+// wake posts tryAnswer, which the peer must not call.
 func (p *loopPoll) wake() {
 	if !p.posted {
 		p.posted = p.loop.Post(p.tryAnswer)
@@ -95,7 +93,6 @@ func (p *loopPoll) tryAnswer() {
 	}
 }
 
-// timeout is called when the request has waited long enough.
 func (p *loopPoll) timeout() {
 	p.timedOut = true
 	p.tryAnswer()
@@ -115,7 +112,6 @@ func (p *loopPoll) send(a *pollAnswer) {
 // Gone implements front.Waiting.
 func (p *loopPoll) Gone() { p.end() }
 
-// end tells the core that the connection has ended.
 func (p *loopPoll) end() {
 	peer := p.peer
 	if peer == nil {
@@ -126,7 +122,6 @@ func (p *loopPoll) end() {
 	peer.Closed(protocol.DisconnectConnectionClosed)
 }
 
-// appendPollFields appends the fields of the answer to a UniPoll request.
 func (h *Handler) appendPollFields(q *front.Request, head []byte) []byte {
 	head = cors(h.cfg.AllowOrigin).append(q, head)
 	for _, f := range fields {
@@ -167,7 +162,6 @@ func (p *blockingPoll) update(f func()) {
 	}
 }
 
-// answerPoll waits for something that a UniPoll client does not know yet, and answers with it.
 func (h *Handler) answerPoll(w http.ResponseWriter, r *http.Request, q *front.Request, o *opening) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the deadlines of http.Server are for usual requests
@@ -230,5 +224,4 @@ func (h *Handler) sendAnswer(w http.ResponseWriter, a *pollAnswer) {
 	_, _ = w.Write(body) // if this fails, the client has gone
 }
 
-// jsonType is the Content-Type of answers to UniPoll requests.
 const jsonType = "application/json"

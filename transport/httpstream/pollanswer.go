@@ -14,11 +14,10 @@ import (
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
-// pollAnswer is the answer to a UniPoll request.
 type pollAnswer struct {
 	status int
 	pushes [][]byte // JSON
-	// subs are the channels for the next request; nil if the client could not connect.
+	// subs are the channels for the next request; nil: the client could not connect.
 	subs       map[string]*position
 	lost       []string
 	refused    []string // channels of the request that the client does not get
@@ -28,24 +27,20 @@ type pollAnswer struct {
 	news bool // the client does not know all of it
 }
 
-// position is an entry of a channel for the next request.
 type position struct {
 	recover      bool
 	offset       uint64
 	epoch, delta string
 }
 
-// failedAnswer is the answer to a client that could not connect.
 func failedAnswer(err error) *pollAnswer {
 	d := protocol.DisconnectServerError
 	errors.As(err, &d)
 	return &pollAnswer{status: statusOf(d), disconnect: &d, news: true}
 }
 
-// retryAfter asks a client to come back after a second.
 const retryAfter = "Retry-After: 1\r\n"
 
-// retries reports whether an answer has retryAfter.
 func (a *pollAnswer) retries() bool {
 	return a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests
 }
@@ -57,8 +52,8 @@ func (a *pollAnswer) addPublication(ch string, pub *protocol.Publication) {
 	}
 }
 
-// addMessages adds the messages after the connect push. It returns the last bookmark. A message whose bookmark is still to
-// come is left for the next request.
+// addMessages adds the messages after the connect push, and returns the last bookmark. The last message is left for the
+// next request if its bookmark is still to come.
 func (a *pollAnswer) addMessages(lines []byte) (last string) {
 	open := false
 	for line := range bytes.Lines(lines) {
@@ -78,8 +73,7 @@ func (a *pollAnswer) addMessages(lines []byte) (last string) {
 	return last
 }
 
-// setSubs sets the channels for the next request: recoverable ones with their positions, and the others that the
-// request named. A position that differs from the position in the request is news.
+// setSubs sets the channels for the next request. A position that differs from the request's is news.
 func (a *pollAnswer) setSubs(req *protocol.ConnectRequest, c *protocol.Connect, last string) {
 	for ch, at := range bookmark.Parse(last) {
 		p := &position{recover: true, offset: at.Offset, epoch: at.Epoch}
@@ -103,7 +97,6 @@ func (a *pollAnswer) setSubs(req *protocol.ConnectRequest, c *protocol.Connect, 
 	}
 }
 
-// statusOf returns the status for a client that could not connect.
 func statusOf(d protocol.Disconnect) int {
 	switch d.Code {
 	case protocol.DisconnectExpired.Code, protocol.DisconnectInvalidToken.Code:
@@ -170,7 +163,6 @@ func (p *position) appendJSON(b []byte) []byte {
 	return jsonwire.EndObject(b)
 }
 
-// appendNames appends a member with the names of channels, unless there are none.
 func appendNames(b []byte, begin string, names []string) []byte {
 	if len(names) == 0 {
 		return b

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxPollText is the most bytes of messages that wait for an answer.
+	// maxPollText is the most bytes of messages in an answer.
 	maxPollText = 1 << 20
-	// gatherTime is how long a request that has waited goes on waiting after the first push, so that one answer has all
-	// pushes that come together.
+	// gatherTime is how long a request waits on after the first push, so that one answer has all pushes that come
+	// together.
 	gatherTime = 5 * time.Millisecond
-	// maxPollBookmark is the most bytes of the positions in an answer.
+	// maxPollBookmark is the most bytes of positions in an answer.
 	maxPollBookmark = 1 << 20
 )
 
-// pollBuffer is a UniPoll request. It collects the messages of the core until there is something to answer. The next
-// request recovers the messages that the core writes later.
+// pollBuffer collects the messages for a UniPoll request until there is something to answer. The next request recovers
+// the later ones.
 type pollBuffer struct {
 	req    *protocol.ConnectRequest
 	text   []byte // lines: messages and bookmarks
@@ -30,7 +30,6 @@ type pollBuffer struct {
 	gathering bool // timedOut is set after gatherTime
 }
 
-// write does what transport.Conn.Write does.
 func (p *pollBuffer) write(frames [][]byte) (n int) {
 	if len(p.text) > maxPollText {
 		return 0
@@ -38,7 +37,6 @@ func (p *pollBuffer) write(frames [][]byte) (n int) {
 	return p.append(frames)
 }
 
-// close does what transport.Conn.Close does.
 func (p *pollBuffer) close(d protocol.Disconnect, frames [][]byte) {
 	if p.closed == nil {
 		p.closed = &d
@@ -54,8 +52,8 @@ func (p *pollBuffer) append(frames [][]byte) (n int) {
 	return n
 }
 
-// answer is called when something has changed. It returns the answer once there is one. If gather is true, the caller
-// sets timedOut after gatherTime.
+// answer is called when something has changed; nil: not yet. If gather is true, the caller sets timedOut after
+// gatherTime.
 func (p *pollBuffer) answer() (a *pollAnswer, gather bool) {
 	if p.gathering && !p.timedOut && p.closed == nil {
 		return nil, false
@@ -73,7 +71,7 @@ func (p *pollBuffer) answer() (a *pollAnswer, gather bool) {
 	return nil, false
 }
 
-// makeAnswer makes the answer from the messages of the core; nil: it waits for the client to connect.
+// makeAnswer returns nil before the client has connected.
 func (p *pollBuffer) makeAnswer() (a *pollAnswer) {
 	first, rest, _ := bytes.Cut(p.text, []byte("\n"))
 	var push protocol.Push

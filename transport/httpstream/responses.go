@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/driver"
 )
 
-// responses makes a netio.Duplex of the body of an answer, for a handler that returns when the
-// stream has ended. Reading tells when the client has gone.
+// responses makes a netio.Duplex of the body of an answer. Reading tells when the client has gone.
 type responses struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -27,14 +26,14 @@ type responses struct {
 
 func newResponses(w http.ResponseWriter, r *http.Request) *responses {
 	s := &responses{w: w, control: http.NewResponseController(w), ctx: r.Context(), wake: make(chan struct{}, 1)}
-	// Clear the deadlines of http.Server, which are meant for requests.
+	// The deadlines of http.Server are meant for requests.
 	_ = s.control.SetReadDeadline(time.Time{})
 	_ = s.control.SetWriteDeadline(time.Time{})
 	return s
 }
 
-// Read waits until the client has gone, the answer is closed, or the deadline passes. It reports
-// that a write took too long, because that ends the request.
+// Read waits until the client has gone, the answer is closed, or the deadline passes. It reports a write that took too
+// long, because that ends the request.
 func (s *responses) Read([]byte) (int, error) {
 	for {
 		s.mu.Lock()
@@ -62,7 +61,6 @@ func (s *responses) Read([]byte) (int, error) {
 	}
 }
 
-// gone is the error of Read once the request has ended.
 func (s *responses) gone() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +90,7 @@ func (s *responses) SetWriteDeadline(t time.Time) error {
 	return s.control.SetWriteDeadline(t)
 }
 
-// CloseWrite ends the body when the handler returns, which it does once reading has ended.
+// CloseWrite ends the body when the handler returns, which follows the end of reading.
 func (s *responses) CloseWrite() error { return s.Close() }
 
 func (s *responses) Close() error {

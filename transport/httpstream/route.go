@@ -13,9 +13,9 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Routes returns the routes that reach h without net/http: the loops of h's acceptor read and answer usual requests for
-// path. All other requests for path go to net/http, so h must serve the path there as well. Middleware does not see the
-// requests of the routes; their Gate does.
+// Routes returns the routes that reach h without net/http: the loops of h's acceptor read and answer usual requests. All
+// others go to net/http, so h must serve the path there as well. Middleware does not see the requests of the routes;
+// their Gate does.
 func (h *Handler) Routes(path string) []front.Route {
 	var list []front.Route
 	for _, method := range h.traits.methods() {
@@ -31,7 +31,6 @@ func (h *Handler) Routes(path string) []front.Route {
 	return list
 }
 
-// take takes the connection of a request that opens a stream.
 func (h *Handler) take(a *front.Arrival) {
 	loops := nodeaccess.Of(h.acceptor)
 	if loops == nil || h.answersConnect() {
@@ -54,10 +53,9 @@ func (h *Handler) take(a *front.Arrival) {
 	driver.NewLoopConn(a.Loop, a.FD, endpoint.New(&h.endpoint, f)).Start(loops, candidate)
 }
 
-// maxHead is how many bytes appendHead appends at most, without the parts that it repeats from the request.
+// maxHead is the most bytes of appendHead, without what it repeats from the request.
 const maxHead = 512
 
-// appendHead appends the head that net/http sends at the beginning of a stream.
 func (h *Handler) appendHead(b []byte, q *front.Request) []byte {
 	b = append(b, "HTTP/1.1 200 OK\r\n"...)
 	b = cors(h.cfg.AllowOrigin).append(q, b)
@@ -75,8 +73,8 @@ func (h *Handler) appendHead(b []byte, q *front.Request) []byte {
 	return b
 }
 
-// usualFields are the fields of every answer over HTTP/1.1. The connection ends with the stream: a client that expected
-// it to stay open would lose its next request.
+// usualFields are in every answer over HTTP/1.1. The connection ends with the stream: a client that expected it to stay
+// open would lose its next request.
 var usualFields = func() (b []byte) {
 	for _, f := range fields {
 		b = appendField(b, f.name, f.value)

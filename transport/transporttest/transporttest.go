@@ -1,5 +1,5 @@
-// Package transporttest is the conformance suite of transports: it holds the connections of one to the contract of package
-// transport. The transports of Gyro pass it. docs/transport-of-your-own.md has a whole one.
+// Package transporttest is the conformance suite of transports: it holds a connection to the contract of package
+// transport. docs/transport-of-your-own.md has a whole test.
 package transporttest
 
 import (
@@ -22,25 +22,23 @@ import (
 
 // Client is the client's end of one connection. One goroutine at a time calls Send, and one Receive.
 type Client interface {
-	// Send sends a message, which is JSON without line breaks. It may wait until the server has read it.
+	// Send sends JSON without line breaks. It may wait until the server has read it.
 	Send(message []byte) error
-	// Receive waits for the next message, without the envelope of the transport. The error is the
-	// protocol.Disconnect that the client was told, if it was told one, and any other error otherwise. Receive takes
-	// as little as it can from the connection, and nothing takes any more between its calls: a client that does not
-	// call it is slow.
+	// Receive waits for the next message, without the envelope of the transport. The error is the protocol.Disconnect
+	// that the client was told, or else any other one. Receive takes as little as it can from the connection, and
+	// nothing takes any more between its calls: a client that does not call it is slow.
 	Receive() ([]byte, error)
 	// Close ends the connection as a client does that vanishes.
 	Close() error
 }
 
-// Serve starts a server of the transport, which ends with the test, and returns a function that connects a client. The
-// server gives its connections to a. A client that the server refuses may be an error of that function, or of Receive.
+// Serve starts a server of the transport, which ends with the test and gives its connections to a, and returns a
+// function that connects a client. A refused client may be an error of that function, or of Receive.
 //
-// For a transport whose mode is not transport.Bidirectional, the client opens the connection with all that it has to
-// say, and Send is not called.
+// If the mode is not transport.Bidirectional, the client opens the connection with all that it has to say, and Send
+// is not called.
 type Serve func(t *testing.T, a transport.Acceptor) (connect func() (Client, error))
 
-// parts of the suite. They have the names of the tested features.
 var parts = []struct {
 	name string
 	test func(*fixture)
@@ -60,7 +58,7 @@ var parts = []struct {
 	{"Refused", testRefused},
 }
 
-// Run runs the suite. It takes some seconds, because a client that does not read is given up after a time.
+// Run runs the suite. It takes some seconds: a client that does not read is given up after a time.
 func Run(t *testing.T, serve Serve) {
 	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {
@@ -71,8 +69,8 @@ func Run(t *testing.T, serve Serve) {
 	}
 }
 
-// RunOnLoops is Run with an acceptor that has a loop, for transports that use package driver: their connections over
-// sockets live on the loop. It skips the test where loops watch no sockets.
+// RunOnLoops is Run for transports that use package driver: their connections over sockets live on a loop. It skips the
+// test where loops watch no sockets.
 func RunOnLoops(t *testing.T, serve Serve) {
 	if !poll.Supported() {
 		t.Skip("loops watch no sockets on this system")
@@ -89,7 +87,6 @@ func RunOnLoops(t *testing.T, serve Serve) {
 	}
 }
 
-// looping is a fixture whose connections live on a loop, if the transport asks for one.
 type looping struct {
 	*fixture
 	loop *loop.Loop
@@ -103,7 +100,6 @@ func (s looping) AcceptOn(l transport.Loop, ctx context.Context, c transport.Con
 	return s.Accept(ctx, drivertest.OnLoop(l, c), info)
 }
 
-// fixture accepts the connections of one part of the suite.
 type fixture struct {
 	*testing.T
 	dial  func() (Client, error)
@@ -113,8 +109,7 @@ type fixture struct {
 	while func(c transport.Conn, info transport.Info) error
 }
 
-// during sets a function for all further connections. It is called before they are accepted, and refuses them by its
-// error.
+// during sets a function that is called before further connections are accepted. Its error refuses them.
 func (f *fixture) during(do func(c transport.Conn, info transport.Info) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +134,6 @@ func (f *fixture) Accept(ctx context.Context, c transport.Conn, info transport.I
 	return p, nil
 }
 
-// connect returns both ends of a connection.
 func (f *fixture) connect() (Client, *peertest.Peer) {
 	f.Helper()
 	c, err := f.dial()
@@ -150,7 +144,6 @@ func (f *fixture) connect() (Client, *peertest.Peer) {
 	return c, wait.Receive(f, "Accept", f.peers)
 }
 
-// frame makes a frame as the core does.
 func frame(f transport.Framer, message string) []byte {
 	buf := make([]byte, f.Headroom(), f.Headroom()+len(message))
 	if f.Encoding() == protocol.Protobuf {
@@ -159,12 +152,10 @@ func frame(f transport.Framer, message string) []byte {
 	return bytes.Clone(f.Frame(append(buf, message...)))
 }
 
-// message returns the nth of messages that differ, of about this size.
 func message(n, size int) string {
 	return fmt.Sprintf(`{"id":%d,"rpc":{"data":"%s"}}`, n+1, bytes.Repeat([]byte{'a' + byte(n%26)}, size))
 }
 
-// want waits until the client receives a message.
 func (f *fixture) want(c Client, message string) {
 	f.Helper()
 	type received struct {
@@ -181,7 +172,7 @@ func (f *fixture) want(c Client, message string) {
 	}
 }
 
-// wantEnd waits until the client learns that the connection has ended. It is told d, if it is told anything.
+// wantEnd waits until the client learns of the end, and of d if it learns of any.
 func (f *fixture) wantEnd(c Client, d protocol.Disconnect) {
 	f.Helper()
 	got := make(chan error, 1)
@@ -233,7 +224,6 @@ func testReceive(f *fixture) {
 	}
 }
 
-// testWrite writes one frame, and several at once, and uses their memory again.
 func testWrite(f *fixture) {
 	c, p := f.connect()
 	for n := range 30 {
@@ -248,7 +238,6 @@ func testWrite(f *fixture) {
 	}
 }
 
-// write hands frames to the transport until it has taken all, and overwrites their memory.
 func (f *fixture) write(p *peertest.Peer, frames ...[]byte) {
 	f.Helper()
 	for len(frames) > 0 {
@@ -270,11 +259,11 @@ func (f *fixture) write(p *peertest.Peer, frames ...[]byte) {
 	}
 }
 
-// most bounds the bytes that are sent to a client that does not read.
+// most is sent to a client that does not read, in bytes.
 const most = 256 << 20
 
-// congest writes until the client, which does not read, has no room. It returns the frame that it wrote over and over, and how
-// many bytes were taken.
+// congest writes until the client, which does not read, has no room. It returns the frame that it wrote again and again,
+// and how many bytes were taken.
 func (f *fixture) congest(p *peertest.Peer) (whole []byte, taken int) {
 	f.Helper()
 	whole = frame(p.Info.Framer, message(0, 16<<10))
@@ -308,7 +297,6 @@ func testSlowClient(f *fixture) {
 	}
 }
 
-// receiveUntil has a client receive the same message again and again, and another one at the end.
 func receiveUntil(c Client, same, last string) error {
 	for {
 		m, err := c.Receive()
@@ -338,7 +326,6 @@ func testClose(f *fixture) {
 	f.over(p)
 }
 
-// over uses a connection that has ended.
 func (f *fixture) over(p *peertest.Peer) {
 	f.Helper()
 	if n, _ := p.Conn.Write([][]byte{frame(p.Info.Framer, message(0, 10))}); n != 0 {
@@ -364,7 +351,6 @@ func testCloseTellsNothing(f *fixture) {
 	}
 }
 
-// testCloseOfASlowClient ends a connection whose client takes nothing.
 func testCloseOfASlowClient(f *fixture) {
 	_, p := f.connect()
 	whole, taken := f.congest(p)
@@ -372,7 +358,6 @@ func testCloseOfASlowClient(f *fixture) {
 	_ = p.ClosedWith()
 }
 
-// testWriteWhileAccepting writes before the transport has its peer.
 func testWriteWhileAccepting(f *fixture) {
 	type written struct {
 		rest []byte
@@ -399,7 +384,6 @@ func testWriteWhileAccepting(f *fixture) {
 	f.want(c, message(0, 100))
 }
 
-// testCloseWhileAccepting uses the connection before the transport has its peer.
 func testCloseWhileAccepting(f *fixture) {
 	returned := make(chan struct{})
 	f.during(func(c transport.Conn, _ transport.Info) error {
@@ -449,7 +433,6 @@ func testClientLeaves(f *fixture) {
 	f.over(p)
 }
 
-// testPause holds the messages of a client back, and gives all of them later.
 func testPause(f *fixture) {
 	c, p := f.connect()
 	if p.Info.Mode != transport.Bidirectional {
@@ -492,7 +475,6 @@ func testPause(f *fixture) {
 	}
 }
 
-// testRefused does not accept a connection.
 func testRefused(f *fixture) {
 	f.during(func(transport.Conn, transport.Info) error {
 		return fmt.Errorf("refused: %w", protocol.DisconnectShutdown)

@@ -13,8 +13,8 @@ import (
 // MaxDictionary is the most bytes of a dictionary: the window of DEFLATE.
 const MaxDictionary = 32 << 10
 
-// Dictionary is a text: the messages to some clients are compressed against it. Clients learn it when they connect, so
-// it must contain nothing that one of them may not see. It does not change. Any goroutine may use it.
+// Dictionary is a text that messages to some clients are compressed against. Clients learn it when they connect, so it
+// must contain nothing that one of them may not see. It does not change, and any goroutine may use it.
 type Dictionary struct {
 	profile   string
 	anonymous bool
@@ -22,10 +22,9 @@ type Dictionary struct {
 	whole, id *protocol.Dictionary // for connect results: with the data, and without
 }
 
-// NewDictionary returns a dictionary for the connections of one encoding whose clients offer to use one
-// and declare this profile, which is empty if a client declares none. A profile is not verified: a client may declare
-// any. Unless anonymous is set, clients without a user do not get it. data has 1 to MaxDictionary bytes, of
-// which the last ones are the cheapest to refer to.
+// NewDictionary returns a dictionary for the connections of one encoding whose clients offer to use one and declare this
+// profile; "": they declare none. A profile is not verified. Clients without a user get it only if anonymous is set.
+// data has 1 to MaxDictionary bytes; the last ones are the cheapest to refer to.
 func NewDictionary(e protocol.Encoding, profile string, anonymous bool, data []byte) (*Dictionary, error) {
 	if len(data) == 0 || len(data) > MaxDictionary {
 		return nil, fmt.Errorf("websocket: a dictionary has 1 to %d bytes, not %d", MaxDictionary, len(data))
@@ -62,7 +61,6 @@ func (d *Dictionary) Offer(req *protocol.ConnectRequest, user string) *protocol.
 	return d.whole
 }
 
-// dictionaryFramer makes binary frames of compressed messages, also for JSON.
 type dictionaryFramer struct {
 	encoding   protocol.Encoding
 	dictionary *rfc6455.Dictionary

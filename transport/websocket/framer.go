@@ -8,14 +8,11 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket/internal/rfc6455"
 )
 
-// framer puts messages into WebSocket frames. The connections of a handler with the same
-// encoding and compression share one.
 type framer struct {
-	encoding protocol.Encoding
-	op       byte
-	deflate  *rfc6455.Deflater // nil: not negotiated
-	join     bool              // several messages may share a frame
-	// dictionaries that connections may use.
+	encoding     protocol.Encoding
+	op           byte
+	deflate      *rfc6455.Deflater // nil: not negotiated
+	join         bool              // several messages may share a frame
 	dictionaries []transport.Dictionary
 }
 
@@ -43,8 +40,8 @@ func (f *framer) Frame(buf []byte) []byte {
 	return rfc6455.Frame(buf, f.op, f.deflate)
 }
 
-// frames puts each of the JSON messages in buf into a frame of its own. The header of a frame is
-// made in the place of the message before it, which has been copied by then.
+// frames puts each JSON message in buf into a frame. The header is made in the place of the message before it, which has
+// been copied by then.
 func (f *framer) frames(buf []byte) []byte {
 	const room = rfc6455.MaxHeader
 	out := make([]byte, 0, len(buf)+room*bytes.Count(buf[room:], []byte{'\n'}))

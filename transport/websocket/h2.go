@@ -9,8 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/driver"
 )
 
-// h2Stream makes a netio.Duplex of an HTTP/2 stream. The stream ends when the request's handler
-// returns, and must not be used afterwards.
+// h2Stream makes a netio.Duplex of an HTTP/2 stream, which ends when the request's handler returns.
 type h2Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -18,7 +17,7 @@ type h2Stream struct {
 	writeBy atomic.Pointer[time.Time] // the deadline of the write under way
 }
 
-// Read fails also if a write took too long, because that resets the stream.
+// Read also fails after a write that took too long, because that resets the stream.
 func (s *h2Stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if t := s.writeBy.Load(); err != nil && t != nil && !time.Now().Before(*t) {

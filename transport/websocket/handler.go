@@ -1,6 +1,5 @@
-// Package websocket is the WebSocket transport: RFC 6455 over HTTP/1.1, RFC 8441
-// over HTTP/2, compression by RFC 7692, with the encodings, limits and close codes
-// of the client protocol.
+// Package websocket is the WebSocket transport: RFC 6455 over HTTP/1.1, RFC 8441 over HTTP/2, and compression by RFC
+// 7692.
 package websocket
 
 import (
@@ -21,59 +20,50 @@ import (
 
 // Config of a Handler. The zero value is ready to use.
 type Config struct {
-	// MessageSizeLimit is the most bytes of a client's message on the wire, over
-	// all its fragments. Above it the connection ends with close code 1009.
-	// Default: 65536.
+	// MessageSizeLimit is the most bytes of a client's message on the wire. Above it the connection ends with close code
+	// 1009. Default: 65536.
 	MessageSizeLimit int
-	// DecompressedMessageSizeLimit is the most bytes of a client's message after
-	// decompression. Above it the connection ends with close code 1009.
-	// Default: 10 times MessageSizeLimit.
+	// DecompressedMessageSizeLimit is the same after decompression. Default: 10 times MessageSizeLimit.
 	DecompressedMessageSizeLimit int
 	// WriteTimeout is how long the client may block one write before the connection
 	// ends with protocol.DisconnectWriteError. Default: 1 s.
 	WriteTimeout time.Duration
 	// Compression enables permessage-deflate for clients that offer it.
 	Compression bool
-	// CompressionMinSize is the least size in bytes of messages that are
-	// compressed. Messages that do not shrink are sent uncompressed. Default: 0.
+	// CompressionMinSize is the least size of messages that are compressed, in bytes. Messages that do not shrink are
+	// sent uncompressed. Default: 0.
 	CompressionMinSize int
 	// CompressionLevel is 1 (fastest) to 9 (smallest). A value outside becomes the
 	// nearest one. Default: 1.
 	CompressionLevel int
-	// Dictionaries that clients may use, if they offer to use one; a client gets the first dictionary that is for it.
-	// The messages after its connect result are compressed against it, instead of permessage-deflate. One-way
-	// connections use none.
+	// Dictionaries that clients may use if they offer it; a client gets the first one that is for it. The messages after
+	// its connect result are compressed against it, instead of permessage-deflate. One-way connections use none.
 	Dictionaries []*Dictionary
-	// CheckOrigin reports whether a request may open a connection. If not, the answer
-	// is 403. It is called on loops and any goroutines, concurrently, and must not block.
-	// Default: the host of the Origin field is the request's host, in any letter case, or
-	// there is no Origin.
+	// CheckOrigin reports whether a request may open a connection; if not, it gets 403. Loops and any goroutines call it
+	// concurrently; it must not block. Default: the host of the Origin field is the request's host, in any letter case,
+	// or there is no Origin.
 	CheckOrigin func(q *front.Request) bool
-	// PingInterval is the time between the native pings of OneWay connections, and of others
-	// that asked for them (query cf_ws_frame_ping_pong=true). PongTimeout is the time to
-	// answer a ping, after which the connection ends with protocol.DisconnectNoPong.
-	// Defaults: 25 s, 10 s.
+	// PingInterval is the time between the native pings of OneWay connections, and of others that asked for them (query
+	// cf_ws_frame_ping_pong=true). PongTimeout is the time to answer one, before protocol.DisconnectNoPong. Defaults: 25
+	// s, 10 s.
 	PingInterval, PongTimeout time.Duration
-	// HandshakeTimeout bounds the writing of the answer to the handshake. (Reading
-	// the request is bounded by http.Server.) Default: 5 s.
+	// HandshakeTimeout bounds the writing of the answer to the handshake (http.Server bounds the reading). Default: 5 s.
 	HandshakeTimeout time.Duration
-	// CloseTimeout is how long the server waits for the client's Close frame, or for a
-	// refused client to end the connection, before it closes the connection. Default: 5 s.
+	// CloseTimeout is how long the server waits for the client's Close frame, or for the end of a refused client.
+	// Default: 5 s.
 	CloseTimeout time.Duration
-	// OneWay, if set, makes the connections one-way (transport.OneWay), in JSON. The client's
-	// connect request is the query parameter cf_connect or else its first message.
-	// Default: clients send commands.
+	// OneWay, if set, makes the connections one-way (transport.OneWay), in JSON. The connect request is the query
+	// parameter cf_connect or the first message. Default: clients send commands.
 	OneWay *OneWay
 }
 
 // OneWay has the options of one-way connections.
 type OneWay struct {
-	// NoDisconnectPush: clients learn from the Close frame alone why they must go, and not also from a push before it.
+	// NoDisconnectPush: only the Close frame tells clients why they must go, and no push before it.
 	NoDisconnectPush bool
-	// NoClosingHandshake: a connection that the server ends has no Close frame; the client
-	// sees the end of the connection. Clients that break the rules still get one.
+	// NoClosingHandshake: a connection that the server ends has no Close frame, unless the client breaks the rules.
 	NoClosingHandshake bool
-	// JoinPushes allows several pushes in one message, separated by line breaks.
+	// JoinPushes allows several pushes in a message, separated by line breaks.
 	JoinPushes bool
 }
 
@@ -98,20 +88,17 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Handler upgrades requests to WebSocket connections and hands them to an
-// acceptor. It is safe for concurrent use and fits any router.
+// Handler upgrades requests to WebSocket connections and hands them to an acceptor. It is safe for concurrent use and
+// fits any router.
 //
-// Over HTTP/1.1 the handler takes the connection from the server and returns.
-// http.Server.Shutdown does not wait for such connections; shutting down the
-// node does. Over HTTP/2 the handler returns when the connection has ended. The
-// server of net/http offers WebSocket over HTTP/2 only if the environment of the
-// process had GODEBUG=http2xconnect=1 when it started.
+// Over HTTP/1.1 the handler takes the connection from the server and returns. http.Server.Shutdown does not wait for
+// such connections; shutting down the node does. Over HTTP/2 it returns when the connection has ended. net/http
+// offers WebSocket over HTTP/2 only if the environment of the process had GODEBUG=http2xconnect=1 at its start.
 //
-// TCP and Unix sockets are used without blocking where the system allows it. A listener that wraps its connections in a
-// type of its own, as the listener of package netutil does, prevents this: limit the number of connections in another
-// way. If the wrapper is needed for a while only, it can have a method Bare() net.Conn, which the handler calls when it
-// has taken the connection from the server: Bare returns the inner connection, which is used instead of the wrapper, or
-// nil if the wrapper is still needed.
+// TCP and Unix sockets are used without blocking where the system allows it. A listener that wraps its connections,
+// as the one of package netutil does, prevents this: limit the number of connections in another way. A wrapper that
+// is needed for a while only can have a method Bare() net.Conn, which the handler calls once it has the connection:
+// Bare returns the inner connection, which is used in its place, or nil if the wrapper is still needed.
 type Handler struct {
 	acceptor transport.Acceptor
 	cfg      Config
@@ -121,8 +108,8 @@ type Handler struct {
 	refuser  refuse.Refuser
 }
 
-// NewHandler returns a handler whose connections go to acceptor. The context that
-// the acceptor gets has the values of the request's context and is never done.
+// NewHandler returns a handler whose connections go to acceptor, with a context that has the values of the request's and
+// is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	cfg = cfg.withDefaults()
 	refuser := refuse.Refuser{Acceptor: acceptor, Kind: "WebSocket handshake refused", Prefix: "websocket: ", Allow: http.MethodGet}
@@ -185,7 +172,6 @@ func (h *Handler) newEndpoint(hs *handshake) endpoint.Endpoint {
 	return endpoint.New(&h.endpoint, hs.compress, hs.nativePing)
 }
 
-// candidate describes a connection to the acceptor once its handshake is done.
 func (h *Handler) candidate(ctx context.Context, hs *handshake, q *front.Request) driver.Candidate {
 	compressed := 0
 	if hs.compress {

@@ -19,10 +19,10 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/refuse"
 )
 
-// acceptGUID is appended to the client's key, RFC 6455 section 1.3.
+// acceptGUID: RFC 6455 section 1.3.
 const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// handshake is the outcome of a handshake that succeeds.
+// handshake is what a client and the server have agreed on.
 type handshake struct {
 	accept      [acceptSize]byte // Sec-WebSocket-Accept; not over HTTP/2
 	subprotocol string
@@ -33,8 +33,8 @@ type handshake struct {
 	connect     *protocol.ConnectRequest // of one-way clients that sent it with the handshake
 }
 
-// negotiate checks a request that net/http has read (RFC 6455 section 4.2.1, RFC 8441 section
-// 5), and chooses the properties of the connection.
+// negotiate checks a request of net/http (RFC 6455 section 4.2.1, RFC 8441 section 5), and chooses the properties of the
+// connection.
 func (h *Handler) negotiate(r *http.Request, q *front.Request) (hs handshake, refused *refuse.Refusal) {
 	if r.ProtoMajor == 2 {
 		refused = checkConnect(r)
@@ -60,8 +60,7 @@ func checkUpgrade(r *http.Request) *refuse.Refusal {
 	return nil
 }
 
-// agree is the part of negotiate for requests that net/http or the front has read: a GET of
-// HTTP/1.1 without a body, or an extended CONNECT.
+// agree is negotiate for a GET of HTTP/1.1 without a body, or an extended CONNECT.
 func (h *Handler) agree(q *front.Request) (hs handshake, refused *refuse.Refusal) {
 	if q.Method == http.MethodGet {
 		if refused = hs.confirm(q); refused != nil {
@@ -80,7 +79,6 @@ func (h *Handler) agree(q *front.Request) (hs handshake, refused *refuse.Refusal
 	return hs, hs.choose(&h.cfg, q)
 }
 
-// confirm checks the fields of a handshake over HTTP/1.1, and makes Sec-WebSocket-Accept.
 func (hs *handshake) confirm(q *front.Request) *refuse.Refusal {
 	if !q.HasToken("Connection", "upgrade") {
 		return refuse.BadRequest(`Connection holds no "upgrade": this path is for WebSocket clients, and proxies have to pass Connection and Upgrade on`)
@@ -112,7 +110,6 @@ const (
 	acceptSize = 28 // sha1.Size bytes in Base64
 )
 
-// acceptKey makes Sec-WebSocket-Accept. It reports false if the key is not valid.
 func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 	if len(key) != keySize {
 		return accept, false
@@ -129,7 +126,6 @@ func acceptKey(key string) (accept [acceptSize]byte, ok bool) {
 	return accept, true
 }
 
-// choose chooses extensions, subprotocol, encoding and pings.
 func (hs *handshake) choose(cfg *Config, request *front.Request) *refuse.Refusal {
 	offers, err := extension.Parse(request.Values("Sec-WebSocket-Extensions"))
 	if err != nil {
@@ -157,8 +153,6 @@ func (hs *handshake) choose(cfg *Config, request *front.Request) *refuse.Refusal
 	return nil
 }
 
-// chooseOneWay is the rest of choose for one-way connections, which have neither a choice of
-// encodings nor subprotocols.
 func (hs *handshake) chooseOneWay(request *front.Request) *refuse.Refusal {
 	hs.nativePing = true
 	if request.Query == "" {
@@ -197,7 +191,6 @@ func chooseSubprotocol(q *front.Request) string {
 	return ""
 }
 
-// setHeader puts the outcome into the fields of the answer.
 func (hs *handshake) setHeader(h http.Header) {
 	if hs.subprotocol != "" {
 		h.Set("Sec-WebSocket-Protocol", hs.subprotocol)
@@ -207,9 +200,8 @@ func (hs *handshake) setHeader(h http.Header) {
 	}
 }
 
-// hijack takes the connection over and answers the handshake, with the
-// header fields that middleware has set. It also returns the bytes that the client
-// has sent already. The stream is nil if taking over or answering failed.
+// hijack takes the connection over and answers the handshake, with the fields of middleware. It also returns the bytes
+// that came already. Nil: taking over or answering failed.
 func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio.Stream, []byte, *refuse.Refusal) {
 	nc, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -228,8 +220,8 @@ func (hs *handshake) hijack(w http.ResponseWriter, timeout time.Duration) (netio
 	return stream, early, nil
 }
 
-// notTaken says why a method of http.ResponseController failed. If it did not find the method,
-// middleware hides the server's http.ResponseWriter behind one of its own.
+// notTaken says why a method of http.ResponseController failed: usually middleware hides the server's
+// http.ResponseWriter.
 func notTaken(w http.ResponseWriter, method string, err error) *refuse.Refusal {
 	why := err.Error()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -244,7 +236,6 @@ func notTaken(w http.ResponseWriter, method string, err error) *refuse.Refusal {
 
 type unwrapper interface{ Unwrap() http.ResponseWriter }
 
-// answer returns the response to a handshake over HTTP/1.1, with the fields of header.
 func (hs *handshake) answer(header http.Header) []byte {
 	var b bytes.Buffer
 	b.Write(hs.begin(nil))
@@ -253,17 +244,16 @@ func (hs *handshake) answer(header http.Header) []byte {
 	return b.Bytes()
 }
 
-// begin appends the beginning of the response, with the fields of every handshake.
 func (hs *handshake) begin(b []byte) []byte {
 	b = append(b, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
 	b = append(b, hs.accept[:]...)
 	return append(b, "\r\n"...)
 }
 
-// maxAnswer is the most that appendAnswer appends; bytes.
+// maxAnswer is the most bytes of appendAnswer.
 const maxAnswer = 512
 
-// appendAnswer appends the result of answer without middleware. answer sorts the fields.
+// appendAnswer is answer without middleware, which sorts the fields.
 func (hs *handshake) appendAnswer(b []byte) []byte {
 	b = hs.begin(b)
 	if hs.extensions != "" {
@@ -275,16 +265,15 @@ func (hs *handshake) appendAnswer(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// notMiddlewares are the fields that middleware cannot set.
 var notMiddlewares = map[string]bool{
 	"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true,
 	"Content-Length": true, "Transfer-Encoding": true,
 }
 
-// acceptStream answers an extended CONNECT. The stream is nil if that failed.
+// acceptStream answers an extended CONNECT. Nil: that failed.
 func (hs *handshake) acceptStream(w http.ResponseWriter, r *http.Request) (netio.Stream, *refuse.Refusal) {
 	s := &h2Stream{w: w, control: http.NewResponseController(w), body: r.Body}
-	// Clear the deadlines of http.Server, which are meant for requests.
+	// The deadlines of http.Server are meant for requests.
 	_ = s.control.SetReadDeadline(time.Time{})
 	if err := s.control.SetWriteDeadline(time.Time{}); errors.Is(err, http.ErrNotSupported) {
 		return nil, notTaken(w, "SetWriteDeadline", err)

@@ -9,14 +9,13 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Route returns a route that reaches h without net/http: the loops of h's acceptor read and answer usual handshakes for
-// path, which need no goroutine and no buffer. All other requests for path go to net/http, so h must serve the path
-// there as well. Middleware does not see the requests of the route; its Gate does.
+// Route returns a route that reaches h without net/http: the loops of h's acceptor read and answer usual handshakes,
+// without a goroutine and a buffer. All other requests go to net/http, so h must serve the path there as well.
+// Middleware does not see the requests of the route; its Gate does.
 func (h *Handler) Route(path string) front.Route {
 	return front.Route{Method: http.MethodGet, Path: path, Upgrade: "websocket", Take: h.take}
 }
 
-// take takes the connection of a handshake that succeeds.
 func (h *Handler) take(a *front.Arrival) {
 	loops := nodeaccess.Of(h.acceptor)
 	hs, refused := h.agree(a.Request)

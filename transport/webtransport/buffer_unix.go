@@ -8,14 +8,13 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport/internal/udp"
 )
 
-// wantedBuffer is the size that quic-go asks for, in bytes of net.core.rmem_max.
+// wantedBuffer is what quic-go asks for, in bytes of net.core.rmem_max.
 const wantedBuffer = 7 << 20
 
-// hushBufferWarning keeps quic-go from warning of small socket buffers. It reports whether there is another warning instead.
+// hushBufferWarning keeps quic-go from warning. True: warnOfBuffer does it instead.
 func hushBufferWarning() bool { return udp.Hush() }
 
-// warnOfBuffer warns if the system allows only small buffers, which overflow when many packets
-// come together.
+// warnOfBuffer warns of buffers that overflow when many packets come together.
 func (s *Server) warnOfBuffer() {
 	socket, ok := s.conn.(syscall.Conn)
 	if !ok {

@@ -10,8 +10,6 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// endpoint implements transport.Endpoint for the stream of a session. It holds memory only while a
-// message is incomplete.
 type endpoint struct {
 	cfg     *settings
 	framer  *framer
@@ -22,13 +20,12 @@ type endpoint struct {
 	ended   bool          // the end of the connection has begun
 }
 
-// settings are common to the connections of a handler.
 type settings struct {
 	limit    int // of a message, bytes
 	timeouts transport.Timeouts
 }
 
-// Next returns all complete messages at the beginning of data as one message for the peer.
+// Next returns all complete messages in data as one.
 func (e *endpoint) Next(data []byte) (found transport.Found, message, rest []byte) {
 	e.message.Free()
 	e.message = nil
@@ -62,7 +59,6 @@ func (e *endpoint) Next(data []byte) (found transport.Found, message, rest []byt
 	return transport.FoundNothing, nil, nil
 }
 
-// Control ends the connection because of the violation that Next has found.
 func (e *endpoint) Control() transport.Step {
 	d, option := protocol.DisconnectBadRequest, ""
 	if errors.Is(e.wrong, errTooLarge) {
@@ -87,8 +83,7 @@ func (*endpoint) Begin() transport.Step          { return transport.Step{} }
 func (*endpoint) Tick(_, _ bool) transport.Step  { return transport.Step{} }
 func (e *endpoint) Timeouts() transport.Timeouts { return e.cfg.timeouts }
 
-// Close ends the connection. The core's last frame has told the client. Code 0 leaves it to the
-// client to close first.
+// Close ends the connection. The core's last frame has told the client. With code 0 the client closes first.
 func (e *endpoint) Close(d protocol.Disconnect) transport.Step {
 	e.ended, e.link.told = true, d
 	if d.Code == 0 {
@@ -97,10 +92,9 @@ func (e *endpoint) Close(d protocol.Disconnect) transport.Step {
 	return transport.Step{End: transport.EndLinger, Cause: d}
 }
 
-// Overdue ends the session of a client that did not.
 func (*endpoint) Overdue() transport.Step { return transport.Step{End: transport.EndCut} }
 
-// Fail ends the connection with a disconnect push, unless the end has begun already.
+// Fail writes a disconnect push, unless the end has begun.
 func (e *endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
 	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.ended {
@@ -117,7 +111,6 @@ func (e *endpoint) FrameSize(b []byte) int {
 	return len(b)
 }
 
-// disconnect returns the frame of a disconnect push.
 func (f *framer) disconnect(d protocol.Disconnect) []byte {
 	buf, err := codec.For(f.encoding).AppendReply(nil, &protocol.Reply{Push: &protocol.Push{Disconnect: &d}})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// framer makes the bytes of a stream of messages: in JSON each is a line, in Protobuf each comes after its length. The
-// connections of one encoding share one.
+// framer makes a line of a message in JSON, and puts its length before it in Protobuf. Connections of one encoding share
+// one.
 type framer struct{ encoding protocol.Encoding }
 
 var framers = [2]*framer{protocol.JSON: {protocol.JSON}, protocol.Protobuf: {protocol.Protobuf}}
@@ -30,8 +30,8 @@ var (
 	errBadLength = errors.New("the length of a message is no varint of 64 bits")
 )
 
-// first returns the size of the first message in b, with its delimiter, or 0 if it is not
-// complete. Above limit bytes without the delimiter it is too large, complete or not.
+// first returns the size of the first message in b, with its delimiter; 0: incomplete. Above limit bytes without the
+// delimiter it is too large.
 func (f *framer) first(b []byte, limit int) (int, error) {
 	if f.encoding == protocol.JSON {
 		switch end := bytes.IndexByte(b, '\n'); {
@@ -53,8 +53,7 @@ func (f *framer) first(b []byte, limit int) (int, error) {
 	return n + int(size), nil
 }
 
-// whole returns the size of all complete messages at the beginning of b. There is an error only
-// if it is 0: then the first message is wrong.
+// whole returns the size of all complete messages at the beginning of b. There is an error only if it is 0.
 func (f *framer) whole(b []byte, limit int) (size int, err error) {
 	if f.encoding == protocol.JSON && len(b) <= limit {
 		return bytes.LastIndexByte(b, '\n') + 1, nil
@@ -71,8 +70,7 @@ func (f *framer) whole(b []byte, limit int) (size int, err error) {
 	}
 }
 
-// missing returns how many bytes of data to append to begun, an incomplete message, to complete
-// it, or to know more about it.
+// missing returns how many bytes of data complete begun, a part of a message, or tell more about it.
 func (f *framer) missing(begun, data []byte) int {
 	if f.encoding == protocol.JSON {
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
@@ -87,7 +85,6 @@ func (f *framer) missing(begun, data []byte) int {
 	return min(len(data), n+int(size)-len(begun))
 }
 
-// completes reports whether begun is complete, after the bytes that missing asked for were appended.
 func (f *framer) completes(begun []byte, limit int) (bool, error) {
 	if f.encoding == protocol.JSON {
 		length := len(bytes.TrimSuffix(begun, []byte{'\n'}))

@@ -33,29 +33,24 @@ type Config struct {
 	// MessageSizeLimit is the most bytes of a client's message. Above it the connection ends
 	// with protocol.DisconnectBadRequest. Default: 65536.
 	MessageSizeLimit int
-	// WriteTimeout is how long the client may block one write before the connection ends with
-	// protocol.DisconnectWriteError. Default: 1 s.
+	// WriteTimeout is how long the client may block one write before protocol.DisconnectWriteError. Default: 1 s.
 	WriteTimeout time.Duration
-	// CloseTimeout is how long the server waits for the client to close a session that the
-	// server ends, before it closes the session itself. Default: 5 s.
+	// CloseTimeout is how long the client may take to close a session that the server ends. Default: 5 s.
 	CloseTimeout time.Duration
-	// CheckOrigin reports whether a request may open a session. If not, the answer is 403. It
-	// is called on any goroutines, concurrently. Default: the host of the Origin field is the
-	// request's host, in any letter case, or there is no Origin.
+	// CheckOrigin reports whether a request may open a session; if not, it gets 403. Any goroutines call it
+	// concurrently. Default: the host of the Origin field is the request's host, in any letter case, or there is no
+	// Origin.
 	CheckOrigin func(q *front.Request) bool
 }
 
-// Handler takes the WebTransport sessions of a Server's clients and hands them to an acceptor.
-// It is safe for concurrent use and fits any router. Requests that did not come to a Server are
-// refused.
+// Handler takes the WebTransport sessions of a Server's clients and hands them to an acceptor. It is safe for
+// concurrent use and fits any router. Requests that did not come to a Server are refused. ServeHTTP returns when the
+// session is open; Server.Shutdown waits for its end.
 //
-// A connection is the first bidirectional stream that the client opens. In JSON every message is a line, in Protobuf it
-// comes after its length; the query cf_protocol=protobuf chooses
-// Protobuf. A client that is disconnected gets a disconnect push, then the end of the stream. If it
-// does not close the session, the server does, with the code and the reason of the disconnect.
-// Datagrams are ignored, and further streams refused.
-//
-// ServeHTTP returns when the session is open; Server.Shutdown waits for the session's end.
+// A connection is the first bidirectional stream of the client. In JSON every message is a line, in Protobuf it comes
+// after its length; the query cf_protocol=protobuf chooses Protobuf. A client that is disconnected gets a disconnect
+// push, then the end of the stream. If it does not close the session, the server does, with code and reason of the
+// disconnect. Datagrams are ignored, and further streams refused.
 type Handler struct {
 	acceptor transport.Acceptor
 	check    func(q *front.Request) bool
@@ -63,11 +58,10 @@ type Handler struct {
 	refuser  refuse.Refuser
 }
 
-// name of the transport.
 const name = "webtransport"
 
-// NewHandler returns a handler whose connections go to acceptor. The context that the acceptor
-// gets has the values of the request's context and is never done.
+// NewHandler returns a handler whose connections go to acceptor, with a context that has the values of the request's and
+// is never done.
 func NewHandler(acceptor transport.Acceptor, cfg Config) *Handler {
 	refuser := refuse.Refuser{Acceptor: acceptor, Kind: "WebTransport session refused", Prefix: "webtransport: ", Allow: http.MethodConnect}
 	h := &Handler{acceptor: acceptor, check: cfg.CheckOrigin, refuser: refuser, cfg: settings{
@@ -94,7 +88,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// examine checks a request, and returns the connection that it came by.
 func (h *Handler) examine(r *http.Request, q *front.Request) (*connection, *refuse.Refusal) {
 	c := connectionOf(r.Context())
 	switch {
@@ -113,7 +106,6 @@ func (h *Handler) examine(r *http.Request, q *front.Request) (*connection, *refu
 	return c, nil
 }
 
-// open opens the session and hands it to the acceptor.
 func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q *front.Request) *refuse.Refusal {
 	control := http.NewResponseController(w)
 	if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
@@ -139,7 +131,7 @@ func (h *Handler) open(c *connection, w http.ResponseWriter, r *http.Request, q 
 	return nil
 }
 
-// innermost returns the http.ResponseWriter of the server, without the wrappers of middleware.
+// innermost returns the http.ResponseWriter of the server, without middleware.
 func innermost(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })

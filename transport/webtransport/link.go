@@ -11,11 +11,11 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// link is a session as a stream of bytes: the first bidirectional stream that the client opens. Until then nothing can
+// link is a session as a stream of bytes: the first bidirectional stream of the client. Until that is open nothing can
 // be read, and written bytes are dropped.
 type link struct {
 	session *wt.Session
-	// told is how the connection ended; the endpoint sets it, and Close and Abort tell it.
+	// told is what Close and Abort tell the client; the endpoint sets it.
 	told protocol.Disconnect
 
 	mu     sync.Mutex
@@ -32,14 +32,12 @@ func newLink(s *wt.Session) *link {
 	return l
 }
 
-// opened returns the stream, or nil.
 func (l *link) opened() *wt.Stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stream
 }
 
-// open waits for the stream.
 func (l *link) open() (*wt.Stream, error) {
 	if s := l.opened(); s != nil {
 		return s, nil
@@ -72,8 +70,7 @@ func (l *link) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SetReadDeadline gives the stream up if there is none: a deadline means that the connection
-// ends.
+// SetReadDeadline gives the stream up if there is none: the connection ends.
 func (l *link) SetReadDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +88,6 @@ func (l *link) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// CloseWrite ends the outgoing direction.
 func (l *link) CloseWrite() error {
 	if s := l.opened(); s != nil {
 		return s.Close()
@@ -99,23 +95,20 @@ func (l *link) CloseWrite() error {
 	return nil
 }
 
-// Close ends the session, with the code and the reason of the disconnect. Bytes that the client
-// has not received are lost.
+// Close ends the session with the code and the reason of the disconnect. Bytes that the client has not received are
+// lost.
 func (l *link) Close() error {
 	l.giveUp()
 	return l.session.CloseWithError(wt.SessionErrorCode(l.told.Code), l.told.Reason)
 }
 
-// Abort ends the session at once.
 func (l *link) Abort() { _ = l.Close() }
 
-// maxRefused is how many further streams of a session are refused before the session ends.
+// maxRefused is how many further streams are refused before the session ends.
 const maxRefused = 64
 
-// refused is the code in the refusals of further streams.
 const refused wt.StreamErrorCode = 1
 
-// refuse refuses all bidirectional streams but the first one.
 func (l *link) refuse() {
 	for range maxRefused {
 		s, err := l.session.AcceptStream(l.session.Context())
@@ -128,7 +121,6 @@ func (l *link) refuse() {
 	_ = l.session.CloseWithError(tooManyStreams, "too many streams")
 }
 
-// refuseUni refuses all unidirectional streams.
 func (l *link) refuseUni() {
 	for range maxRefused {
 		s, err := l.session.AcceptUniStream(l.session.Context())
@@ -140,5 +132,4 @@ func (l *link) refuseUni() {
 	_ = l.session.CloseWithError(tooManyStreams, "too many streams")
 }
 
-// tooManyStreams is the code of sessions that end because the client opened too many further streams.
 var tooManyStreams = wt.SessionErrorCode(protocol.DisconnectBadRequest.Code)

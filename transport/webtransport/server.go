@@ -25,28 +25,27 @@ import (
 
 // Bounds of each QUIC connection.
 const (
-	// maxStreams is how many requests, or streams of a session, a client may have open.
+	// maxStreams is how many requests, or streams of a session, a client may have.
 	maxStreams = 100
-	// maxUniStreams is how many streams a client may have open that only it writes to. HTTP/3
-	// needs three, and browsers open one or two more.
+	// maxUniStreams is how many unidirectional streams a client may have. HTTP/3 needs three, browsers open one or two
+	// more.
 	maxUniStreams = 16
 	// These bound the received bytes that wait for the program.
 	streamWindow, maxStreamWindow = 128 << 10, 1 << 20
 	connWindow, maxConnWindow     = 192 << 10, 2 << 20
-	// maxIdle is how many connections may be without a request, of all clients. Each holds some 30 KB. If there are more,
-	// the one that has been without a request longest is closed.
+	// maxIdle is how many connections may be without a request. Each holds some 30 KB. Above it, the one that has been
+	// without a request longest is closed.
 	maxIdle = 4096
-	// maxUnfinished is how many connections may be in the first part of their handshake, whose first message has not
-	// arrived as a whole. Further ones are refused. quic-go gives each 5 s without a packet.
+	// maxUnfinished is how many handshakes may wait for the rest of their first message. Further ones are refused.
+	// quic-go gives each 5 s without a packet.
 	maxUnfinished = 1024
-	// silence is how long a client may send nothing at all. keepAlive is less than the time
-	// after which many firewalls and load balancers forget the path of UDP packets.
+	// silence is how long a client may send nothing. keepAlive is less than the time after which many firewalls and load
+	// balancers forget a path of UDP.
 	silence   = 30 * time.Second
 	keepAlive = 15 * time.Second
 )
 
-// freeHandshakes is how many handshakes a second begin without a proof that the client has the
-// address that its packet says. All others cost the client one more round trip.
+// freeHandshakes begin in a second without a proof of the client's address, which costs all others a round trip.
 const freeHandshakes = 200
 
 // Server serves the requests of an http.Server over HTTP/3, and the sessions of Handlers. Its
@@ -64,7 +63,7 @@ type Server struct {
 	conns   map[*connection]struct{}
 	idles   list.List // of connections without a request, the one that has been longest is the first
 	maxIdle int
-	// unfinished counts handshakes whose first message has not arrived, at most maxUnfinished.
+	// unfinished handshakes wait for the rest of their first message.
 	unfinished, maxUnfinished int
 
 	closing bool
@@ -74,12 +73,11 @@ type Server struct {
 
 // Listen returns a server for s.Handler on conn, which it owns from now on.
 //
-// Handler, TLSConfig, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog of s
-// are taken over as they are now; a tls.Config that chooses certificates in its functions can
-// go on doing so. Timeouts hold for each request, from the moment when its head was read;
-// handlers of long requests lift them by http.ResponseController. A connection without a request is closed after
-// IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). Bytes that a client sends before its handshake is
-// complete (0-RTT) are not accepted, because others could send them again.
+// Handler, TLSConfig, ReadTimeout, WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog of s are taken over as they
+// are now; a tls.Config can go on choosing certificates in its functions. Timeouts hold for each request, after its
+// head; handlers of long requests lift them by http.ResponseController. A connection without a request is closed
+// after IdleTimeout (if that is 0, ReadTimeout; if that is 0, 30 s). Bytes before the end of a handshake (0-RTT) are
+// not accepted, because others could send them again.
 func Listen(conn *net.UDPConn, s *http.Server) (*Server, error) { return listen(conn, s) }
 
 func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
@@ -129,8 +127,7 @@ func listen(conn net.PacketConn, s *http.Server) (*Server, error) {
 // Addr returns the address of the UDP socket.
 func (s *Server) Addr() net.Addr { return s.conn.LocalAddr() }
 
-// Serve accepts connections until Shutdown or Close is called, and returns
-// http.ErrServerClosed then.
+// Serve accepts connections until Shutdown or Close, and returns http.ErrServerClosed then.
 func (s *Server) Serve() error {
 	for {
 		c, err := s.listener.Accept(context.Background())
@@ -148,7 +145,6 @@ func (s *Server) Serve() error {
 	}
 }
 
-// serve serves a request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.isClosing() {
 		reject(w)
@@ -175,21 +171,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// reject resets the stream of a request with the code that lets the client send it again to
-// another server.
+// reject resets a request with the code that lets the client send it again to another server.
 func reject(w http.ResponseWriter) {
 	const code = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
-	// HTTPStream writes a head of status 200, which could reach the client before the reset.
-	// The deadline keeps it back.
+	// HTTPStream writes a head of status 200, which could arrive before the reset. The deadline keeps it back.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 	stream := w.(http3.HTTPStreamer).HTTPStream()
 	stream.CancelRead(code)
 	stream.CancelWrite(code)
 }
 
-// Shutdown accepts no more connections and requests, waits until all requests are served and all sessions
-// have ended, and closes everything. If ctx ends before, it cuts off the rest and returns the
-// error of ctx. It does not end sessions: shutting down the node does.
+// Shutdown accepts no more connections and requests, waits until all requests are served and all sessions have ended,
+// and closes everything. If ctx ends before, it cuts off the rest and returns the error of ctx. It does not end
+// sessions: shutting down the node does.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -214,9 +208,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close closes all connections at once, and the UDP socket.
 func (s *Server) Close() error { return s.closed() }
 
-// Advertise returns a handler that tells the clients of next, which come over TCP, that there is HTTP/3 on the same
-// port (RFC 7838), for a day. It names the port of the request's Host field, because this port leads to the server from
-// where the client is; so a firewall or a load balancer must pass UDP packets on as it does TCP connections.
+// Advertise returns a handler that tells the clients of next, which come over TCP, for a day, that there is HTTP/3 on
+// the same port (RFC 7838): the port of the request's Host field, which leads to the server from where the client is. A
+// firewall or a load balancer must pass UDP packets on as it does TCP connections.
 func (s *Server) Advertise(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", altSvc(r.Host))
@@ -224,7 +218,7 @@ func (s *Server) Advertise(next http.Handler) http.Handler {
 	})
 }
 
-// AdvertiseRoutes makes routes of package front tell their clients the same as Advertise tells the clients of handlers.
+// AdvertiseRoutes does for routes of package front what Advertise does for handlers.
 func (s *Server) AdvertiseRoutes(routes []front.Route) {
 	for i := range routes {
 		routes[i].Advertise = func(q *front.Request, head []byte) []byte {
@@ -233,7 +227,6 @@ func (s *Server) AdvertiseRoutes(routes []front.Route) {
 	}
 }
 
-// altSvc returns the field Alt-Svc of an answer to a request for host.
 func altSvc(host string) string {
 	port := "443"
 	if _, p, err := net.SplitHostPort(host); err == nil {
@@ -270,8 +263,8 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// connection is a QUIC connection. It is closed when it had no request and no session for a while. An incomplete
-// request does not keep it.
+// connection is a QUIC connection. It is closed after a while without a request and a session; an incomplete request
+// does not keep it.
 type connection struct {
 	server *Server
 	quic   *quic.Conn
@@ -284,13 +277,13 @@ type connection struct {
 	timer   *time.Timer // closes the connection; stopped while it is busy
 }
 
-// closeDelay is how long a connection stays after its last request during a shutdown. Closing it drops the bytes that the
-// client has not received yet.
+// closeDelay is how long a connection stays after its last request during a shutdown: closing it drops bytes that the
+// client has not received.
 const closeDelay = 500 * time.Millisecond
 
 type connectionKey struct{}
 
-// connectionOf returns the connection that a request came by; nil if it was not to a Server.
+// connectionOf returns the connection of a request; nil if it was not to a Server.
 func connectionOf(ctx context.Context) *connection {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	return c
@@ -317,7 +310,6 @@ func (s *Server) countHandshake(ctx context.Context, _ *quic.ClientInfo) (contex
 	return context.WithValue(ctx, handshakeKey{}, arrived), nil
 }
 
-// newConnection is a hook for http3.Server.ConnContext.
 func (s *Server) newConnection(ctx context.Context, q *quic.Conn) context.Context {
 	if arrived, ok := q.Context().Value(handshakeKey{}).(func()); ok {
 		arrived()
@@ -345,7 +337,6 @@ func (s *Server) newConnection(ctx context.Context, q *quic.Conn) context.Contex
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// noRequest notes that the connection has no request any more.
 func (c *connection) noRequest() {
 	c.mu.Lock()
 	var first *connection
@@ -358,8 +349,7 @@ func (c *connection) noRequest() {
 	}
 }
 
-// setIdle notes whether a connection is without a request. It returns a connection to close if there are too many. The lock
-// of the connection is held.
+// setIdle returns a connection to close if there are too many. The lock of the connection is held.
 func (s *Server) setIdle(c *connection, idle bool) (first *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,7 +366,6 @@ func (s *Server) setIdle(c *connection, idle bool) (first *connection) {
 	return first
 }
 
-// begin notes a request or a session.
 func (c *connection) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -386,7 +375,6 @@ func (c *connection) begin() {
 	c.timer.Stop()
 }
 
-// end is called once for each begin.
 func (c *connection) end() {
 	defer c.noRequest()
 	c.mu.Lock()
@@ -402,7 +390,6 @@ func (c *connection) end() {
 	}
 }
 
-// closeSoon is called when the server shuts down.
 func (c *connection) closeSoon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -411,7 +398,6 @@ func (c *connection) closeSoon() {
 	}
 }
 
-// closeIdle closes the connection unless it is busy.
 func (c *connection) closeIdle() {
 	c.mu.Lock()
 	busy := c.busy > 0

@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// conn is the common state of both drivers: the bytes that wait to be written, and the phase of the connection. Its
-// methods are called one at a time. They get the driver that the conn is part of, which does the I/O.
+// conn is the state that both drivers have: the bytes that wait to be written, and the phase of the connection. Its
+// methods are called one at a time, and get the driver that the conn is part of, which does the I/O.
 type conn[E any, P pointer[E]] struct {
 	endpoint   E
 	out        *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
@@ -39,23 +39,20 @@ type extra struct {
 	parsed   int             // the first bytes of unread, which are parsed
 }
 
-// driver is a LoopConn or a StreamConn.
 type driver interface {
 	tryWrite(frames [][]byte) (int, error)
 	// enqueue appends p to out, which is not nil.
 	enqueue(p []byte)
 	// congested is called when out is no longer nil. The driver then writes it in the background.
 	congested()
-	// drained is called when the connection ends and everything is written.
+	// drained is called when everything is written after the end has begun.
 	drained()
-	// ended is called when the end begins or goes on. The peer may be the caller, so
-	// the driver must not call it.
+	// ended is called when the end begins or goes on. It must not call the peer, which may be the caller.
 	ended()
-	// after starts a timer that calls ticked once t has passed.
+	// after starts a timer that calls ticked.
 	after(t time.Duration) transport.Timer
 }
 
-// getExtra returns extra, and makes it if it is nil.
 func (c *conn[E, P]) getExtra() *extra {
 	if c.extra == nil {
 		c.extra = new(extra)
@@ -63,7 +60,6 @@ func (c *conn[E, P]) getExtra() *extra {
 	return c.extra
 }
 
-// trim frees extra if all of it is zero.
 func (c *conn[E, P]) trim() {
 	if c.extra != nil && *c.extra == (extra{}) {
 		c.extra = nil
@@ -72,12 +68,11 @@ func (c *conn[E, P]) trim() {
 
 func (c *conn[E, P]) broken() bool { return c.extra != nil && c.extra.broken }
 
-// listens reports whether bytes that the client sends are parsed.
+// listens reports whether bytes of the client are parsed.
 func (c *conn[E, P]) listens() bool {
 	return c.phase <= awaiting || c.phase == gone && c.broken()
 }
 
-// pausing reports whether received bytes must wait.
 func (c *conn[E, P]) pausing() bool { return c.paused && c.phase == open }
 
 func (c *conn[E, P]) pause(pause bool) {
@@ -87,9 +82,8 @@ func (c *conn[E, P]) pause(pause bool) {
 	}
 }
 
-// write implements transport.Conn.Write. Of the frames that cannot be written now it queues up
-// to size bytes, and at least the frame that comes next. So out ends with a whole frame, and
-// the endpoint's last bytes can follow it.
+// write is transport.Conn.Write. Of the frames that cannot be written now it queues up to size bytes, and at least the
+// frame that comes next. So out ends with a whole frame, and the endpoint's last bytes can follow it.
 func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 	if c.phase != open {
 		return 0, errClosed
@@ -113,7 +107,6 @@ func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 	return n, nil
 }
 
-// put writes or queues all of frames.
 func (c *conn[E, P]) put(d driver, frames ...[]byte) {
 	if c.out == nil {
 		n, err := d.tryWrite(frames)
@@ -130,7 +123,6 @@ func (c *conn[E, P]) put(d driver, frames ...[]byte) {
 	c.queue(d, frames, size)
 }
 
-// queue appends the first size bytes of frames to out.
 func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	if size == 0 {
 		return
@@ -147,7 +139,7 @@ func (c *conn[E, P]) queue(d driver, frames [][]byte, size int) {
 	}
 }
 
-// flushed is called when out is written. It reports whether the peer waits for that.
+// flushed is called when out is written. True: the peer waits for that.
 func (c *conn[E, P]) flushed(d driver) (writable bool) {
 	c.out.Free()
 	c.out = nil
@@ -168,7 +160,6 @@ func (c *conn[E, P]) flushed(d driver) (writable bool) {
 	return true
 }
 
-// apply carries out a step of the endpoint.
 func (c *conn[E, P]) apply(d driver, s transport.Step) {
 	switch {
 	case s.End != transport.EndNone:
@@ -190,7 +181,6 @@ func (c *conn[E, P]) apply(d driver, s transport.Step) {
 	}
 }
 
-// ticked is called when a tick is due.
 func (c *conn[E, P]) ticked(d driver) {
 	if c.phase == open {
 		x := c.getExtra()
@@ -201,7 +191,6 @@ func (c *conn[E, P]) ticked(d driver) {
 	}
 }
 
-// close implements transport.Conn.Close.
 func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
 	switch {
 	case c.phase != open:
@@ -212,8 +201,6 @@ func (c *conn[E, P]) close(d driver, why protocol.Disconnect, frames [][]byte) {
 	}
 }
 
-// end begins or goes on with the end of the connection: it writes or queues frames and the
-// endpoint's last bytes.
 func (c *conn[E, P]) end(d driver, s transport.Step, frames [][]byte) {
 	x := c.getExtra()
 	if c.phase >= lingering {
@@ -234,8 +221,8 @@ func (c *conn[E, P]) end(d driver, s transport.Step, frames [][]byte) {
 	d.ended()
 }
 
-// lose ends a connection that can no longer be used. broke tells that the network ended it:
-// then messages that the client sent before are still handed over.
+// lose ends a connection that can no longer be used. broke: the network ended it, so messages that the client sent
+// before are still handed over.
 func (c *conn[E, P]) lose(d driver, cause error, broke bool) {
 	if c.phase >= gone {
 		return

@@ -1,6 +1,6 @@
-// Package driver runs connections: LoopConn on a loop of the core, StreamConn with
-// goroutines. A driver owns the socket or stream, the bytes that the client has not taken,
-// pauses, deadlines and the end of a connection. It knows no protocol: a transport.Endpoint does.
+// Package driver runs connections: LoopConn on a loop of the core, StreamConn with goroutines. A driver owns the socket
+// or stream, the bytes that the client has not taken, pauses, deadlines and the end. It knows no protocol: a
+// transport.Endpoint does.
 package driver
 
 import (
@@ -30,10 +30,10 @@ type Candidate struct {
 	// Ctx and Info are for the acceptor.
 	Ctx  context.Context
 	Info transport.Info
-	// Message is for the peer, before the messages that the endpoint finds; nil: none. It is valid until Start returns,
-	// for other drivers forever.
+	// Message is for the peer, before the messages that the endpoint finds; nil: none. LoopConn uses it until Start
+	// returns, other drivers forever.
 	Message []byte
-	// Early has the bytes that were received already.
+	// Early has bytes that were received already.
 	Early []byte
 	// Watched tells that the loop watches the socket already, for another watcher.
 	Watched bool
@@ -41,9 +41,9 @@ type Candidate struct {
 	TLS *netio.TLS
 }
 
-// pointer has the methods of an endpoint of type E. Connections hold the E itself: so a LoopConn of a WebSocket is one
-// allocation of 80 bytes. It would be one of 96 with an interface value beside the E, and two with 104 bytes in all with
-// the interface value alone. For the same reason, 16 bytes, a conn does not know its driver, and gets it as an argument.
+// pointer has the methods of an endpoint of type E. Connections hold the E itself, so that a LoopConn of a WebSocket is
+// one allocation of 80 bytes. An interface value beside the E would make it 96, an interface value alone two allocations
+// with 104. For the same reason, 16 bytes, the methods of conn get their driver as an argument.
 type pointer[E any] interface {
 	*E
 	transport.Endpoint
@@ -54,23 +54,22 @@ const lastReads = 16
 
 var errClosed = errors.New("transport: connection is closed")
 
-// WriteError returns the error of a connection after writing failed with err.
+// WriteError is the error of a connection after writing failed with err.
 func WriteError(err error) error {
 	return fmt.Errorf("transport: %w: %w", protocol.DisconnectWriteError, err)
 }
 
 func lostError(err error) error { return fmt.Errorf("transport: connection lost: %w", err) }
 
-// refusalOf returns the disconnect for a client that was not accepted because of err.
+// refusalOf returns the disconnect in err, of a client that was not accepted.
 func refusalOf(err error) protocol.Disconnect {
 	d := protocol.DisconnectServerError
 	errors.As(err, &d)
 	return d
 }
 
-// ahead returns how many bytes of frames to queue after the first n bytes, which were written:
-// the rest of the frame that they end in, or else the next frame, and then more whole frames,
-// up to size bytes in all. It is 0 if everything was written.
+// ahead returns how many bytes of frames to queue after the first n bytes, which were written: the rest of the frame
+// that they end in, or else the next frame, and then more whole frames, up to size bytes in all.
 func ahead(e transport.Endpoint, frames [][]byte, n, size int) (taken int) {
 	for _, run := range frames {
 		if n >= len(run) {
@@ -93,7 +92,7 @@ func ahead(e transport.Endpoint, frames [][]byte, n, size int) (taken int) {
 	return taken
 }
 
-// skip returns frames without their first n bytes. It does not change the caller's slice.
+// skip returns frames without their first n bytes, in a new slice.
 func skip(frames [][]byte, n int) [][]byte {
 	for len(frames) > 0 && n >= len(frames[0]) {
 		n -= len(frames[0])

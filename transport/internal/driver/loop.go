@@ -10,16 +10,14 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// LoopConn implements transport.Conn, and transport.Watcher of its socket, on a loop of the
-// core. Everything happens on the loop: there is no lock and no goroutine, and an idle
-// connection holds no buffer.
+// LoopConn implements transport.Conn and transport.Watcher on a loop of the core. There is no lock and no goroutine, and
+// an idle connection holds no buffer.
 type LoopConn[E any, P pointer[E]] struct {
 	conn[E, P]
 	loop transport.Loop
 	peer transport.Peer // nil before accepting and after Closed
 }
 
-// watch says which events of a socket the loop watches.
 type watch uint8
 
 const (
@@ -35,7 +33,7 @@ func NewLoopConn[E any, P pointer[E]](l transport.Loop, fd uintptr, e E) *LoopCo
 	return c
 }
 
-// Post is Start for callers that are not on the loop.
+// Post is Start from other goroutines.
 func (c *LoopConn[E, P]) Post(a nodeaccess.Acceptor, n Candidate) {
 	if !c.loop.Post(func() { c.Start(a, n) }) {
 		netio.CloseFD(uintptr(c.fd), true)
@@ -72,7 +70,7 @@ func (c *LoopConn[E, P]) Start(a nodeaccess.Acceptor, n Candidate) {
 	}
 }
 
-// refuse refuses the client on a goroutine, because the loop may end before the refusal is written.
+// refuse uses a goroutine, because the loop may end before the refusal is written.
 func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	if c.watch != 0 {
 		c.loop.Unwatch(int(c.fd))
@@ -92,7 +90,7 @@ func (c *LoopConn[E, P]) refuse(d protocol.Disconnect, early []byte) {
 	go s.run(nil, early)
 }
 
-// rewatch tells the loop which events of the socket to watch, if they have changed.
+// rewatch tells the loop which events to watch, if they have changed.
 func (c *LoopConn[E, P]) rewatch() {
 	w := watched
 	if !c.pausing() {
@@ -122,7 +120,6 @@ func (c *LoopConn[E, P]) Ready(readable, writable bool) {
 	}
 }
 
-// read reads once, and takes the bytes.
 func (c *LoopConn[E, P]) read() (n int, err error) {
 	buf := c.loop.Buffer()
 	if t := c.tls(); t != nil {
@@ -143,7 +140,7 @@ func (c *LoopConn[E, P]) unread() *netio.Buffer {
 	return c.extra.unread
 }
 
-// take handles received bytes. It changes data.
+// take handles received bytes, and changes them.
 func (c *LoopConn[E, P]) take(data []byte) {
 	if !c.listens() {
 		return
@@ -158,8 +155,7 @@ func (c *LoopConn[E, P]) take(data []byte) {
 	}
 }
 
-// takeUnread goes on with unread. Bytes that must wait again are not copied, because reading may be paused for each of
-// many commands.
+// takeUnread goes on with unread. It does not copy bytes that must wait again: each of many commands may pause reading.
 func (c *LoopConn[E, P]) takeUnread() {
 	b := c.unread()
 	if b == nil || c.pausing() {
@@ -177,8 +173,7 @@ func (c *LoopConn[E, P]) takeUnread() {
 	c.trim()
 }
 
-// consume hands data to the endpoint, and messages to the peer, until data is used up, reading is paused or the
-// connection ends. It returns the bytes that must wait.
+// consume hands data to the endpoint, and messages to the peer. It returns the bytes that must wait.
 func (c *LoopConn[E, P]) consume(data []byte) (rest []byte) {
 	e := P(&c.endpoint)
 	for c.listens() && !c.pausing() {
@@ -237,7 +232,6 @@ func (c *LoopConn[E, P]) congested() {
 	c.rewatch()
 }
 
-// flush writes out. Once all of it is written, the connection goes on.
 func (c *LoopConn[E, P]) flush() {
 	n, err := netio.TryWrite(uintptr(c.fd), [][]byte{c.out.B})
 	if err != nil {
@@ -287,7 +281,7 @@ func (c *LoopConn[E, P]) ended() {
 	c.resume()
 }
 
-// readRest hands over messages that the client sent before its connection broke.
+// readRest hands over messages that came before the connection broke.
 func (c *LoopConn[E, P]) readRest() {
 	c.takeUnread()
 	for range lastReads {
@@ -339,7 +333,7 @@ func (c *LoopConn[E, P]) setDeadline(d time.Duration) {
 	x.deadline = c.loop.After(d, c.expired)
 }
 
-// expired is called when the client has not taken the written bytes in time, or has not ended the connection.
+// expired is called when the client has not taken the written bytes, or has not ended the connection, in time.
 func (c *LoopConn[E, P]) expired() {
 	c.extra.deadline = nil
 	switch {

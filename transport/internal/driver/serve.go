@@ -6,9 +6,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Serve serves a connection that was taken from net/http, and returns. If the loops of a watch sockets,
-// and the stream is a socket, or a TLS of package netio above one, the connection lives on a loop.
-// Otherwise it has goroutines.
+// Serve serves a connection of net/http, and returns. It lives on a loop if the loops of a watch sockets and the stream
+// is a socket, or a TLS of package netio above one, and else has goroutines.
 func Serve[E any, P pointer[E]](a transport.Acceptor, stream netio.Stream, e E, n Candidate) {
 	if loops := nodeaccess.Of(a); loops != nil {
 		if l := loops.NextLoop(); l != nil {

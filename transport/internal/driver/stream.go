@@ -12,18 +12,16 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// stashSize is how many bytes of frames Write takes that cannot be written now. More would
-// weaken the bound of the queue that the frames come from.
+// stashSize is how many bytes Write takes that cannot be written now. More would weaken the bound of the queue that they
+// come from.
 const stashSize = 32 << 10
 
 // wakeUp is a read deadline that makes a read return at once.
 var wakeUp = time.Unix(1, 0)
 
-// StreamConn implements transport.Conn with a goroutine that reads, run, and another one that
-// writes while the stream is congested, flush.
-//
-// The goroutines hold peerMu while they call the peer, and not mu: the peer may call the
-// methods of transport.Conn then.
+// StreamConn implements transport.Conn with a goroutine that reads, run, and another one that writes while the stream
+// is congested, flush. They hold peerMu while they call the peer, and not mu: the peer may call the methods of
+// transport.Conn.
 type StreamConn[E any, P pointer[E]] struct {
 	stream netio.Stream
 
@@ -44,9 +42,8 @@ func NewStreamConn[E any, P pointer[E]](stream netio.Stream, e E) *StreamConn[E,
 	return c
 }
 
-// Serve hands the connection to a and serves it until its end. If fresh is set, it serves it
-// on a new goroutine and returns. That frees the caller's goroutine, whose stack the handshake
-// has grown.
+// Serve hands the connection to a and serves it until its end. With fresh it does so on a new goroutine, which frees the
+// caller's, whose stack the handshake has grown.
 func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) {
 	c.peerMu.Lock() // no goroutine calls the peer before it is set
 	accepted := false
@@ -71,7 +68,6 @@ func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) 
 	c.run(n.Message, n.Early)
 }
 
-// refuse ends a connection that was not accepted.
 func (c *StreamConn[E, P]) refuse(d protocol.Disconnect) {
 	c.locked(func() { c.end(c, P(&c.endpoint).Fail(d, d), nil) })
 }
@@ -110,7 +106,7 @@ func (c *StreamConn[E, P]) locked(f func()) {
 	f()
 }
 
-// run reads until the connection ends. Then it closes the stream and calls Peer.Closed.
+// run reads until the connection ends, then closes the stream and calls Peer.Closed.
 func (c *StreamConn[E, P]) run(message, early []byte) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -126,7 +122,6 @@ func (c *StreamConn[E, P]) run(message, early []byte) {
 	c.finish()
 }
 
-// crash ends a connection whose goroutine panicked.
 func (c *StreamConn[E, P]) crash(p *transport.Panic) {
 	if !c.mu.TryLock() {
 		c.stream.Abort() // the goroutine panicked while it held mu
@@ -137,7 +132,6 @@ func (c *StreamConn[E, P]) crash(p *transport.Panic) {
 	c.finish()
 }
 
-// read reads and parses until the connection no longer listens.
 func (c *StreamConn[E, P]) read() {
 	reads := 0
 	for {
@@ -164,8 +158,7 @@ func (c *StreamConn[E, P]) read() {
 	}
 }
 
-// consume hands data to the endpoint, and messages to the peer. It waits during a pause,
-// and changes data.
+// consume hands data, which it changes, to the endpoint, and messages to the peer. It waits during a pause.
 func (c *StreamConn[E, P]) consume(data []byte) {
 	e := P(&c.endpoint)
 	var ph phase
@@ -195,7 +188,7 @@ func (c *StreamConn[E, P]) consume(data []byte) {
 	}
 }
 
-// await waits for the end of a pause. It returns the phase, and the result of listens.
+// await waits for the end of a pause.
 func (c *StreamConn[E, P]) await() (ph phase, listens bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,8 +242,7 @@ func (c *StreamConn[E, P]) congested() {
 	go c.flush()
 }
 
-// flush writes out until it is empty, and then tells the peer if it waits for that. No other goroutine writes
-// meanwhile.
+// flush writes out until it is empty. No other goroutine writes meanwhile.
 func (c *StreamConn[E, P]) flush() {
 	defer c.flushes.Done()
 	for b := c.takeQueued(); b != nil; b = c.takeQueued() {
@@ -263,7 +255,7 @@ func (c *StreamConn[E, P]) flush() {
 	}
 }
 
-// takeQueued returns the bytes that flush writes next. If there are none, it returns nil, and the flush is over.
+// takeQueued returns the bytes that flush writes next; nil: the flush is over.
 func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 	c.mu.Lock()
 	if b = c.out; len(b.B) > 0 {
@@ -279,14 +271,12 @@ func (c *StreamConn[E, P]) takeQueued() (b *netio.Buffer) {
 	return nil
 }
 
-// drained bounds the wait for the client to end the connection.
 func (c *StreamConn[E, P]) drained() {
 	if c.phase == awaiting {
 		c.stream.SetReadDeadline(time.Now().Add(P(&c.endpoint).Timeouts().Await))
 	}
 }
 
-// ended wakes the goroutine that reads, so that it looks at the phase.
 func (c *StreamConn[E, P]) ended() {
 	switch {
 	case c.broken(): // read the bytes that have arrived, and wake up afterwards
@@ -301,12 +291,11 @@ func (c *StreamConn[E, P]) after(d time.Duration) transport.Timer {
 	return timer{time.AfterFunc(d, func() { c.locked(func() { c.ticked(c) }) })}
 }
 
-// timer implements transport.Timer.
 type timer struct{ t *time.Timer }
 
 func (t timer) Stop() { t.t.Stop() }
 
-// finish ends the connection. The goroutine that reads calls it when it has read everything.
+// finish ends the connection, on the goroutine that reads, when it has read everything.
 func (c *StreamConn[E, P]) finish() {
 	c.linger()
 	c.locked(func() {
@@ -331,8 +320,7 @@ func (c *StreamConn[E, P]) finish() {
 	c.notifyClosed()
 }
 
-// linger ends a connection whose endpoint asked for EndLinger: it tells the peer, and discards received bytes until the
-// client ends the connection too.
+// linger, after EndLinger, tells the peer, and discards received bytes until the client ends the connection.
 func (c *StreamConn[E, P]) linger() {
 	lingers := func() bool {
 		c.mu.Lock()

@@ -2,7 +2,6 @@ package driver
 
 import "github.com/gyrohq/gyro/transport/internal/netio"
 
-// tls returns the layer between the socket and the endpoint; nil: plaintext.
 func (c *LoopConn[E, P]) tls() *netio.TLS {
 	if c.extra == nil {
 		return nil
@@ -10,7 +9,6 @@ func (c *LoopConn[E, P]) tls() *netio.TLS {
 	return c.extra.tls
 }
 
-// secure puts t, unless it is nil, between the socket and the endpoint.
 func (c *LoopConn[E, P]) secure(t *netio.TLS) {
 	if t != nil {
 		c.getExtra().tls = t
@@ -18,7 +16,6 @@ func (c *LoopConn[E, P]) secure(t *netio.TLS) {
 	}
 }
 
-// decrypt reads once, and takes the plaintext that is complete then.
 func (c *LoopConn[E, P]) decrypt(t *netio.TLS, buf []byte) (total int, err error) {
 	congested := c.out != nil
 	t.Begin()
@@ -35,7 +32,6 @@ func (c *LoopConn[E, P]) decrypt(t *netio.TLS, buf []byte) (total int, err error
 	return total, err
 }
 
-// encrypt is tryWrite.
 func (c *LoopConn[E, P]) encrypt(t *netio.TLS, frames [][]byte) (int, error) {
 	n, err := t.TryWrite(frames)
 	if err == nil && c.out != nil {
@@ -44,14 +40,13 @@ func (c *LoopConn[E, P]) encrypt(t *netio.TLS, frames [][]byte) (int, error) {
 	return n, err
 }
 
-// encryptInto is enqueue.
 func (c *LoopConn[E, P]) encryptInto(t *netio.TLS, p []byte) {
 	if err := t.Queue(p); err != nil {
 		c.lose(c, WriteError(err), true)
 	}
 }
 
-// closeTLS tells the client that no more bytes follow, once, if there is TLS.
+// closeTLS tells the client, once, that no more bytes follow.
 func (c *LoopConn[E, P]) closeTLS() {
 	t := c.tls()
 	if t == nil {

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package drivertest runs an endpoint in four ways that must make no difference: alone, with the
-// driver on loops, over TLS there, and with the driver with goroutines. Time is virtual.
+// Package drivertest runs an endpoint in four ways that must make no difference: alone, on loops, over TLS there, and
+// with goroutines. Time is virtual.
 package drivertest
 
 import (
@@ -36,9 +36,8 @@ type Conn interface {
 	Leave()
 	// Stall makes the client stop reading, or go on.
 	Stall(stall bool)
-	// WaitIdle waits until nothing happens any more. It returns the bytes that the client
-	// got, whether it saw the end of the outgoing direction, and whether the connection
-	// is closed.
+	// WaitIdle waits until nothing happens any more. It returns the bytes that the client got, whether it saw the end of
+	// the outgoing direction, and whether the connection is closed.
 	WaitIdle() (got []byte, halfClosed, closed bool)
 }
 
@@ -49,7 +48,6 @@ type Peer interface {
 	Began(c transport.Conn)
 }
 
-// acceptor has a peer.
 type acceptor struct{ Peer }
 
 // Accept implements transport.Acceptor.
@@ -66,17 +64,15 @@ func (a acceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Co
 	return a.Accept(ctx, c, info)
 }
 
-// Start makes the parts of one run: an endpoint, its peer, and the first message of the connection, nil if there is
-// none.
+// Start makes the parts of one run: an endpoint, its peer, and the first message, nil for none.
 type Start[E any] func() (e E, p Peer, message []byte)
 
-// pointer has the methods of an endpoint of type E.
 type pointer[E any] interface {
 	*E
 	transport.Endpoint
 }
 
-// Way runs a connection in one of the ways: it calls play with it.
+// Way runs a connection in one way, and calls play with it.
 type Way[E any] func(t *testing.T, start Start[E], play func(c Conn, p Peer))
 
 // Ways returns all ways, by name. The first to ask is "alone".
@@ -84,7 +80,6 @@ func Ways[E any, P pointer[E]]() map[string]Way[E] {
 	return map[string]Way[E]{"alone": alone[E, P], "loop": onFakeLoop[E, P], "TLS": onSecureLoop[E, P], "stream": onPipe[E, P]}
 }
 
-// alone runs an endpoint and nothing else.
 func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	e, p, message := start()
 	m := &model{endpoint: P(&e), peer: p}
@@ -96,8 +91,7 @@ func alone[E any, P pointer[E]](_ *testing.T, start Start[E], play func(c Conn, 
 	play(m, p)
 }
 
-// model is the least that a driver must be: it has no socket and no clock, its client
-// takes everything at once, and it obeys the steps.
+// model is the least that a driver must be: no socket, no clock, and a client that takes everything at once.
 type model struct {
 	endpoint  transport.Endpoint
 	peer      Peer
@@ -168,7 +162,6 @@ func (m *model) apply(s transport.Step) {
 	m.drained()
 }
 
-// put writes bytes, or queues them if the client does not read and has no room.
 func (m *model) put(b []byte) {
 	switch {
 	case m.left || len(b) == 0:
@@ -182,7 +175,6 @@ func (m *model) put(b []byte) {
 	}
 }
 
-// drained goes on when everything is written.
 func (m *model) drained() {
 	switch {
 	case m.congested:
@@ -314,13 +306,11 @@ func (m *model) WaitIdle() ([]byte, bool, bool) {
 	return m.out, m.end == transport.EndLinger && !m.congested, m.over
 }
 
-// onFakeLoop runs a connection through the driver on loops, with a socket, and a loop
-// in virtual time.
+// onFakeLoop uses the driver on loops, with a socket, and a loop in virtual time.
 func onFakeLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	onLoop[E, P](t, start, play, false)
 }
 
-// onSecureLoop does that over TLS.
 func onSecureLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	onLoop[E, P](t, start, play, true)
 }
@@ -351,7 +341,6 @@ func onLoop[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn,
 	play(l, p)
 }
 
-// secure puts TLS on the connection, and returns the server's end.
 func (l *fakeLoop) secure() *netio.TLS {
 	server, client := net.Pipe()
 	l.sealed.Conn = client
@@ -366,15 +355,14 @@ func (l *fakeLoop) secure() *netio.TLS {
 	return end
 }
 
-// serverTLS has the certificate of package httptest, and no tickets, because the test client would not read them.
+// serverTLS has no tickets, because the test client would not read them.
 var serverTLS = func() *tls.Config {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	return &tls.Config{Certificates: s.TLS.Certificates, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 }()
 
-// sealed is the net.Conn beneath a client's TLS: a pipe during the handshake, then the received bytes and the bytes to
-// send.
+// sealed is the net.Conn beneath a client's TLS: a pipe during the handshake, then bytes in memory.
 type sealed struct {
 	net.Conn
 	in, out bytes.Buffer
@@ -397,7 +385,6 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-// decrypted returns the plaintext of the bytes that the client got.
 func (l *fakeLoop) decrypted(p []byte) (plain []byte) {
 	if l.tls == nil {
 		return p
@@ -413,7 +400,6 @@ func (l *fakeLoop) decrypted(p []byte) (plain []byte) {
 	}
 }
 
-// fakeLoop is a loop with one socket, and the client at its other end.
 type fakeLoop struct {
 	transport.Conn
 	t      *testing.T
@@ -532,7 +518,7 @@ func (l *fakeLoop) WaitIdle() (got []byte, halfClosed, closed bool) {
 	return l.got, l.ended, l.watcher == nil
 }
 
-// onPipe runs a connection through the driver with goroutines, in virtual time.
+// onPipe uses the driver with goroutines, in virtual time.
 func onPipe[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn, p Peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
@@ -551,7 +537,6 @@ func onPipe[E any, P pointer[E]](t *testing.T, start Start[E], play func(c Conn,
 	})
 }
 
-// outlet is the server's end of a pipe.
 type outlet struct {
 	net.Conn
 	halfClosed, closed atomic.Bool
@@ -560,7 +545,6 @@ type outlet struct {
 func (o *outlet) CloseWrite() error { o.halfClosed.Store(true); return nil }
 func (o *outlet) Close() error      { o.closed.Store(true); return o.Conn.Close() }
 
-// pipeEnd is the client's end, and the connection.
 type pipeEnd struct {
 	transport.Conn
 	outlet   *outlet

@@ -21,14 +21,14 @@ import (
 
 var update = flag.Bool("update", false, "write what endpoints alone do into the fixtures")
 
-// Protocol has the parts of a conversation that depend on the protocol of the fixtures.
+// Protocol has what depends on the protocol in the fixtures.
 type Protocol[E any] struct {
 	Endpoint E
 	// First is the message that the connection begins with; nil: none.
 	First []byte
-	// Sent reads the bytes that the client sends, in one piece.
+	// Sent reads what the client sends.
 	Sent func(in *Input) []byte
-	// Frames reads the frames that the core writes.
+	// Frames reads what the core writes.
 	Frames func(in *Input) [][]byte
 	// Shown returns a line for each thing in the bytes that the client got.
 	Shown func(got []byte) []string
@@ -94,13 +94,11 @@ func Fixtures[E any, P pointer[E]](t *testing.T, pattern string, begin func(t *t
 	}
 }
 
-// conversation is one fixture, driven in one way.
 type conversation[E any] struct {
 	Protocol[E]
 	got []string
 }
 
-// run carries out the lines.
 func (c *conversation[E]) run(t *testing.T, d Conn, p *Witness, lines []string) {
 	t.Helper()
 	said := &transcript{peer: p, shown: c.Shown}
@@ -118,7 +116,6 @@ func (c *conversation[E]) run(t *testing.T, d Conn, p *Witness, lines []string) 
 	}
 }
 
-// do carries out one line.
 func (c *conversation[E]) do(d Conn, verb string, in *Input) {
 	switch verb {
 	case "recv":
@@ -165,7 +162,7 @@ func (in *Input) check(err error) {
 	}
 }
 
-// Fail ends the test because of a line that makes no sense.
+// Fail ends the test because of a senseless line.
 func (in *Input) Fail(why string) {
 	in.t.Helper()
 	in.t.Fatalf("%s: %s", in.line, why)
@@ -193,7 +190,7 @@ func (in *Input) Number() (n int, ok bool) {
 	return n, err == nil
 }
 
-// Text returns the text in quotes, repeated N times if "*N" follows it. It is empty if nothing is quoted next.
+// Text returns the text in quotes, N times if "*N" follows; "" if nothing is quoted next.
 func (in *Input) Text() string {
 	in.rest = strings.TrimLeft(in.rest, " ")
 	q, err := strconv.QuotedPrefix(in.rest)
@@ -211,7 +208,7 @@ func (in *Input) Text() string {
 	return s
 }
 
-// Quoted is the opposite of Text, for a text of one character or of different ones.
+// Quoted undoes Text, for a text of one character or of different ones.
 func Quoted(s string) string {
 	if n := len(s); n > 100 && s == strings.Repeat(s[:1], n) {
 		return fmt.Sprintf("%q*%d", s[:1], n)
@@ -219,7 +216,6 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// transcript writes down the results of the events of a conversation.
 type transcript struct {
 	peer               *Witness
 	shown              func(got []byte) []string
@@ -252,9 +248,9 @@ func (s *transcript) since(got []byte, halfClosed, closed bool) (lines []string)
 	return lines
 }
 
-// Witness is the peer of a connection. It writes down the calls that it gets.
+// Witness is a peer that writes down the calls that it gets.
 type Witness struct {
-	// Inside is called with the connection when the Witness receives a message; nil: nothing happens.
+	// Inside is called when the Witness receives a message; may be nil.
 	Inside func(transport.Conn)
 	// Cause returns the text for the error of Closed; nil, or "": the usual text.
 	Cause func(err error) string

@@ -5,8 +5,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// OnLoop returns a connection of a loop for use from other goroutines. Its methods return when the loop has carried
-// them out.
+// OnLoop returns a connection of a loop for other goroutines. Its methods return when the loop has carried them out.
 func OnLoop(l transport.Loop, c transport.Conn) transport.Conn { return posted{l, c} }
 
 type posted struct {

@@ -1,5 +1,4 @@
-// Package extension negotiates the only extension that the WebSocket transport knows,
-// permessage-deflate (RFC 7692).
+// Package extension negotiates permessage-deflate (RFC 7692), the only extension that the WebSocket transport knows.
 package extension
 
 import (
@@ -41,7 +40,7 @@ func Parse(fields []string) ([]Extension, error) {
 	return list, nil
 }
 
-// parseOne reads one element; the rest is empty or begins with a comma.
+// parseOne reads one element; rest is empty or begins with a comma.
 func parseOne(s string) (e Extension, rest string, err error) {
 	e.name, s = cutToken(s)
 	if e.name == "" {
@@ -68,8 +67,7 @@ func parseOne(s string) (e Extension, rest string, err error) {
 	}
 }
 
-// cutValue cuts off a token, or a quoted string that holds one. The value is "" if there is
-// neither.
+// cutValue cuts off a token, or a quoted string that holds one; "": neither.
 func cutValue(s string) (value, rest string) {
 	if s == "" || s[0] != '"' {
 		return cutToken(s)
@@ -98,7 +96,6 @@ func cutToken(s string) (token, rest string) {
 	return s[:n], s[n:]
 }
 
-// isTokenByte follows RFC 9110 section 5.6.2.
 func isTokenByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
@@ -106,8 +103,7 @@ func isTokenByte(c byte) bool {
 
 func trimSpace(s string) string { return strings.TrimLeft(s, " \t") }
 
-// AcceptDeflate returns the answer to the first offer of permessage-deflate that the server
-// can accept, or "".
+// AcceptDeflate returns the answer to the first offer of permessage-deflate that the server can accept, or "".
 func AcceptDeflate(offers []Extension) string {
 	for _, o := range offers {
 		if o.name != "permessage-deflate" {
@@ -120,8 +116,8 @@ func AcceptDeflate(offers []Extension) string {
 	return ""
 }
 
-// answerDeflate follows RFC 7692 section 7.1. The compressor always uses the
-// largest window, so a smaller one for the server is not accepted.
+// answerDeflate follows RFC 7692 section 7.1. The compressor uses the largest window, so a smaller one for the server is
+// not accepted.
 func answerDeflate(params []param) string {
 	answer := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	for i, p := range params {

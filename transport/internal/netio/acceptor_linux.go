@@ -10,8 +10,7 @@ import (
 	"unsafe"
 )
 
-// Acceptor accepts the connections of a TCP listener as descriptors. One goroutine calls
-// Accept; any may call Close at any time.
+// Acceptor accepts the connections of a TCP listener as descriptors. One goroutine calls Accept; any may call Close.
 type Acceptor struct {
 	file *os.File // another descriptor of the listener, in Go's poller
 	raw  syscall.RawConn
@@ -24,8 +23,7 @@ type Acceptor struct {
 	err     error
 }
 
-// NewAcceptor makes an Acceptor. It sets options of ln, which all connections that ln accepts
-// from now on inherit.
+// NewAcceptor sets options of ln, which its connections inherit.
 func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	raw, err := ln.SyscallConn()
 	if err != nil {
@@ -53,8 +51,8 @@ func NewAcceptor(ln *net.TCPListener) (*Acceptor, error) {
 	return a, nil
 }
 
-// setOptions sets on a listener the options that package net would set on each connection, with keepAlive. That
-// connections inherit them saves five system calls per connection.
+// setOptions sets on a listener the options that package net sets on each connection, with keepAlive. That connections
+// inherit them saves five system calls each.
 func setOptions(fd int) error {
 	for _, o := range []struct{ level, name, value int }{
 		{syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
@@ -70,8 +68,8 @@ func setOptions(fd int) error {
 	return nil
 }
 
-// Accept waits for connections, puts them into batch, and returns their number. Errors other
-// than net.ErrClosed tell of a shortage, which may pass.
+// Accept waits for connections, puts them into batch, and returns their number. Errors other than net.ErrClosed tell of
+// a shortage.
 func (a *Acceptor) Accept(batch []Socket) (int, error) {
 	a.batch, a.n, a.err = batch, 0, nil
 	if a.raw.Read(a.attempt) != nil {
@@ -80,7 +78,6 @@ func (a *Acceptor) Accept(batch []Socket) (int, error) {
 	return a.n, a.err
 }
 
-// try reports false if there is nothing to accept.
 func (a *Acceptor) try(fd uintptr) bool {
 	for a.n < len(a.batch) {
 		nfd, errno := sysAccept(fd, &a.from)
@@ -103,7 +100,6 @@ func (a *Acceptor) try(fd uintptr) bool {
 	return true
 }
 
-// addrPort returns the address as package net would.
 func addrPort(sa *syscall.RawSockaddrAny) netip.AddrPort {
 	switch sa.Addr.Family {
 	case syscall.AF_INET:
@@ -122,7 +118,6 @@ func addrPort(sa *syscall.RawSockaddrAny) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// hostOrder converts a port from network byte order.
 func hostOrder(port uint16) uint16 {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], port)

@@ -1,5 +1,4 @@
-// Package netio reads and writes byte streams for transports, so that idle connections cost no
-// memory and writes do not wait.
+// Package netio reads and writes byte streams, so that idle connections cost no memory and writes do not wait.
 package netio
 
 import (
@@ -20,8 +19,7 @@ type Buffer struct {
 
 var pools [maxClass - minClass + 1]sync.Pool
 
-// Get returns an empty buffer with a capacity of at least n bytes. Buffers above
-// 64 KB are not pooled.
+// Get returns an empty buffer for at least n bytes. Buffers above 64 KB are not pooled.
 func Get(n int) *Buffer {
 	class := max(bits.Len(uint(max(n, 1)-1)), minClass)
 	if class > maxClass {
@@ -33,7 +31,7 @@ func Get(n int) *Buffer {
 	return &Buffer{B: make([]byte, 0, 1<<class), class: class}
 }
 
-// Free gives b back: no goroutine may use b or its bytes any more. It does nothing if b is nil.
+// Free gives b back: b and its bytes must not be used any more. Nil is allowed.
 func (b *Buffer) Free() {
 	if b == nil || b.class < 0 {
 		return
@@ -42,9 +40,9 @@ func (b *Buffer) Free() {
 	pools[b.class-minClass].Put(b)
 }
 
-// Grow returns a buffer with b's content and room for n more bytes. If the result is another buffer, b was freed. A nil
-// b counts as empty. Content that grows by small parts is copied a few times in all: another buffer has half of the
-// content as further room.
+// Grow returns a buffer with b's content and room for n more bytes. If it is another one, b was freed. A nil b counts as
+// empty. Another buffer has half of the content as further room, so that content in small parts is copied a few times in
+// all.
 func (b *Buffer) Grow(n int) *Buffer {
 	if b == nil {
 		return Get(n)
@@ -58,8 +56,8 @@ func (b *Buffer) Grow(n int) *Buffer {
 	return g
 }
 
-// gather returns the bytes for one system call, from frames[i] on: that frame itself, or a
-// copy of it and of the small frames that follow, in the buffer b.
+// gather returns the bytes for one system call, from frames[i] on: that frame itself, or a copy of it and of small ones
+// that follow, in b.
 func gather(frames [][]byte, i int) (p []byte, next int, b *Buffer) {
 	size := len(frames[i])
 	next = i + 1

@@ -7,17 +7,14 @@ import (
 	"time"
 )
 
-// keepIdle is the silence after which the kernel asks whether a client is still there. Pings, every 25 s, find clients
-// that are gone. Keep-alive is for connections without them, such as idle connections of HTTP and clients that turned
-// pings off, and keeps their entries in NATs. With less than the time between pings, the kernel would ask every idle
-// client, too.
+// keepIdle is the silence after which the kernel asks whether a client is still there. Pings, every 25 s, find lost
+// clients earlier. Keep-alive is for connections without them, and keeps their entries in NATs. With less than the time
+// between pings, the kernel would ask every idle client, too.
 const keepIdle = 120 * time.Second
 
-// keepAlive is the configuration of accepted connections. Interval and Count are the defaults of package net.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: 15 * time.Second, Count: 9}
 
-// Socket is an accepted connection: a non-blocking descriptor, which belongs to the owner of
-// the Socket, and the address of the peer.
+// Socket is an accepted connection: a non-blocking descriptor, which its owner closes, and the address of the peer.
 type Socket struct {
 	FD     uintptr
 	Remote netip.AddrPort
@@ -32,8 +29,8 @@ type Handover struct {
 // NewHandover returns a Handover of fd, which belongs to it from now on.
 func NewHandover(fd uintptr) *Handover { return &Handover{fd: fd} }
 
-// Conn makes a connection of the descriptor, and needs another descriptor for a moment. If it
-// fails, it may be called again. The connection has no remote address if the peer has gone.
+// Conn makes a connection, for which it needs another descriptor for a moment. If it fails, it may be called again. The
+// connection has no remote address if the peer has gone.
 func (h *Handover) Conn() (net.Conn, error) {
 	if h.file == nil {
 		h.file = os.NewFile(h.fd, "socket")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// NextProtos returns the protocols that clients of s can choose from: protos, which its TLS configuration
-// has, as ServeTLS changes them.
+// NextProtos returns the protocols that clients of s can choose from: protos, which its TLS configuration has, as
+// ServeTLS changes them.
 func NextProtos(protos []string, s *http.Server) []string {
 	_, h2 := s.TLSNextProto["h2"]
 	offers := map[string]bool{"h2": s.TLSNextProto == nil || h2, "http/1.1": true}

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/smuggling"
 )
 
-// replay is a connection that returns early, bytes that were read before, and then the rest. One goroutine at a time
-// may read.
+// replay reads early, then the rest. One goroutine at a time may read.
 type replay struct {
 	net.Conn
 	remote net.Addr
@@ -22,15 +21,15 @@ type replay struct {
 	filter *smuggling.Filter // judges the bytes that are read; nil: they are not judged
 }
 
-// NewReplay returns a connection that reads early and then nc, or gets the error broken then if that is
-// not nil. remote is its RemoteAddr, also if nc does not know that any more.
+// NewReplay returns a connection that reads early and then nc, or, if it is not nil, the error broken. remote is its
+// RemoteAddr, also if nc does not know that any more.
 func NewReplay(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
 	return &replay{Conn: nc, remote: remote, early: early, broken: broken}
 }
 
-// NewRequests is NewReplay for net/http, which reads requests. It gets none whose end another server may
-// see elsewhere: instead of such a request it reads one that it refuses. If nc is a *tls.Conn, net/http
-// finds the state of TLS. One that has agreed on another protocol, or whose handshake has failed, net/http gets as it is.
+// NewRequests is NewReplay for net/http. Instead of a request whose end another server may see elsewhere, it reads one
+// that net/http refuses. If nc is a *tls.Conn, net/http finds the state of TLS. One that has agreed on another protocol,
+// or whose handshake has failed, net/http gets as it is.
 func NewRequests(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
 	t, ok := nc.(*tls.Conn)
 	if ok && len(early) == 0 {
@@ -59,7 +58,7 @@ func (r *replay) Read(p []byte) (int, error) {
 	}
 }
 
-// read reads bytes that were not judged. It reports whether they wait; if they do, read reads only one byte.
+// read reads bytes that were not judged. If waiting is true, the filter lets them wait, and there is only one.
 func (r *replay) read(p []byte) (n int, waiting bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +112,6 @@ func (r *replay) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// secureReplay is a replay of a TLS connection. net/http finds the state by its method.
 type secureReplay struct {
 	*replay
 	tls *tls.Conn
@@ -121,7 +119,7 @@ type secureReplay struct {
 
 func (r *secureReplay) ConnectionState() tls.ConnectionState { return r.tls.ConnectionState() }
 
-// Early returns the bytes that follow the request for another protocol, which net/http has not got.
+// Early returns the bytes after the request for another protocol, which net/http has not got.
 func (r *replay) Early() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +131,8 @@ func (r *replay) Early() []byte {
 	return early
 }
 
-// Bare returns the connection beneath, for a handler that takes the connection from the server, such as the handler of
-// WebSocket. It returns nil while early is not read, and if nothing can follow.
+// Bare returns the connection beneath, for a handler that takes it from the server. Nil: early is not read, or nothing
+// can follow.
 func (r *replay) Bare() net.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +142,6 @@ func (r *replay) Bare() net.Conn {
 	return r.Conn
 }
 
-// CloseWrite lets net/http close gently.
 func (r *replay) CloseWrite() error {
 	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

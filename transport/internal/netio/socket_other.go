@@ -9,7 +9,7 @@ func newSocket(Duplex) Stream { return nil }
 // Detach is not possible on this system.
 func Detach(Stream) (fd uintptr, t *TLS, ok bool) { return 0, nil, false }
 
-// As there are no descriptors, the following functions are never called.
+// Never called, as there are no descriptors.
 
 func TryWrite(uintptr, [][]byte) (int, error) { return 0, errors.ErrUnsupported }
 func TryRead(uintptr, []byte) (int, error)    { return 0, errors.ErrUnsupported }

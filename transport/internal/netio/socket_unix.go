@@ -12,12 +12,11 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// socket is the stream of a plain socket. It reads and writes by system calls of its own.
 type socket struct {
 	blocking // the other methods
 	raw      syscall.RawConn
-	// fd is written to without RawConn.Write, which takes up to 100 ns to guard fd against
-	// being closed meanwhile. Callers of TryWrite exclude that.
+	// fd is written to without RawConn.Write, which takes up to 100 ns to guard fd against being closed. Callers of
+	// TryWrite exclude that.
 	fd uintptr
 
 	// used by the goroutine that reads
@@ -25,8 +24,8 @@ type socket struct {
 	in         *Buffer
 }
 
-// newSocket returns nil if d is not a plain socket. A type that embeds one may change the bytes
-// that go through it, so it is used as it is unless it is a wrapper.
+// newSocket returns nil if d is not a plain socket. A type that embeds one may change the bytes, so it is used as it is
+// unless it is a wrapper.
 func newSocket(d Duplex) Stream {
 	var raw syscall.RawConn
 	d = bare(d)
@@ -61,8 +60,7 @@ func (s *socket) Read() (*Buffer, error) {
 	return b, s.err
 }
 
-// tryRead holds a buffer during the system call only, unless there is something to read. It
-// reports false if there is nothing yet.
+// tryRead holds a buffer during the system call only, unless there is something to read. False: there is nothing yet.
 func (s *socket) tryRead(fd uintptr) bool {
 	b := Get(readSize)
 	n, err := TryRead(fd, b.B[:readSize])
@@ -114,8 +112,7 @@ func tryWrite(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// TryRead reads from a non-blocking descriptor. It returns 0 if there is nothing to read now,
-// and io.EOF at the end.
+// TryRead reads from a non-blocking descriptor: 0 if there is nothing now, io.EOF at the end.
 func TryRead(fd uintptr, p []byte) (int, error) {
 	for {
 		n, errno := quiet.Read(fd, p)
@@ -133,9 +130,8 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Detach takes the descriptor of a TCP or Unix socket out of Go's runtime, and the TLS above it, if
-// that is a TLS of this package; nil: there is none. The descriptor is non-blocking and belongs to
-// the caller; s must not be used any more. If ok is false, s is as it was.
+// Detach takes the descriptor of a TCP or Unix socket out of Go's runtime, and the TLS of this package above it; nil:
+// there is none. The descriptor is non-blocking and the caller's; s must not be used any more. !ok: s is as it was.
 func Detach(s Stream) (fd uintptr, t *TLS, ok bool) {
 	if b, blocks := s.(*blocking); blocks {
 		if t = tlsOf(b.d); t == nil {
@@ -155,7 +151,6 @@ func Detach(s Stream) (fd uintptr, t *TLS, ok bool) {
 	return dup, t, true
 }
 
-// tlsOf returns the TLS that d is the tls.Conn of; nil: none.
 func tlsOf(d Duplex) *TLS {
 	if c, ok := d.(*tls.Conn); ok {
 		if w, ok := c.NetConn().(*wire); ok {
@@ -165,7 +160,6 @@ func tlsOf(d Duplex) *TLS {
 	return nil
 }
 
-// dupCloseOnExec makes another descriptor of the same socket.
 func dupCloseOnExec(fd uintptr) (uintptr, error) {
 	dup, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {
@@ -174,7 +168,7 @@ func dupCloseOnExec(fd uintptr) (uintptr, error) {
 	return dup, nil
 }
 
-// CloseFD closes a socket. If reset is set, bytes that were not sent are dropped.
+// CloseFD closes a socket; with reset, bytes that were not sent are dropped.
 func CloseFD(fd uintptr, reset bool) {
 	if reset {
 		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})

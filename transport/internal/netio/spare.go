@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// Spare keeps a descriptor in reserve. To make a net.Conn of a socket takes another descriptor for a moment. If sockets
-// hold all descriptors, none could be converted without the reserve, and not even the sockets of clients that have left
-// would be closed. The zero Spare has nothing yet.
+// Spare keeps a descriptor in reserve, because making a net.Conn of a socket takes another one for a moment. If sockets
+// held all descriptors, none could be converted, and not even those of clients that have left would be closed. The zero
+// Spare has nothing yet.
 type Spare struct {
 	mu    sync.Mutex
 	file  *os.File // nil: no descriptor was free
 	ended bool
 }
 
-// Conn returns the result of h.Conn. If h.Conn fails for want of descriptors, Conn may be called again.
+// Conn is h.Conn. After a shortage it may be called again.
 func (s *Spare) Conn(h *Handover) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

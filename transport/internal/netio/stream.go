@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// Sizes in bytes.
 const (
-	// readSize is the most that one read takes.
 	readSize = 16 << 10
-	// idleSize is the buffer that a blocking stream holds while it waits.
+	// idleSize is the buffer of a blocking stream while it waits.
 	idleSize = 512
-	// gatherSize bounds the small frames that are copied into one write. To copy a frame
-	// is cheaper than to give it an element of writev.
+	// gatherSize bounds the small frames that are copied into one write, which is cheaper than an element of writev.
 	gatherSize = 16 << 10
 )
 
@@ -25,37 +22,32 @@ type Duplex interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// Stream is a connection as transports use it. One goroutine may read while another one
-// writes. TryWrite must not be called during Write, Close and Abort, nor after Close and Abort.
-// The other methods may be called at any time.
+// Stream is a connection as transports use it. One goroutine may read while another one writes. TryWrite must not be
+// called during Write, Close and Abort, nor after these two. The other methods may be called at any time.
 type Stream interface {
-	// Read waits for bytes and returns them in a buffer that the caller frees. While it
-	// waits, a stream of a plain socket holds no buffer.
+	// Read waits for bytes and returns them in a buffer that the caller frees. Meanwhile a stream of a plain socket
+	// holds no buffer.
 	Read() (*Buffer, error)
-	// TryWrite writes as many bytes of frames as is possible without waiting, and returns
-	// their number; 0 is no error. Blocking streams write nothing. TryWrite changes
-	// neither frames nor their bytes.
+	// TryWrite writes as many bytes of frames as is possible without waiting, and returns their number; 0 is no error,
+	// and all that blocking streams write. It changes neither frames nor their bytes.
 	TryWrite(frames [][]byte) (int, error)
-	// Write writes all of p. It waits for at most timeout.
+	// Write writes all of p, within timeout.
 	Write(p []byte, timeout time.Duration) error
 	// SetReadDeadline bounds Read; a time in the past wakes it.
 	SetReadDeadline(t time.Time)
-	// CloseWrite ends the outgoing direction if the connection can do that.
+	// CloseWrite ends the outgoing direction if that is possible.
 	CloseWrite()
-	// Close closes the connection. Over TLS it may wait until the closing alert is sent.
+	// Close may wait over TLS until the closing alert is sent.
 	Close()
-	// Abort closes the connection at once and drops bytes that were not sent.
+	// Abort drops bytes that were not sent.
 	Abort()
 }
 
-// wrapper is a connection around another one. It may stand aside.
 type wrapper interface {
-	// Bare returns the inner connection, which is used instead of the wrapper from now on,
-	// or nil if the wrapper is still needed.
+	// Bare returns the inner connection, which is used from now on, or nil if the wrapper is still needed.
 	Bare() net.Conn
 }
 
-// bare returns d without wrappers.
 func bare(d Duplex) Duplex {
 	for {
 		w, ok := d.(wrapper)
@@ -70,8 +62,8 @@ func bare(d Duplex) Duplex {
 	}
 }
 
-// Early takes the bytes that were read already from a connection that a handler has taken from net/http. net/http
-// itself returns further bytes that it has read.
+// Early takes the bytes that were read already from a connection of net/http, which itself returns further ones that it
+// has read.
 func Early(d Duplex) []byte {
 	for {
 		if r, ok := d.(interface{ Early() []byte }); ok {
@@ -89,9 +81,8 @@ func Early(d Duplex) []byte {
 	}
 }
 
-// NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets get
-// non-blocking I/O where the system has it. A type around a socket prevents that, unless its
-// method Bare() net.Conn returns the socket.
+// NewStream makes a Stream of d, which it owns from now on. TCP and Unix sockets get non-blocking I/O where the system
+// has it, also in a type whose method Bare() net.Conn returns the socket.
 func NewStream(d Duplex) Stream {
 	if s := newSocket(d); s != nil {
 		return s
@@ -151,8 +142,8 @@ func (s *blocking) CloseWrite() {
 	}
 }
 
-// abort resets TCP connections, so that neither bytes in the kernel nor the closing alert of
-// TLS wait for a peer that does not read. A Duplex may have an Abort of its own.
+// abort resets TCP connections, so that neither bytes in the kernel nor the closing alert of TLS wait for a peer that
+// does not read.
 func abort(d Duplex) {
 	if c, ok := d.(interface{ Abort() }); ok {
 		c.Abort()

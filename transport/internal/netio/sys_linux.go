@@ -5,13 +5,12 @@ import (
 	"unsafe"
 )
 
-// These calls never wait, as the descriptors are non-blocking. So the scheduler need not know
-// of them, see package quiet.
+// These calls never wait, as the descriptors are non-blocking, so the scheduler need not know of them: see package
+// quiet.
 
-// sysClose closes a socket. That does not wait without SO_LINGER, or with a linger time of 0.
+// sysClose does not wait without SO_LINGER, or with a linger time of 0.
 func sysClose(fd uintptr) { _, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0) }
 
-// sysAccept accepts a connection, and stores the address of the peer in from.
 func sysAccept(fd uintptr, from *syscall.RawSockaddrAny) (uintptr, syscall.Errno) {
 	size := uint32(syscall.SizeofSockaddrAny)
 	nfd, _, errno := syscall.RawSyscall6(sysAccept4, fd, uintptr(unsafe.Pointer(from)), uintptr(unsafe.Pointer(&size)),

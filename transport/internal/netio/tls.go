@@ -9,32 +9,26 @@ import (
 )
 
 const (
-	// maxRecord is the most plaintext in a record of TLS; bytes.
 	maxRecord = 16 << 10
-	// maxUnasked bounds the bytes that wait for a client that makes the server answer (with new keys, for example) and
-	// does not read the answers.
+	// maxUnasked bounds the bytes for a client that makes the server answer (with new keys, for example) and does not
+	// read the answers.
 	maxUnasked = 16 << 10
-	// maxMessage is the most of an incomplete handshake message that is kept after the handshake;
-	// bytes. The only one that a server expects then, KeyUpdate, has 5. crypto/tls would wait for up
-	// to 256 KB before it refuses another one.
+	// maxMessage is the most bytes of an incomplete handshake message after the handshake. The only one that a server
+	// expects then, KeyUpdate, has 5. crypto/tls would wait for up to 256 KB before it refuses another one.
 	maxMessage = 4
 )
 
 var (
-	// errFlood ends a connection whose client goes beyond maxUnasked.
-	errFlood = errors.New("the client asks for more than it reads")
-	// errMessage ends one whose client goes beyond maxMessage.
+	errFlood   = errors.New("the client asks for more than it reads")
 	errMessage = errors.New("the client begins a handshake message that is no KeyUpdate")
 )
 
-// TLS is the server's end of TLS, between a socket and the protocol above. It drives a
-// crypto/tls.Conn in two ways. At first, and again after Block, the tls.Conn has a net.Conn
-// beneath it, may block, and any goroutine may use it. On a loop, after Attach, it never waits: Read returns complete
-// plaintext, and ciphertext that the socket does not take goes to a queue of the caller. While nothing happens it holds
-// no buffer.
+// TLS is the server's end of TLS, between a socket and the protocol above. It drives a crypto/tls.Conn in two ways.
+// At first, and again after Block, that has a net.Conn beneath it, may block, and any goroutine may use it. After
+// Attach one goroutine uses the TLS, usually a loop, and it never waits: Read returns complete plaintext, and
+// ciphertext that the socket does not take goes to a queue of the caller. While nothing happens it holds no buffer.
 //
-// The handshake must be over before Attach, and from then on only the TLS may use the tls.Conn. Plaintext in the
-// tls.Conn comes with the next Read. From then on, until Block, one goroutine uses the TLS.
+// The handshake must be over before Attach. Plaintext in the tls.Conn comes with the next Read.
 type TLS struct {
 	conn *tls.Conn
 	wire wire
@@ -58,21 +52,21 @@ func (t *TLS) Block(nc net.Conn) *tls.Conn {
 	return t.conn
 }
 
-// Attach lets t read and write the non-blocking socket fd. If the socket does not take ciphertext, it is appended to
-// *out; the caller must write it, and set *out to nil then. Until then all ciphertext goes there.
+// Attach lets t read and write the non-blocking socket fd. Ciphertext that the socket does not take is appended to *out,
+// as is all that follows. The caller writes it, and sets *out to nil then.
 func (t *TLS) Attach(fd uintptr, out **Buffer) {
 	t.wire = wire{of: t, fd: int32(fd), out: out, used: true}
 	t.trim()
 }
 
-// Begin is called before a series of calls of Read; the socket is read once for all of them.
+// Begin begins a series of Reads, for all of which the socket is read once.
 func (t *TLS) Begin() {
 	t.wire.used, t.wire.dry = false, false
 	t.lend()
 }
 
-// Read decrypts into p. It returns 0 and no error if nothing more is complete; the caller then
-// calls End. After an error there is nothing more to read; bytes may come along with it.
+// Read decrypts into p. With 0 and no error nothing more is complete; the caller then calls End. Bytes may come along
+// with an error, which is the end.
 func (t *TLS) Read(p []byte) (int, error) {
 	if t.wire.dry {
 		return 0, nil
@@ -99,8 +93,8 @@ func (t *TLS) End() {
 	}
 }
 
-// ReadAll is Begin, Read and End: it returns the plaintext that one read of the socket completes. p should have at
-// least 64 KB. Bytes may come along with an error.
+// ReadAll is Begin, Read and End: the plaintext that one read of the socket completes. p should have at least 64 KB.
+// Bytes may come along with an error.
 func (t *TLS) ReadAll(p []byte) (total int, err error) {
 	t.Begin()
 	for n := 1; n > 0 && err == nil; {
@@ -111,8 +105,7 @@ func (t *TLS) ReadAll(p []byte) (total int, err error) {
 	return total, err
 }
 
-// TryWrite encrypts bytes of frames and returns their number, as Stream.TryWrite. It stops when
-// *out is no longer nil. Small frames share a record.
+// TryWrite is Stream.TryWrite. It stops when *out is no longer nil. Small frames share a record.
 func (t *TLS) TryWrite(frames [][]byte) (total int, err error) {
 	for i := 0; i < len(frames) && err == nil && *t.wire.out == nil; {
 		if len(frames[i]) == 0 {
@@ -139,7 +132,7 @@ func (t *TLS) Queue(p []byte) error {
 	return err
 }
 
-// Buffered returns how many bytes t holds that the client sent and that are not complete yet.
+// Buffered returns how many bytes of the client are not complete yet.
 func (t *TLS) Buffered() (n int) {
 	for _, b := range []*bytes.Buffer{rawInput(t.conn), handshakeInput(t.conn)} {
 		if b != nil {
@@ -152,11 +145,10 @@ func (t *TLS) Buffered() (n int) {
 // Congested reports whether *out holds something.
 func (t *TLS) Congested() bool { return *t.wire.out != nil }
 
-// CloseWrite tells the client that no more bytes follow. Calls after the first do nothing.
+// CloseWrite tells the client that no more bytes follow, once.
 func (t *TLS) CloseWrite() { _ = t.conn.CloseWrite() }
 
-// again is the error of a read that would block. tls.Conn takes it for temporary and can read on later, also in the
-// middle of a record.
+// again is the error of a read that would block. tls.Conn takes it for temporary, also in the middle of a record.
 type again struct{}
 
 func (again) Error() string   { return "nothing to read now" }
@@ -165,7 +157,7 @@ func (again) Temporary() bool { return true }
 
 var errAgain net.Error = again{}
 
-// wire lies beneath a tls.Conn: it is a net.Conn or, if that is nil, a socket on a loop.
+// wire lies beneath a tls.Conn: a net.Conn or, if that is nil, a socket on a loop.
 type wire struct {
 	net.Conn
 	of      *TLS
@@ -225,7 +217,7 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 // Abort closes the connection at once; see abort.
 func (w *wire) Abort() { abort(bare(w.Conn)) }
 
-// lend gives the tls.Conn memory for its input, with its bytes of an incomplete record.
+// lend gives the tls.Conn memory for its input, which takeBack takes back.
 func (t *TLS) lend() {
 	raw := rawInput(t.conn)
 	if raw == nil || t.lent != nil {
@@ -236,7 +228,6 @@ func (t *TLS) lend() {
 	*raw = *bytes.NewBuffer(t.lent.B)
 }
 
-// takeBack undoes lend.
 func (t *TLS) takeBack() {
 	if t.lent == nil {
 		return

@@ -10,14 +10,13 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Peer notes the calls of its transport. It fails its test if calls of it overlap, or come after Closed.
+// Peer notes the calls of its transport. It fails its test if they overlap, or come after Closed.
 type Peer struct {
-	// Conn is for the goroutines of the test, Inside for calls from OnReceive. They differ for a connection
-	// on a loop.
+	// Conn is for the goroutines of the test, Inside for OnReceive. They differ for a connection on a loop.
 	Conn, Inside transport.Conn
 	Info         transport.Info
 	Context      context.Context // of the connection
-	// OnReceive is called with each message. nil: messages go to Messages.
+	// OnReceive gets each message; nil: Messages does.
 	OnReceive func(msg []byte)
 
 	Messages chan string
@@ -28,7 +27,7 @@ type Peer struct {
 	called, ended atomic.Bool
 }
 
-// New returns the peer of a connection that the transport calls inside. The test uses it as outside.
+// New returns the peer of a connection that the transport calls inside, and the test outside.
 func New(t testing.TB, ctx context.Context, inside, outside transport.Conn, info transport.Info) *Peer {
 	return &Peer{
 		Conn: outside, Inside: inside, Info: info, Context: ctx, t: t,
@@ -36,7 +35,6 @@ func New(t testing.TB, ctx context.Context, inside, outside transport.Conn, info
 	}
 }
 
-// enter begins a call. It returns the function that ends the call.
 func (p *Peer) enter() func() {
 	if p.called.Swap(true) {
 		p.t.Error("calls of the peer overlap")
@@ -79,7 +77,7 @@ func (p *Peer) Message() string {
 	return wait.Receive(p.t, "a message", p.Messages)
 }
 
-// ClosedWith waits for the end of the connection, and returns the error of Closed.
+// ClosedWith waits for the error of Closed.
 func (p *Peer) ClosedWith() error {
 	p.t.Helper()
 	return wait.Receive(p.t, "Closed", p.Ended)

@@ -1,5 +1,5 @@
-// Package refuse refuses HTTP requests that open no connection, in the same way for all transports: the line of the log,
-// the answer, and the default check of the origin.
+// Package refuse refuses HTTP requests that open no connection, for all transports: the line of the log, the answer, and
+// the default check of the origin.
 package refuse
 
 import (
@@ -20,7 +20,7 @@ import (
 // Refusal says how a request is refused, and why.
 type Refusal struct {
 	Status int
-	// Text says why. Key names the option that would allow the request; "": none would.
+	// Key names the option that would allow the request; "": none would.
 	Text, Key string
 	// Body of the answer. Default: Prefix and Text, without a Prefix nothing.
 	Body string
@@ -33,7 +33,7 @@ func BadRequest(text string) *Refusal {
 
 // Refuser refuses the requests to a transport.
 type Refuser struct {
-	// Acceptor is the node that writes the log; nil, or one that is no node: there is no line.
+	// Acceptor is the node that writes the log. Without a node there is no line.
 	Acceptor transport.Acceptor
 	// Kind is the message of the line.
 	Kind string
@@ -67,8 +67,8 @@ func (f *Refuser) Report(q *front.Request, level slog.Level, status int, why err
 	}, status, why)
 }
 
-// HangUp makes the connection end after the answer, if there is a body that was not read: net/http would wait for it.
-// Until then it may come for this time, because a client that gets a reset while it sends loses the answer.
+// HangUp ends the connection after the answer, if there is a body that was not read: net/http would wait for it. The
+// rest may come for this time, because a client that gets a reset while it sends loses the answer.
 func HangUp(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
@@ -76,7 +76,7 @@ func HangUp(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	}
 }
 
-// SameOrigin reports whether the host of the field Origin is the request's own, in any letter case, or there is no Origin.
+// SameOrigin: the host of the field Origin is the request's own, in any letter case, or there is no Origin.
 func SameOrigin(q *front.Request) bool {
 	origin := q.Get("Origin")
 	if origin == "" {

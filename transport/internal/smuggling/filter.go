@@ -1,13 +1,12 @@
-// Package smuggling finds requests of HTTP/1 whose end two servers may see at different places. A proxy
-// that takes such a request in another way than net/http lets one client put a request in front of
-// another client's. net/http itself accepts Content-Length beside Transfer-Encoding, folded fields, and
-// lines that end with LF alone.
+// Package smuggling finds requests of HTTP/1 whose end two servers may see at different places. A proxy that takes one
+// in another way than net/http lets a client put a request in front of another client's. net/http itself accepts
+// Content-Length beside Transfer-Encoding, folded fields, and lines that end with LF alone.
 package smuggling
 
 import "strings"
 
-// Refusal is for net/http in place of the rest of a refused head. net/http answers it with status 400 and closes the
-// connection, wherever the head was cut.
+// Refusal stands for the rest of a refused head, wherever that was cut: net/http answers it with status 400 and closes
+// the connection.
 const Refusal = "\x00\r\n\r\n"
 
 // Verdict on bytes.
@@ -16,8 +15,8 @@ type Verdict int
 const (
 	// Passed bytes may be read.
 	Passed Verdict = iota
-	// Waiting bytes follow a request for another protocol. They may be read once Answer has ended the wait; until then
-	// only one at a time, with a call of Peek for each.
+	// Waiting bytes follow a request for another protocol. Until Answer ends the wait, they may be read one at a time,
+	// each with a call of Peek.
 	Waiting
 	// Refused bytes, and all that follow, give way to Refusal.
 	Refused
@@ -25,8 +24,7 @@ const (
 	Broken
 )
 
-// Filter follows the requests of one connection. The zero value waits for the first request. A Filter is
-// not for concurrent use.
+// Filter follows the requests of one connection, from the first one on. It is not for concurrent use.
 type Filter struct {
 	state   state
 	next    state  // after the LF that must follow
@@ -39,10 +37,8 @@ type Filter struct {
 	first   byte // the first of these
 }
 
-// head has the facts that decide where a request ends.
 type head struct{ length, chunked, upgrade, current bool }
 
-// Names of fields, in lower case.
 const (
 	length   = "content-length"
 	encoding = "transfer-encoding"
@@ -56,10 +52,10 @@ const (
 	version20 = version1 + 1<<16 | '0'
 )
 
-// maxLength bounds the bytes of a body and of a chunk: net/http refuses more.
+// maxLength bounds the bytes of a body and of a chunk, as net/http does.
 const maxLength = 1 << 59
 
-// Pass judges bytes that the client sent. The first n have passed; the verdict is on the rest.
+// Pass judges bytes of the client: n have passed, the verdict is on the rest.
 func (f *Filter) Pass(data []byte) (n int, v Verdict) {
 	for n < len(data) {
 		switch f.state {
@@ -92,16 +88,15 @@ func (f *Filter) Pass(data []byte) (n int, v Verdict) {
 	return n, Passed
 }
 
-// Peek reports that net/http has read the next one of the held bytes: to wait for the end of the connection it reads
-// one byte.
+// Peek reports that net/http has read a waiting byte: to wait for the end of the connection it reads one.
 func (f *Filter) Peek(c byte) {
 	if f.peeked++; f.peeked == 1 {
 		f.first = c
 	}
 }
 
-// Answer looks at the beginning of an answer that the server sends while bytes are held. If they are held no longer, it
-// returns Passed, or Broken if none of them may be read.
+// Answer looks at the beginning of an answer of the server while bytes wait. If the wait is over, it returns Passed, or
+// Broken if none of them may be read.
 func (f *Filter) Answer(data []byte) Verdict {
 	const informational, switched = "HTTP/1.1 1", "HTTP/1.1 101"
 	text := string(data[:min(len(data), len(switched))])
@@ -123,10 +118,10 @@ func (f *Filter) Answer(data []byte) Verdict {
 	return Passed
 }
 
-// Waits reports whether bytes are held, so that Answer must see the answers of the server.
+// Waits reports whether bytes wait, so that Answer must see the answers.
 func (f *Filter) Waits() bool { return f.state == switching }
 
-// hurry passes over the bytes at the beginning of data that change nothing but the version: most bytes of a head.
+// hurry passes over bytes that change nothing but the version: most of a head.
 func (f *Filter) hurry(data []byte) (n int) {
 	switch {
 	case f.state == inValue:
@@ -146,7 +141,6 @@ func (f *Filter) hurry(data []byte) (n int) {
 	return n
 }
 
-// skip passes over up to n bytes of a body.
 func (f *Filter) skip(n int) int {
 	k := min(f.left, uint64(n))
 	if f.left -= k; f.left == 0 {

@@ -1,6 +1,6 @@
 package smuggling
 
-// state tells where in a request the next byte stands. States up to inHead are in its head.
+// state is where in a request the next byte stands. States up to inHead are in its head.
 type state uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	over                       // it has another protocol, or no request follows
 )
 
-// step takes one byte. It reports false if the byte must not stand there.
+// step takes one byte. False: it must not stand there.
 func (f *Filter) step(c byte) bool {
 	switch {
 	case f.state == beforeLF:
@@ -45,13 +45,11 @@ func (f *Filter) step(c byte) bool {
 	return f.stepBody(c)
 }
 
-// expect waits for the LF after a CR.
 func (f *Filter) expect(next state) bool {
 	f.state, f.next = beforeLF, next
 	return true
 }
 
-// line ends a line.
 func (f *Filter) line() bool {
 	switch f.state = f.next; f.state {
 	case inHead:
@@ -69,7 +67,6 @@ func (f *Filter) line() bool {
 	return true
 }
 
-// end ends a request.
 func (f *Filter) end() {
 	f.state = begin
 	if f.head.upgrade {
@@ -108,7 +105,6 @@ func (f *Filter) stepHead(c byte) bool {
 	return true
 }
 
-// requested ends a request line.
 func (f *Filter) requested() bool {
 	if f.version == version20 { // net/http speaks HTTP/2 then, or refuses it
 		f.state = over
@@ -118,7 +114,6 @@ func (f *Filter) requested() bool {
 	return f.expect(beforeField)
 }
 
-// spell notes a byte of a field's name.
 func (f *Filter) spell(c byte) bool {
 	if f.named < len(f.name) {
 		if 'A' <= c && c <= 'Z' {
@@ -132,8 +127,8 @@ func (f *Filter) spell(c byte) bool {
 	return true
 }
 
-// field begins the value of a field. It reports false for a second field that tells the length, and for
-// Transfer-Encoding in HTTP/1.0, which net/http ignores.
+// field begins the value of a field. False for a second field that tells the length, and for Transfer-Encoding in
+// HTTP/1.0, which net/http ignores.
 func (f *Filter) field() bool {
 	f.state = inValue
 	if f.named > len(f.name) {

@@ -27,10 +27,10 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport/internal/udp"
 )
 
-// WebTransport is the transport of an endpoint, which is a URL such as https://example.com/connection/webtransport. Each
-// connection is one of QUIC, over UDP, with a session of one stream. Of client.Options it heeds Encoding, Header, TLS and MessageLimit.
-// There are no proxies for UDP: with DialContext the error wraps errors.ErrUnsupported, so that a fallback leaves it out, and
-// the proxy of the environment (HTTPS_PROXY) is not used.
+// WebTransport is the transport of an endpoint, such as https://example.com/connection/webtransport. Each connection is
+// one of QUIC, with a session of one stream. Of client.Options it heeds Encoding, Header, TLS and MessageLimit. There
+// are no proxies for UDP: with DialContext the error wraps errors.ErrUnsupported, so that a fallback leaves it out, and
+// HTTPS_PROXY is not used.
 func WebTransport(endpoint string) client.Transport {
 	return func(o *client.Options) (client.Dialer, error) {
 		u, err := url.Parse(endpoint)
@@ -61,7 +61,6 @@ func WebTransport(endpoint string) client.Transport {
 	}
 }
 
-// dialer has the common settings of all connections of a client.
 type dialer struct {
 	url    string
 	binary bool // Protobuf
@@ -70,7 +69,6 @@ type dialer struct {
 	tls    *tls.Config
 }
 
-// dial opens a session and its stream.
 func (d *dialer) dial(ctx context.Context) (client.Conn, error) {
 	c := &conn{binary: d.binary, limit: d.limit}
 	t := &wt.Transport{
@@ -98,7 +96,6 @@ func (d *dialer) dial(ctx context.Context) (client.Conn, error) {
 	return c, nil
 }
 
-// conn is a connection: the stream of a session.
 type conn struct {
 	quic    *quic.Conn
 	session *wt.Session
@@ -110,7 +107,6 @@ type conn struct {
 	buf []byte
 }
 
-// maxKept is the largest buffer of a frame that is used again, in bytes.
 const maxKept = 8 << 10
 
 // Write sends a frame. In JSON each message is a line.
@@ -132,7 +128,7 @@ func (c *conn) Write(frame []byte) error {
 
 var errEnd = errors.New("the server has ended the stream")
 
-// Read calls handle with the messages of the stream until the connection ends.
+// Read calls handle with the messages of the stream.
 func (c *conn) Read(handle func([]byte) error) error {
 	defer c.Cut()
 	r := wsclient.NewStreamReader(c.stream, c.limit)
@@ -154,7 +150,7 @@ func (c *conn) Read(handle func([]byte) error) error {
 	}
 }
 
-// why is the end of a connection, with the code of the server if it has given one.
+// why is the end of a connection, with the code of the server if there is one.
 func why(err error) error {
 	var session *wt.SessionError
 	switch {

@@ -1,6 +1,5 @@
-// Package endpoint is the server's end of an HTTP stream: the body of an answer that goes on until the server or the
-// client ends it. The client has said everything in its request. The package does no I/O and has no clock: package
-// driver brings bytes and ticks, and carries out the steps.
+// Package endpoint is the server's end of an HTTP stream, without I/O and clock: the body of an answer that goes on
+// until the server or the client ends it. Package driver brings bytes and ticks, and carries out the steps.
 package endpoint
 
 import (
@@ -12,14 +11,14 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream/internal/framing"
 )
 
-// Config of endpoints. All fields are set, unless they say otherwise.
+// Config of endpoints.
 type Config struct {
 	// OneWay tells that messages are bare pushes.
 	OneWay   bool
 	Timeouts transport.Timeouts
 }
 
-// maxSurplus is how many bytes a client may send after its request, where none are expected; they are ignored.
+// maxSurplus is how many bytes a client may send after its request; they are ignored.
 const maxSurplus = 64 << 10
 
 var errSurplus = fmt.Errorf("httpstream: %w: the client sent more than %d bytes behind its request", protocol.DisconnectBadRequest, maxSurplus)
@@ -35,7 +34,6 @@ type Endpoint struct {
 // New returns an endpoint.
 func New(cfg *Config, f *framing.Framer) Endpoint { return Endpoint{cfg: cfg, framer: f} }
 
-// Next drops all bytes of the client.
 func (e *Endpoint) Next(data []byte) (found transport.Found, message, rest []byte) {
 	if e.surplus += uint32(len(data)); e.surplus > maxSurplus {
 		e.surplus = maxSurplus
@@ -52,8 +50,8 @@ func (*Endpoint) Begin() transport.Step          { return transport.Step{} }
 func (*Endpoint) Tick(bool, bool) transport.Step { return transport.Step{} }
 func (*Endpoint) Release()                       {}
 
-// Close ends the body; the core has written the disconnect push. With code 0 the body goes on, so
-// that the client, which a message has told, ends it.
+// Close ends the body; the core has written the disconnect push. With code 0 the client ends it, because a message has
+// told it so.
 func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
 	if d.Code == 0 {
 		return transport.Step{End: transport.EndAwait, Cause: d}
@@ -61,7 +59,7 @@ func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
 	return e.end(nil, d)
 }
 
-// Overdue ends the body of a client that got an error for its connect command and stayed.
+// Overdue ends the body of a client that stayed after an error for its connect command.
 func (e *Endpoint) Overdue() transport.Step {
 	return e.Fail(protocol.DisconnectStale, protocol.DisconnectStale)
 }
@@ -82,7 +80,7 @@ func (e *Endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
 	return e.end(e.framer.Frame(buf), cause)
 }
 
-// end ends the body after a last frame, unless that was done before.
+// end ends the body after a last frame, once.
 func (e *Endpoint) end(frame []byte, cause error) transport.Step {
 	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.ended {

@@ -1,5 +1,5 @@
-// Package framing puts messages into the body of an HTTP stream: as lines, as events of SSE, or after their lengths,
-// and all of them also as chunks of HTTP/1.1.
+// Package framing puts messages into the body of an HTTP stream: as lines, as events of SSE, or after their lengths, and
+// all of them also as chunks of HTTP/1.1.
 package framing
 
 import (
@@ -15,7 +15,6 @@ import (
 // Format of messages in a body.
 type Format uint8
 
-// The formats.
 const (
 	// Lines are JSON messages, each with a line break after it.
 	Lines Format = iota
@@ -26,7 +25,7 @@ const (
 	formats
 )
 
-// Framer implements transport.Framer. All connections with the same format share one.
+// Framer implements transport.Framer.
 type Framer struct {
 	format  Format
 	chunked bool
@@ -39,8 +38,8 @@ var framers = func() (list [formats][2]*Framer) {
 	return list
 }()
 
-// Of returns the framer of a format. If chunked is set, each of its frames is a chunk of HTTP/1.1
-// (RFC 9112 section 7.1).
+// Of returns the framer of a format, the same one each time. If chunked is set, its frames are chunks of HTTP/1.1 (RFC
+// 9112 section 7.1).
 func Of(f Format, chunked bool) *Framer {
 	if chunked {
 		return framers[f][1]
@@ -49,10 +48,9 @@ func Of(f Format, chunked bool) *Framer {
 }
 
 const (
-	event    = "data: " // before the message
-	eventEnd = "\n\n"   // after it
-	crlf     = "\r\n"
-	// maxDigits is the most hexadecimal digits of a chunk's size.
+	event     = "data: " // before the message
+	eventEnd  = "\n\n"   // after it
+	crlf      = "\r\n"
 	maxDigits = 8
 )
 
@@ -79,8 +77,8 @@ func (f *Framer) Headroom() int {
 // Costly implements transport.Framer.
 func (*Framer) Costly() bool { return false }
 
-// Frame implements transport.Framer. Line breaks stand between messages only, and before the bookmark of a message: the
-// codec writes payloads without line breaks.
+// Frame implements transport.Framer. Line breaks stand only between messages and before bookmarks: the codec writes none
+// into payloads.
 func (f *Framer) Frame(buf []byte) []byte {
 	from := f.Headroom() // where the frame begins
 	if from == len(buf) {
@@ -110,11 +108,11 @@ func (f *Framer) Frame(buf []byte) []byte {
 	return append(buf, crlf...)[from:]
 }
 
-// isBookmark reports whether a line is the bookmark of the message before. No message begins so.
+// isBookmark: no message begins so.
 func isBookmark(line []byte) bool { return bytes.HasPrefix(line, []byte(bookmark.Prefix)) }
 
-// split makes an event of each message in buf[from:] and the bookmark after it, except for the beginning of the first
-// event and the end of the last one. If the last line is empty, split leaves it as it is.
+// split makes an event of each message in buf[from:] and the bookmark after it, without the beginning of the first event
+// and the end of the last one. It leaves an empty last line.
 func split(buf []byte, from int) []byte {
 	const more = len(eventEnd) + len(event) - 1 // bytes that replace the line break before a message, less one
 	end, grow := len(buf), 0
@@ -150,8 +148,8 @@ func split(buf []byte, from int) []byte {
 	return buf
 }
 
-// FrameSize returns the length of the first frame in b, or of the first message where the frame
-// cannot be told from the next one; len(b) if it is not complete.
+// FrameSize returns the length of the first frame in b, or of the first message where frames cannot be told apart;
+// len(b) if it is not complete.
 func (f *Framer) FrameSize(b []byte) int {
 	size := 0
 	switch {
@@ -176,8 +174,7 @@ func (f *Framer) FrameSize(b []byte) int {
 	return size
 }
 
-// chunkSize returns the length of the chunk that b begins with, and its envelope; 0 if there is
-// none.
+// chunkSize returns the length of the chunk that b begins with, and its envelope; 0: there is none.
 func chunkSize(b []byte) (size int) {
 	for i, c := range b[:min(len(b), maxDigits+1)] {
 		switch {

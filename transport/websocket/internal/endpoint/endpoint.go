@@ -1,6 +1,6 @@
-// Package endpoint is the server's end of a WebSocket connection, RFC 6455: it parses the bytes of a client, handles
-// pings in both directions and the close handshake, and answers violations. It does no I/O and has no clock: package
-// driver brings bytes and ticks, and carries out the steps.
+// Package endpoint is the server's end of a WebSocket connection (RFC 6455), without I/O and clock: it parses the bytes
+// of a client, handles pings in both directions and the close handshake, and answers violations. Package driver brings
+// bytes and ticks, and carries out the steps.
 package endpoint
 
 import (
@@ -24,18 +24,16 @@ type Config struct {
 	// PingInterval is the time between native pings, PongTimeout the time to answer one.
 	PingInterval, PongTimeout time.Duration
 	Timeouts                  transport.Timeouts
-	// Totals counts the Close frames that the server sends first, under the name of the transport; it may be nil. The name also
-	// begins the names of options in refusals.
+	// Totals counts the Close frames that the server sends first, under the name Transport, which also begins the names
+	// of options in refusals. It may be nil.
 	Totals    *observe.Totals
 	Transport string
 	// CutSilent: a client that does not answer a native ping gets no Close frame.
-	CutSilent bool
-	// NoClosingHandshake: Close sends no Close frame.
+	CutSilent          bool
 	NoClosingHandshake bool
 }
 
-// Endpoint implements transport.Endpoint. Between two reads it holds no memory, unless a message
-// is incomplete.
+// Endpoint implements transport.Endpoint. Between two reads it holds memory only for an incomplete message.
 type Endpoint struct {
 	cfg    *Config
 	reader *reader // nil between two reads and two messages
@@ -47,7 +45,6 @@ type Endpoint struct {
 	closeSent bool // a Close frame was written
 }
 
-// reader is the state of reading.
 type reader struct {
 	parser    rfc6455.Parser
 	event     rfc6455.Event       // the last event, unless there is a violation
@@ -58,7 +55,7 @@ type reader struct {
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// New returns an endpoint. compress tells that permessage-deflate was negotiated.
+// New returns an endpoint. compress: permessage-deflate was negotiated.
 func New(cfg *Config, compress, nativePing bool) Endpoint {
 	return Endpoint{cfg: cfg, compress: compress, nativePing: nativePing}
 }
@@ -120,8 +117,7 @@ func (c *Config) because(v *rfc6455.CloseError) error {
 	return refusal.Because(v, option, v.Reason)
 }
 
-// Rest answers the last of the pings that were read together. The others need no answer
-// (RFC 6455 section 5.5.3).
+// Rest answers only the last ping of a read, which suffices (RFC 6455 section 5.5.3).
 func (e *Endpoint) Rest() (s transport.Step) {
 	r := e.reader
 	if r == nil {
@@ -156,9 +152,8 @@ func (e *Endpoint) Begin() transport.Step {
 
 var pingFrame = rfc6455.ControlFrame(rfc6455.OpPing, nil)
 
-// Tick sends a ping, or ends the connection if the last ping was not answered. It does not end
-// it after a pause, when the pong may be unread. It sends no ping during congestion, which has
-// a timeout of its own.
+// Tick sends a ping, or ends the connection if the last one was not answered: not after a pause, when the pong may be
+// unread. It sends no ping during congestion, which has a timeout of its own.
 func (e *Endpoint) Tick(congested, wasPaused bool) transport.Step {
 	s := transport.Step{Tick: e.cfg.PongTimeout}
 	switch {
@@ -174,8 +169,7 @@ func (e *Endpoint) Tick(congested, wasPaused bool) transport.Step {
 	return s
 }
 
-// Close sends a Close frame. With code 0 it sends none: a message has told the client, which
-// closes first.
+// Close sends a Close frame, but none with code 0: a message has told the client to close first.
 func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
 	s := transport.Step{End: transport.EndAwait, Cause: d}
 	e.closing = true
@@ -189,14 +183,12 @@ func (e *Endpoint) Close(d protocol.Disconnect) transport.Step {
 	return s
 }
 
-// Overdue ends the connection of a client that did not send its Close frame.
 func (*Endpoint) Overdue() transport.Step { return transport.Step{End: transport.EndCut} }
 
 func (e *Endpoint) Fail(d protocol.Disconnect, cause error) transport.Step {
 	return e.fail(wireCode(d.Code), d.Reason, cause)
 }
 
-// fail ends the connection, with a Close frame unless the end has begun already.
 func (e *Endpoint) fail(code uint16, reason string, cause error) transport.Step {
 	s := transport.Step{End: transport.EndLinger, Cause: cause}
 	if !e.closing {
@@ -217,15 +209,13 @@ func (e *Endpoint) closedByClient(ev *rfc6455.Event) transport.Step {
 	return s
 }
 
-// closeFrame returns a Close frame that the client has not asked for.
 func (e *Endpoint) closeFrame(code uint16, reason string) []byte {
 	e.closeSent = true
 	e.cfg.Totals.AddClose(observe.Close{Transport: e.cfg.Transport, Code: code})
 	return rfc6455.CloseFrame(code, reason)
 }
 
-// wireCode returns the code for a Close frame: 0, which is no status, for codes of more than 16
-// bits. Applications may choose such codes.
+// wireCode returns the code for a Close frame; 0, no status, for codes of applications with more than 16 bits.
 func wireCode(code uint32) uint16 {
 	if code > math.MaxUint16 {
 		return 0

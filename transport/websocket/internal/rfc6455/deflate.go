@@ -12,11 +12,11 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// This file has permessage-deflate, RFC 7692, without context takeover in either direction: no
-// connection keeps compression state, and a broadcast is compressed once for all.
+// This file has permessage-deflate, RFC 7692, without context takeover: no connection keeps compression state, and a
+// broadcast is compressed once for all.
 
-// Each compressed message ends with an empty stored block, whose last four bytes are not sent
-// (section 7.2.1). After it, inflateTail has a final block, which tells package flate the end.
+// A compressed message ends with an empty stored block, whose last four bytes are not sent (section 7.2.1). inflateTail
+// adds a final block, which tells package flate the end.
 const (
 	deflateTail = "\x00\x00\xff\xff"
 	inflateTail = deflateTail + "\x01\x00\x00\xff\xff"
@@ -34,8 +34,7 @@ type deflateState struct {
 	out boundedWriter
 }
 
-// boundedWriter fails if its capacity is exceeded: compression does not shrink the message
-// then.
+// boundedWriter fails above its capacity: compression does not shrink the message then.
 type boundedWriter struct{ b []byte }
 
 var errNoGain = errors.New("websocket: compression does not help")
@@ -48,14 +47,12 @@ func (w *boundedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// NewDeflater returns a Deflater of a level from 1 (fastest) to 9 (smallest).
-// Messages of less than minSize bytes stay as they are.
+// NewDeflater returns a Deflater of a level from 1 (fastest) to 9 (smallest), for messages of at least minSize bytes.
 func NewDeflater(level, minSize int) *Deflater {
 	return &Deflater{level: level, min: minSize}
 }
 
-// compress replaces p by its compressed form in place and returns the result. It reports false if p must be sent
-// uncompressed.
+// compress replaces p by its compressed form in place. False: p must be sent uncompressed.
 func (d *Deflater) compress(p []byte) ([]byte, bool) {
 	if len(p) < d.min || len(p) == 0 {
 		return p, false
@@ -93,8 +90,7 @@ var inflaters = sync.Pool{New: func() any {
 	return s
 }}
 
-// Inflate decompresses a message to at most limit bytes, and checks that text is UTF-8. The
-// caller frees the buffer.
+// Inflate decompresses a message to at most limit bytes, and checks that text is UTF-8. The caller frees the buffer.
 func (e Event) Inflate(limit int) (*netio.Buffer, *CloseError) {
 	b, err := inflate(e.Payload, limit)
 	if err == nil && e.Text && !utf8.Valid(b.B) {
@@ -104,8 +100,6 @@ func (e Event) Inflate(limit int) (*netio.Buffer, *CloseError) {
 	return b, err
 }
 
-// inflate decompresses a message to at most limit bytes. The caller frees the buffer, which
-// grows as bytes are decompressed.
 func inflate(p []byte, limit int) (*netio.Buffer, *CloseError) {
 	src := netio.Get(len(p) + len(inflateTail))
 	defer src.Free()

@@ -8,22 +8,21 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// Dictionary compresses messages as raw DEFLATE (RFC 1951), against a text that the receiver has already. Each message
-// stands for itself. Any goroutine may use it.
+// Dictionary compresses each message for itself as raw DEFLATE (RFC 1951), against a text that the receiver has. Any
+// goroutine may use it.
 type Dictionary struct {
 	data []byte
 	pool sync.Pool
 }
 
 // dictionaryLevel is the fastest level of this package that heeds the dictionary in messages of less than about a
-// hundred bytes, too. The levels below do not, nor does level 1 of compress/flate, whose level 6 takes as long as this one.
+// hundred bytes, too. Level 6 of compress/flate takes as long as this one.
 const dictionaryLevel = 7
 
-// NewDictionary returns a dictionary with data, which is not modified afterwards.
+// NewDictionary keeps data.
 func NewDictionary(data []byte) *Dictionary { return &Dictionary{data: data} }
 
-// Compress replaces p by its compressed form in place and returns that. It reports false, and leaves p as
-// it is, if that would not be smaller.
+// Compress replaces p by its compressed form in place. False: that would not be smaller, and p is as it was.
 func (d *Dictionary) Compress(p []byte) ([]byte, bool) {
 	if len(p) < 2 {
 		return p, false

@@ -1,5 +1,5 @@
-// Package rfc6455 has frames, the push-fed parser and the compression of messages of
-// RFC 6455 and RFC 7692, from the server's side. It does no I/O.
+// Package rfc6455 has frames, the push-fed parser and the compression of messages of RFC 6455 and RFC 7692, from the
+// server's side, without I/O.
 package rfc6455
 
 import (
@@ -19,7 +19,6 @@ const (
 	OpPong         = 0xA
 )
 
-// Bits of a frame's first two bytes.
 const (
 	bitFin     = 0x80
 	bitRSV1    = 0x40 // "compressed", RFC 7692 section 6
@@ -31,13 +30,11 @@ const (
 )
 
 const (
-	// MaxHeader is the length in bytes of the longest header that a server writes:
-	// servers do not mask.
+	// MaxHeader is the most bytes of a header of a server, which does not mask.
 	MaxHeader = 10
 	// maxControl is the longest payload of a control frame, section 5.5.
 	maxControl = 125
-	// maxReason is the longest reason in a Close frame.
-	maxReason = maxControl - 2
+	maxReason  = maxControl - 2
 )
 
 // Status codes of RFC 6455 section 7.4.1.
@@ -49,14 +46,11 @@ const (
 	closeTooBig        = 1009
 )
 
-// CloseError tells that a Close frame ended the connection: one that the client sent, or one
-// that the server sent because of a violation by the client.
+// CloseError tells that a Close frame ended the connection: the client's, or the server's after a violation.
 type CloseError struct {
 	// Code of RFC 6455 section 7.4; 1005 if the client's frame had none.
-	Code uint16
-	// Reason as in the frame.
-	Reason string
-	// ByClient tells that the client sent the frame.
+	Code     uint16
+	Reason   string
 	ByClient bool
 }
 
@@ -68,9 +62,8 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: closed by %s: %d %s", who, e.Code, e.Reason)
 }
 
-// Frame makes an unfragmented frame with opcode op in place. buf has MaxHeader bytes and then the message. d, unless it
-// is nil, compresses the message. The header takes the last of the MaxHeader bytes, so the message is not moved. The
-// result lies within buf.
+// Frame makes an unfragmented frame with opcode op in place. buf has MaxHeader bytes, of which the header takes the last
+// ones, and then the message. d, unless it is nil, compresses it. The result lies within buf.
 func Frame(buf []byte, op byte, d *Deflater) []byte {
 	first := bitFin | op
 	payload := buf[MaxHeader:]
@@ -85,7 +78,6 @@ func Frame(buf []byte, op byte, d *Deflater) []byte {
 	return buf[start : MaxHeader+len(payload)]
 }
 
-// appendHeader appends the header of an unfragmented, unmasked frame.
 func appendHeader(b []byte, first byte, length int) []byte {
 	switch {
 	case length <= maxControl:
@@ -97,8 +89,7 @@ func appendHeader(b []byte, first byte, length int) []byte {
 	}
 }
 
-// FrameSize returns the length of the first frame in b, which Frame, ControlFrame or CloseFrame
-// has made; len(b) if the frame is not complete.
+// FrameSize returns the length of the first frame in b, which this package has made; len(b) if it is not complete.
 func FrameSize(b []byte) int {
 	if len(b) < 2 {
 		return len(b)
@@ -113,7 +104,6 @@ func FrameSize(b []byte) int {
 	return int(min(size, uint64(len(b))))
 }
 
-// headerSize is the number of bytes that appendHeader appends.
 func headerSize(length int) int {
 	switch {
 	case length <= maxControl:
@@ -131,8 +121,7 @@ func ControlFrame(op byte, payload []byte) []byte {
 	return append(appendHeader(b, bitFin|op, len(payload)), payload...)
 }
 
-// CloseFrame makes a Close frame; without a status if code is 0. It cuts the reason to 123
-// bytes, which is the most that fits.
+// CloseFrame makes a Close frame; without a status if code is 0. It cuts the reason to 123 bytes, the most that fits.
 func CloseFrame(code uint16, reason string) []byte {
 	if code == 0 {
 		return ControlFrame(OpClose, nil)
@@ -142,7 +131,7 @@ func CloseFrame(code uint16, reason string) []byte {
 	return ControlFrame(OpClose, append(p, truncateReason(reason)...))
 }
 
-// truncateReason returns s as valid UTF-8 of at most maxReason bytes, cut between characters.
+// truncateReason returns valid UTF-8 of at most maxReason bytes, cut between characters.
 func truncateReason(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxReason {
@@ -155,8 +144,7 @@ func truncateReason(s string) string {
 	return s[:n]
 }
 
-// validCloseCode reports whether a client may send the code (sections 7.4.1 and
-// 7.4.2, and the IANA registry for 1012 to 1014).
+// validCloseCode: a client may send the code (sections 7.4.1 and 7.4.2, and the IANA registry for 1012 to 1014).
 func validCloseCode(code uint16) bool {
 	switch {
 	case code >= 3000:
@@ -168,8 +156,7 @@ func validCloseCode(code uint16) bool {
 	}
 }
 
-// unmask applies the masking of section 5.3 to b in place. at is b's position in
-// the frame's payload, modulo 4.
+// unmask applies the masking of section 5.3 in place. at is b's position in the payload, modulo 4.
 func unmask(b []byte, key uint32, at int) {
 	if shift := at & 3 * 8; shift != 0 {
 		key = key>>shift | key<<(32-shift)

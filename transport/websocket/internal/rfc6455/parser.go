@@ -11,7 +11,6 @@ import (
 // EventKind is the kind of an Event.
 type EventKind uint8
 
-// Kinds of events.
 const (
 	EventNone EventKind = iota // the input is used up
 	EventMessage
@@ -20,8 +19,8 @@ const (
 	EventClose
 )
 
-// Event is a message or a control frame that a parser has found. The caller may use and change Payload until it calls
-// the parser again. The Payload of a control frame is valid for as long as the data given to Next.
+// Event is a message or a control frame. Payload may be used and changed until the next call of the parser; that of a
+// control frame for as long as the data given to Next.
 type Event struct {
 	Kind       EventKind
 	Text       bool   // message: was sent as text
@@ -30,7 +29,7 @@ type Event struct {
 	Payload    []byte // the message; the payload for the pong; the reason of a close
 }
 
-// CloseError returns the error for a Close frame of the client.
+// CloseError is the error for a Close frame of the client.
 func (e Event) CloseError() *CloseError {
 	err := &CloseError{Code: e.Code, Reason: string(e.Payload), ByClient: true}
 	if err.Code == 0 {
@@ -39,7 +38,7 @@ func (e Event) CloseError() *CloseError {
 	return err
 }
 
-// The violations that a client can commit. The texts are the reasons in the Close frame.
+// The violations of clients. The texts are the reasons in the Close frame.
 var (
 	errReservedBits = violation(closeProtocolError, "reserved bits set")
 	errOpcode       = violation(closeProtocolError, "unknown opcode")
@@ -56,7 +55,7 @@ var (
 	errTextEncoding = violation(closeInvalidData, "text is not UTF-8")
 	errDeflate      = violation(closeInvalidData, "invalid compressed data")
 
-	// ErrTooBig and ErrTooBigInflated are about the limits of Parser and of Event.Inflate.
+	// ErrTooBig and ErrTooBigInflated are above the limits of Parser and of Event.Inflate.
 	ErrTooBig         = violation(closeTooBig, "message too big")
 	ErrTooBigInflated = violation(closeTooBig, "message too big after decompression")
 )
@@ -65,8 +64,8 @@ func violation(code uint16, reason string) *CloseError {
 	return &CloseError{Code: code, Reason: reason}
 }
 
-// Parser turns the bytes of a client into events, however the bytes are split. It does no I/O.
-// Between messages it holds no memory. The exported fields are set before its first use.
+// Parser turns the bytes of a client into events, however they are split. Between messages it holds no memory. The
+// exported fields are set before its first use.
 type Parser struct {
 	Limit    int  // of a message's bytes on the wire
 	Compress bool // permessage-deflate was negotiated
@@ -74,7 +73,6 @@ type Parser struct {
 	header    [14]byte
 	headerLen uint8
 
-	// The frame that is being read.
 	inFrame bool
 	fin     bool
 	op      byte
@@ -83,7 +81,7 @@ type Parser struct {
 	remain  int   // payload bytes to come
 	control []byte
 
-	// The message that is being read. Control frames may come between its fragments.
+	// Control frames may come between the fragments of a message.
 	inMessage  bool
 	text       bool
 	compressed bool
@@ -93,8 +91,8 @@ type Parser struct {
 	done *netio.Buffer // holds the last event's payload
 }
 
-// Next returns the first event of data and the bytes after it. It unmasks data in
-// place. After an error or a close event the parser must not be used again.
+// Next returns the first event of data, which it unmasks in place, and the bytes after it. After an error or a close
+// event the parser must not be used.
 func (p *Parser) Next(data []byte) (Event, []byte, *CloseError) {
 	p.done.Free()
 	p.done = nil
@@ -137,15 +135,15 @@ func (p *Parser) AtRest() bool {
 	return p.headerLen == 0 && !p.inFrame && !p.inMessage && p.done == nil
 }
 
-// Release frees the memory that the parser holds. The parser must not be used again.
+// Release frees the memory of the parser, which must not be used again.
 func (p *Parser) Release() {
 	p.done.Free()
 	p.message.Free()
 	p.done, p.message = nil, nil
 }
 
-// readHeader takes header bytes from data. Once the header is complete, it sets p.inFrame. It
-// finds violations as soon as their byte is there.
+// readHeader takes header bytes, and sets p.inFrame after the last one. It finds violations as soon as their byte is
+// there.
 func (p *Parser) readHeader(data []byte) ([]byte, *CloseError) {
 	for {
 		need := p.headerNeed()
@@ -177,8 +175,7 @@ func (p *Parser) headerNeed() int {
 	return 2 + 4
 }
 
-// checkStart applies the rules of sections 5.1, 5.2, 5.4 and 5.5 that the first
-// two bytes of a frame can break.
+// checkStart applies the rules of sections 5.1, 5.2, 5.4 and 5.5 on the first two bytes of a frame.
 func (p *Parser) checkStart(b0, b1 byte) *CloseError {
 	op := b0 & maskOpcode
 	switch op {
@@ -206,8 +203,7 @@ func (p *Parser) checkStart(b0, b1 byte) *CloseError {
 	return nil
 }
 
-// startFrame begins the frame whose header has n bytes. It checks the size of a message before
-// anything is allocated for it.
+// startFrame checks the size of a message before anything is allocated for it. The header has n bytes.
 func (p *Parser) startFrame(n int) *CloseError {
 	h := p.header[:n]
 	length := uint64(h[1] & maskLength)
@@ -243,8 +239,7 @@ func (p *Parser) startFrame(n int) *CloseError {
 	return nil
 }
 
-// messageChunk takes unmasked payload of a data frame. If p.inFrame is set, it is not the last
-// of the frame.
+// messageChunk takes unmasked payload of a data frame; not the last of it if p.inFrame is set.
 func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	last := p.fin && !p.inFrame
 	if last && p.message == nil { // the caller's data holds the whole message: do not copy it
@@ -268,8 +263,8 @@ func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	return Event{Kind: EventMessage, Text: p.text, Compressed: p.compressed, Payload: p.done.B}, nil
 }
 
-// store appends chunk to the message. Memory grows with the bytes that have arrived, and not
-// with the announced length: a client that sends little cannot occupy much.
+// store appends chunk to the message. Memory grows with the bytes that have arrived, and not with the announced length:
+// a client that sends little cannot occupy much.
 func (p *Parser) store(chunk []byte) {
 	have := 0
 	if p.message != nil {
@@ -282,8 +277,6 @@ func (p *Parser) store(chunk []byte) {
 	p.message.B = append(p.message.B, chunk...)
 }
 
-// checkText checks the new part of the message for UTF-8, without a character at its end that
-// is incomplete yet.
 func (p *Parser) checkText(last bool) bool {
 	b := p.message.B[p.valid:]
 	if !last {
@@ -293,7 +286,6 @@ func (p *Parser) checkText(last bool) bool {
 	return utf8.Valid(b)
 }
 
-// incompleteSuffix returns the length of an incomplete character at the end of b.
 func incompleteSuffix(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
@@ -306,7 +298,6 @@ func incompleteSuffix(b []byte) int {
 	return 0
 }
 
-// controlChunk takes unmasked payload of a control frame.
 func (p *Parser) controlChunk(chunk []byte) (Event, *CloseError) {
 	if p.control != nil || p.inFrame {
 		p.control = append(p.control, chunk...)
@@ -324,7 +315,6 @@ func (p *Parser) controlChunk(chunk []byte) (Event, *CloseError) {
 	return closeEvent(chunk)
 }
 
-// closeEvent reads the payload of a Close frame, section 5.5.1.
 func closeEvent(p []byte) (Event, *CloseError) {
 	if len(p) == 0 {
 		return Event{Kind: EventClose}, nil

@@ -3,8 +3,7 @@ package udp
 
 import "os"
 
-// Hush keeps quic-go from writing its warning of small socket buffers to the standard logger, unless the environment
-// has that switch already. It reports whether it set the switch.
+// Hush keeps quic-go from warning of small socket buffers. False: the environment has that switch already.
 func Hush() bool {
 	const key = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
 	if _, set := os.LookupEnv(key); set {

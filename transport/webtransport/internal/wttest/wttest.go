@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// SelfSigned makes the TLS of a server whose clients check no certificate. Its certificate has that serial number.
+// SelfSigned makes the TLS of a server whose clients check no certificate.
 func SelfSigned(serial int64) *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -44,7 +44,7 @@ func UDP(t testing.TB, address string) *net.UDPConn {
 	return conn
 }
 
-// Serve lets a server serve until the test ends, or closes the server itself; serve returns want then.
+// Serve runs serve until the test ends, which calls end; serve returns want then.
 func Serve(t testing.TB, serve, end func() error, want error) {
 	t.Helper()
 	served := make(chan error, 1)
