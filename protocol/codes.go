@@ -5,16 +5,16 @@ import "fmt"
 // Programs match on the texts and numbers of this file, so they never change. A colon and a
 // reason may follow the text of an error. docs/codes.md lists them.
 
-// Check returns an error that names the code and the range if it is not from 100 to 1999. Clients
-// use the codes below for errors of their own, and none has a code from 2000 on.
+// Check names the code and the range if it is not from 100 to 1999. Clients use the codes below for errors of their own,
+// and none has a code from 2000 on.
 func (e Error) Check() error { return inRange("an error", e.Code, 100, 1999) }
 
-// Check returns an error that names the code and the range if it is not from 3000 to 4999. Clients
-// take any other code for a broken connection.
+// Check names the code and the range if it is not from 3000 to 4999. Clients take any other code for a broken
+// connection.
 func (d Disconnect) Check() error { return inRange("a disconnect", d.Code, 3000, 4999) }
 
-// Check returns an error that names the code and the range if it is not from 2000 to 2999. The codes below are internal
-// or the clients' own, and the codes from 3000 on are disconnects.
+// Check names the code and the range if it is not from 2000 to 2999. The codes below are internal or the clients' own,
+// those from 3000 on are disconnects.
 func (u Unsubscribe) Check() error { return inRange("an unsubscribe", u.Code, 2000, 2999) }
 
 func inRange(of string, code, from, to uint32) error {
@@ -24,8 +24,8 @@ func inRange(of string, code, from, to uint32) error {
 	return nil
 }
 
-// Error implements error: a handler may return an Error or a pointer to one, and the client gets
-// its code, message and temporary flag. (The struct is generated from the schema.)
+// Error implements error: the client of a handler that returns an Error, or a pointer to one, gets its code, message and
+// temporary flag.
 func (e Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
 
 // Is reports whether target is an Error of the same code, or a pointer to one.
@@ -91,8 +91,8 @@ var (
 	ErrorConcurrentPagination = &Error{Code: 113, Message: "concurrent pagination", Temporary: true}
 )
 
-// Error implements error: a handler may return a Disconnect, or a pointer to one, to close the
-// connection with its code and reason. (The struct is generated from the schema.)
+// Error implements error: a handler that returns a Disconnect, or a pointer to one, closes the connection with its code
+// and reason.
 func (d Disconnect) Error() string { return fmt.Sprintf("disconnect %d: %s", d.Code, d.Reason) }
 
 // Is reports whether target is a Disconnect of the same code, or a pointer to one.

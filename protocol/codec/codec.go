@@ -25,13 +25,12 @@ type Codec interface {
 	// text says where and why; it may quote a part of a key, but no value.
 	DecodeCommand(frame []byte, cmd *protocol.Command) (rest []byte, err error)
 
-	// AppendReply appends one reply: in JSON without line break, in Protobuf with its
-	// length. If a payload cannot be embedded, it returns dst unchanged and an error that
-	// wraps ErrNotJSON. Strings should be UTF-8: in JSON other bytes become U+FFFD, in
-	// Protobuf they are written unchanged, and clients may refuse them.
+	// AppendReply appends one reply: in JSON without line break, in Protobuf with its length. If a payload cannot be
+	// embedded, it returns dst unchanged and an error that wraps ErrNotJSON. Strings should be UTF-8: in JSON other
+	// bytes become U+FFFD, in Protobuf clients may refuse them.
 	AppendReply(dst []byte, r *protocol.Reply) ([]byte, error)
 
-	// AppendPush appends a bare push, for a one-way connection, in the same way.
+	// AppendPush appends a bare push, for a one-way connection.
 	AppendPush(dst []byte, p *protocol.Push) ([]byte, error)
 }
 
@@ -40,26 +39,26 @@ type Codec interface {
 type ClientCodec interface {
 	Encoding() protocol.Encoding
 
-	// AppendCommand appends one command, in the same way as Codec.AppendReply a reply.
+	// AppendCommand appends one command, as Codec.AppendReply a reply.
 	AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error)
 
-	// DecodeReply decodes the first reply of frame, in the same way as Codec.DecodeCommand
-	// a command. A ping is a reply without any field.
+	// DecodeReply decodes the first reply of frame, as Codec.DecodeCommand a command. A ping is a reply without any
+	// field.
 	DecodeReply(frame []byte, r *protocol.Reply) (rest []byte, err error)
 
-	// DecodePush decodes a bare push of a one-way connection in the same way.
+	// DecodePush decodes a bare push of a one-way connection.
 	DecodePush(frame []byte, p *protocol.Push) (rest []byte, err error)
 }
 
-// ErrNotJSON says that a payload cannot be sent to a JSON connection: it is not
-// exactly one JSON value in valid UTF-8, or is nested more than 512 deep.
+// ErrNotJSON: a payload cannot be sent to a JSON connection. It is not exactly one JSON value in valid UTF-8, or is
+// nested more than 512 deep.
 var ErrNotJSON = jsonwire.ErrNotJSON
 
 var errEmptyFrame = errors.New("empty frame")
 
 // DecodeConnect decodes the connect request of a one-way connection: the request alone, not within a command, and in
-// Protobuf without its length. In JSON, null is an empty request, and DecodeConnect ignores everything after the first
-// value. Nothing in req aliases data. Codec.DecodeCommand returns the same errors.
+// Protobuf without its length. In JSON, null is an empty request, and everything after the first value is ignored.
+// Nothing in req aliases data. The errors are those of Codec.DecodeCommand.
 func DecodeConnect(e protocol.Encoding, data []byte, req *protocol.ConnectRequest) error {
 	switch {
 	case e == protocol.Protobuf:

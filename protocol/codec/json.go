@@ -8,12 +8,12 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// AppendJSONString appends s as a JSON string with its quotes, the form of a delta on JSON
-// connections. Valid UTF-8 is preserved; other bytes become U+FFFD.
+// AppendJSONString appends s as a JSON string, the form of a delta on JSON connections. Bytes that are not UTF-8 become
+// U+FFFD.
 func AppendJSONString(dst []byte, s []byte) []byte { return jsonwire.AppendBytes(dst, s) }
 
-// ValidJSON reports whether p can be the payload of a message to a JSON connection: whether
-// it is one JSON value in valid UTF-8, nested at most 512 deep.
+// ValidJSON reports whether p can be a payload on JSON connections: one JSON value in valid UTF-8, nested at most 512
+// deep.
 func ValidJSON(p []byte) bool { return jsonwire.Valid(p) }
 
 type jsonCodec struct{}
@@ -44,8 +44,7 @@ func (jsonCodec) AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, error
 	return cmd.AppendJSON(dst)
 }
 
-// decodeLine decodes the first line of frame. The last line needs no line break, and a break at the end of the frame
-// has no empty line after it.
+// decodeLine decodes the first line of frame. A line break at the end of the frame is optional.
 func decodeLine(frame []byte, m interface{ UnmarshalJSON([]byte) error }) (rest []byte, err error) {
 	if len(frame) == 0 {
 		return nil, errEmptyFrame
@@ -54,7 +53,7 @@ func decodeLine(frame []byte, m interface{ UnmarshalJSON([]byte) error }) (rest 
 	return rest, ignoreTrailing(m.UnmarshalJSON(line))
 }
 
-// ignoreTrailing drops the error for text after the message on its line: clients rely on it being ignored.
+// ignoreTrailing drops the error for text after the message: clients rely on that.
 func ignoreTrailing(err error) error {
 	if errors.Is(err, jsonwire.ErrTrailing) {
 		return nil

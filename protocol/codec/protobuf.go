@@ -36,8 +36,7 @@ func (protobufCodec) AppendCommand(dst []byte, cmd *protocol.Command) ([]byte, e
 	return cmd.AppendDelimited(dst), nil
 }
 
-// decodeMessage decodes the first message of frame. It compares the announced length with
-// the length of the frame before it uses it.
+// decodeMessage decodes the first message of frame. It compares the announced length with the frame before it uses it.
 func decodeMessage(frame []byte, m interface{ UnmarshalProto([]byte) error }) (rest []byte, err error) {
 	if len(frame) == 0 {
 		return nil, errEmptyFrame

@@ -1,14 +1,14 @@
 package wire
 
-// Union gathers the members of a message; only one of them counts: the first in the order of the schema, in whatever
-// order they come. T is an interface; nil is a missing member. The zero value is empty.
+// Union gathers the members of a message; the first in the order of the schema counts. T is an interface; nil is a
+// missing member. The zero value is empty.
 type Union[T comparable] struct {
 	member int // number of value
 	value  T
 	others map[int]T
 }
 
-// Set sets a member, or replaces it.
+// Set sets a member.
 func (u *Union[T]) Set(member int, v T) {
 	var none T
 	if u.value != none && u.member != member {

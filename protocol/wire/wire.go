@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Maker makes the values that a reader returns. With the zero value, each has memory of its
-// own, and their number is not bounded. One goroutine at a time may use it.
+// Maker makes the values that a reader returns. With the zero value each has memory of its own, and there is no bound.
+// One goroutine at a time may use it.
 type Maker struct {
 	kept     [annotated]int32
 	elements int
@@ -24,8 +24,8 @@ type Maker struct {
 // annotated is how many fields with @most a schema may have.
 const annotated = 2
 
-// Keep counts an element of a field with @most, in all messages together, and reports
-// whether it is among the first most. The caller skips the others.
+// Keep counts an element of a field with @most, over all messages. False: it is not among the first most, and the caller
+// skips it.
 func (m *Maker) Keep(field int, most int32) bool {
 	if m.kept[field] == most {
 		return false
@@ -34,28 +34,27 @@ func (m *Maker) Keep(field int, most int32) bool {
 	return true
 }
 
-// Bound sets how many elements of lists and entries of maps all messages that are read
-// may have together. 0, the default, is no bound.
+// Bound bounds the elements of lists and entries of maps in all messages together. Default: 0, no bound.
 func (m *Maker) Bound(most int) { m.most = most }
 
 // Most is the bound.
 func (m *Maker) Most() int { return m.most }
 
-// Count counts an element or an entry and reports whether it is within the bound.
+// Count counts an element or an entry. False: it is beyond the bound.
 func (m *Maker) Count() bool {
 	m.elements++
 	return m.elements <= m.most || m.most == 0
 }
 
-// shared is memory for several values. A value that is kept keeps its neighbours in memory,
-// so it is for values that a message has very many of, and that are dropped together.
+// shared is memory for several values. A value that is kept keeps its neighbours, so it is for values that are many, and
+// dropped together.
 type shared struct {
 	text []byte // the latest chunk
 	slab any    // *slab[T] of the latest type
 	room int    // number of elements that fit the latest list and that New has not made
 }
 
-// maxChunk is the most bytes of a chunk of text, unless one text is longer.
+// maxChunk is the most bytes of a chunk of text, but for one text that is longer.
 const maxChunk = 16 << 10
 
 // Share makes Text, Copy and New use shared memory from now on.
@@ -92,9 +91,8 @@ func (s *shared) copyOf(b []byte) []byte {
 	return s.text[from:len(s.text):len(s.text)]
 }
 
-// Extend appends an empty element to a list. If there is no room, it grows the list by the
-// number of elements that it expects: read is how many bytes of input the elements so far
-// took, left how many bytes follow. It grows a list to at most nine times its length.
+// Extend appends an empty element to a list. If it must grow, it grows by the number of elements to expect, at most to
+// nine times its length: read is how many bytes of input the elements so far took, left how many follow.
 func Extend[T any](m *Maker, list []T, read, left int) []T {
 	if len(list) == cap(list) {
 		list = grow(m, list, read, left)
@@ -114,8 +112,7 @@ func grow[T any](m *Maker, list []T, read, left int) []T {
 	return list
 }
 
-// New returns an empty T. With shared memory, it makes as many at once as the latest list
-// has room for, and further ones one by one.
+// New returns an empty T. With shared memory it makes as many at once as the latest list has room for.
 func New[T any](m *Maker) *T {
 	if m.shared == nil {
 		return new(T)

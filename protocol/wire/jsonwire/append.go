@@ -11,12 +11,11 @@ import (
 	"unsafe"
 )
 
-// ErrNotJSON says that a payload cannot be embedded in a JSON message, because it
-// is not exactly one JSON value in valid UTF-8, or is nested more than MaxDepth deep.
+// ErrNotJSON: a payload is not exactly one JSON value in valid UTF-8, or is nested more than MaxDepth deep.
 var ErrNotJSON = errors.New("payload is not valid JSON")
 
-// AppendRaw appends a payload without its LF and CR, which would break the framing; valid
-// JSON has them only between tokens.
+// AppendRaw appends a payload without its LF and CR, which would break the framing; valid JSON has them only between
+// tokens.
 func AppendRaw(dst, payload []byte) ([]byte, error) {
 	ok, lines := Check(payload)
 	if !ok {
@@ -39,8 +38,7 @@ func AppendString(dst []byte, s string) []byte {
 	return AppendBytes(dst, unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// AppendBytes appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD; all
-// other characters are preserved.
+// AppendBytes appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendBytes(dst, s []byte) []byte {
 	start, end := len(dst)+1, len(dst)+1+len(s)
 	dst = slices.Grow(dst, len(s)+2)[:end+1]
@@ -52,8 +50,7 @@ func AppendBytes(dst, s []byte) []byte {
 	return appendEscaped(dst[:start], s)
 }
 
-// copyPlain copies s to dst, which is as long, if all of s is ASCII that needs no escape in a
-// JSON string. Otherwise it returns false.
+// copyPlain copies s to dst, which is as long, if all of s is ASCII that needs no escape.
 func copyPlain(dst, s []byte) bool {
 	for len(s) > 8 {
 		x := binary.LittleEndian.Uint64(s)
@@ -107,8 +104,7 @@ func appendEscaped(dst, s []byte) []byte {
 	return append(dst, '"')
 }
 
-// asciiEnd returns the index, from i on, of the first character that is not ASCII or needs an
-// escape in a JSON string; len(s) if there is none.
+// asciiEnd returns the index, from i on, of the first character that is not ASCII or needs an escape; len(s): none.
 func asciiEnd(s []byte, i int) int {
 	rest := s[i:]
 	for len(rest) >= 8 {
@@ -147,8 +143,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// AppendUint appends a number. It writes the digits directly to their places. strconv.AppendUint copies digits that it
-// has just written, in pieces of another size, so the processor must wait until its store buffer is empty.
+// AppendUint writes each digit to its place. strconv.AppendUint copies digits that it has just written, in pieces of
+// another size, so the processor waits until its store buffer is empty.
 func AppendUint(dst []byte, n uint64) []byte {
 	i := len(dst) + digits(n)
 	dst = slices.Grow(dst, i-len(dst))[:i]
@@ -167,8 +163,7 @@ func AppendUint(dst []byte, n uint64) []byte {
 	return dst
 }
 
-// AppendDouble appends a number with as many digits as it takes to read it back. It appends 0 for NaN and for infinity,
-// as JSON has neither.
+// AppendDouble appends the shortest number that reads back the same; 0 for NaN and infinity, which JSON does not have.
 func AppendDouble(dst []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v = 0
@@ -180,7 +175,6 @@ func AppendDouble(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, format, -1, 64)
 }
 
-// digits is the number of n's decimal digits.
 func digits(n uint64) int {
 	d := bits.Len64(n|1) * 1233 >> 12 // 1233/4096 is a little more than log10(2)
 	if n >= powers[d%len(powers)] {
@@ -189,19 +183,18 @@ func digits(n uint64) int {
 	return d
 }
 
-// powers of ten; the first is 0 instead of 1, because zero has one digit.
+// The first is 0 instead of 1, because zero has one digit.
 var powers = [20]uint64{
 	0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
 	1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
 }
 
-// pairs of digits from 00 to 99.
 const pairs = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
 
-// EndObject closes an object whose members were each appended with a comma after them.
+// EndObject closes an object whose members have a comma after them.
 func EndObject(dst []byte) []byte { return end(dst, '}') }
 
-// EndArray closes an array whose elements were each appended with a comma after them.
+// EndArray closes an array whose elements have a comma after them.
 func EndArray(dst []byte) []byte { return end(dst, ']') }
 
 func end(dst []byte, bracket byte) []byte {

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire"
 )
 
-// ErrTrailing is returned by Reader.End if more than blanks follows the value.
+// ErrTrailing: more than blanks follows the value.
 var ErrTrailing = errors.New("JSON: more follows the value")
 
 // Reader reads one JSON value, member by member. After the first error, all further values
@@ -30,10 +30,10 @@ type Reader struct {
 	traits traits
 }
 
-// maxName is the most bytes of a key that FoldedKey folds; no field has a longer name.
+// maxName is the most bytes of a key that FoldedKey folds; no field's name is longer.
 const maxName = 32
 
-// NewReader returns a reader of input. All of input must be valid UTF-8, also after the value.
+// NewReader returns a reader of input, all of which must be valid UTF-8.
 func NewReader(input []byte) Reader {
 	r := Reader{buf: input}
 	if !utf8.Valid(input) {
@@ -83,17 +83,17 @@ func (r *Reader) Object() bool {
 	return r.member()
 }
 
-// NextMember moves to the next member of the object.
+// NextMember moves to the next member.
 func (r *Reader) NextMember() bool {
 	return r.next('}') && r.member()
 }
 
-// Array begins an array and moves to its first element, in the same way as Object.
+// Array is Object for an array and its elements.
 func (r *Reader) Array() bool {
 	return r.open('[', ']', "an array is expected") && r.count()
 }
 
-// NextElement moves to the next element of the array.
+// NextElement moves to the next element.
 func (r *Reader) NextElement() bool {
 	return r.next(']') && r.count()
 }
@@ -114,11 +114,11 @@ func (r *Reader) count() bool {
 	return false
 }
 
-// Pos is how much of the input was read, and Left how much follows; bytes.
+// Pos is how many bytes of the input were read, Left how many follow.
 func (r *Reader) Pos() int  { return r.pos }
 func (r *Reader) Left() int { return len(r.buf) - r.pos }
 
-// open enters an object or array; it returns false if that is empty or null.
+// open enters an object or array. False: it is empty or null.
 func (r *Reader) open(first, last byte, otherwise string) bool {
 	if r.peek() != first {
 		if !r.Null() {
@@ -174,11 +174,10 @@ func (r *Reader) member() bool {
 	return true
 }
 
-// Key returns the key of the current member. It is valid until the next read.
+// Key returns the key of the current member, until the next read.
 func (r *Reader) Key() []byte { return r.key }
 
-// FoldedKey returns the key in lower case if it has upper-case letters, else nil. It is for
-// keys that match the name of no field exactly.
+// FoldedKey returns a key with upper-case letters in lower case, else nil. It is for keys that match no field exactly.
 func (r *Reader) FoldedKey() []byte {
 	if len(r.key) > maxName || bytes.IndexFunc(r.key, isUpper) < 0 {
 		return nil
@@ -197,8 +196,7 @@ func (r *Reader) IsString() bool { return r.peek() == '"' }
 // Null reads null, if that is next.
 func (r *Reader) Null() bool { return r.peek() == 'n' && r.literal("null") }
 
-// String reads a string. Null leaves v unchanged, here and in the methods for all values
-// except raw ones.
+// String reads a string. Null leaves v unchanged, as in all methods but those for raw values.
 func (r *Reader) String(v *string) {
 	if s, ok := r.text(); ok {
 		*v = string(s)
@@ -212,14 +210,14 @@ func (r *Reader) StringBytes(v *[]byte) {
 	}
 }
 
-// SharedString is String, in memory that is shared (see wire.Maker).
+// SharedString is String in shared memory (wire.Maker).
 func (r *Reader) SharedString(v *string) {
 	if s, ok := r.text(); ok {
 		*v = r.Text(s)
 	}
 }
 
-// text reads a string, which may alias the input. ok is false for null.
+// text reads a string, which may alias the input; !ok: null.
 func (r *Reader) text() (s []byte, ok bool) {
 	if r.peek() != '"' {
 		if !r.Null() {
@@ -247,21 +245,20 @@ func (r *Reader) Bool(v *bool) {
 	}
 }
 
-// Raw reads a value of any kind, null included, as its bytes.
+// Raw reads the bytes of any value, null included.
 func (r *Reader) Raw(v *[]byte) {
 	if p, ok := r.raw(); ok {
 		*v = bytes.Clone(p)
 	}
 }
 
-// SharedRaw is Raw, in memory that is shared.
+// SharedRaw is Raw in shared memory.
 func (r *Reader) SharedRaw(v *[]byte) {
 	if p, ok := r.raw(); ok {
 		*v = r.Copy(p)
 	}
 }
 
-// raw is Raw without a copy.
 func (r *Reader) raw() (p []byte, ok bool) {
 	r.peek()
 	start := r.pos
@@ -269,8 +266,7 @@ func (r *Reader) raw() (p []byte, ok bool) {
 	return r.buf[start:r.pos], ok
 }
 
-// Cut returns the first value in p, of any kind, and the rest of p. There are no blanks
-// around value, nor in front of rest.
+// Cut returns the first value in p, of any kind, and the rest, without blanks around them.
 func Cut(p []byte) (value, rest []byte, err error) {
 	r := Reader{buf: p}
 	value, _ = r.raw()
@@ -402,7 +398,7 @@ func (r *Reader) scanValue() bool {
 	return true
 }
 
-// scanString reads a string at its opening quote and returns the bytes between the quotes.
+// scanString returns the bytes between the quotes.
 func (r *Reader) scanString() (s []byte, escaped, ok bool) {
 	r.traits.escapes = false
 	end := skipString(r.buf, r.pos, &r.traits)
@@ -415,7 +411,6 @@ func (r *Reader) scanString() (s []byte, escaped, ok bool) {
 	return s, r.traits.escapes, true
 }
 
-// malformed fails because of the byte at a position.
 func (r *Reader) malformed(pos int) {
 	r.pos = pos
 	switch {
@@ -432,7 +427,7 @@ func (r *Reader) malformed(pos int) {
 	}
 }
 
-// unescape appends the text that s, the inside of a valid JSON string, stands for.
+// unescape appends the text of s, the inside of a valid JSON string.
 func unescape(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -463,8 +458,7 @@ func unescape(dst, s []byte) []byte {
 	}
 }
 
-// unescapeRune reads the digits after \u and, for the first half of a surrogate pair, also the second half. A half
-// without the other one is U+FFFD.
+// unescapeRune reads the digits after \u, and those of a second surrogate. A half without the other one is U+FFFD.
 func unescapeRune(s []byte) (r rune, rest []byte) {
 	r, _ = hex4(s)
 	s = s[4:]

@@ -1,5 +1,4 @@
-// Package jsonwire reads and writes the JSON form of messages. It uses no reflection: generated code calls it for each
-// field.
+// Package jsonwire reads and writes the JSON form of messages, for generated code, without reflection.
 package jsonwire
 
 import (
@@ -8,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth bounds the nesting of objects and arrays, in messages and in payloads. Common
-// JSON readers accept more (Python's stops near 1000), so a publisher cannot break its
-// subscribers by nesting.
+// MaxDepth bounds the nesting of objects and arrays. Common JSON readers accept more (Python's stops near 1000), so a
+// publisher cannot break its subscribers by nesting.
 const MaxDepth = 512
 
-// Valid reports whether p is exactly one JSON value in valid UTF-8, nested at most MaxDepth
-// deep. There may be blanks around the value.
+// Valid reports whether p is exactly one JSON value in valid UTF-8, nested at most MaxDepth deep, perhaps with blanks
+// around.
 func Valid(p []byte) bool {
 	ok, _ := Check(p)
 	return ok
 }
 
-// Check is Valid; lines is set if there is LF or CR between the tokens.
+// Check is Valid; lines: there is LF or CR between the tokens.
 func Check(p []byte) (ok, lines bool) {
 	if len(p) > 0 && skipSimple(p, 0) == len(p) {
 		return true, false
@@ -33,9 +31,8 @@ func Check(p []byte) (ok, lines bool) {
 	return t.bytes&highs == 0 || utf8.Valid(p), t.lines
 }
 
-// skipSimple returns the index after an object that begins at p[i] and has the usual shape: one level of strings,
-// numbers and words, no blanks, escapes or characters beyond ASCII. It returns -1 for all other values. It keeps no
-// state, so it is twice as fast as skipValue.
+// skipSimple returns the index after an object at p[i] of the usual shape: one level of strings, numbers and words, no
+// blanks, escapes or characters beyond ASCII; else -1. It keeps no state, so it is twice as fast as skipValue.
 func skipSimple(p []byte, i int) int {
 	last := len(p) - 1
 	if last < 7 || p[i] != '{' || p[last]-'0' <= 9 {
@@ -74,8 +71,7 @@ func skipSimple(p []byte, i int) int {
 	}
 }
 
-// simpleString returns the index, from i on, of the first byte that is not plain ASCII, at most the index of the last
-// byte of p.
+// simpleString returns the index, from i on, of the first byte that is not plain ASCII, at most that of the last byte.
 func simpleString(p []byte, i int) int {
 	last := len(p) - 8
 	for i <= last {
@@ -98,7 +94,6 @@ func simpleString(p []byte, i int) int {
 	return min(i+bits.TrailingZeros64((special(x)|x)&highs)/8, len(p)-1)
 }
 
-// traits gathers properties of the text that was skipped.
 type traits struct {
 	lines   bool   // LF or CR between tokens
 	escapes bool   // escapes in strings
@@ -106,12 +101,11 @@ type traits struct {
 	bytes   uint64 // all bytes of strings ORed, perhaps with bytes that follow them
 }
 
-// The skip functions skip a text that begins at p[i] and return the index after it. If it is malformed, they return
-// ^index of the wrong byte, which is negative. They do not check UTF-8: their callers check the whole text at once, or
-// not at all if it is plain ASCII.
+// The skip functions return the index after a text at p[i]; if it is malformed, ^index of the wrong byte, which is
+// negative. They do not check UTF-8: callers check the whole text at once, or not at all if it is plain ASCII.
 
-// skipValue skips a value with at most depth open objects and arrays at a time. It does not recurse, but keeps the
-// kinds of the open ones as bits.
+// skipValue skips a value with at most depth open objects and arrays. It keeps their kinds as bits, and does not
+// recurse.
 func skipValue(p []byte, i, depth int, t *traits) int {
 	var (
 		open    int    // number of open containers
@@ -197,7 +191,7 @@ func skipWordOrNumber(p []byte, i int) int {
 	return skipNumber(p, i)
 }
 
-// skipBlanks skips blanks, if there are any. It is inlined.
+// skipBlanks is inlined.
 func skipBlanks(p []byte, i int, t *traits) int {
 	if i < len(p) && p[i] > ' ' {
 		return i
@@ -246,7 +240,6 @@ func skipNumber(p []byte, i int) int {
 	return i
 }
 
-// skipFraction skips the fraction and the exponent of a number.
 func skipFraction(p []byte, i int) int {
 	if p[i] == '.' {
 		if i = skipDigits(p, i+1); i < 0 {
@@ -275,7 +268,6 @@ func skipDigits(p []byte, i int) int {
 	return i
 }
 
-// skipString skips a string, from quote to quote.
 func skipString(p []byte, i int, t *traits) int {
 	i++
 	var seen uint64
@@ -305,8 +297,7 @@ func skipString(p []byte, i int, t *traits) int {
 	return skipRest(p, i, t)
 }
 
-// skipRest skips the rest of a string, from a byte within it: if it has escapes, or ends near
-// the end of the text.
+// skipRest skips the rest of a string that has escapes, or ends near the end of the text.
 func skipRest(p []byte, i int, t *traits) int {
 	for {
 		i = skipPlain(p, i, t)
@@ -355,7 +346,7 @@ func skipPlain(p []byte, i int, t *traits) int {
 		i += 8
 	}
 	if len(p) >= 8 && i < len(p) {
-		// The last eight bytes without the bytes before i, and zeroes after them, which stop the scan.
+		// The last eight bytes without those before i, and zeroes after them, which stop the scan.
 		x := load(p, len(p)-8) >> (64 - 8*(len(p)-i))
 		t.bytes = seen | x
 		return i + bits.TrailingZeros64(special(x)&^x&highs)/8
@@ -368,8 +359,7 @@ func skipPlain(p []byte, i int, t *traits) int {
 	return i
 }
 
-// load returns eight bytes from p[i] on. The third index spares the compiler a guard against
-// an empty rest.
+// load returns eight bytes from p[i] on. The third index spares a guard against an empty rest.
 func load(p []byte, i int) uint64 { return binary.LittleEndian.Uint64(p[i : i+8 : i+8]) }
 
 const (
@@ -377,18 +367,17 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special sets the high bit of each byte of x that ends a run of plain characters: quote, backslash and control
-// characters; and of some bytes that are not ASCII. Only the lowest high bit that is set counts: higher ones may be
-// wrong, because the subtractions borrow, and the other bits mean nothing.
+// special sets the high bit of each byte of x that ends a run of plain characters (quote, backslash, control
+// characters), and of some that are not ASCII. Only the lowest high bit counts: the subtractions borrow from higher
+// ones.
 func special(x uint64) uint64 {
-	// Flipping bit 1 moves the quote (0x22) to 0x20, next to the control characters, and the
-	// blank (0x20) away from there, so one comparison serves both.
+	// Flipping bit 1 moves the quote (0x22) next to the control characters, and the blank (0x20) away from there, so one
+	// comparison serves both.
 	quoteOrControl := (x ^ 0x02*ones) - 0x21*ones
 	backslash := (x ^ '\\'*ones) - ones
 	return quoteOrControl | backslash
 }
 
-// hex4 reads the four hexadecimal digits that begin p.
 func hex4(p []byte) (r rune, ok bool) {
 	if len(p) < 4 {
 		return 0, false

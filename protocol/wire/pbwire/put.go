@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// The Put functions write before index i of a buffer and return the index of the first byte that they wrote. A message
-// is written from its end to its beginning, so its length is known when the length is to be written.
+// The Put functions write before index i and return the index of the first byte that they wrote: a message is written
+// from its end to its beginning, so its length is known when it is to be written.
 
 // PutVarint writes v.
 func PutVarint(buf []byte, i int, v uint64) int {
@@ -51,11 +51,11 @@ func PutDouble(buf []byte, i int, v float64) int {
 	return i
 }
 
-// SizeVarint returns the number of bytes of v: one for each seven bits. For up to 64 bits,
-// 9/64 is near enough to 1/7, and needs no division.
+// SizeVarint returns the number of bytes of v: one for each seven bits. For up to 64 bits, 9/64 is near enough to 1/7,
+// and needs no division.
 func SizeVarint(v uint64) int { return int(9*uint(bits.Len64(v|1))+64) / 64 }
 
-// SizeBytes returns the number of bytes of n bytes with their length.
+// SizeBytes is the size of n bytes with their length.
 func SizeBytes(n int) int { return SizeVarint(uint64(n)) + n }
 
 // Zigzag returns the number as which a sint64 is written.

@@ -1,5 +1,4 @@
-// Package pbwire reads and writes the Protobuf form of messages. It uses no reflection: generated code calls it for
-// each field.
+// Package pbwire reads and writes the Protobuf form of messages, for generated code, without reflection.
 package pbwire
 
 import (
@@ -17,7 +16,6 @@ import (
 // MaxDepth bounds the nesting of messages and groups.
 const MaxDepth = 512
 
-// Wire types.
 const (
 	wireVarint = iota
 	wireFixed64
@@ -48,8 +46,7 @@ type Reader struct {
 // NewReader returns a reader of one message.
 func NewReader(input []byte) Reader { return Reader{buf: input, all: input} }
 
-// NewBorrowingReader returns a reader of one message that returns parts of input
-// instead of copies. input must never change again.
+// NewBorrowingReader returns a reader that returns parts of input instead of copies. input must never change again.
 func NewBorrowingReader(input []byte) Reader { return Reader{buf: input, all: input, borrow: true} }
 
 // Err returns the first error.
@@ -62,7 +59,7 @@ func (r *Reader) fail(reason string) {
 	}
 }
 
-// Next moves to the next field of the message; it returns false at its end.
+// Next moves to the next field; false: there is none.
 func (r *Reader) Next() bool {
 	if r.err != nil || r.pos >= len(r.buf) {
 		return false
@@ -74,11 +71,11 @@ func (r *Reader) Next() bool {
 	return r.err == nil
 }
 
-// Pos is how much of the message was read, and Left how much follows; bytes.
+// Pos is how many bytes were read, Left how many follow.
 func (r *Reader) Pos() int  { return r.pos }
 func (r *Reader) Left() int { return len(r.buf) - r.pos }
 
-// Element counts an element of a list, or an entry of a map, that is about to be read.
+// Element counts an element of a list or an entry of a map before it is read.
 func (r *Reader) Element() {
 	if !r.Count() {
 		r.fail("more than " + strconv.Itoa(r.Most()) + " elements")
@@ -88,8 +85,7 @@ func (r *Reader) Element() {
 // Tag returns number and wire type of the current field: number<<3 | type.
 func (r *Reader) Tag() uint64 { return r.tag }
 
-// Enter goes into the message that the current field holds. The caller passes the result to
-// Leave, which goes back.
+// Enter goes into the message of the current field. Leave, with the result, goes back.
 func (r *Reader) Enter() (outer int) {
 	outer = len(r.buf)
 	size := r.length()
@@ -110,8 +106,7 @@ func (r *Reader) Leave(outer int) {
 	}
 }
 
-// Varint reads the value of the current field. As Protobuf demands, numbers that are too
-// large for the type of the field lose their upper bits.
+// Varint reads a number. As Protobuf demands, one too large for the type of the field loses its upper bits.
 func (r *Reader) Varint() uint64 {
 	v, n := binary.Uvarint(r.buf[r.pos:])
 	if n <= 0 {
@@ -122,28 +117,28 @@ func (r *Reader) Varint() uint64 {
 	return v
 }
 
-// Bool reads the value of the current field.
+// Bool reads a truth value.
 func (r *Reader) Bool() bool { return r.Varint() != 0 }
 
-// Int32 reads the value of the current field.
+// Int32 reads a number.
 func (r *Reader) Int32() int32 { return int32(r.Varint()) }
 
-// Int64 reads the value of the current field.
+// Int64 reads a number.
 func (r *Reader) Int64() int64 { return int64(r.Varint()) }
 
-// Uint32 reads the value of the current field.
+// Uint32 reads a number.
 func (r *Reader) Uint32() uint32 { return uint32(r.Varint()) }
 
-// Uint64 reads the value of the current field.
+// Uint64 reads a number.
 func (r *Reader) Uint64() uint64 { return r.Varint() }
 
-// Sint64 reads the value of the current field, which is in zigzag form.
+// Sint64 reads a number in zigzag form.
 func (r *Reader) Sint64() int64 {
 	v := r.Varint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Double reads the value of the current field.
+// Double reads a number.
 func (r *Reader) Double() float64 {
 	if len(r.buf)-r.pos < 8 {
 		r.fail("truncated")
@@ -154,7 +149,7 @@ func (r *Reader) Double() float64 {
 	return math.Float64frombits(v)
 }
 
-// String reads the value of the current field, which must be UTF-8.
+// String reads a text, which must be UTF-8.
 func (r *Reader) String() string {
 	p := r.text()
 	if r.borrow {
@@ -163,7 +158,7 @@ func (r *Reader) String() string {
 	return string(p)
 }
 
-// SharedString is String, in memory that is shared (see wire.Maker).
+// SharedString is String in shared memory (wire.Maker).
 func (r *Reader) SharedString() string { return r.Text(r.text()) }
 
 func (r *Reader) text() []byte {
@@ -175,7 +170,7 @@ func (r *Reader) text() []byte {
 	return p
 }
 
-// Bytes reads the value of the current field: a copy, nil if it is empty.
+// Bytes reads a copy, nil if it is empty.
 func (r *Reader) Bytes() []byte {
 	p := r.bytes()
 	switch {
@@ -187,7 +182,7 @@ func (r *Reader) Bytes() []byte {
 	return bytes.Clone(p)
 }
 
-// SharedBytes is Bytes, in memory that is shared.
+// SharedBytes is Bytes in shared memory.
 func (r *Reader) SharedBytes() []byte {
 	if p := r.bytes(); len(p) > 0 {
 		return r.Copy(p)
@@ -202,7 +197,7 @@ func (r *Reader) bytes() []byte {
 	return p
 }
 
-// length reads a length, and fails if fewer bytes follow.
+// length fails if fewer bytes follow.
 func (r *Reader) length() int {
 	size := r.Varint()
 	if size > uint64(len(r.buf)-r.pos) {
@@ -212,7 +207,7 @@ func (r *Reader) length() int {
 	return int(size)
 }
 
-// Skip skips the value of the current field, which is of any wire type.
+// Skip skips a value of any wire type.
 func (r *Reader) Skip() {
 	switch r.tag & 7 {
 	case wireVarint:
