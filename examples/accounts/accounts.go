@@ -17,13 +17,12 @@ import (
 	"time"
 )
 
-// account is the entry of a user in the file. In your program it is a row of a database.
+// account is the entry of a user in the file: in your program a row of a database.
 type account struct {
 	Password string   // as hashPassword returns it
 	Rooms    []string // where the user may be
 }
 
-// accounts by the name of the user.
 type accounts map[string]account
 
 func readAccounts(file string) (accounts, error) {
@@ -43,14 +42,11 @@ func readAccounts(file string) (accounts, error) {
 	return a, nil
 }
 
-// mayEnter tells whether a user may be in a room.
 func (a accounts) mayEnter(user, room string) bool { return slices.Contains(a[user].Rooms, room) }
 
-// noPassword stands for the password of unknown users. It is checked as well, so that the time does not tell whether
-// the user exists.
+// noPassword stands for the password of unknown users, so that the time does not tell whether the user exists.
 var noPassword = strings.Repeat("A", 22) + "." + strings.Repeat("A", 43)
 
-// check tells whether a password is right.
 func (a accounts) check(user, password string) bool {
 	of, known := a[user]
 	if !known {
@@ -91,7 +87,7 @@ const (
 	lifetime = 12 * time.Hour
 )
 
-// sessions signs cookies with a key that all nodes have, so that no node keeps a list of them.
+// sessions signs cookies with a key that all nodes have, so none keeps a list of them.
 type sessions struct{ key []byte }
 
 func newSessions(key string) (*sessions, error) {
@@ -101,7 +97,6 @@ func newSessions(key string) (*sessions, error) {
 	return &sessions{[]byte(key)}, nil
 }
 
-// start returns the cookie of a new session.
 func (s *sessions) start(user string) *http.Cookie {
 	expires := time.Now().Add(lifetime)
 	value := base64.RawURLEncoding.EncodeToString([]byte(user)) + "." + strconv.FormatInt(expires.Unix(), 10)

@@ -21,7 +21,6 @@ func (c chat) config() gyro.Config {
 	}
 }
 
-// subscribe lets users into their rooms.
 func (c chat) subscribe(_ context.Context, client *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	room, ok := strings.CutPrefix(e.Channel, "room:")
 	if !ok || !c.users.mayEnter(client.UserID(), room) {
@@ -64,7 +63,6 @@ func history(_ context.Context, _ *gyro.Client, e gyro.HistoryEvent) (gyro.Histo
 	return gyro.HistoryReply{}, inside(e.Subscribed)
 }
 
-// inside returns an error unless the user is in the room.
 func inside(subscribed bool) error {
 	if !subscribed {
 		return gyro.ErrorPermissionDenied

@@ -43,7 +43,6 @@ func main() {
 	}
 }
 
-// printHash reads a line.
 func printHash() error {
 	password, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil {
@@ -89,7 +88,7 @@ func newNode(name, server string, users accounts) (*gyro.Node, error) {
 	return node, node.Run()
 }
 
-// serve serves until the process is asked to end. Clients then go to another node.
+// serve ends when the process is asked to. Clients then go to another node.
 func serve(server *http.Server, node *gyro.Node) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -105,8 +104,7 @@ func serve(server *http.Server, node *gyro.Node) error {
 	return shutdown(ctx, server, node)
 }
 
-// shutdown takes no further connections, and then ends the server and the node at once: the server waits for streams, which
-// the node ends.
+// shutdown ends server and node at once: the server waits for streams, which the node ends.
 func shutdown(ctx context.Context, server *http.Server, node *gyro.Node) error {
 	ended := make(chan error, 1)
 	server.RegisterOnShutdown(func() { ended <- node.Shutdown(ctx) })

@@ -15,11 +15,9 @@ var page []byte
 const (
 	// passwordChecks is how many passwords are checked at a time, as each takes a processor.
 	passwordChecks = 4
-	// maxForm is the most bytes of a login.
-	maxForm = 4 << 10
+	maxForm        = 4 << 10
 )
 
-// app is the web application.
 type app struct {
 	users    accounts
 	sessions *sessions
@@ -52,7 +50,6 @@ func (a *app) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// me returns the name of the logged-in user, and the rooms.
 func (a *app) me(w http.ResponseWriter, r *http.Request) {
 	user, _, ok := a.sessions.of(r)
 	if !ok {
@@ -80,7 +77,7 @@ func (a *app) login(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// logout ends the session of the browser, and all connections of the user, on all nodes.
+// logout also ends all connections of the user, on all nodes.
 func (a *app) logout(w http.ResponseWriter, r *http.Request) {
 	user, _, ok := a.sessions.of(r)
 	if !ok {

@@ -28,7 +28,7 @@ func main() {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)
 	}
-	// The server has handed WebSocket connections over to the node, which ends them.
+	// The node has taken WebSocket connections over, and ends them.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := a.node.Shutdown(ctx); err != nil {
@@ -36,7 +36,6 @@ func main() {
 	}
 }
 
-// app is the application: its sessions and its node.
 type app struct {
 	sessions sessions
 	node     *gyro.Node
@@ -55,7 +54,6 @@ func newApp() (*app, error) {
 	return a, a.node.Run()
 }
 
-// routes serves the application under its origin.
 func (a *app) routes(origin string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", a.login)
@@ -69,8 +67,7 @@ func (a *app) routes(origin string) http.Handler {
 
 type sessionKey struct{}
 
-// authenticated is the middleware that finds the user of a session cookie. It puts the user into
-// the context of the request, which the node gives to its handlers.
+// authenticated puts the user of a session cookie into the context of the request, which handlers get.
 func (a *app) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, ok := a.sessions.of(r)
@@ -84,8 +81,8 @@ func (a *app) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// connecting subscribes each user to a channel of the user's own. The middleware has set the
-// credentials. The session is kept in the context for refresh.
+// connecting subscribes each user to a channel of the user's own. The middleware has set the credentials. The session
+// stays in the context for refresh.
 func (a *app) connecting(ctx context.Context, _ gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	id := ctx.Value(sessionKey{}).(string)
 	s, ok := a.sessions.get(id)
@@ -98,8 +95,7 @@ func (a *app) connecting(ctx context.Context, _ gyro.ConnectEvent) (gyro.Connect
 	}, nil
 }
 
-// refresh is called when a connection expires, which is when its session expires. If the session
-// was prolonged meanwhile, refresh prolongs the connection, too.
+// refresh is called when the session of a connection expires. If it was prolonged meanwhile, so is the connection.
 func (a *app) refresh(ctx context.Context, _ *gyro.Client, _ gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	s, ok := a.sessions.get(ctx.Value(sessionKey{}).(string))
 	if !ok {

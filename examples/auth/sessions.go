@@ -19,7 +19,6 @@ type session struct {
 	expires  time.Time
 }
 
-// sessions of the application, in memory. The zero value has none.
 type sessions struct {
 	mu   sync.Mutex
 	byID map[string]session
@@ -49,7 +48,6 @@ func (s *sessions) get(id string) (session, bool) {
 	return n, ok && time.Now().Before(n.expires)
 }
 
-// of returns the session of a request.
 func (s *sessions) of(r *http.Request) (session, bool) {
 	c, err := r.Cookie(cookie)
 	if err != nil {
@@ -58,7 +56,7 @@ func (s *sessions) of(r *http.Request) (session, bool) {
 	return s.get(c.Value)
 }
 
-// login starts a session. Real applications ask for a password, too.
+// Real applications ask for a password, too.
 func (a *app) login(w http.ResponseWriter, r *http.Request) {
 	user := r.FormValue("user")
 	if user == "" {
@@ -73,7 +71,7 @@ func (a *app) login(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// logout ends the session, and with it the connections of its user.
+// logout also ends the connections of the session's user.
 func (a *app) logout(w http.ResponseWriter, r *http.Request) {
 	s, ok := a.sessions.of(r)
 	if !ok {

@@ -21,21 +21,19 @@ import (
 //go:embed index.html
 var page []byte
 
-// The maps of the board.
 const (
 	cards    = "cards"    // by the key that the page makes up
 	pointers = "pointers" // by client
 	people   = "people"   // by client, kept by the node
 )
 
-// Cards stay until a user removes them, and a board has at most 1,000. Clients that were away get the last 1,000 changes, or
-// all cards.
+// Cards stay until a user removes them. Clients that were away get the last 1,000 changes, or all cards.
 var cardOptions = channel.MapOptions{StreamSize: 1000, StreamTTL: time.Hour, MaxEntries: 1000}
 
 // A pointer that does not move disappears.
 var pointerOptions = channel.MapOptions{KeyTTL: 5 * time.Second}
 
-// The node renews the entries of people before their time is over.
+// The node renews the entries of people in time.
 var peopleOptions = channel.MapOptions{KeyTTL: time.Minute, StreamSize: 100, StreamTTL: time.Minute}
 
 func main() {

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// Bounds of a roll.
 const (
 	mostDice  = 10
 	mostSides = 100
@@ -15,9 +14,8 @@ const (
 
 const usage = "Write /roll 2d6 for two dice with six sides, up to /roll 10d100."
 
-// answer returns the bot's answer to a message, and whether there is one. The dice depend on the message's ID alone:
-// the answer to a message is the same, however often it is made. It begins with no slash, so the bot does not answer
-// itself.
+// answer depends on the message's ID alone, so it is the same however often it is made. It begins with no slash, so the
+// bot does not answer itself.
 func answer(user string, m message) (string, bool) {
 	command, rest, _ := strings.Cut(strings.TrimSpace(m.Text), " ")
 	switch command {

@@ -17,7 +17,6 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// pause before an answer is published once more.
 const pause = time.Second
 
 // message of the room. Pages show one message of an ID, however often it is published.
@@ -78,7 +77,7 @@ func run(ctx context.Context, server, room string, getToken func(context.Context
 	return context.Cause(ctx)
 }
 
-// who returns the user who published a message; a publication of the application has no name.
+// A publication of the application has no name.
 func who(m client.Message[message]) string {
 	if m.Info == nil {
 		return "somebody"
@@ -86,8 +85,8 @@ func who(m client.Message[message]) string {
 	return m.Info.User
 }
 
-// say publishes an answer. When the connection is lost before the server has confirmed it, or the server cannot do it now, it is
-// published again, under the same ID.
+// say publishes an answer, again under the same ID if the connection is lost before the server has confirmed it, or the
+// server cannot do it now.
 func say(ctx context.Context, chat client.Channel[message], m message) error {
 	for {
 		err := chat.Publish(ctx, m)
@@ -112,7 +111,6 @@ func say(ctx context.Context, chat client.Channel[message], m message) error {
 	}
 }
 
-// fetch asks the application for a token.
 func fetch(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -86,7 +86,6 @@ func history(_ context.Context, _ *gyro.Client, e gyro.HistoryEvent) (gyro.Histo
 	return gyro.HistoryReply{}, member(e.Subscribed)
 }
 
-// member returns an error unless the user is in the room.
 func member(subscribed bool) error {
 	if !subscribed {
 		return gyro.ErrorPermissionDenied

@@ -11,10 +11,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Bus connects the brokers of several nodes in one process, as Redis or NATS do across
-// machines. A memory broker keeps the streams and takes care of offsets, idempotency and
-// versions. The bus hands events to the nodes that subscribed, and control messages to the
-// nodes that they are for.
+// Bus connects the brokers of several nodes in one process, as Redis or NATS do across machines. A memory broker keeps
+// the streams. The bus hands events to the nodes that subscribed, and control messages to the nodes that they are for.
 type Bus struct {
 	streams  *memory.Broker
 	presence *memory.Presence
@@ -49,7 +47,7 @@ func (b *Bus) Engine() Engine { return Engine{b.Broker()} }
 // controller.
 func (e Engine) Broker() broker.Broker { return e.broker }
 
-// events takes the events of the memory broker, channel by channel in order.
+// events takes the events of the memory broker, in the order of each channel.
 type events Bus
 
 func (e *events) HandlePublication(ch string, p broker.PublicationEvent) {
@@ -67,7 +65,7 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 // HandleLoss is never called: the memory broker loses nothing.
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-// deliver calls the nodes that subscribed, and waits for nodes that are late.
+// deliver waits for nodes that are late.
 func (e *events) deliver(ch string, event func(broker.EventHandler)) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -82,22 +80,21 @@ var (
 	errClosed   = errors.New("bus: broker is closed")
 )
 
-// Broker is a node's end of a bus. The embedded memory broker of the bus does the rest:
-// joins, leaves and history.
+// Broker is a node's end of a bus. The embedded memory broker does the rest: joins, leaves and history.
 type Broker struct {
 	broker.Broker
 	bus       *Bus
 	delivered atomic.Uint64 // events
 	closed    atomic.Bool
 
-	// The lock of the bus guards the following fields.
+	// under the lock of the bus
 	handler broker.EventHandler // of Run
 	node    string              // of RunControl, as is control
 	control func(data []byte)
 }
 
-// Describe implements broker.Engine: it lists the broker's features. It does not return the traits of the memory
-// broker, whose Batch and Positions do not know of the bus. A node does without the traits that are not set.
+// Describe implements broker.Engine. It leaves out traits of the memory broker that do not know of the bus, such as
+// Batch and Positions; a node does without them.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name:    "bus",
@@ -208,8 +205,7 @@ func (b *Broker) leave(ctx context.Context, ch string) error {
 	return b.Broker.Unsubscribe(ctx, ch)
 }
 
-// Close implements broker.Broker. It does not close the bus. It takes the lock, so it waits
-// for events on their way to this node.
+// Close implements broker.Broker. It does not close the bus, and waits for events on their way to this node.
 func (b *Broker) Close(ctx context.Context) error {
 	b.closed.Store(true)
 	b.bus.mu.Lock()

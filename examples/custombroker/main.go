@@ -29,7 +29,6 @@ func main() {
 	log.Fatal(http.ListenAndServe("localhost:8004", mux))
 }
 
-// newNode runs a node on the bus where everybody may subscribe and publish.
 func newNode(name string, bus *Bus) (*gyro.Node, error) {
 	node, err := gyro.New(gyro.Config{
 		Name: name, Engine: bus.Engine(),

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// config is for a node whose clients are anonymous, and may follow and publish news.
+// Clients are anonymous, and may follow and publish news.
 func config() gyro.Config {
 	allowed := func(ch string) error {
 		if ch != "news" {

@@ -21,7 +21,7 @@ const (
 // lines is the framer of all connections: they share the bytes of a publication.
 var lines = new(framer)
 
-// framer ends each frame with a line break. Several messages in a frame have line breaks between them already.
+// framer ends each frame with a line break. Messages in a frame have line breaks between them already.
 type framer struct{ _ byte }
 
 func (*framer) Encoding() protocol.Encoding { return protocol.JSON }
@@ -41,7 +41,6 @@ func Serve(ctx context.Context, ln net.Listener, node transport.Acceptor) error 
 	}
 }
 
-// endpoint is the server's end of a connection.
 type endpoint struct {
 	part []byte // the beginning of a line
 }

@@ -33,7 +33,6 @@ func newNode() (*gyro.Node, error) {
 	return node, node.Run()
 }
 
-// connecting accepts every client, without a user.
 func connecting(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	return gyro.ConnectReply{Credentials: &gyro.Credentials{}}, nil
 }
@@ -46,7 +45,6 @@ var methods = map[string]method{
 	"remind": typed(remind),
 }
 
-// call is the RPC handler.
 func call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	m, ok := methods[e.Method]
 	if !ok {
@@ -95,7 +93,7 @@ type reminder struct {
 	Seconds int    `json:"seconds"`
 }
 
-// remind answers at once and sends the client a message later, if it is still connected.
+// remind sends the client a message later, if it is still connected.
 func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	if in.Seconds < 0 || in.Seconds > 3600 {
 		return struct{}{}, gyro.ErrorLimitExceeded
@@ -116,7 +114,6 @@ func remind(_ context.Context, c *gyro.Client, in reminder) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// message sends a client's message back.
 func message(_ context.Context, c *gyro.Client, data []byte) error {
 	return c.Send(data)
 }
