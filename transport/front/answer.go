@@ -22,8 +22,8 @@ type answerer struct {
 	date   []byte    // the field Date of the second of at
 }
 
-// reply lets a request pass the gate of its route, and returns the answer, whose body call appends to out. If call
-// returns status 0, reply returns nil, and the request leaves the gate when it was served elsewhere.
+// reply lets a request pass the gate, and returns the answer, whose body call appends to out. After status 0 it returns
+// nil, and the request leaves the gate elsewhere.
 func (a *answerer) reply(q *Request, r *route, call func(out []byte) (status int, text []byte)) (text []byte, closes bool) {
 	status := http.StatusInternalServerError // for a panic
 	defer func() {

@@ -21,8 +21,8 @@ type Arrival struct {
 	Body []byte
 	// Early has the bytes that followed the request.
 	Early []byte
-	// TLS lies between the socket and the protocol; nil: plaintext. It is for the transports of this module. Others must
-	// leave the connection to net/http then.
+	// TLS lies between the socket and the protocol, for the transports of this module; nil: plaintext. Others must leave
+	// the connection to net/http then.
 	TLS *netio.TLS
 
 	conn  *loopConn
@@ -34,15 +34,15 @@ type arrivalState int
 
 const (
 	undecided arrivalState = iota // net/http gets the request
-	taken                         // it belongs to the route
-	deferred                      // the route answers the request later
-	answered                      // the request was refused; net/http gets the requests after it
-	lost                          // the connection must be closed
+	taken
+	deferred
+	answered // the request was refused; net/http gets the requests after it
+	lost
 )
 
 // Take gives the connection to the caller if the request may pass the gate. It sends answer, the beginning of an answer
-// with this status, and adds the fields of Advertise. Loop goes on watching the socket. False: the request was refused
-// or the connection lost, and there is nothing left to do.
+// with this status, and the fields of Advertise. Loop goes on watching the socket. False: the request was refused or the
+// connection lost; nothing is left to do.
 func (a *Arrival) Take(status int, answer []byte) bool {
 	f := a.route.Gate.Enter(a.Request)
 	a.state, a.Sent = taken, -1
@@ -54,8 +54,7 @@ func (a *Arrival) Take(status int, answer []byte) bool {
 	return a.state == taken
 }
 
-// send sends an answer, or the head of one, with the fields of Advertise after the status line. The request leaves the
-// gate.
+// send sends an answer, or its head, with the fields of Advertise. The request leaves the gate.
 func (a *Arrival) send(status int, answer []byte) {
 	frames, size := [][]byte{answer}, len(answer)
 	if fields := a.route.advertise(a.Request, nil); len(fields) > 0 {
@@ -93,7 +92,7 @@ func (in *intake) answer(n *loopConn, r *route, data []byte, end int) {
 }
 
 // offer calls Take. After a panic before the connection was taken, or while an answer is deferred, it closes the
-// connection and logs the panic as net/http does. The loop handles a later panic.
+// connection and logs the panic; the loop handles a later one.
 func (l *Listener) offer(a *Arrival) {
 	returned := false
 	defer func() {

@@ -23,9 +23,9 @@ const (
 )
 
 const (
-	stateIdle  int32 = iota // waits for a request
-	stateBusy               // has read a part of a request
-	stateEnded              // was closed while idle
+	stateIdle int32 = iota
+	stateBusy
+	stateEnded
 )
 
 // conn is a connection whose requests are for routes with Answer.
@@ -36,7 +36,7 @@ type conn struct {
 	remote net.Addr
 	addr   string // the text of remote
 	state  atomic.Int32
-	in     *netio.Buffer // bytes that were read and not answered yet
+	in     *netio.Buffer
 
 	request Request // the last one; the next may have the same head
 	route   *route  // of request
@@ -54,9 +54,9 @@ type conn struct {
 type phase int
 
 const (
-	phaseHead phase = iota // the rest of a head
-	phaseIdle              // the first bytes of a request
-	phaseBody              // the rest of a body
+	phaseHead phase = iota
+	phaseIdle
+	phaseBody
 )
 
 var errForeign = errors.New("not a request for a route")

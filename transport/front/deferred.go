@@ -29,7 +29,7 @@ type Waiting interface {
 }
 
 // Defer keeps the connection for a later answer, if the request may pass the gate. Nil: the request was refused or the
-// connection lost, and there is nothing left to do.
+// connection lost; nothing is left to do.
 func (a *Arrival) Defer(w Waiting) *Deferred {
 	n := a.conn
 	in := n.intake
@@ -62,9 +62,9 @@ func (d *Deferred) request() *Request {
 	return q
 }
 
-// Answer sends an answer of the route's ContentType, with the route's Fields, and extra, which are further fields, each
-// with its CR LF. Then the client may send its next request. A client that does not take the answer within this time
-// loses the connection. Answer is called once, and does nothing once the client has gone.
+// Answer sends an answer of the route's ContentType, with the route's Fields, and further fields, extra, each with its
+// CR LF. Then the client may send its next request. A client that does not take the answer within this time loses the
+// connection. Answer is called once, and does nothing once the client has gone.
 func (d *Deferred) Answer(status int, extra string, body []byte, within time.Duration) {
 	n, in := d.conn, d.conn.intake
 	if n.deferred != d {

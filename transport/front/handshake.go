@@ -40,20 +40,20 @@ type handshakes struct {
 	slots  *slots.Slots
 }
 
-// handshake is a TLS handshake, which has a goroutine from its turn on, and is the net.Conn beneath its tls.Conn. The
-// goroutine reads and writes the socket; the loop closes it, and watches it while the handshake waits for its client.
+// handshake is a TLS handshake, and the net.Conn beneath its tls.Conn. Its goroutine reads and writes the socket; the
+// loop closes it, and watches it while the handshake waits for its client.
 type handshake struct {
 	all   *handshakes
 	n     *loopConn
 	tls   *netio.TLS
 	task  slots.Task
-	read  int // bytes that came
+	read  int
 	hello hello
 	// plain has the first bytes of a client that does not speak TLS.
 	plain []byte
 
 	// used on the loop
-	watched bool          // the loop watches the socket
+	watched bool
 	done    bool          // the handshake succeeded
 	out     *netio.Buffer // bytes after the handshake that the socket did not take
 }

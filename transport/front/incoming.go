@@ -12,11 +12,11 @@ type incoming struct {
 	conn    net.Conn        // nil: it has yet to be made of socket
 	socket  *netio.Handover // nil: there is conn
 	remote  net.Addr        // known also if the peer has gone meanwhile
-	early   []byte          // bytes that were read already
-	broken  error           // the error of reads after early; nil: they read from conn
-	tls     *netio.TLS      // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
-	sealed  []byte          // bytes that were read beneath tls
-	secured bool            // the front has done the handshake on a goroutine
+	early   []byte
+	broken  error      // the error of reads after early; nil: they read from conn
+	tls     *netio.TLS // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
+	sealed  []byte     // bytes that were read beneath tls
+	secured bool       // the front has done the handshake on a goroutine
 	// mayAnswer: the first request may be for a route with Answer.
 	mayAnswer bool
 }

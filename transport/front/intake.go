@@ -49,13 +49,13 @@ type loopConn struct {
 	whole      int32 // the size of the request; 0: its head is not complete
 	buffered   int32 // the part of intake.buffered for this connection; it is in intake.partial unless this is 0
 	remote     netip.AddrPort
-	queue      *queue        // waiting or idle; nil: neither
-	due        time.Time     // when it must leave the queue
-	b          *netio.Buffer // bytes that were read; nil: none
+	queue      *queue    // waiting or idle; nil: neither
+	due        time.Time // when it must leave the queue
+	b          *netio.Buffer
 	gone       bool
-	lookPosted bool         // a task will look at b; nothing is read until then
-	last       *lastRequest // nil: Try has answered nothing yet
-	tls        *handshake   // nil: plaintext, or nothing was received yet
+	lookPosted bool // a task will look at b; nothing is read until then
+	last       *lastRequest
+	tls        *handshake // nil: plaintext, or nothing was received yet
 	// deferred must be answered before others are read; nil: there is none.
 	deferred *Deferred
 	at       [queueCount]neighbours
@@ -158,8 +158,7 @@ func (in *intake) expire(q *queue) {
 	in.arm(q)
 }
 
-// timeOut ends the wait for a request. If only the body is missing, net/http gets it, which has a timeout and an answer
-// for that.
+// timeOut ends the wait for a request. If only the body is missing, net/http answers.
 func (in *intake) timeOut(n *loopConn) {
 	if n.whole == 0 {
 		in.drop(n)

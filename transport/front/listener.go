@@ -34,8 +34,8 @@ type Listener struct {
 	maxHead  int             // bytes
 	// handshakes; nil: connections are plaintext.
 	handshakes *handshakes
-	// headTimeout bounds the time to complete a head, from the arrival of the connection or the first byte of a later
-	// request, bodyTimeout the time for a body, idleTimeout the time before a later request. 0: no limit.
+	// headTimeout bounds the time to complete a head, since the connection or the first byte of a later request,
+	// bodyTimeout that for a body, idleTimeout that before a later request. 0: no limit.
 	headTimeout, bodyTimeout, idleTimeout, writeTimeout time.Duration
 
 	spare   netio.Spare
@@ -235,9 +235,8 @@ func (l *Listener) serve(in *incoming) {
 	go c.serve()
 }
 
-// blockingHandshake does a handshake on a goroutine, and passes the connection on: net/http, which would do it as well,
-// would read requests that no smuggling.Filter has checked. After an error net/http gets the same one, logs it, and
-// answers plaintext.
+// blockingHandshake does a handshake on a goroutine. net/http would do it as well, but read requests that no
+// smuggling.Filter has checked. After an error net/http gets the same one, logs it, and answers plaintext.
 func (l *Listener) blockingHandshake(in *incoming) {
 	c := in.conn.(*tls.Conn)
 	in.secured = true
@@ -288,8 +287,7 @@ func (l *Listener) isClosing() bool {
 	}
 }
 
-// Close implements net.Listener. It also closes the connections that have no request under way; others are closed after
-// their answers.
+// Close implements net.Listener. It closes connections without a request at once, others after their answers.
 func (l *Listener) Close() error {
 	if !l.end() {
 		return net.ErrClosed

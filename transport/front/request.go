@@ -52,10 +52,9 @@ func FromHTTP(r *http.Request) *Request {
 // ContentLength returns the bytes of the body, -1 if the head does not tell.
 func (q *Request) ContentLength() int { return q.length }
 
-// parse reads a head, to its empty line. False: net/http gets the request. It is of another version than HTTP/1.1, has a
-// body of unknown length, ends the connection, or is unusual in any way: a line that does not end with CR LF, a folded
-// field, a second Host or Content-Length. net/http accepts every request that parse accepts, and understands it in the
-// same way.
+// parse reads a head, to its empty line. False: net/http gets the request. It is not HTTP/1.1, has a body of unknown
+// length, ends the connection, or is unusual in any way: a line without CR LF, a folded field, a second Host or
+// Content-Length. net/http accepts every request that parse accepts, and understands it in the same way.
 func (q *Request) parse(head string) bool {
 	*q = Request{HTTP: 1, head: head, length: -1, fields: q.fields[:0], values: q.values[:0]}
 	line, rest, ok := syntax.CutLine(head)

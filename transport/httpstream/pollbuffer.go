@@ -27,7 +27,7 @@ type pollBuffer struct {
 
 	timedOut  bool // the request has waited long enough
 	upToDate  bool // the client knew everything when it had connected
-	gathering bool // timedOut is set after gatherTime
+	gathering bool
 }
 
 func (p *pollBuffer) write(frames [][]byte) (n int) {

@@ -17,7 +17,7 @@ type endpoint struct {
 	partial *netio.Buffer // the beginning of a message; nil if there is none
 	message *netio.Buffer // the message that Next returned, if it came in parts
 	wrong   error         // the violation that Next found instead of a message
-	ended   bool          // the end of the connection has begun
+	ended   bool
 }
 
 type settings struct {

@@ -182,8 +182,8 @@ func reject(w http.ResponseWriter) {
 }
 
 // Shutdown accepts no more connections and requests, waits until all requests are served and all sessions have ended,
-// and closes everything. If ctx ends before, it cuts off the rest and returns the error of ctx. It does not end
-// sessions: shutting down the node does.
+// and closes everything. If ctx ends before, it cuts off the rest and returns its error. Shutting down the node ends the
+// sessions.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -208,9 +208,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close closes all connections at once, and the UDP socket.
 func (s *Server) Close() error { return s.closed() }
 
-// Advertise returns a handler that tells the clients of next, which come over TCP, for a day, that there is HTTP/3 on
-// the same port (RFC 7838): the port of the request's Host field, which leads to the server from where the client is. A
-// firewall or a load balancer must pass UDP packets on as it does TCP connections.
+// Advertise returns a handler that tells the clients of next, which come over TCP, for a day, that there is HTTP/3 (RFC
+// 7838) on the port of the request's Host field, which leads to the server from where the client is. A firewall or a
+// load balancer must pass UDP packets on as it does TCP connections.
 func (s *Server) Advertise(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Alt-Svc", altSvc(r.Host))
@@ -272,8 +272,8 @@ type connection struct {
 	element *list.Element // in server.idles, whose lock it has; nil: not there
 
 	mu      sync.Mutex
-	busy    int         // requests and sessions
-	lastEnd time.Time   // when the last of them ended
+	busy    int // requests and sessions
+	lastEnd time.Time
 	timer   *time.Timer // closes the connection; stopped while it is busy
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// conn is the state that both drivers have: the bytes that wait to be written, and the phase of the connection. Its
-// methods are called one at a time, and get the driver that the conn is part of, which does the I/O.
+// conn is the state of both drivers: the bytes that wait to be written, and the phase of the connection. Its methods are
+// called one at a time, and get the driver, which does the I/O.
 type conn[E any, P pointer[E]] struct {
 	endpoint   E
 	out        *netio.Buffer // bytes to be written, of TLS records if there is TLS; the first frame may be incomplete. Nil unless the client is slow.
@@ -82,8 +82,8 @@ func (c *conn[E, P]) pause(pause bool) {
 	}
 }
 
-// write is transport.Conn.Write. Of the frames that cannot be written now it queues up to size bytes, and at least the
-// frame that comes next. So out ends with a whole frame, and the endpoint's last bytes can follow it.
+// write is transport.Conn.Write. It queues up to size bytes of frames that cannot be written now, and at least the frame
+// that comes next: out ends with a whole frame, and the endpoint's last bytes can follow it.
 func (c *conn[E, P]) write(d driver, frames [][]byte, size int) (int, error) {
 	if c.phase != open {
 		return 0, errClosed
@@ -221,8 +221,8 @@ func (c *conn[E, P]) end(d driver, s transport.Step, frames [][]byte) {
 	d.ended()
 }
 
-// lose ends a connection that can no longer be used. broke: the network ended it, so messages that the client sent
-// before are still handed over.
+// lose ends a connection that cannot be used any more. broke: the network ended it, so earlier messages of the client
+// are still handed over.
 func (c *conn[E, P]) lose(d driver, cause error, broke bool) {
 	if c.phase >= gone {
 		return

@@ -21,8 +21,8 @@ const (
 	awaiting  = phase(transport.EndAwait)
 	lingering = phase(transport.EndLinger)
 	cutting   = phase(transport.EndCut)
-	gone      = cutting + 1 // the socket can no longer be used
-	closed    = gone + 1    // the socket is closed
+	gone      = cutting + 1
+	closed    = gone + 1
 )
 
 // Candidate is a connection that is not accepted yet.
@@ -68,8 +68,8 @@ func refusalOf(err error) protocol.Disconnect {
 	return d
 }
 
-// ahead returns how many bytes of frames to queue after the first n bytes, which were written: the rest of the frame
-// that they end in, or else the next frame, and then more whole frames, up to size bytes in all.
+// ahead returns how many bytes of frames to queue after the n that were written: the rest of their last frame, or else
+// the next frame, and then more whole frames, up to size bytes in all.
 func ahead(e transport.Endpoint, frames [][]byte, n, size int) (taken int) {
 	for _, run := range frames {
 		if n >= len(run) {

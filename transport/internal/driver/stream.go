@@ -42,8 +42,8 @@ func NewStreamConn[E any, P pointer[E]](stream netio.Stream, e E) *StreamConn[E,
 	return c
 }
 
-// Serve hands the connection to a and serves it until its end. With fresh it does so on a new goroutine, which frees the
-// caller's, whose stack the handshake has grown.
+// Serve hands the connection to a and serves it until its end; with fresh on a new goroutine, to free the caller's,
+// whose stack the handshake has grown.
 func (c *StreamConn[E, P]) Serve(a transport.Acceptor, n Candidate, fresh bool) {
 	c.peerMu.Lock() // no goroutine calls the peer before it is set
 	accepted := false

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// keepIdle is the silence after which the kernel asks whether a client is still there. Pings, every 25 s, find lost
-// clients earlier. Keep-alive is for connections without them, and keeps their entries in NATs. With less than the time
-// between pings, the kernel would ask every idle client, too.
+// keepIdle is the silence after which the kernel asks whether a client is still there, for connections without pings
+// (every 25 s), and to keep their entries in NATs. With less than 25 s, the kernel would ask every idle client.
 const keepIdle = 120 * time.Second
 
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: 15 * time.Second, Count: 9}

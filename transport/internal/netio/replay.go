@@ -28,8 +28,8 @@ func NewReplay(nc net.Conn, remote net.Addr, early []byte, broken error) net.Con
 }
 
 // NewRequests is NewReplay for net/http. Instead of a request whose end another server may see elsewhere, it reads one
-// that net/http refuses. If nc is a *tls.Conn, net/http finds the state of TLS. One that has agreed on another protocol,
-// or whose handshake has failed, net/http gets as it is.
+// that net/http refuses. net/http finds the state of a *tls.Conn, and gets one as it is that has agreed on another
+// protocol, or whose handshake has failed.
 func NewRequests(nc net.Conn, remote net.Addr, early []byte, broken error) net.Conn {
 	t, ok := nc.(*tls.Conn)
 	if ok && len(early) == 0 {

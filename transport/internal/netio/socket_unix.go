@@ -130,8 +130,8 @@ func TryRead(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Detach takes the descriptor of a TCP or Unix socket out of Go's runtime, and the TLS of this package above it; nil:
-// there is none. The descriptor is non-blocking and the caller's; s must not be used any more. !ok: s is as it was.
+// Detach takes the descriptor of a TCP or Unix socket out of Go's runtime, and the TLS of this package above it, or nil.
+// The descriptor is non-blocking and the caller's; s must not be used any more. !ok: s is as it was.
 func Detach(s Stream) (fd uintptr, t *TLS, ok bool) {
 	if b, blocks := s.(*blocking); blocks {
 		if t = tlsOf(b.d); t == nil {

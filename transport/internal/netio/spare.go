@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Spare keeps a descriptor in reserve, because making a net.Conn of a socket takes another one for a moment. If sockets
-// held all descriptors, none could be converted, and not even those of clients that have left would be closed. The zero
-// Spare has nothing yet.
+// Spare keeps a descriptor in reserve: making a net.Conn of a socket takes another one for a moment. If sockets held all
+// of them, not even those of clients that have left could be closed. The zero Spare has nothing yet.
 type Spare struct {
 	mu    sync.Mutex
 	file  *os.File // nil: no descriptor was free

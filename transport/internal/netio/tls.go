@@ -14,7 +14,7 @@ const (
 	// read the answers.
 	maxUnasked = 16 << 10
 	// maxMessage is the most bytes of an incomplete handshake message after the handshake. The only one that a server
-	// expects then, KeyUpdate, has 5. crypto/tls would wait for up to 256 KB before it refuses another one.
+	// expects, KeyUpdate, has 5; crypto/tls would wait for up to 256 KB of another one.
 	maxMessage = 4
 )
 

@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// A tls.Conn keeps two buffers for as long as it lives, as large as the largest record and handshake message that it has
-// seen: some 5 KB of an idle connection's 7. The standard library has no way to free them, so they are found by their
-// names. If these change, connections take more memory, and nothing else changes.
+// A tls.Conn keeps two buffers, as large as the largest record and handshake message that it has seen: some 5 KB of an
+// idle connection's 7. The standard library has no way to free them, so they are found by their names. If these change,
+// connections take more memory, and nothing else changes.
 var (
 	rawInputOffset  = offsetOf("rawInput")
 	handshakeOffset = offsetOf("hand")

@@ -1,6 +1,6 @@
 // Package smuggling finds requests of HTTP/1 whose end two servers may see at different places. A proxy that takes one
-// in another way than net/http lets a client put a request in front of another client's. net/http itself accepts
-// Content-Length beside Transfer-Encoding, folded fields, and lines that end with LF alone.
+// in another way than net/http lets a client put a request in front of another client's. net/http accepts Content-Length
+// beside Transfer-Encoding, folded fields, and lines that end with LF alone.
 package smuggling
 
 import "strings"

@@ -4,27 +4,27 @@ package smuggling
 type state uint8
 
 const (
-	begin         state = iota // before a request line
-	inLine                     // in it
-	beforeField                // at the beginning of the next line
-	inName                     // in the name of a field
-	inValue                    // in its value
-	beforeLength               // before the digits of Content-Length
-	inLength                   // after one of the digits
-	afterLength                // after white space that follows the digits
-	inHead                     // after the CR of the empty line
-	inBody                     // in a body of known length
-	beforeSize                 // before the size of a chunk
-	inSize                     // after a digit of the size
-	inExtension                // after the digits
-	inChunk                    // in a chunk
-	afterChunk                 // after a chunk
-	beforeTrailer              // at the beginning of a line after the last chunk
-	inTrailer                  // in such a line
-	inTrailers                 // after the CR of the empty line
-	beforeLF                   // after a CR
-	switching                  // the client waits for another protocol
-	over                       // it has another protocol, or no request follows
+	begin state = iota
+	inLine
+	beforeField // at the beginning of the next line
+	inName
+	inValue
+	beforeLength // before the digits of Content-Length
+	inLength
+	afterLength // after white space that follows the digits
+	inHead      // after the CR of the empty line
+	inBody
+	beforeSize  // before the size of a chunk
+	inSize      // after a digit of the size
+	inExtension // after the digits
+	inChunk
+	afterChunk
+	beforeTrailer // at the beginning of a line after the last chunk
+	inTrailer     // in such a line
+	inTrailers    // after the CR of the empty line
+	beforeLF      // after a CR
+	switching     // the client waits for another protocol
+	over          // it has another protocol, or no request follows
 )
 
 // step takes one byte. False: it must not stand there.

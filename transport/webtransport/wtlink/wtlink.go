@@ -107,7 +107,7 @@ type conn struct {
 	buf []byte
 }
 
-const maxKept = 8 << 10
+const maxReused = 8 << 10
 
 // Write sends a frame. In JSON each message is a line.
 func (c *conn) Write(frame []byte) error {
@@ -115,7 +115,7 @@ func (c *conn) Write(frame []byte) error {
 	defer c.mu.Unlock()
 	if !c.binary {
 		frame = append(append(c.buf[:0], frame...), '\n')
-		if c.buf = frame; cap(frame) > maxKept {
+		if c.buf = frame; cap(frame) > maxReused {
 			c.buf = nil
 		}
 	}

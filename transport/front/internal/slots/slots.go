@@ -37,9 +37,8 @@ type Task struct {
 	err     error         // why it must end
 }
 
-// New returns count slots. A task that computes for longer than timeSlice loses its slot: it waits for something that
-// the slots do not know. If more than limit tasks wait for another party, the one that has waited longest ends with the
-// error tooMany.
+// New returns count slots. A task that computes for longer than timeSlice loses its slot: it waits for something else.
+// If more than limit tasks wait for another party, the one that has waited longest ends with the error tooMany.
 func New(count, limit int, timeSlice time.Duration, tooMany error) *Slots {
 	return &Slots{count: count, limit: limit, timeSlice: timeSlice, tooMany: tooMany}
 }

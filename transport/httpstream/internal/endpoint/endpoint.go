@@ -28,7 +28,7 @@ type Endpoint struct {
 	cfg     *Config
 	framer  *framing.Framer
 	surplus uint32 // bytes that came after the request; used by Next
-	ended   bool   // the end of the body was written
+	ended   bool
 }
 
 // New returns an endpoint.

@@ -41,8 +41,8 @@ type Endpoint struct {
 	compress, nativePing bool
 
 	pinged    bool // a native ping is unanswered
-	closing   bool // the end of the connection has begun
-	closeSent bool // a Close frame was written
+	closing   bool
+	closeSent bool
 }
 
 type reader struct {

@@ -263,8 +263,7 @@ func (p *Parser) messageChunk(chunk []byte) (Event, *CloseError) {
 	return Event{Kind: EventMessage, Text: p.text, Compressed: p.compressed, Payload: p.done.B}, nil
 }
 
-// store appends chunk to the message. Memory grows with the bytes that have arrived, and not with the announced length:
-// a client that sends little cannot occupy much.
+// store appends chunk to the message. Memory grows with the bytes that have arrived, not with the announced length.
 func (p *Parser) store(chunk []byte) {
 	have := 0
 	if p.message != nil {
