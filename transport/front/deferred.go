@@ -49,7 +49,7 @@ func (a *Arrival) Defer(w Waiting) *Deferred {
 	defer in.mu.Unlock()
 	n.gone = false
 	if len(a.Early) > 0 {
-		in.stash(n, a.Early)
+		in.bufferNext(n, a.Early)
 	}
 	return n.deferred
 }
@@ -118,14 +118,14 @@ func (in *intake) listen(n *loopConn) {
 	case err != nil:
 		in.drop(n)
 	case size > 0:
-		in.stash(n, buf[:size])
+		in.bufferNext(n, buf[:size])
 	default:
 		in.limitBuffered(n) // TLS may have a part of a record
 	}
 }
 
-// stash keeps the beginning of the next request, and stops reading.
-func (in *intake) stash(n *loopConn, data []byte) {
+// bufferNext keeps the beginning of the next request, and stops reading.
+func (in *intake) bufferNext(n *loopConn, data []byte) {
 	n.append(data)
 	if in.loop.Change(int(n.fd), false, false) != nil {
 		in.drop(n)
@@ -160,22 +160,22 @@ func (in *intake) finish(n *loopConn, rest []byte, within time.Duration) {
 		passed.early = bytes.Clone(n.b.B)
 		n.b.Free()
 	}
-	var sealed []byte // the ciphertext that was not sent comes first
+	var ciphertext []byte // what was not sent comes first
 	if passed.tls = n.layer(); n.stuck() {
-		sealed = bytes.Clone(n.tls.out.B)
+		ciphertext = bytes.Clone(n.tls.out.B)
 		n.tls.out.Free()
 	}
-	go in.front.finish(passed, sealed, rest, within)
+	go in.front.finish(passed, ciphertext, rest, within)
 }
 
-func (l *Listener) finish(in *incoming, sealed, rest []byte, within time.Duration) {
+func (l *Listener) finish(in *incoming, ciphertext, rest []byte, within time.Duration) {
 	defer l.serving.Done()
 	err := in.convert(&l.spare)
 	if err == nil {
 		err = in.conn.SetWriteDeadline(time.Now().Add(within))
 	}
-	if err == nil && sealed != nil {
-		_, err = in.conn.Write(sealed)
+	if err == nil && ciphertext != nil {
+		_, err = in.conn.Write(ciphertext)
 	}
 	if err == nil {
 		in.secure()

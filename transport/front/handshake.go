@@ -217,7 +217,7 @@ func (in *intake) handshakeDone(s *handshake, err error) {
 			break
 		}
 		unknown := newIncoming(netio.Socket{FD: uintptr(n.fd), Remote: n.remote}, nil, false)
-		unknown.sealed = s.plain
+		unknown.raw = s.plain
 		in.front.passUnread(unknown)
 	}
 	in.mu.Unlock()

@@ -15,7 +15,7 @@ type incoming struct {
 	early   []byte
 	broken  error      // the error of reads after early; nil: they read from conn
 	tls     *netio.TLS // has yet to be put on conn; nil: there is none, or conn is a *tls.Conn
-	sealed  []byte     // bytes that were read beneath tls
+	raw     []byte     // bytes that were read beneath tls
 	secured bool       // the front has done the handshake on a goroutine
 	// mayAnswer: the first request may be for a route with Answer.
 	mayAnswer bool
@@ -29,8 +29,8 @@ func newIncoming(s netio.Socket, early []byte, mayAnswer bool) *incoming {
 
 func (in *incoming) secure() {
 	if in.tls != nil {
-		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.sealed, nil))
-		in.tls, in.sealed = nil, nil
+		in.conn = in.tls.Block(netio.NewReplay(in.conn, in.remote, in.raw, nil))
+		in.tls, in.raw = nil, nil
 	}
 }
 

@@ -96,7 +96,7 @@ func (l *Listener) acceptSockets(sparing Sparing) func() error {
 	var receiving []*intake
 	return func() error {
 		n, err := l.acceptor.Accept(batch)
-		accepted := sparing.spare(batch[:n])
+		accepted := sparing.makeRoom(batch[:n])
 		if err == nil && len(accepted) == 0 {
 			err = errNoRoom
 		}

@@ -41,7 +41,7 @@ func (s Sparing) tried(err error) {
 	}
 }
 
-func (s Sparing) spare(sockets []netio.Socket) []netio.Socket {
+func (s Sparing) makeRoom(sockets []netio.Socket) []netio.Socket {
 	for s.Room != nil && !s.Room() && len(sockets) > 0 {
 		last := len(sockets) - 1
 		netio.CloseFD(sockets[last].FD, true)

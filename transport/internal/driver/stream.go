@@ -12,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/transport/internal/netio"
 )
 
-// stashSize is how many bytes Write takes that cannot be written now. More would weaken the bound of the queue that they
+// maxQueued is how many bytes Write takes that cannot be written now. More would weaken the bound of the queue that they
 // come from.
-const stashSize = 32 << 10
+const maxQueued = 32 << 10
 
 // wakeUp is a read deadline that makes a read return at once.
 var wakeUp = time.Unix(1, 0)
@@ -224,7 +224,7 @@ func (c *StreamConn[E, P]) wakeReader() {
 func (c *StreamConn[E, P]) Write(frames [][]byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.write(c, frames, stashSize)
+	return c.write(c, frames, maxQueued)
 }
 
 func (c *StreamConn[E, P]) Close(d protocol.Disconnect, frames [][]byte) {
