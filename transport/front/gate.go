@@ -56,7 +56,6 @@ type recorder struct {
 	sent   int
 }
 
-// Write implements http.ResponseWriter.
 func (r *recorder) Write(p []byte) (int, error) {
 	n, err := r.ResponseWriter.Write(p)
 	r.sent += n

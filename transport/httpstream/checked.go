@@ -113,7 +113,6 @@ func (t *pendingConn) Close(d protocol.Disconnect, frames [][]byte) {
 	t.decide(d)
 }
 
-// Refused implements transport.Told.
 func (t *pendingConn) Refused(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +134,6 @@ type accepted struct {
 	peer transport.Peer
 }
 
-// Accept implements transport.Acceptor.
 func (a *accepted) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
 	a.mu.Lock()
 	if a.conn = c; a.close != nil {

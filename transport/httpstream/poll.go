@@ -56,13 +56,11 @@ func (h *Handler) takePoll(a *front.Arrival) {
 	p.timer = a.Loop.After(h.cfg.PollTimeout, p.timeout)
 }
 
-// Write implements transport.Conn.
 func (p *loopPoll) Write(frames [][]byte) (int, error) {
 	defer p.wake()
 	return p.write(frames), nil
 }
 
-// Close implements transport.Conn.
 func (p *loopPoll) Close(d protocol.Disconnect, frames [][]byte) {
 	p.close(d, frames)
 	p.wake()
@@ -109,7 +107,6 @@ func (p *loopPoll) send(a *pollAnswer) {
 	b.Free()
 }
 
-// Gone implements front.Waiting.
 func (p *loopPoll) Gone() { p.end() }
 
 func (p *loopPoll) end() {
@@ -138,13 +135,11 @@ type blockingPoll struct {
 	pollBuffer
 }
 
-// Write implements transport.Conn.
 func (p *blockingPoll) Write(frames [][]byte) (n int, err error) {
 	p.update(func() { n = p.write(frames) })
 	return n, nil
 }
 
-// Close implements transport.Conn.
 func (p *blockingPoll) Close(d protocol.Disconnect, frames [][]byte) {
 	p.update(func() { p.close(d, frames) })
 }

@@ -92,7 +92,6 @@ type looping struct {
 	loop *loop.Loop
 }
 
-// NextLoop implements nodeaccess.Acceptor.
 func (s looping) NextLoop() transport.Loop { return s.loop.Sockets() }
 
 // AcceptOn implements nodeaccess.Acceptor. The suite uses the connection from its own goroutines.
@@ -116,7 +115,6 @@ func (f *fixture) during(do func(c transport.Conn, info transport.Info) error) {
 	f.while = do
 }
 
-// Accept implements transport.Acceptor.
 func (f *fixture) Accept(ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	p := peertest.New(f, ctx, c, c, info)
 	if info.Mode != transport.Bidirectional {

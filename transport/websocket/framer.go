@@ -24,7 +24,6 @@ func newFramer(e protocol.Encoding, d *rfc6455.Deflater, join bool) *framer {
 	return f
 }
 
-// Dictionaries implements transport.Compressing.
 func (f *framer) Dictionaries() []transport.Dictionary { return f.dictionaries }
 
 func (f *framer) Encoding() protocol.Encoding { return f.encoding }

@@ -50,16 +50,13 @@ type Peer interface {
 
 type acceptor struct{ Peer }
 
-// Accept implements transport.Acceptor.
 func (a acceptor) Accept(_ context.Context, c transport.Conn, _ transport.Info) (transport.Peer, error) {
 	a.Began(c)
 	return a.Peer, nil
 }
 
-// NextLoop implements nodeaccess.Acceptor.
 func (acceptor) NextLoop() transport.Loop { return nil }
 
-// AcceptOn implements nodeaccess.Acceptor.
 func (a acceptor) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return a.Accept(ctx, c, info)
 }
