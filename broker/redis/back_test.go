@@ -66,7 +66,7 @@ func (s *site) try(b *redis.Broker) bool {
 	return err == nil
 }
 
-// top returns the top of the stream as a node reads it, after it has compared its streams if the
+// top returns the top of the stream as a node reads it, after it has verified its streams if the
 // server may have lost something.
 func (s *site) top(b *redis.Broker) (top channel.StreamPosition) {
 	s.t.Helper()
@@ -353,7 +353,7 @@ func TestRepeatedRestart(t *testing.T) {
 		epochs[result.Position.Epoch] = true
 	}
 	s.publish(s.nodes[1], 30)
-	// A node that compares late may renew the epoch once more. It tells its own subscribers. Those of
+	// A node that verifies late may renew the epoch once more. It tells its own subscribers. Those of
 	// others hear of it by the next publication, or by the check of positions, which is the node's.
 	for _, b := range s.nodes {
 		s.top(b)

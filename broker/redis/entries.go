@@ -175,7 +175,7 @@ func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateF
 		return out, err
 	}
 	m.looks.begin(m)
-	err = b.whenSettled(ctx, s, func() error {
+	err = b.readVerified(ctx, s, func() error {
 		s.keepsHistory()
 		text := commands.NewArena(512 + 7*len(ch))
 		sub := b.subscription(s, &text, ch, hash)

@@ -20,7 +20,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 		return broker.History{}, err
 	}
 	var h broker.History
-	err = b.whenSettled(ctx, s, func() (err error) {
+	err = b.readVerified(ctx, s, func() (err error) {
 		standing := s.standing()
 		m := commands.NewArena(256 + 2*len(ch))
 		var c commands.Call

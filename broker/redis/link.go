@@ -58,7 +58,7 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 				raw.Close()
 				return nil, s.client.Explain(err)
 			}
-			if err := b.settleBehind(ctx, l, raw); err != nil {
+			if err := b.verifyBeforeSubscribing(ctx, l, raw); err != nil {
 				return nil, err
 			}
 			return raw, nil

@@ -27,7 +27,7 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 }
 
 // mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of publications after
-// the last marks; comparisons do (settle.go). The error says why Redis takes no publications.
+// the last marks; verifications do (verify.go). The error says why Redis takes no publications.
 func (l *link) mark(ctx context.Context) error {
 	s := l.shard
 	if !s.keeps.Load() {
@@ -74,7 +74,7 @@ func (r *refusals) last() error {
 	return nil
 }
 
-// watch writes the marks, and settles the shard in the background if it is in doubt.
+// watch writes the marks, and verifies the shard in the background if it is in doubt.
 func (l *link) watch(ctx context.Context) {
 	err := l.mark(ctx)
 	if log := l.broker.engine.cfg.Logger; ctx.Err() == nil && l.refusals.note(err) {
@@ -84,14 +84,14 @@ func (l *link) watch(ctx context.Context) {
 			log.Info("redis stores publications again", "part", l.shard.client.Name())
 		}
 	}
-	if !l.shard.isSettled() {
-		l.broker.compare(l.shard)
+	if !l.shard.isVerified() {
+		l.broker.startVerification(l.shard)
 	}
 }
 
-// wentBack notes proof that the shard has lost data, and starts a comparison.
+// wentBack notes proof that the shard has lost data, and starts a verification.
 func (b *Broker) wentBack(s *shard) {
 	s.wentBack.Store(true)
 	s.client.Doubt()
-	b.compare(s)
+	b.startVerification(s)
 }

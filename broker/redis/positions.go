@@ -36,7 +36,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 			continue
 		}
 		group.Go(func() {
-			err := b.whenSettled(ctx, shards[at], func() error {
+			err := b.readVerified(ctx, shards[at], func() error {
 				r := reading{b, shards[at], channels, &broker.HistoryFilter{MetaTTL: metaTTL}, results}
 				r.byScript(ctx, r.byCommand(ctx, items))
 				return nil

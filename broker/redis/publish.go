@@ -40,7 +40,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 
 // acknowledged notes that a publication is in its stream.
 func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands.Result, sum uint64) {
-	s.acked.Note(ch, hash, &result.PublishResult, sum, s.client.Generation(), s.isSettled())
+	s.acked.Note(ch, hash, &result.PublishResult, sum, s.client.Generation(), s.isVerified())
 	if result.Renewed {
 		b.lostSome(s, ch)
 	}
@@ -49,7 +49,7 @@ func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands
 // lostSome is called when a script found publications of a channel missing. It logs that for
 // the first channel only, as others will follow.
 func (b *Broker) lostSome(s *shard, ch string) {
-	if s.isSettled() {
+	if s.isVerified() {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
 			"part", s.client.Name(), "channel", ch)
 	}

@@ -13,21 +13,21 @@ import (
 
 // shard is a Shard of the configuration with its connection.
 type shard struct {
-	index   int
-	client  *servers.Client
-	names   format.Names
-	timeout time.Duration
-	settled settled
-	acked   losses.Acked
+	index        int
+	client       *servers.Client
+	names        format.Names
+	timeout      time.Duration
+	verification verification
+	acked        losses.Acked
 	// keeps tells that this node has read or published history here, or written presence.
 	keeps  atomic.Bool
 	losses atomic.Uint64 // of messages on its links
-	// wentBack tells that, since the last comparison, there was proof that the data went back.
+	// wentBack tells that, since the last verification, there was proof that the data went back.
 	wentBack atomic.Bool
 }
 
-// isSettled tells that the node's knowledge was compared with the present data.
-func (s *shard) isSettled() bool { return s.settled.generation.Load() == s.client.Generation() }
+// isVerified tells that the node's knowledge was verified against the present data.
+func (s *shard) isVerified() bool { return s.verification.generation.Load() == s.client.Generation() }
 
 // standing changes when the server may hold other data than before, and when messages may have got lost.
 func (s *shard) standing() uint64 { return s.client.Generation() + s.losses.Load() }
@@ -50,7 +50,7 @@ func (s *shard) open(ctx context.Context, cfg *Config) error {
 	if err := s.check(ctx, cfg); err != nil {
 		return err
 	}
-	s.settled.generation.Store(client.Generation()) // nothing was delivered before
+	s.verification.generation.Store(client.Generation()) // nothing was delivered before
 	return nil
 }
 

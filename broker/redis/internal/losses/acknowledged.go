@@ -113,9 +113,9 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 }
 
 // Note remembers a publication, if r says that it is in a stream. sum is the sum of its payload, generation the generation of
-// the shard's data (see servers.Client.Generation). While the shard is not settled, Note does not overwrite notes of an
+// the shard's data (see servers.Client.Generation). While the shard is not verified, Note does not overwrite notes of an
 // earlier generation.
-func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, settled bool) {
+func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, verified bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
 	}
@@ -129,7 +129,7 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	switch {
 	case found == nil:
 		*e = acknowledgement{hash: hash, channel: append(e.channel[:0], ch...), known: Known{Epoch: r.Position.Epoch}}
-	case e.generation != generation && !settled:
+	case e.generation != generation && !verified:
 		return
 	case r.Position.Epoch == e.known.Epoch:
 	case e.known.Earlier.Has(r.Position.Epoch):

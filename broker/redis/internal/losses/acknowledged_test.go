@@ -12,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-func note(a *Acked, ch, epoch string, offset, generation uint64, settled bool) {
+func note(a *Acked, ch, epoch string, offset, generation uint64, verified bool) {
 	a.Note(ch, format.Hash(ch), &broker.PublishResult{Position: channel.StreamPosition{Offset: offset, Epoch: epoch}},
-		TextSum(fmt.Sprint(ch, epoch, offset)), generation, settled)
+		TextSum(fmt.Sprint(ch, epoch, offset)), generation, verified)
 }
 
 func all(a *Acked) []Acknowledged {
@@ -33,7 +33,7 @@ func TestAcked(t *testing.T) {
 	for _, step := range []struct {
 		epoch              string
 		offset, generation uint64
-		settled            bool
+		verified           bool
 		want               Known
 	}{
 		{"e", 2, 1, true, Known{"e", "", 2}},
@@ -44,7 +44,7 @@ func TestAcked(t *testing.T) {
 		{"e", 11, 2, true, Known{"f", " e ", 3}}, // overtaken
 		{"f", 4, 2, true, Known{"f", " e ", 4}},
 	} {
-		note(&a, "a", step.epoch, step.offset, step.generation, step.settled)
+		note(&a, "a", step.epoch, step.offset, step.generation, step.verified)
 		if got := a.Known("a", format.Hash("a")); got != step.want {
 			t.Fatalf("%+v is known after %+v", got, step)
 		}

@@ -23,7 +23,7 @@ type Stream struct {
 	// standing of the shard when the life was renewed: another one asks for a renewal.
 	standing uint64
 	// doubt is the epoch to deliver in after an offset came a second time, until the stream
-	// has been compared; else nil.
+	// has been verified; else nil.
 	doubt *string
 }
 

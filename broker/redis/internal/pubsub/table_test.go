@@ -141,8 +141,8 @@ func (m *model) step() {
 	}
 }
 
-// settle lets everything be answered and compares what is subscribed.
-func (m *model) settle() {
+// checkAll lets everything be answered and compares what is subscribed.
+func (m *model) checkAll() {
 	m.connect()
 	for range 1000 {
 		if m.send(); len(m.inbox) == 0 {
@@ -199,7 +199,7 @@ func TestTableModel(t *testing.T) {
 				for range 200 {
 					m.step()
 				}
-				m.settle()
+				m.checkAll()
 			}
 		})
 	}

@@ -19,10 +19,10 @@ type Candidate struct {
 	stale   string  // the epoch to renew, if the stream lost the publication
 	acked   *Acked  // remembers the publication, unless stream is set
 	stream  *Stream // remembers the publication
-	doubt   *string // of stream, when the comparison began
+	doubt   *string // of stream, when the verification began
 }
 
-// Candidates returns the remembered publications for a comparison.
+// Candidates returns the remembered publications for a verification.
 func (a *Acked) Candidates() []Candidate {
 	var list []Candidate
 	for _, p := range a.All() {
@@ -31,7 +31,7 @@ func (a *Acked) Candidates() []Candidate {
 	return list
 }
 
-// Candidate returns the last delivered publication for a comparison, or the top of a read if nothing was delivered since. ok is
+// Candidate returns the last delivered publication for a verification, or the top of a read if nothing was delivered since. ok is
 // false if the stream is not known.
 func (s *Stream) Candidate() (c Candidate, ok bool) {
 	c = Candidate{stream: s, hash: format.Hash(s.Channel())}
@@ -42,19 +42,19 @@ func (s *Stream) Candidate() (c Candidate, ok bool) {
 	return c, c.top > 0
 }
 
-// Comparison compares the streams of a shard with publications that they should hold.
-type Comparison struct {
+// Verifier compares the streams of a shard with publications that they should hold.
+type Verifier struct {
 	Client *servers.Client
 	Names  *format.Names
 	Kinds  *commands.HistoryScripts
-	// WentBack says that there is proof of a loss. Then a publication that cannot be compared counts as lost.
+	// WentBack says that there is proof of a loss. Then a publication that cannot be verified counts as lost.
 	WentBack bool
 }
 
-// Compare compares the streams of at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another
+// Verify compares the streams of at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another
 // epoch. It returns the lost candidates, and the candidates whose streams have another epoch for another reason, and notes the new
 // epochs where the candidates come from.
-func (c *Comparison) Compare(ctx context.Context, candidates []Candidate) (lost, moved []Candidate, err error) {
+func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, moved []Candidate, err error) {
 	text := commands.NewArena(commands.MaxArena)
 	calls := make([]commands.Call, len(candidates))
 	for i := range candidates {
@@ -105,7 +105,7 @@ func (c *Candidate) holds(top uint64, entry string, wentBack bool) bool {
 }
 
 // renew gives streams that still have the stale epoch of their candidates other epochs.
-func (c *Comparison) renew(ctx context.Context, lost []Candidate) error {
+func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	if len(lost) == 0 {
 		return nil
 	}

@@ -139,7 +139,7 @@ func TestOlderDataAcknowledged(t *testing.T) {
 }
 
 // TestComparedMeanwhile: the server comes back with older data, and has as many publications again
-// when a read gets to it that was begun before. The streams are compared while the answer is on its way
+// when a read gets to it that was begun before. The streams are verified while the answer is on its way
 // to the reader. It must not take the answer for what was found to be continuous.
 func TestComparedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -157,12 +157,12 @@ func TestComparedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tops []channel.StreamPosition
-	err = b.whenSettled(t.Context(), s, func() error {
+	err = b.readVerified(t.Context(), s, func() error {
 		if len(tops) > 0 {
 			tops = append(tops, readTop(t, b, s, hash))
 			return nil
 		}
-		end := holdComparison(s)
+		end := holdVerification(s)
 		server.Restart(false)
 		other, _ := begin(t, server, false, 0) // knows nothing of the stream
 		for range 2 {
@@ -170,7 +170,7 @@ func TestComparedMeanwhile(t *testing.T) {
 		}
 		tops = append(tops, readTop(t, b, s, hash))
 		end()
-		return b.settle(t.Context(), s)
+		return b.verify(t.Context(), s)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestComparedMeanwhile(t *testing.T) {
 	}
 }
 
-// readTop reads the top of the channel once the server answers, whether or not the shard is settled.
+// readTop reads the top of the channel once the server answers, whether or not the shard is verified.
 func readTop(t *testing.T, b *Broker, s *shard, hash uint64) (top channel.StreamPosition) {
 	t.Helper()
 	wait.Success(t, "the position is read", func() error {
@@ -198,16 +198,16 @@ func readTop(t *testing.T, b *Broker, s *shard, hash uint64) (top channel.Stream
 	return top
 }
 
-// holdComparison lets no comparison begin until end is called.
-func holdComparison(s *shard) (end func()) {
+// holdVerification lets no verification begin until end is called.
+func holdVerification(s *shard) (end func()) {
 	running := make(chan struct{})
-	s.settled.mu.Lock()
-	defer s.settled.mu.Unlock()
-	s.settled.running = running
+	s.verification.mu.Lock()
+	defer s.verification.mu.Unlock()
+	s.verification.running = running
 	return func() {
-		s.settled.mu.Lock()
-		defer s.settled.mu.Unlock()
-		s.settled.running = nil
+		s.verification.mu.Lock()
+		defer s.verification.mu.Unlock()
+		s.verification.running = nil
 		close(running)
 	}
 }

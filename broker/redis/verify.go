@@ -21,49 +21,49 @@ import (
 //   - Calls that publish or read tell the script the known position of the stream. If the stream has not reached a known offset,
 //     or gives it out again, the script renews the epoch at once. That costs no round trip, and the publication carries the new
 //     epoch.
-//   - A link receives an offset a second time. Until the stream is compared, the link delivers publications of that epoch under
+//   - A link receives an offset a second time. Until the stream is verified, the link delivers publications of that epoch under
 //     another epoch, so that subscribers do not take them for continuous.
-//   - When a server may hold other data than before (servers.Client.Generation), the node compares each stream before it reads
+//   - When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it reads
 //     anything else from the server: with the publication that it delivered last, and with the publication that was acknowledged
 //     to it last. Therefore losses are also found in channels without publishers.
 
-// settled holds the generation of a shard whose streams were compared.
-type settled struct {
+// verification holds the generation of a shard whose streams were verified.
+type verification struct {
 	generation atomic.Uint64
 
 	mu      sync.Mutex
-	running chan struct{} // closed when the comparison under way ends; nil without one
-	err     error         // of the last comparison
+	running chan struct{} // closed when the verification under way ends; nil without one
+	err     error         // of the last verification
 }
 
-var errUnsettled = errors.New("the server is being replaced again and again")
+var errNeverVerified = errors.New("the server is being replaced again and again")
 
-// whenSettled settles the shard and calls read, again if the server was replaced meanwhile: the
-// answer may be older than a comparison since, which ended the epoch that it has.
-func (b *Broker) whenSettled(ctx context.Context, s *shard, read func() error) error {
+// readVerified verifies the shard and calls read, again if the server was replaced meanwhile: the
+// answer may be older than a verification since, which ended the epoch that it has.
+func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
-		if err := b.settle(ctx, s); err != nil {
+		if err := b.verify(ctx, s); err != nil {
 			return err
 		}
-		before := s.settled.generation.Load()
+		before := s.verification.generation.Load()
 		if err := read(); err != nil || s.client.Generation() == before {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: %w", s.client.Name(), errUnsettled)
+	return fmt.Errorf("%s: %w", s.client.Name(), errNeverVerified)
 }
 
-// settleBehind settles the shard when a new connection for PUB/SUB has been made, before
+// verifyBeforeSubscribing verifies the shard when a new connection for PUB/SUB has been made, before
 // anything is subscribed on it. If that fails, it closes the connection.
-func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error {
+func (b *Broker) verifyBeforeSubscribing(ctx context.Context, l *link, raw net.Conn) error {
 	s := l.shard
 	// First a command, as the connection for commands may be broken, too, without having
 	// noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
 		_ = l.mark(ctx) // watch reports refusals
-		err = b.settle(ctx, s)
+		err = b.verify(ctx, s)
 	}
 	if err != nil {
 		raw.Close()
@@ -71,18 +71,18 @@ func (b *Broker) settleBehind(ctx context.Context, l *link, raw net.Conn) error 
 	return err
 }
 
-// settle returns when each stream of the shard holds the delivered publications, or has another epoch.
-func (b *Broker) settle(ctx context.Context, s *shard) error {
-	for !s.isSettled() {
-		running := b.compare(s)
+// verify returns when each stream of the shard holds the delivered publications, or has another epoch.
+func (b *Broker) verify(ctx context.Context, s *shard) error {
+	for !s.isVerified() {
+		running := b.startVerification(s)
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: streams are being compared: %w", s.client.Name(), ctx.Err())
+			return fmt.Errorf("%s: streams are being verified: %w", s.client.Name(), ctx.Err())
 		}
-		s.settled.mu.Lock()
-		err := s.settled.err
-		s.settled.mu.Unlock()
+		s.verification.mu.Lock()
+		err := s.verification.err
+		s.verification.mu.Unlock()
 		if err != nil {
 			return err
 		}
@@ -90,51 +90,51 @@ func (b *Broker) settle(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// compare starts a comparison, unless one is under way, and returns a channel that is closed
+// startVerification starts a verification, unless one is under way, and returns a channel that is closed
 // at its end.
-func (b *Broker) compare(s *shard) <-chan struct{} {
-	s.settled.mu.Lock()
-	defer s.settled.mu.Unlock()
-	if s.settled.running != nil {
-		return s.settled.running
+func (b *Broker) startVerification(s *shard) <-chan struct{} {
+	s.verification.mu.Lock()
+	defer s.verification.mu.Unlock()
+	if s.verification.running != nil {
+		return s.verification.running
 	}
 	running := make(chan struct{})
 	if b.lifetime.Err() != nil {
-		s.settled.err = errClosed
+		s.verification.err = errClosed
 		close(running)
 		return running
 	}
-	s.settled.running = running
+	s.verification.running = running
 	b.background.Go(func() {
 		var err error
-		for err == nil && !s.isSettled() {
+		for err == nil && !s.isVerified() {
 			generation := s.client.Generation()
-			if err = b.compareAll(b.lifetime, s); err == nil {
-				s.settled.generation.Store(generation)
+			if err = b.verifyStreams(b.lifetime, s); err == nil {
+				s.verification.generation.Store(generation)
 			}
 		}
-		s.settled.mu.Lock()
-		defer s.settled.mu.Unlock()
-		s.settled.running, s.settled.err = nil, err
+		s.verification.mu.Lock()
+		defer s.verification.mu.Unlock()
+		s.verification.running, s.verification.err = nil, err
 		close(running)
 	})
 	return running
 }
 
-// compareAll compares the deliveries of all links of the shard, and the publications that the shard has acknowledged.
-func (b *Broker) compareAll(ctx context.Context, s *shard) error {
+// verifyStreams compares the deliveries of all links of the shard, and the publications that the shard has acknowledged.
+func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 	for _, l := range b.links[s.index] {
 		_ = l.mark(ctx) // watch reports refusals
 	}
-	// With proof of a loss, a publication that cannot be compared counts as lost.
+	// With proof of a loss, a publication that cannot be verified counts as lost.
 	wentBack := s.wentBack.Swap(false)
 	all := s.acked.Candidates()
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
 	}
-	comparison := losses.Comparison{Client: s.client, Names: &s.names, Kinds: b.kinds, WentBack: wentBack}
+	verifier := losses.Verifier{Client: s.client, Names: &s.names, Kinds: b.kinds, WentBack: wentBack}
 	for some := range slices.Chunk(all, servers.MaxPipeline) {
-		lost, moved, err := comparison.Compare(ctx, some)
+		lost, moved, err := verifier.Verify(ctx, some)
 		if err != nil {
 			if wentBack {
 				s.wentBack.Store(true)

@@ -46,7 +46,7 @@ func TestOvertaken(t *testing.T) {
 	}
 	c.stream.Confirm(c.doubt)
 	if c, _ = sub.Candidate(); c.doubt != nil || c.Offset != 43 || c.Sum != 0 {
-		t.Errorf("%+v behind the comparison", c)
+		t.Errorf("%+v behind the verification", c)
 	}
 	deliver(44, false)
 	if c, _ = sub.Candidate(); c.Offset != 44 || c.top != 44 || c.Sum == 0 {
