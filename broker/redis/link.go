@@ -232,7 +232,7 @@ func (l *link) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk) er
 	if m.Offset > 0 {
 		var again bool
 		if event.Epoch, again = sub.Deliver(m.Epoch, m.Offset, m.Data); again {
-			l.broker.wentBack(l.shard)
+			l.broker.noteRollback(l.shard)
 		}
 	}
 	if m.Delta {

@@ -34,10 +34,10 @@ func (l *link) mark(ctx context.Context) error {
 		return nil
 	}
 	f := l.marks.Write(ctx, s.client)
-	if f.WentBack {
-		s.wentBack.Store(true)
+	if f.RolledBack {
+		s.rolledBack.Store(true)
 	}
-	if f.Written && s.client.Replaced() || f.WentBack || f.Replication {
+	if f.Written && s.client.Replaced() || f.RolledBack || f.Replication {
 		s.client.Doubt()
 	}
 	return f.Refused
@@ -89,9 +89,9 @@ func (l *link) watch(ctx context.Context) {
 	}
 }
 
-// wentBack notes proof that the shard has lost data, and starts a verification.
-func (b *Broker) wentBack(s *shard) {
-	s.wentBack.Store(true)
+// noteRollback notes proof that the shard has lost data, and starts a verification.
+func (b *Broker) noteRollback(s *shard) {
+	s.rolledBack.Store(true)
 	s.client.Doubt()
 	b.startVerification(s)
 }

@@ -53,7 +53,7 @@ func (b *Broker) lostSome(s *shard, ch string) {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
 			"part", s.client.Name(), "channel", ch)
 	}
-	b.wentBack(s)
+	b.noteRollback(s)
 }
 
 // position does a call whose answer is a position.

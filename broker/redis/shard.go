@@ -22,8 +22,8 @@ type shard struct {
 	// keeps tells that this node has read or published history here, or written presence.
 	keeps  atomic.Bool
 	losses atomic.Uint64 // of messages on its links
-	// wentBack tells that, since the last verification, there was proof that the data went back.
-	wentBack atomic.Bool
+	// rolledBack tells that, since the last verification, there was proof that the data went back.
+	rolledBack atomic.Bool
 }
 
 // isVerified tells that the node's knowledge was verified against the present data.

@@ -127,17 +127,17 @@ func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 		_ = l.mark(ctx) // watch reports refusals
 	}
 	// With proof of a loss, a publication that cannot be verified counts as lost.
-	wentBack := s.wentBack.Swap(false)
+	rolledBack := s.rolledBack.Swap(false)
 	all := s.acked.Candidates()
 	for _, l := range b.links[s.index] {
 		all = append(all, l.delivered()...)
 	}
-	verifier := losses.Verifier{Client: s.client, Names: &s.names, Kinds: b.kinds, WentBack: wentBack}
+	verifier := losses.Verifier{Client: s.client, Names: &s.names, Kinds: b.kinds, RolledBack: rolledBack}
 	for some := range slices.Chunk(all, servers.MaxPipeline) {
 		lost, moved, err := verifier.Verify(ctx, some)
 		if err != nil {
-			if wentBack {
-				s.wentBack.Store(true)
+			if rolledBack {
+				s.rolledBack.Store(true)
 			}
 			return err
 		}

@@ -52,7 +52,7 @@ func NewMarks(names *format.Names, node string, tags []string, publish *commands
 // Finding is the result of writing marks.
 type Finding struct {
 	Written     bool // at least one mark was written
-	WentBack    bool // a server has lost data that it acknowledged
+	RolledBack  bool // a server has lost data that it acknowledged
 	Replication bool // a server has another replication ID than before
 	// Refused is why a mark or a sample was not written: the first of such errors.
 	Refused error
@@ -77,7 +77,7 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 		}
 		before := &m.last[i]
 		f.Written = true
-		f.WentBack = f.WentBack || number < before.number
+		f.RolledBack = f.RolledBack || number < before.number
 		f.Replication = f.Replication || before.number > 0 && replication != before.replication
 		*before = acknowledgedMark{m.number, replication}
 	}

@@ -37,8 +37,8 @@ func TestLateMark(t *testing.T) {
 	late.Write(t.Context(), client) // number 1
 	write(Finding{Written: true})
 	server.Do("SET", key, "2")
-	write(Finding{Written: true, WentBack: true})
+	write(Finding{Written: true, RolledBack: true})
 	write(Finding{Written: true})
 	server.Do("DEL", key)
-	write(Finding{Written: true, WentBack: true})
+	write(Finding{Written: true, RolledBack: true})
 }

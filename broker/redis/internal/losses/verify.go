@@ -47,8 +47,8 @@ type Verifier struct {
 	Client *servers.Client
 	Names  *format.Names
 	Kinds  *commands.HistoryScripts
-	// WentBack says that there is proof of a loss. Then a publication that cannot be verified counts as lost.
-	WentBack bool
+	// RolledBack says that there is proof of a loss. Then a publication that cannot be verified counts as lost.
+	RolledBack bool
 }
 
 // Verify compares the streams of at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another
@@ -77,7 +77,7 @@ func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, mo
 		case top.Epoch != p.Epoch:
 			p.move(top)
 			moved = append(moved, *p)
-		case p.holds(top.Offset, entry, c.WentBack):
+		case p.holds(top.Offset, entry, c.RolledBack):
 			p.stream.Confirm(p.doubt)
 		default:
 			p.stale = p.Epoch
@@ -94,14 +94,14 @@ func foreign(err error) bool { return err != nil && strings.Contains(err.Error()
 // holds tells whether a stream of the same epoch holds the publication. entry is the entry of the stream at the offset. Without an
 // entry, which may have been trimmed, the stream counts as holding it, unless the data went back and later publications were not
 // delivered here.
-func (c *Candidate) holds(top uint64, entry string, wentBack bool) bool {
+func (c *Candidate) holds(top uint64, entry string, rolledBack bool) bool {
 	if top < c.top {
 		return false
 	}
 	if entry != "" && c.Sum != 0 {
 		return TextSum(entry) == c.Sum
 	}
-	return top == c.top || c.stream == nil || !wentBack
+	return top == c.top || c.stream == nil || !rolledBack
 }
 
 // renew gives streams that still have the stale epoch of their candidates other epochs.
