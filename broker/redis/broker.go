@@ -43,9 +43,9 @@ type Broker struct {
 	background sync.WaitGroup
 
 	// Constant while the broker runs.
-	handler broker.EventHandler
-	shards  []*shard
-	links   [][]*link // by shard: the plain one, or one per partition and the plain one
+	handler   broker.EventHandler
+	shards    []*shard
+	receivers [][]*receiver // by shard: the plain one, or one per partition and the plain one
 
 	turn     sync.Mutex // of lastUsed
 	lastUsed int        // shard of the last control message
@@ -111,24 +111,24 @@ func (b *Broker) start(ctx context.Context) error {
 	if b.control != nil {
 		b.control.start()
 	}
-	b.links = make([][]*link, len(b.shards))
+	b.receivers = make([][]*receiver, len(b.shards))
 	for i, s := range b.shards {
-		b.links[i] = b.newLinks(s)
+		b.receivers[i] = b.newReceivers(s)
 	}
-	err := atOnce(b.links, func(links []*link) error { return b.startShard(ctx, links) })
+	err := atOnce(b.receivers, func(receivers []*receiver) error { return b.startShard(ctx, receivers) })
 	if err != nil {
 		b.stop()
 	}
 	return err
 }
 
-// startShard connects the links of a shard. The last one receives control messages.
-func (b *Broker) startShard(ctx context.Context, links []*link) error {
-	err := atOnce(links, func(l *link) error { return l.conn.Start(ctx) })
+// startShard connects the receivers of a shard. The last one receives control messages.
+func (b *Broker) startShard(ctx context.Context, receivers []*receiver) error {
+	err := atOnce(receivers, func(r *receiver) error { return r.conn.Start(ctx) })
 	if err != nil || b.control == nil {
 		return err
 	}
-	return links[len(links)-1].conn.Subscribe(ctx, b.control.channels()...)
+	return receivers[len(receivers)-1].conn.Subscribe(ctx, b.control.channels()...)
 }
 
 // atOnce calls do for all elements of a list at once, and joins the errors.
@@ -142,12 +142,12 @@ func atOnce[T any](list []T, do func(T) error) error {
 	return errors.Join(failures...)
 }
 
-// stop closes the links and waits for the calls of the handler.
+// stop closes the receivers and waits for the calls of the handler.
 func (b *Broker) stop() {
 	b.end()
 	var group sync.WaitGroup
-	for _, l := range slices.Concat(b.links...) {
-		group.Go(l.conn.Close)
+	for _, r := range slices.Concat(b.receivers...) {
+		group.Go(r.conn.Close)
 	}
 	group.Wait()
 	b.background.Wait()
@@ -191,38 +191,38 @@ func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
 // Subscribe implements broker.Broker. Concurrent calls share commands. While the connection
 // for PUB/SUB of a shard is down, it fails at once.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
-	return b.each(ctx, channels, (*link).subscribe)
+	return b.each(ctx, channels, (*receiver).subscribe)
 }
 
 // Unsubscribe implements broker.Broker. Events that have arrived before may still be
 // delivered.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
-	return b.each(ctx, channels, (*link).unsubscribe)
+	return b.each(ctx, channels, (*receiver).unsubscribe)
 }
 
-// each calls do for every link that has some of the channels, at once.
-func (b *Broker) each(ctx context.Context, channels []string, do func(*link, context.Context, []string) error) error {
+// each calls do for every receiver that has some of the channels, at once.
+func (b *Broker) each(ctx context.Context, channels []string, do func(*receiver, context.Context, []string) error) error {
 	if len(channels) == 1 {
-		l, err := b.link(ctx, channels[0])
+		r, err := b.receiver(ctx, channels[0])
 		if err != nil {
 			return err
 		}
-		return do(l, ctx, channels)
+		return do(r, ctx, channels)
 	}
-	parts := map[*link][]string{}
+	parts := map[*receiver][]string{}
 	for _, ch := range channels {
-		l, err := b.link(ctx, ch)
+		r, err := b.receiver(ctx, ch)
 		if err != nil {
 			return err
 		}
-		parts[l] = append(parts[l], ch)
+		parts[r] = append(parts[r], ch)
 	}
-	return atOnce(slices.Collect(maps.Keys(parts)), func(l *link) error { return do(l, ctx, parts[l]) })
+	return atOnce(slices.Collect(maps.Keys(parts)), func(r *receiver) error { return do(r, ctx, parts[r]) })
 }
 
 var errNoPubSub = errors.New("redis: SkipPubSub is set: there are no subscriptions")
 
-func (b *Broker) link(ctx context.Context, ch string) (*link, error) {
+func (b *Broker) receiver(ctx context.Context, ch string) (*receiver, error) {
 	s, hash, err := b.place(ctx, ch)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (b *Broker) link(ctx context.Context, ch string) (*link, error) {
 	if b.engine.cfg.SkipPubSub {
 		return nil, errNoPubSub
 	}
-	return b.links[s.index][s.names.Partition(hash)], nil
+	return b.receivers[s.index][s.names.Partition(hash)], nil
 }
 
 // Health is Traits.Health: one element per shard.
@@ -245,14 +245,14 @@ func (b *Broker) Health() []broker.Health {
 	return list
 }
 
-// health of a shard is the health of its worst link.
+// health of a shard is the health of its worst receiver.
 func (b *Broker) health(shard int) broker.Health {
 	h := broker.Health{Part: b.shards[shard].client.Name()}
-	for _, l := range b.links[shard] {
-		delay, err := l.conn.Health()
+	for _, r := range b.receivers[shard] {
+		delay, err := r.conn.Health()
 		h.Delay = max(h.Delay, delay)
-		h.Reconnects += l.conn.Stats().Reconnects
-		h.Err = cmp.Or(h.Err, err, l.refusals.last())
+		h.Reconnects += r.conn.Stats().Reconnects
+		h.Err = cmp.Or(h.Err, err, r.refusals.last())
 	}
 	if primary := b.shards[shard].client.Primary(); primary != "" && h.Err != nil { // the part has the addresses of Sentinels
 		h.Err = fmt.Errorf("primary %s: %w", primary, h.Err)

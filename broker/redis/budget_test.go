@@ -22,23 +22,23 @@ func (n *nobody) HandleJoin(string, *channel.ClientInfo)                {}
 func (n *nobody) HandleLeave(string, *channel.ClientInfo)               {}
 func (n *nobody) HandleLoss(func(string) bool)                          {}
 
-// received makes a link and a message for it.
-func received() (l *link, name, message []byte) {
+// received makes a receiver and a message for it.
+func received() (r *receiver, name, message []byte) {
 	handler := &nobody{}
-	l = &link{broker: &Broker{handler: handler}}
-	l.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", losses.NewStream("ch"))
+	r = &receiver{broker: &Broker{handler: handler}}
+	r.channels.Set(readmap.Hash("c.client.ch"), "c.client.ch", losses.NewStream("ch"))
 	pub := format.AppendPublication(nil, &channel.Publication{Data: make([]byte, 128), Time: 1795285627821}, false)
-	return l, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
+	return r, []byte("c.client.ch"), append([]byte("__p1:12:abcdefgh__"), pub...)
 }
 
 // TestReceiveAllocations: a received publication costs no memory where one was received
 // before. The reader of package pubsub has its own budget.
 func TestReceiveAllocations(t *testing.T) {
-	l, name, message := received()
+	r, name, message := received()
 	memory := new(pubsub.Chunk)
 	receive := func() {
 		memory.Used = 0
-		l.message(name, message, memory)
+		r.message(name, message, memory)
 	}
 	if allocs := testing.AllocsPerRun(1000, receive); allocs > 0 {
 		t.Errorf("%v allocations per publication", allocs)
@@ -55,20 +55,20 @@ func TestBatchAllocations(t *testing.T) {
 		batch[i] = broker.BatchItem{Channel: "channel", Pub: pub, Options: broker.PublishOptions{HistorySize: 10, HistoryTTL: 1e9}}
 		items[i] = shareItem{index: int32(i), hash: format.Hash("channel")}
 	}
-	l := share{broker: b, shard: &shard{names: format.Names{Prefix: "gyro"}}, batch: batch, items: items}
-	l.strings = commands.NewArena(commands.MaxArena)
-	l.prepare(items)
-	if allocs := testing.AllocsPerRun(100, func() { l.prepare(items) }); allocs > 10 {
+	r := share{broker: b, shard: &shard{names: format.Names{Prefix: "gyro"}}, batch: batch, items: items}
+	r.strings = commands.NewArena(commands.MaxArena)
+	r.prepare(items)
+	if allocs := testing.AllocsPerRun(100, func() { r.prepare(items) }); allocs > 10 {
 		t.Errorf("%v allocations per 1,000 items, at most 10", allocs)
 	}
 }
 
 func BenchmarkDeliver(b *testing.B) {
-	l, name, message := received()
+	r, name, message := received()
 	memory := new(pubsub.Chunk)
 	b.ReportAllocs()
 	for b.Loop() {
 		memory.Used = 0
-		l.message(name, message, memory)
+		r.message(name, message, memory)
 	}
 }

@@ -67,7 +67,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 
 // ill tells that control messages by this shard are not proven to arrive.
 func (b *Broker) ill(shard int) bool {
-	links := b.links[shard]
-	_, err := links[len(links)-1].conn.Health()
+	receivers := b.receivers[shard]
+	_, err := receivers[len(receivers)-1].conn.Health()
 	return err != nil
 }

@@ -38,7 +38,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 
 // subscription returns the subscription of a channel, or nil.
 func (b *Broker) subscription(s *shard, m *commands.Arena, ch string, hash uint64) *losses.Stream {
-	return b.links[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
+	return b.receivers[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
 // read notes the position of a stream that was read.

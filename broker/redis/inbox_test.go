@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A control message waits a while for room. If there is none, the link must not wait for
+// A control message waits a while for room. If there is none, the receiver must not wait for
 // each of those that follow.
 func TestBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 )
 
-// newMarks makes the marks of a link: one, or in a Cluster so many that they reach all
-// primaries. With partitions all history is in their slots, so the plain link has no marks.
+// newMarks makes the marks of a receiver: one, or in a Cluster so many that they reach all
+// primaries. With partitions all history is in their slots, so the plain receiver has no marks.
 func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	var tags []string
 	switch {
@@ -26,14 +26,14 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	return losses.NewMarks(&s.names, b.node, tags, b.kinds.PublishBy(s.names.Partitions > 0))
 }
 
-// mark writes the marks of the link, if this node uses history or presence. Marks do not show the loss of publications after
+// mark writes the marks of the receiver, if this node uses history or presence. Marks do not show the loss of publications after
 // the last marks; verifications do (verify.go). The error says why Redis takes no publications.
-func (l *link) mark(ctx context.Context) error {
-	s := l.shard
+func (r *receiver) mark(ctx context.Context) error {
+	s := r.shard
 	if !s.keeps.Load() {
 		return nil
 	}
-	f := l.marks.Write(ctx, s.client)
+	f := r.marks.Write(ctx, s.client)
 	if f.RolledBack {
 		s.rolledBack.Store(true)
 	}
@@ -43,11 +43,11 @@ func (l *link) mark(ctx context.Context) error {
 	return f.Refused
 }
 
-// maxRefusals is how often in a row marks may be refused before the link counts as one that stores nothing: a slot that
+// maxRefusals is how often in a row marks may be refused before the receiver counts as one that stores nothing: a slot that
 // migrates, or a new primary, refuses a moment's writes.
 const maxRefusals = 1
 
-// refusals tell whether Redis takes the marks of a link. One goroutine at a time calls note.
+// refusals tell whether Redis takes the marks of a receiver. One goroutine at a time calls note.
 type refusals struct {
 	row int
 	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
@@ -75,17 +75,17 @@ func (r *refusals) last() error {
 }
 
 // watch writes the marks, and verifies the shard in the background if it is in doubt.
-func (l *link) watch(ctx context.Context) {
-	err := l.mark(ctx)
-	if log := l.broker.engine.cfg.Logger; ctx.Err() == nil && l.refusals.note(err) {
+func (r *receiver) watch(ctx context.Context) {
+	err := r.mark(ctx)
+	if log := r.broker.engine.cfg.Logger; ctx.Err() == nil && r.refusals.note(err) {
 		if err != nil {
-			log.Error("redis stores nothing: publications with history are refused", "part", l.shard.client.Name(), "error", err)
+			log.Error("redis stores nothing: publications with history are refused", "part", r.shard.client.Name(), "error", err)
 		} else {
-			log.Info("redis stores publications again", "part", l.shard.client.Name())
+			log.Info("redis stores publications again", "part", r.shard.client.Name())
 		}
 	}
-	if !l.shard.isVerified() {
-		l.broker.startVerification(l.shard)
+	if !r.shard.isVerified() {
+		r.broker.startVerification(r.shard)
 	}
 }
 

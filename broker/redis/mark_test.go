@@ -13,9 +13,9 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestLinksMarkApart: some links of a shard write their marks more often than others, because
+// TestReceiversMarkApart: some receivers of a shard write their marks more often than others, because
 // they connected again, or because a canary was late. Nothing seems to have gone back.
-func TestLinksMarkApart(t *testing.T) {
+func TestReceiversMarkApart(t *testing.T) {
 	t.Parallel()
 	c := redistest.NewCluster(t, redistest.Options{})
 	for _, partitions := range []int{0, 4} {
@@ -34,11 +34,11 @@ func TestLinksMarkApart(t *testing.T) {
 		}
 		t.Cleanup(func() { b.Close(context.Background()) })
 		for round := range 10 {
-			for i, l := range b.links[0] {
-				want := losses.Finding{Written: partitions == 0 || l.partition >= 0}
+			for i, r := range b.receivers[0] {
+				want := losses.Finding{Written: partitions == 0 || r.partition >= 0}
 				for range 1 + (round+i)%3 {
-					if f := l.marks.Write(t.Context(), l.shard.client); f != want {
-						t.Errorf("%d partitions, link %d, round %d: %+v, want %+v", partitions, i, round, f, want)
+					if f := r.marks.Write(t.Context(), r.shard.client); f != want {
+						t.Errorf("%d partitions, receiver %d, round %d: %+v, want %+v", partitions, i, round, f, want)
 					}
 				}
 			}

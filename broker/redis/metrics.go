@@ -14,13 +14,13 @@ func (b *Broker) metrics() []broker.Metric {
 	if _, err := b.running(context.Background()); err != nil {
 		return c.metrics()
 	}
-	for _, links := range b.links {
+	for _, receivers := range b.receivers {
 		waiting := 0
-		for _, l := range links {
-			s := l.conn.Stats()
+		for _, r := range receivers {
+			s := r.conn.Stats()
 			waiting += s.Waiting
 			c.dropped += s.Dropped
-			if c.sharded && l.partition < 0 {
+			if c.sharded && r.partition < 0 {
 				c.control.Add(s.Failures)
 			} else {
 				c.client.Add(s.Failures)

@@ -47,8 +47,8 @@ func TestPositionsWithoutScript(t *testing.T) {
 	want(read(false), top)
 
 	// The life has to be renewed.
-	sub := b.links[0][0].subscription("gyro.client.ch")
-	sub.Renewed(0, b.links[0][0].shard.standing())
+	sub := b.receivers[0][0].subscription("gyro.client.ch")
+	sub.Renewed(0, b.receivers[0][0].shard.standing())
 	server.Do("PEXPIRE", meta, "100000")
 	want(read(true), top)
 	if life := server.Do("PTTL", meta); len(life) < len("1000000000") {
@@ -57,7 +57,7 @@ func TestPositionsWithoutScript(t *testing.T) {
 	want(read(false), top)
 
 	// Messages may have got lost: only a write shows that the server is still the primary.
-	b.links[0][0].overflow(nil)
+	b.receivers[0][0].overflow(nil)
 	want(read(true), top)
 	want(read(false), top)
 

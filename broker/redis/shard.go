@@ -21,7 +21,7 @@ type shard struct {
 	acked        losses.Acked
 	// keeps tells that this node has read or published history here, or written presence.
 	keeps  atomic.Bool
-	losses atomic.Uint64 // of messages on its links
+	losses atomic.Uint64 // of messages on its receivers
 	// rolledBack tells that, since the last verification, there was proof that the data went back.
 	rolledBack atomic.Bool
 }

@@ -21,7 +21,7 @@ import (
 //   - Calls that publish or read tell the script the known position of the stream. If the stream has not reached a known offset,
 //     or gives it out again, the script renews the epoch at once. That costs no round trip, and the publication carries the new
 //     epoch.
-//   - A link receives an offset a second time. Until the stream is verified, the link delivers publications of that epoch under
+//   - A receiver gets an offset a second time. Until the stream is verified, the receiver delivers publications of that epoch under
 //     another epoch, so that subscribers do not take them for continuous.
 //   - When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it reads
 //     anything else from the server: with the publication that it delivered last, and with the publication that was acknowledged
@@ -56,13 +56,13 @@ func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) 
 
 // verifyBeforeSubscribing verifies the shard when a new connection for PUB/SUB has been made, before
 // anything is subscribed on it. If that fails, it closes the connection.
-func (b *Broker) verifyBeforeSubscribing(ctx context.Context, l *link, raw net.Conn) error {
-	s := l.shard
+func (b *Broker) verifyBeforeSubscribing(ctx context.Context, r *receiver, raw net.Conn) error {
+	s := r.shard
 	// First a command, as the connection for commands may be broken, too, without having
 	// noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
-		_ = l.mark(ctx) // watch reports refusals
+		_ = r.mark(ctx) // watch reports refusals
 		err = b.verify(ctx, s)
 	}
 	if err != nil {
@@ -121,16 +121,16 @@ func (b *Broker) startVerification(s *shard) <-chan struct{} {
 	return running
 }
 
-// verifyStreams compares the deliveries of all links of the shard, and the publications that the shard has acknowledged.
+// verifyStreams compares the deliveries of all receivers of the shard, and the publications that the shard has acknowledged.
 func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
-	for _, l := range b.links[s.index] {
-		_ = l.mark(ctx) // watch reports refusals
+	for _, r := range b.receivers[s.index] {
+		_ = r.mark(ctx) // watch reports refusals
 	}
 	// With proof of a loss, a publication that cannot be verified counts as lost.
 	rolledBack := s.rolledBack.Swap(false)
 	all := s.acked.Candidates()
-	for _, l := range b.links[s.index] {
-		all = append(all, l.delivered()...)
+	for _, r := range b.receivers[s.index] {
+		all = append(all, r.delivered()...)
 	}
 	verifier := losses.Verifier{Client: s.client, Names: &s.names, Kinds: b.kinds, RolledBack: rolledBack}
 	for some := range slices.Chunk(all, servers.MaxPipeline) {
@@ -151,11 +151,11 @@ func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 }
 
 // delivered returns the last delivered publications of channels with history.
-func (l *link) delivered() []losses.Candidate {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *receiver) delivered() []losses.Candidate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var list []losses.Candidate
-	for _, sub := range l.channels.All {
+	for _, sub := range r.channels.All {
 		if c, ok := sub.Candidate(); ok {
 			list = append(list, c)
 		}

@@ -3,7 +3,7 @@
 // not, it connects again and restores its subscriptions.
 //
 // A Conn has a table (subscriptions, and commands that wait for their confirmation), a heartbeat (canaries and health), a
-// queue (from the reader to the handler) and, while it is connected, a link (the connection with its reader and writer).
+// queue (from the reader to the handler) and, while it is connected, a connection (the socket with its reader and writer).
 package pubsub
 
 import (

@@ -251,17 +251,17 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("connect: %w", err)
 	}
-	l := c.newLink(conn)
-	c.heartbeat.open(l)
-	boot := c.table.open(l, c.cfg.Service)
-	c.read(l)
+	cn := c.newConnection(conn)
+	c.heartbeat.open(cn)
+	boot := c.table.open(cn, c.cfg.Service)
+	c.read(cn)
 	var writer sync.WaitGroup
-	writer.Go(l.write)
-	c.watch(l, boot, connected)
+	writer.Go(cn.write)
+	c.watch(cn, boot, connected)
 	if c.ctx.Err() == nil {
-		l.drain()
+		cn.drain()
 	}
-	l.conn.Close()
+	cn.conn.Close()
 	c.queue.setReader(nil) // does not wait for a reader that is in the handler
 	writer.Wait()
 	select {
@@ -269,30 +269,30 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 		*connected = *connected || boot.err == nil // everything was subscribed
 	default:
 	}
-	return c.heartbeat.proof(), l.err
+	return c.heartbeat.proof(), cn.err
 }
 
-// read starts the reader of a link.
-func (c *Conn) read(l *link) {
+// read starts the reader of a connection.
+func (c *Conn) read(cn *connection) {
 	t := new(token)
 	c.queue.setReader(t)
-	c.running.Go(func() { l.read(t) })
+	c.running.Go(func() { cn.read(t) })
 }
 
-func (c *Conn) newLink(conn net.Conn) *link {
-	l := &link{
+func (c *Conn) newConnection(conn net.Conn) *connection {
+	cn := &connection{
 		conn: conn, table: c.table, heartbeat: c.heartbeat, queue: c.queue, stats: &c.stats,
 		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
 		wake: make(chan struct{}, 1), failed: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
-	l.any.Store(c.heartbeat.clock())
-	l.reader = resp.NewReader(source{l}, resp.ChunkSize, l.max)
-	return l
+	cn.any.Store(c.heartbeat.clock())
+	cn.reader = resp.NewReader(source{cn}, resp.ChunkSize, cn.max)
+	return cn
 }
 
-// watch checks a link until it has failed.
-func (c *Conn) watch(l *link, boot *call, connected *bool) {
-	// All links of a process do this at the same moments, as an idle process should wake up rarely.
+// watch checks a connection until it has failed.
+func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
+	// All connections of a process do this at the same moments, as an idle process should wake up rarely.
 	beat := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
 	defer beat.Stop()
 	period := c.cfg.period()
@@ -301,38 +301,38 @@ func (c *Conn) watch(l *link, boot *call, connected *bool) {
 	done := boot.done
 	for {
 		select {
-		case <-l.failed:
+		case <-cn.failed:
 			return
 		case <-c.ctx.Done():
-			l.fail(errClosed)
+			cn.fail(errClosed)
 			return
 		case <-done:
 			done = nil
 			if boot.err == nil {
-				c.ready(l, connected)
+				c.ready(cn, connected)
 			}
 		case <-beat.C:
 			beat.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
 			if done == nil {
-				c.heartbeat.beat(c.ctx, l)
+				c.heartbeat.beat(c.ctx, cn)
 			}
 		case <-look.C:
 			look.Reset(quiet.UntilBeat(period))
-			if t := new(token); c.queue.relieve(t, l.saturated(period)) {
-				c.running.Go(func() { l.read(t) })
+			if t := new(token); c.queue.relieve(t, cn.saturated(period)) {
+				c.running.Go(func() { cn.read(t) })
 			}
-			silent, err := c.heartbeat.judge(l)
+			silent, err := c.heartbeat.judge(cn)
 			if err != nil {
-				l.fail(err)
+				cn.fail(err)
 			} else if silent {
-				c.table.requestPing(l)
+				c.table.requestPing(cn)
 			}
 		}
 	}
 }
 
 // ready tells that everything is subscribed, and sends a canary to prove that.
-func (c *Conn) ready(l *link, connected *bool) {
+func (c *Conn) ready(cn *connection, connected *bool) {
 	lost := *connected
 	*connected = true
 	if lost {
@@ -341,8 +341,8 @@ func (c *Conn) ready(l *link, connected *bool) {
 			"failed_at", c.lost, "after_ms", time.Since(c.lost).Milliseconds())
 	}
 	c.lost = time.Time{}
-	c.heartbeat.subscribed(l)
+	c.heartbeat.subscribed(cn)
 	c.queue.note(func() { c.cfg.Resubscribed(lost) })
 	c.attempted(nil)
-	c.heartbeat.beat(c.ctx, l)
+	c.heartbeat.beat(c.ctx, cn)
 }

@@ -233,7 +233,7 @@ func TestDrain(t *testing.T) {
 		for i := range 5 {
 			s.publish("a", fmt.Sprint(i))
 		}
-		s.conn.heartbeat.link.fail(errors.New("write failed"))
+		s.conn.heartbeat.current.fail(errors.New("write failed"))
 		s.expect("a 0", "a 1", "a 2", "a 3", "a 4")
 		s.unhealthy("write failed")
 		s.server.set(func() { s.server.refuse = nil })

@@ -27,17 +27,17 @@ type heartbeat struct {
 	token string       // distinguishes the canaries of this Conn
 	sign  atomic.Int64 // when the newest message arrived
 
-	failures, silences atomic.Uint64 // canaries not published, and links given up
+	failures, silences atomic.Uint64 // canaries not published, and connections given up
 
 	mu        sync.Mutex
-	link      *link // nil while there is no connection
-	ready     bool  // everything is subscribed
-	since     int64 // of the state
-	reason    error // of the last failure
+	current   *connection // nil while there is no connection
+	ready     bool        // everything is subscribed
+	since     int64       // of the state
+	reason    error       // of the last failure
 	delay     time.Duration
-	proven    int64  // when the newest canary of this link was handled; 0: none yet
+	proven    int64  // when the newest canary of this connection was handled; 0: none yet
 	number    uint64 // of the newest canary
-	floor     uint64 // canaries up to this one are of earlier links
+	floor     uint64 // canaries up to this one are of earlier connections
 	seen      uint64 // the newest canary that arrived
 	owed      bool   // a published canary has not arrived
 	unsent    error  // why the newest canary was not published
@@ -57,14 +57,14 @@ type silence struct {
 
 // extend adds the time since the last look at since. The process is known to have run for part
 // of that time.
-func (s *silence) extend(h *heartbeat, l *link, now, since int64, part time.Duration) {
+func (s *silence) extend(h *heartbeat, cn *connection, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
 			return min(part, time.Duration(max(0, now-arrived)))
 		}
 		return before + part
 	}
-	s.all = quiet(s.all, l.any.Load())
+	s.all = quiet(s.all, cn.any.Load())
 	s.messages = quiet(s.messages, h.sign.Load())
 	s.canary += part
 	if !h.owed {
@@ -82,28 +82,28 @@ func newHeartbeat(cfg *Config) *heartbeat {
 // clock is never 0.
 func (h *heartbeat) clock() int64 { return int64(time.Since(h.start)) + 1 }
 
-// open begins to judge a link.
-func (h *heartbeat) open(l *link) {
+// open begins to judge a connection.
+func (h *heartbeat) open(cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.link, h.ready, h.since, h.proven, h.floor, h.owed, h.unsent = l, false, h.clock(), 0, h.number, false, nil
+	h.current, h.ready, h.since, h.proven, h.floor, h.owed, h.unsent = cn, false, h.clock(), 0, h.number, false, nil
 	h.looked, h.silence = h.since, silence{}
 }
 
 // subscribed tells that everything is subscribed.
-func (h *heartbeat) subscribed(l *link) {
+func (h *heartbeat) subscribed(cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.link == l {
+	if h.current == cn {
 		h.ready, h.since = true, h.clock()
 	}
 }
 
-func (h *heartbeat) close(l *link, reason error) {
+func (h *heartbeat) close(cn *connection, reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.link == l {
-		h.link, h.ready, h.since, h.reason = nil, false, h.clock(), reason
+	if h.current == cn {
+		h.current, h.ready, h.since, h.reason = nil, false, h.clock(), reason
 	}
 }
 
@@ -115,10 +115,10 @@ func (h *heartbeat) refused(reason error) {
 }
 
 // beat publishes a canary, unless the publish before is still under way.
-func (h *heartbeat) beat(ctx context.Context, l *link) {
+func (h *heartbeat) beat(ctx context.Context, cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.inFlight || h.link != l {
+	if h.inFlight || h.current != cn {
 		return
 	}
 	h.inFlight = true
@@ -137,7 +137,7 @@ func (h *heartbeat) published(number uint64, err error) {
 	defer h.mu.Unlock()
 	h.inFlight = false
 	if number <= h.floor {
-		return // it was for an earlier link
+		return // it was for an earlier connection
 	}
 	h.unsent = err
 	if err != nil {
@@ -167,36 +167,36 @@ func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 }
 
 // arrived tells that the reader received a canary.
-func (h *heartbeat) arrived(l *link, number uint64) {
+func (h *heartbeat) arrived(cn *connection, number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.link == l && number > h.floor {
+	if h.current == cn && number > h.floor {
 		h.seen = max(h.seen, number)
 		h.owed = false
 	}
 }
 
 // delivered tells that a canary has arrived at the handler.
-func (h *heartbeat) delivered(l *link, number uint64, at int64) {
+func (h *heartbeat) delivered(cn *connection, number uint64, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.link == l && number > h.floor {
+	if h.current == cn && number > h.floor {
 		h.proven = h.clock()
 		h.delay = time.Duration(h.proven - at)
 	}
 }
 
-// judge returns an error if the link must be given up. silent reports whether nothing has
+// judge returns an error if the connection must be given up. silent reports whether nothing has
 // arrived for an interval.
-func (h *heartbeat) judge(l *link) (silent bool, err error) {
+func (h *heartbeat) judge(cn *connection) (silent bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.link != l {
+	if h.current != cn {
 		return false, nil
 	}
 	now, since := h.clock(), h.looked
 	h.looked = now
-	h.silence.extend(h, l, now, since, min(time.Duration(now-since), h.cfg.period()))
+	h.silence.extend(h, cn, now, since, min(time.Duration(now-since), h.cfg.period()))
 	s, timeout := h.silence, h.cfg.CanaryTimeout
 	if s.all >= timeout {
 		h.silences.Add(1)
@@ -215,7 +215,7 @@ func (h *heartbeat) isReady() bool {
 	return h.ready
 }
 
-// proof reports whether this link has brought back a canary.
+// proof reports whether this connection has brought back a canary.
 func (h *heartbeat) proof() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,7 +236,7 @@ func (h *heartbeat) health() (time.Duration, error) {
 	now := h.clock()
 	age := shown(time.Duration(now - h.since))
 	switch away := time.Duration(now - h.proven); {
-	case h.link == nil:
+	case h.current == nil:
 		return h.delay, fmt.Errorf("%w for %s: %w", ErrDisconnected, age, h.reason)
 	case !h.ready:
 		return h.delay, fmt.Errorf("subscribing for %s, after: %w", age, h.reason)

@@ -85,11 +85,11 @@ func TestPausedProcess(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.conn = New(s.cfg) // which nobody starts: judge is called by the test alone
 		p, period := s.conn.heartbeat, s.conn.cfg.period()
-		l := s.conn.newLink(nil)
-		l.any.Store(p.clock())
-		p.open(l)
+		cn := s.conn.newConnection(nil)
+		cn.any.Store(p.clock())
+		p.open(cn)
 		p.published(1, nil)
-		look := func() error { _, err := p.judge(l); return err }
+		look := func() error { _, err := p.judge(cn); return err }
 		for range 2 {
 			time.Sleep(period)
 			if err := look(); err != nil {
@@ -114,11 +114,11 @@ func TestPausedProcess(t *testing.T) {
 			t.Error(err)
 		}
 		// A canary that is owed, while other answers come.
-		p.open(l)
+		p.open(cn)
 		p.published(2, nil)
 		time.Sleep(time.Minute)
 		for i := range 6 {
-			l.any.Store(p.clock())
+			cn.any.Store(p.clock())
 			if err := look(); (err != nil) != (i == 5) {
 				t.Error(i, err)
 			}

@@ -31,7 +31,7 @@ const (
 // call is one Subscribe or Unsubscribe, by a caller or by the Conn itself.
 type call struct {
 	kind     kind
-	boot     bool // the first call of a link, for everything that is subscribed
+	boot     bool // the first call of a connection, for everything that is subscribed
 	channels []string
 	seq      uint64 // in the order of calls
 	sent     int    // channels that are in a command
@@ -63,11 +63,11 @@ type table struct {
 	mu      sync.Mutex
 	seq     uint64
 	entries map[string]entry
-	link    *link // nil while there is no connection
-	down    error // why there is no connection
+	current *connection // nil while there is no connection
+	down    error       // why there is no connection
 	queue   []*call
 	pending []segment // in the order of the commands
-	ping    bool      // the link must send a PING
+	ping    bool      // the connection must send a PING
 }
 
 func newTable(name string, sharded bool) *table {
@@ -78,9 +78,9 @@ func newTable(name string, sharded bool) *table {
 	return t
 }
 
-// open begins the life of a link: it queues a call for service and everything that is
+// open begins the life of a connection: it queues a call for service and everything that is
 // subscribed.
-func (t *table) open(l *link, service string) *call {
+func (t *table) open(cn *connection, service string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	channels := make([]string, 1, 1+len(t.entries))
@@ -89,19 +89,19 @@ func (t *table) open(l *link, service string) *call {
 		channels = append(channels, ch)
 	}
 	boot := &call{kind: subscribe, boot: true, channels: channels, left: len(channels), done: make(chan struct{})}
-	t.link, t.down = l, nil
+	t.current, t.down = cn, nil
 	t.queue = append(t.queue[:0], boot)
 	return boot
 }
 
-// close ends the life of a link: calls that wait fail, except for unsubscribes.
-func (t *table) close(l *link, reason error) {
+// close ends the life of a connection: calls that wait fail, except for unsubscribes.
+func (t *table) close(cn *connection, reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link != l {
+	if t.current != cn {
 		return
 	}
-	t.link, t.down, t.ping = nil, reason, false
+	t.current, t.down, t.ping = nil, reason, false
 	for _, s := range t.pending {
 		t.end(s.call, reason)
 	}
@@ -115,12 +115,12 @@ func (t *table) close(l *link, reason error) {
 func (t *table) refused(reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link == nil {
+	if t.current == nil {
 		t.down = reason
 	}
 }
 
-// end completes a call whose link is gone.
+// end completes a call whose connection is gone.
 func (t *table) end(c *call, reason error) {
 	if c == nil || c.left == 0 {
 		return
@@ -149,7 +149,7 @@ func (t *table) submit(k kind, channels []string) (*call, error) {
 	if k == unsubscribe {
 		return t.submitOff(channels), nil
 	}
-	if t.link == nil {
+	if t.current == nil {
 		return nil, fmt.Errorf("%s: %w: %w", t.name, ErrDisconnected, t.down)
 	}
 	return t.enqueue(k, append([]string(nil), channels...)), nil
@@ -162,7 +162,7 @@ func (t *table) submitOff(channels []string) *call {
 			known = append(known, ch)
 		}
 	}
-	if t.link == nil {
+	if t.current == nil {
 		for _, ch := range known {
 			delete(t.entries, ch)
 		}
@@ -181,7 +181,7 @@ func (t *table) enqueue(k kind, channels []string) *call {
 		t.entries[ch] = entry{seq: c.seq, on: t.entries[ch].on}
 	}
 	t.queue = append(t.queue, c)
-	signal(t.link.wake)
+	signal(t.current.wake)
 	return c
 }
 
@@ -203,7 +203,7 @@ func (t *table) complete(c *call) {
 		for _, ch := range c.channels {
 			switch e, ok := t.entries[ch]; {
 			case !ok || e.seq != c.seq:
-			case e.on && t.link != nil:
+			case e.on && t.current != nil:
 				on = append(on, ch)
 			default:
 				delete(t.entries, ch)
@@ -217,10 +217,10 @@ func (t *table) complete(c *call) {
 }
 
 // confirm takes the server's confirmation for one channel.
-func (t *table) confirm(l *link, k kind, channel []byte) error {
+func (t *table) confirm(cn *connection, k kind, channel []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link != l {
+	if t.current != cn {
 		return nil
 	}
 	if len(t.pending) == 0 || !t.pending[0].awaits(k, channel) {
@@ -268,11 +268,11 @@ func (t *table) confirmOff(c *call, ch string) {
 	}
 }
 
-// reject handles an error that the server answers a command with. It returns an error if the link must end.
-func (t *table) reject(l *link, sharded bool, text []byte) error {
+// reject handles an error that the server answers a command with. It returns an error if the connection must end.
+func (t *table) reject(cn *connection, sharded bool, text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link != l {
+	if t.current != cn {
 		return nil
 	}
 	err := fmt.Errorf("redis answered: %.200s", text)
@@ -302,21 +302,21 @@ func (t *table) reject(l *link, sharded bool, text []byte) error {
 	return nil
 }
 
-// requestPing makes the link send a PING.
-func (t *table) requestPing(l *link) {
+// requestPing makes the connection send a PING.
+func (t *table) requestPing(cn *connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link == l {
+	if t.current == cn {
 		t.ping = true
-		signal(l.wake)
+		signal(cn.wake)
 	}
 }
 
 // pong handles the answer to a PING.
-func (t *table) pong(l *link) error {
+func (t *table) pong(cn *connection) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link != l {
+	if t.current != cn {
 		return nil
 	}
 	if len(t.pending) == 0 || t.pending[0].call != nil {
@@ -326,11 +326,11 @@ func (t *table) pong(l *link) error {
 	return nil
 }
 
-// commands appends to buf the commands that the link sends next, about maxWrite bytes at most.
-func (t *table) commands(l *link, buf []byte) []byte {
+// commands appends to buf the commands that the connection sends next, about maxWrite bytes at most.
+func (t *table) commands(cn *connection, buf []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.link != l {
+	if t.current != cn {
 		return buf
 	}
 	if t.ping {

@@ -15,15 +15,15 @@ import (
 
 // model drives a table as callers, a connection and a server do, in random order.
 type model struct {
-	t        *testing.T
-	rand     *rand.Rand
-	table    *table
-	link     *link
-	inbox    [][]string // commands that the server has not answered
-	server   map[string]bool
-	calls    []*call
-	wanted   map[string]*call // by the last call about a channel
-	channels []string
+	t          *testing.T
+	rand       *rand.Rand
+	table      *table
+	connection *connection
+	inbox      [][]string // commands that the server has not answered
+	server     map[string]bool
+	calls      []*call
+	wanted     map[string]*call // by the last call about a channel
+	channels   []string
 }
 
 func (m *model) pick() (some []string) {
@@ -43,7 +43,7 @@ func (m *model) submit(k kind) {
 		case k == unsubscribe:
 			delete(m.wanted, ch)
 		case err == nil:
-			m.t.Fatal("a Subscribe without link succeeded")
+			m.t.Fatal("a Subscribe without connection succeeded")
 		}
 	}
 	if c != nil {
@@ -53,10 +53,10 @@ func (m *model) submit(k kind) {
 
 // send moves commands to the server.
 func (m *model) send() {
-	if m.link == nil {
+	if m.connection == nil {
 		return
 	}
-	in := bufio.NewReader(bytes.NewReader(m.table.commands(m.link, nil)))
+	in := bufio.NewReader(bytes.NewReader(m.table.commands(m.connection, nil)))
 	for {
 		args, err := readCommand(in)
 		if err != nil {
@@ -71,17 +71,17 @@ func (m *model) send() {
 
 // answer has the server answer a command, or refuse it.
 func (m *model) answer() {
-	if m.link == nil || len(m.inbox) == 0 {
+	if m.connection == nil || len(m.inbox) == 0 {
 		return
 	}
 	args := m.inbox[0]
 	m.inbox = m.inbox[1:]
 	if args[0] == "PING" {
-		m.check(m.table.pong(m.link))
+		m.check(m.table.pong(m.connection))
 		return
 	}
 	if c := m.table.pending[0].call; c.kind == subscribe && !c.boot && m.rand.IntN(4) == 0 {
-		m.check(m.table.reject(m.link, false, []byte("ERR no")))
+		m.check(m.table.reject(m.connection, false, []byte("ERR no")))
 		return
 	}
 	k := subscribe
@@ -90,7 +90,7 @@ func (m *model) answer() {
 	}
 	for _, ch := range args[1:] {
 		m.server[ch] = k == subscribe
-		m.check(m.table.confirm(m.link, k, []byte(ch)))
+		m.check(m.table.confirm(m.connection, k, []byte(ch)))
 	}
 }
 
@@ -102,17 +102,17 @@ func (m *model) check(err error) {
 }
 
 func (m *model) connect() {
-	if m.link == nil {
-		m.link = &link{wake: make(chan struct{}, 1)}
+	if m.connection == nil {
+		m.connection = &connection{wake: make(chan struct{}, 1)}
 		m.server, m.inbox = make(map[string]bool), nil
-		m.table.open(m.link, service)
+		m.table.open(m.connection, service)
 	}
 }
 
 func (m *model) cut() {
-	if m.link != nil {
-		m.table.close(m.link, errors.New("cut"))
-		m.link = nil
+	if m.connection != nil {
+		m.table.close(m.connection, errors.New("cut"))
+		m.connection = nil
 	}
 }
 
@@ -123,8 +123,8 @@ func (m *model) step() {
 	case 1, 2, 3, 4:
 		m.connect()
 	case 5:
-		if m.link != nil {
-			m.table.requestPing(m.link)
+		if m.connection != nil {
+			m.table.requestPing(m.connection)
 		}
 	case 6, 7:
 		if len(m.calls) > 0 {
@@ -205,8 +205,8 @@ func TestTableModel(t *testing.T) {
 	}
 }
 
-// FuzzLink lets a server say anything: the link fails or goes on, and never panics.
-func FuzzLink(f *testing.F) {
+// FuzzConnection lets a server say anything: the connection fails or goes on, and never panics.
+func FuzzConnection(f *testing.F) {
 	for _, s := range []string{
 		">3\r\n+subscribe\r\n+centrifugo.shard.0\r\n:1\r\n>3\r\n+subscribe\r\n+a\r\n:2\r\n",
 		">3\r\n+message\r\n+a\r\n+x\r\n", "-ERR no\r\n", "+PONG\r\n", "*2\r\n+pong\r\n+\r\n", ">3\r\n+sunsubscribe\r\n_\r\n:1\r\n", "%1\r\n+a\r\n+b\r\n",
@@ -215,22 +215,22 @@ func FuzzLink(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, sharded bool) {
 		conn := New(Config{Service: service, Sharded: sharded})
-		l := conn.newLink(nil)
-		conn.heartbeat.open(l)
-		conn.table.open(l, service)
+		cn := conn.newConnection(nil)
+		conn.heartbeat.open(cn)
+		conn.table.open(cn, service)
 		if _, err := conn.table.submit(subscribe, []string{"a", "b"}); err != nil {
 			t.Fatal(err)
 		}
-		conn.table.requestPing(l)
-		conn.table.commands(l, nil)
-		l.reader = resp.NewReader(bytes.NewReader(data), 4096, 1<<16)
+		conn.table.requestPing(cn)
+		conn.table.commands(cn, nil)
+		cn.reader = resp.NewReader(bytes.NewReader(data), 4096, 1<<16)
 		var f resp.Frame
 		for err := error(nil); err == nil; {
-			if err = l.reader.Next(&f); err == nil {
-				_, err = l.frame(&f)
+			if err = cn.reader.Next(&f); err == nil {
+				_, err = cn.frame(&f)
 			}
 		}
-		conn.table.close(l, errors.New("end"))
+		conn.table.close(cn, errors.New("end"))
 		if n := conn.table.size(); n > 2 {
 			t.Fatalf("%d channels", n)
 		}

@@ -14,8 +14,8 @@ import (
 // batchSize is how many messages the reader gathers at most for the queue.
 const batchSize = 256
 
-// link is the present connection of a Conn. It ends with its first error.
-type link struct {
+// connection is the present socket of a Conn, with its reader and writer. It ends with its first error.
+type connection struct {
 	conn      net.Conn
 	table     *table
 	heartbeat *heartbeat
@@ -41,51 +41,51 @@ type link struct {
 // counters of a Conn.
 type counters struct{ messages, reconnects atomic.Uint64 }
 
-// fail ends the link: all calls that wait for it get the error. The Conn closes the connection.
-func (l *link) fail(err error) {
-	l.once.Do(func() {
-		l.err = err
-		l.heartbeat.close(l, err)
-		l.table.close(l, err)
-		close(l.failed)
+// fail ends the connection: all calls that wait for it get the error. The Conn closes the socket.
+func (cn *connection) fail(err error) {
+	cn.once.Do(func() {
+		cn.err = err
+		cn.heartbeat.close(cn, err)
+		cn.table.close(cn, err)
+		close(cn.failed)
 	})
 }
 
-// drainTime is how long a link that has failed is still read, at most. The server does not send these messages again.
+// drainTime is how long a connection that has failed is still read, at most. The server does not send these messages again.
 const drainTime = 100 * time.Millisecond
 
-// drain waits until everything that the link has received is read, if the handler keeps pace.
-func (l *link) drain() {
-	if l.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
+// drain waits until everything that the connection has received is read, if the handler keeps pace.
+func (cn *connection) drain() {
+	if cn.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
 		return
 	}
 	select {
-	case <-l.drained:
+	case <-cn.drained:
 	case <-time.After(drainTime):
 	}
 }
 
 // write sends commands as they come. Commands that come while it writes, or that other
 // goroutines are about to add when it wakes up, are sent together.
-func (l *link) write() {
+func (cn *connection) write() {
 	var buf []byte
 	for {
-		buf = l.table.commands(l, buf[:0])
+		buf = cn.table.commands(cn, buf[:0])
 		if len(buf) == 0 {
 			select {
-			case <-l.wake:
+			case <-cn.wake:
 				runtime.Gosched()
 				continue
-			case <-l.failed:
+			case <-cn.failed:
 				return
 			}
 		}
-		err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout))
+		err := cn.conn.SetWriteDeadline(time.Now().Add(cn.timeout))
 		if err == nil {
-			_, err = l.conn.Write(buf)
+			_, err = cn.conn.Write(buf)
 		}
 		if err != nil {
-			l.fail(fmt.Errorf("write: %w", err))
+			cn.fail(fmt.Errorf("write: %w", err))
 			return
 		}
 		if cap(buf) > 2*maxWrite {
@@ -95,7 +95,7 @@ func (l *link) write() {
 }
 
 // source is the connection for resp.Reader. It measures how long reads wait.
-type source struct{ *link }
+type source struct{ *connection }
 
 func (s source) Read(p []byte) (int, error) {
 	begin := s.heartbeat.clock()
@@ -112,91 +112,91 @@ func (s source) Read(p []byte) (int, error) {
 
 // saturated reports whether the reader hardly waited for the network in the last period: then
 // messages may gather at the server.
-func (l *link) saturated(period time.Duration) bool {
-	idle := l.idle.Swap(0)
-	if begin := l.waits.Load(); begin != 0 {
-		idle += l.heartbeat.clock() - begin
+func (cn *connection) saturated(period time.Duration) bool {
+	idle := cn.idle.Swap(0)
+	if begin := cn.waits.Load(); begin != 0 {
+		idle += cn.heartbeat.clock() - begin
 	}
 	return idle < int64(period/16)
 }
 
-// read takes the messages of the server until the link fails or the reader is relieved. Before it waits for the network,
+// read takes the messages of the server until the connection fails or the reader is relieved. Before it waits for the network,
 // everything received goes to the queue.
-func (l *link) read(t *token) {
+func (cn *connection) read(t *token) {
 	batch := make([]message, 0, batchSize)
 	var f resp.Frame
 	for {
-		found, err := l.reader.Buffered(&f)
+		found, err := cn.reader.Buffered(&f)
 		if found {
 			var m message
-			m, err = l.frame(&f)
+			m, err = cn.frame(&f)
 			if m.channel != nil || m.note != nil {
 				batch = append(batch, m)
 			}
 		}
 		if n := len(batch); n == batchSize || n > 0 && (!found || err != nil) {
-			if !l.bring(t, batch) {
+			if !cn.bring(t, batch) {
 				return
 			}
 			clear(batch)
 			batch = batch[:0]
 		}
 		if err == nil && !found {
-			err = l.reader.Fill()
+			err = cn.reader.Fill()
 		}
 		if err != nil {
-			l.fail(err)
-			signal(l.drained)
+			cn.fail(err)
+			signal(cn.drained)
 			return
 		}
 	}
 }
 
 // bring counts messages and hands them to the queue; see queue.bring.
-func (l *link) bring(t *token, batch []message) bool {
-	at, n := l.any.Load(), uint64(0)
+func (cn *connection) bring(t *token, batch []message) bool {
+	at, n := cn.any.Load(), uint64(0)
 	for i := range batch {
 		if batch[i].note == nil {
 			n++
 		}
 	}
 	if n > 0 {
-		l.stats.messages.Add(n)
-		l.heartbeat.sign.Store(at)
+		cn.stats.messages.Add(n)
+		cn.heartbeat.sign.Store(at)
 	}
-	return l.queue.bring(t, batch, l.heartbeat.start.Add(time.Duration(at)))
+	return cn.queue.bring(t, batch, cn.heartbeat.start.Add(time.Duration(at)))
 }
 
 // frame handles one value. If it is not for the handler, the message is zero.
-func (l *link) frame(f *resp.Frame) (m message, err error) {
+func (cn *connection) frame(f *resp.Frame) (m message, err error) {
 	switch {
 	case f.Kind == '>' || f.Kind == '*':
-		return l.event(f)
+		return cn.event(f)
 	case f.Kind == '-' || f.Kind == '!':
-		return m, l.table.reject(l, l.sharded, f.Text)
+		return m, cn.table.reject(cn, cn.sharded, f.Text)
 	case f.Kind == '+' && string(f.Text) == "PONG":
-		return m, l.table.pong(l)
+		return m, cn.table.pong(cn)
 	}
 	return m, fmt.Errorf("unexpected answer of type %q", f.Kind)
 }
 
 // event handles a message or a confirmation.
-func (l *link) event(f *resp.Frame) (m message, err error) {
+func (cn *connection) event(f *resp.Frame) (m message, err error) {
 	switch string(f.Items[0]) {
 	case "message", "smessage":
 		if f.Len == 3 && f.Items[1] != nil {
-			return l.message(f.Items[1], f.Items[2]), nil
+			return cn.message(f.Items[1], f.Items[2]), nil
 		}
 	case "subscribe", "ssubscribe":
 		if f.Len == 3 {
-			return m, l.table.confirm(l, subscribe, f.Items[1])
+			return m, cn.table.confirm(cn, subscribe, f.Items[1])
 		}
 	case "unsubscribe", "sunsubscribe":
 		if f.Len == 3 {
-			return m, l.table.confirm(l, unsubscribe, f.Items[1])
+			return m, cn.table.confirm(cn, unsubscribe, f.Items[1])
 		}
 	case "pong": // in RESP2
-		return m, l.table.pong(l)
+		return m, cn.table.pong(cn)
 	case "invalidate":
 		return m, nil
 	}
@@ -204,14 +204,14 @@ func (l *link) event(f *resp.Frame) (m message, err error) {
 }
 
 // message makes a message for the handler, or a note of a canary.
-func (l *link) message(channel, payload []byte) message {
-	if string(channel) == l.service {
-		number, at, ok := l.heartbeat.parse(payload)
+func (cn *connection) message(channel, payload []byte) message {
+	if string(channel) == cn.service {
+		number, at, ok := cn.heartbeat.parse(payload)
 		if !ok {
 			return message{}
 		}
-		l.heartbeat.arrived(l, number)
-		return message{note: func() { l.heartbeat.delivered(l, number, at) }}
+		cn.heartbeat.arrived(cn, number)
+		return message{note: func() { cn.heartbeat.delivered(cn, number, at) }}
 	}
-	return message{channel: channel, payload: payload, memory: l.reader.Hold()}
+	return message{channel: channel, payload: payload, memory: cn.reader.Hold()}
 }

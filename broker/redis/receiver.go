@@ -16,9 +16,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// link is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one
+// receiver is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one
 // partition of a shard.
-type link struct {
+type receiver struct {
 	broker    *Broker
 	shard     *shard
 	partition int // -1: plain PUB/SUB
@@ -30,17 +30,17 @@ type link struct {
 	channels readmap.Map[*losses.Stream] // by their names in Redis
 }
 
-// newLinks makes the links of a shard: one for each partition, and a plain one.
-func (b *Broker) newLinks(s *shard) []*link {
-	var links []*link
+// newReceivers makes the receivers of a shard: one for each partition, and a plain one.
+func (b *Broker) newReceivers(s *shard) []*receiver {
+	var receivers []*receiver
 	for partition := range s.names.Partitions {
-		links = append(links, b.newLink(s, partition))
+		receivers = append(receivers, b.newReceiver(s, partition))
 	}
-	return append(links, b.newLink(s, -1))
+	return append(receivers, b.newReceiver(s, -1))
 }
 
-func (b *Broker) newLink(s *shard, partition int) *link {
-	l := &link{broker: b, shard: s, partition: partition, marks: newMarks(b, s, partition)}
+func (b *Broker) newReceiver(s *shard, partition int) *receiver {
+	r := &receiver{broker: b, shard: s, partition: partition, marks: newMarks(b, s, partition)}
 	slot := -1
 	if partition >= 0 {
 		slot = format.PartitionSlot(partition)
@@ -58,23 +58,23 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 				raw.Close()
 				return nil, s.client.Explain(err)
 			}
-			if err := b.verifyBeforeSubscribing(ctx, l, raw); err != nil {
+			if err := b.verifyBeforeSubscribing(ctx, r, raw); err != nil {
 				return nil, err
 			}
 			return raw, nil
 		},
-		Message:      l.message,
-		Resubscribed: l.resubscribed,
-		Overflow:     l.overflow,
-		Aside:        l.aside,
+		Message:      r.message,
+		Resubscribed: r.resubscribed,
+		Overflow:     r.overflow,
+		Aside:        r.aside,
 		Sharded:      partition >= 0,
 		Service:      s.names.Service(s.index, b.node, partition),
 		Timeout:      s.timeout,
 		Logger:       b.engine.cfg.Logger,
 		Publish: func(ctx context.Context, ch string, data []byte) error {
-			err := l.canary(ctx, ch, string(data))
+			err := r.canary(ctx, ch, string(data))
 			if err == nil {
-				l.watch(ctx)
+				r.watch(ctx)
 			}
 			return err
 		},
@@ -83,27 +83,27 @@ func (b *Broker) newLink(s *shard, partition int) *link {
 		cfg.MaxBackoff = min(max(minReconnect, time.Duration(s.names.Partitions)*reconnectShare), maxReconnect)
 	}
 	cfg.CanaryInterval, cfg.CanaryTimeout = b.engine.cfg.CanaryInterval, b.engine.cfg.CanaryTimeout
-	l.conn = pubsub.New(cfg)
-	return l
+	r.conn = pubsub.New(cfg)
+	return r
 }
 
-// During an outage, the links of up to 100 partitions make some 20 attempts to connect per
-// second and node, all together. The first link that succeeds wakes the others. The plain
-// link never waits for long.
+// During an outage, the receivers of up to 100 partitions make some 20 attempts to connect per
+// second and node, all together. The first receiver that succeeds wakes the others. The plain
+// receiver never waits for long.
 const (
 	reconnectShare = 50 * time.Millisecond
 	minReconnect   = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 )
 
-// canary publishes a canary the way that messages of the link are published. With plain
+// canary publishes a canary the way that messages of the receiver are published. With plain
 // PUB/SUB in a Cluster, each message goes by the node that has the channel's slot. So there
 // the canary goes by the owners of sixteen slots: if one of them fails, the shard is ill.
-func (l *link) canary(ctx context.Context, ch, data string) error {
-	client := l.shard.client
-	if l.partition >= 0 || !client.Cluster() {
+func (r *receiver) canary(ctx context.Context, ch, data string) error {
+	client := r.shard.client
+	if r.partition >= 0 || !client.Cluster() {
 		verb := commands.Publish
-		if l.partition >= 0 {
+		if r.partition >= 0 {
 			verb = commands.ShardPublish
 		}
 		var c commands.Call
@@ -126,86 +126,86 @@ func (l *link) canary(ctx context.Context, ch, data string) error {
 }
 
 // subscribe adds the channels before their messages can come, and subscribes to them.
-func (l *link) subscribe(ctx context.Context, channels []string) error {
+func (r *receiver) subscribe(ctx context.Context, channels []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	names := l.names(channels)
+	names := r.names(channels)
 	added := make([]bool, len(names))
-	l.mu.Lock()
+	r.mu.Lock()
 	for i, name := range names {
 		hash := readmap.Hash(name)
-		if _, known := l.channels.Get(hash, name); !known {
-			l.channels.Set(hash, name, losses.NewStream(format.Part(name, channels[i])))
+		if _, known := r.channels.Get(hash, name); !known {
+			r.channels.Set(hash, name, losses.NewStream(format.Part(name, channels[i])))
 			added[i] = true
 		}
 	}
-	l.mu.Unlock()
-	err := l.conn.Subscribe(ctx, names...)
+	r.mu.Unlock()
+	err := r.conn.Subscribe(ctx, names...)
 	if err != nil {
-		l.mu.Lock()
+		r.mu.Lock()
 		for i, name := range names {
 			if added[i] {
-				l.channels.Delete(readmap.Hash(name), name)
+				r.channels.Delete(readmap.Hash(name), name)
 			}
 		}
-		l.mu.Unlock()
+		r.mu.Unlock()
 	}
 	return err
 }
 
-func (l *link) unsubscribe(ctx context.Context, channels []string) error {
+func (r *receiver) unsubscribe(ctx context.Context, channels []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	names := l.names(channels)
-	if err := l.conn.Unsubscribe(ctx, names...); err != nil {
+	names := r.names(channels)
+	if err := r.conn.Unsubscribe(ctx, names...); err != nil {
 		return err
 	}
-	l.mu.Lock()
+	r.mu.Lock()
 	for _, name := range names {
-		l.channels.Delete(readmap.Hash(name), name)
+		r.channels.Delete(readmap.Hash(name), name)
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 	return nil
 }
 
-func (l *link) names(channels []string) []string {
+func (r *receiver) names(channels []string) []string {
 	list := make([]string, len(channels))
 	for i, ch := range channels {
-		list[i] = string(l.shard.names.Append(make([]byte, 0, l.shard.names.Size(ch)), format.ClientChannel, ch, format.Hash(ch)))
+		list[i] = string(r.shard.names.Append(make([]byte, 0, r.shard.names.Size(ch)), format.ClientChannel, ch, format.Hash(ch)))
 	}
 	return list
 }
 
 // message is called for every message, in order. The receiver of the event frees the memory;
 // without an event, message frees it. Memory of a message that cannot be read becomes garbage.
-func (l *link) message(name, data []byte, memory *pubsub.Chunk) {
-	sub := l.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
+func (r *receiver) message(name, data []byte, memory *pubsub.Chunk) {
+	sub := r.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
-		if c := l.broker.control; c != nil && l.partition < 0 {
+		if c := r.broker.control; c != nil && r.partition < 0 {
 			c.receive(name, data)
 		}
 		memory.Free(1)
 		return
 	}
-	if err := l.deliver(sub, data, memory); err != nil {
-		l.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", l.shard.client.Name(), "channel", sub.Channel(), "error", err)
+	if err := r.deliver(sub, data, memory); err != nil {
+		r.broker.engine.cfg.Logger.Warn("redis: a message that cannot be read", "part", r.shard.client.Name(), "channel", sub.Channel(), "error", err)
 	}
 }
 
 // subscription returns the subscription of a channel by its name in Redis, or nil.
-func (l *link) subscription(name string) *losses.Stream {
-	sub, _ := l.channels.Get(readmap.Hash(name), name)
+func (r *receiver) subscription(name string) *losses.Stream {
+	sub, _ := r.channels.Get(readmap.Hash(name), name)
 	return sub
 }
 
-func (l *link) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk) error {
+func (r *receiver) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk) error {
 	m, err := format.ParseMessage(data)
 	if err != nil {
 		return err
 	}
-	handler := l.broker.handler
+	handler := r.broker.handler
 	if m.Kind == format.KindClear {
 		ch := sub.Channel()
 		handler.HandleLoss(func(lost string) bool { return lost == ch })
@@ -232,7 +232,7 @@ func (l *link) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk) er
 	if m.Offset > 0 {
 		var again bool
 		if event.Epoch, again = sub.Deliver(m.Epoch, m.Offset, m.Data); again {
-			l.broker.noteRollback(l.shard)
+			r.broker.noteRollback(r.shard)
 		}
 	}
 	if m.Delta {
@@ -271,49 +271,49 @@ func publication(memory *pubsub.Chunk) *channel.Publication {
 }
 
 // aside takes control messages while messages are dropped.
-func (l *link) aside(name, data []byte) bool {
-	c := l.broker.control
-	return c != nil && l.partition < 0 && c.offer(name, data)
+func (r *receiver) aside(name, data []byte) bool {
+	c := r.broker.control
+	return c != nil && r.partition < 0 && c.offer(name, data)
 }
 
 // resubscribed tells the node of channels whose messages may have been lost while there was no
 // connection.
-func (l *link) resubscribed(lost bool) {
-	l.shard.losses.Add(1)
-	for _, other := range l.broker.links[l.shard.index] {
-		if other != l {
+func (r *receiver) resubscribed(lost bool) {
+	r.shard.losses.Add(1)
+	for _, other := range r.broker.receivers[r.shard.index] {
+		if other != r {
 			other.conn.Wake()
 		}
 	}
-	if !lost || l.broker.engine.cfg.SkipPubSub {
+	if !lost || r.broker.engine.cfg.SkipPubSub {
 		return
 	}
-	l.broker.handler.HandleLoss(l.has)
+	r.broker.handler.HandleLoss(r.has)
 }
 
-// has tells whether a channel belongs to this link.
-func (l *link) has(ch string) bool {
+// has tells whether a channel belongs to this receiver.
+func (r *receiver) has(ch string) bool {
 	hash := format.Hash(ch)
-	if format.Jump(hash, len(l.broker.shards)) != l.shard.index {
+	if format.Jump(hash, len(r.broker.shards)) != r.shard.index {
 		return false
 	}
-	return l.shard.names.Partitions == 0 || l.shard.names.Partition(hash) == l.partition
+	return r.shard.names.Partitions == 0 || r.shard.names.Partition(hash) == r.partition
 }
 
 // overflow tells the node of channels whose messages were dropped. Nil stands for all.
-func (l *link) overflow(names []string) {
-	l.shard.losses.Add(1)
+func (r *receiver) overflow(names []string) {
+	r.shard.losses.Add(1)
 	if names == nil {
-		l.broker.handler.HandleLoss(l.has)
+		r.broker.handler.HandleLoss(r.has)
 		return
 	}
 	dropped := map[string]bool{}
 	for _, name := range names {
-		if sub := l.subscription(name); sub != nil {
+		if sub := r.subscription(name); sub != nil {
 			dropped[sub.Channel()] = true
 		}
 	}
 	if len(dropped) > 0 {
-		l.broker.handler.HandleLoss(func(ch string) bool { return dropped[ch] })
+		r.broker.handler.HandleLoss(func(ch string) bool { return dropped[ch] })
 	}
 }
