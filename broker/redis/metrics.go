@@ -76,7 +76,7 @@ func (c *pubSubCounts) metrics() (list []broker.Metric) {
 	for kind, n := range map[string]uint64{
 		"connection": c.client.Connections, "control_connection": c.control.Connections,
 		"probe_publish": c.client.Unsent, "control_probe_publish": c.control.Unsent,
-		"probe_timeout": c.client.Silences, "control_probe_timeout": c.control.Silences,
+		"probe_timeout": c.client.Timeouts, "control_probe_timeout": c.control.Timeouts,
 		subscribes: c.client.Subscribes, "subscribe_control_channel": c.control.Subscribes,
 	} {
 		count("pub_sub_errors", "Errors of PUB/SUB, by kind.", "error", kind, n)

@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 		want   []string
 	}{
 		{"two shards", pubSubCounts{
-			waiting: []int{5, 0}, dropped: 4, client: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4},
+			waiting: []int{5, 0}, dropped: 4, client: pubsub.Failures{Connections: 1, Unsent: 2, Timeouts: 3, Subscribes: 4},
 			controlWaiting: 1, controlDropped: 2,
 		}, []string{
 			"pub_sub_buffered_messages map[channel_type:client pub_sub_processor:0] 5",
@@ -36,7 +36,7 @@ func TestMetrics(t *testing.T) {
 			"pub_sub_errors map[error:subscribe_channel] 4",
 			"pub_sub_errors map[error:subscribe_control_channel] 0",
 		}},
-		{"sharded PUB/SUB", pubSubCounts{sharded: true, control: pubsub.Failures{Connections: 1, Unsent: 2, Silences: 3, Subscribes: 4}}, []string{
+		{"sharded PUB/SUB", pubSubCounts{sharded: true, control: pubsub.Failures{Connections: 1, Unsent: 2, Timeouts: 3, Subscribes: 4}}, []string{
 			"pub_sub_buffered_messages map[channel_type:control pub_sub_processor:0] 0",
 			"pub_sub_dropped_messages map[channel_type:client] 0",
 			"pub_sub_dropped_messages map[channel_type:control] 0",

@@ -56,7 +56,7 @@ type Stats struct {
 type Failures struct {
 	Connections uint64 // connections that broke, or could not be made
 	Unsent      uint64 // canaries that could not be published
-	Silences    uint64 // connections given up because no canary came back
+	Timeouts    uint64 // connections given up because no canary came back
 	Subscribes  uint64 // calls of Subscribe that failed
 }
 
@@ -64,7 +64,7 @@ type Failures struct {
 func (f *Failures) Add(o Failures) {
 	f.Connections += o.Connections
 	f.Unsent += o.Unsent
-	f.Silences += o.Silences
+	f.Timeouts += o.Timeouts
 	f.Subscribes += o.Subscribes
 }
 
@@ -163,7 +163,7 @@ func (c *Conn) Stats() Stats {
 		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
 		Failures: Failures{
 			Connections: c.failures.Load(), Unsent: c.heartbeat.failures.Load(),
-			Silences: c.heartbeat.silences.Load(), Subscribes: c.refusals.Load(),
+			Timeouts: c.heartbeat.timeouts.Load(), Subscribes: c.refusals.Load(),
 		},
 	}
 }
@@ -285,7 +285,7 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
 		wake: make(chan struct{}, 1), failed: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
-	cn.any.Store(c.heartbeat.clock())
+	cn.lastReceived.Store(c.heartbeat.clock())
 	cn.reader = resp.NewReader(source{cn}, resp.ChunkSize, cn.max)
 	return cn
 }
@@ -293,11 +293,11 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 // watch checks a connection until it has failed.
 func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
 	// All connections of a process do this at the same moments, as an idle process should wake up rarely.
-	beat := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
-	defer beat.Stop()
+	canary := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
+	defer canary.Stop()
 	period := c.cfg.period()
-	look := time.NewTimer(quiet.UntilBeat(period))
-	defer look.Stop()
+	check := time.NewTimer(quiet.UntilBeat(period))
+	defer check.Stop()
 	done := boot.done
 	for {
 		select {
@@ -311,20 +311,20 @@ func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
 			if boot.err == nil {
 				c.ready(cn, connected)
 			}
-		case <-beat.C:
-			beat.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
+		case <-canary.C:
+			canary.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
 			if done == nil {
-				c.heartbeat.beat(c.ctx, cn)
+				c.heartbeat.publishCanary(c.ctx, cn)
 			}
-		case <-look.C:
-			look.Reset(quiet.UntilBeat(period))
+		case <-check.C:
+			check.Reset(quiet.UntilBeat(period))
 			if t := new(token); c.queue.relieve(t, cn.saturated(period)) {
 				c.running.Go(func() { cn.read(t) })
 			}
-			silent, err := c.heartbeat.judge(cn)
+			idle, err := c.heartbeat.check(cn)
 			if err != nil {
 				cn.fail(err)
-			} else if silent {
+			} else if idle {
 				c.table.requestPing(cn)
 			}
 		}
@@ -344,5 +344,5 @@ func (c *Conn) ready(cn *connection, connected *bool) {
 	c.heartbeat.subscribed(cn)
 	c.queue.note(func() { c.cfg.Resubscribed(lost) })
 	c.attempted(nil)
-	c.heartbeat.beat(c.ctx, cn)
+	c.heartbeat.publishCanary(c.ctx, cn)
 }

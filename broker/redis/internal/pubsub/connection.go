@@ -32,10 +32,10 @@ type connection struct {
 	once    sync.Once
 	err     error // the reason, once failed is closed
 
-	reader *resp.Reader // used by the queue's reader alone
-	any    atomic.Int64 // when something arrived
-	idle   atomic.Int64 // nanoseconds that the reader waited for the network
-	waits  atomic.Int64 // since when the reader waits; 0: it does not
+	reader       *resp.Reader // used by the queue's reader alone
+	lastReceived atomic.Int64 // when something arrived
+	waited       atomic.Int64 // nanoseconds that the reader waited for the network
+	waitingSince atomic.Int64 // since when the reader waits; 0: it does not
 }
 
 // counters of a Conn.
@@ -99,13 +99,13 @@ type source struct{ *connection }
 
 func (s source) Read(p []byte) (int, error) {
 	begin := s.heartbeat.clock()
-	s.waits.Store(begin)
+	s.waitingSince.Store(begin)
 	n, err := s.conn.Read(p)
 	end := s.heartbeat.clock()
-	s.waits.Store(0)
-	s.idle.Add(end - begin)
+	s.waitingSince.Store(0)
+	s.waited.Add(end - begin)
 	if n > 0 {
-		s.any.Store(end)
+		s.lastReceived.Store(end)
 	}
 	return n, err
 }
@@ -113,11 +113,11 @@ func (s source) Read(p []byte) (int, error) {
 // saturated reports whether the reader hardly waited for the network in the last period: then
 // messages may gather at the server.
 func (cn *connection) saturated(period time.Duration) bool {
-	idle := cn.idle.Swap(0)
-	if begin := cn.waits.Load(); begin != 0 {
-		idle += cn.heartbeat.clock() - begin
+	waited := cn.waited.Swap(0)
+	if begin := cn.waitingSince.Load(); begin != 0 {
+		waited += cn.heartbeat.clock() - begin
 	}
-	return idle < int64(period/16)
+	return waited < int64(period/16)
 }
 
 // read takes the messages of the server until the connection fails or the reader is relieved. Before it waits for the network,
@@ -154,7 +154,7 @@ func (cn *connection) read(t *token) {
 
 // bring counts messages and hands them to the queue; see queue.bring.
 func (cn *connection) bring(t *token, batch []message) bool {
-	at, n := cn.any.Load(), uint64(0)
+	at, n := cn.lastReceived.Load(), uint64(0)
 	for i := range batch {
 		if batch[i].note == nil {
 			n++
@@ -162,7 +162,7 @@ func (cn *connection) bring(t *token, batch []message) bool {
 	}
 	if n > 0 {
 		cn.stats.messages.Add(n)
-		cn.heartbeat.sign.Store(at)
+		cn.heartbeat.lastMessage.Store(at)
 	}
 	return cn.queue.bring(t, batch, cn.heartbeat.start.Add(time.Duration(at)))
 }

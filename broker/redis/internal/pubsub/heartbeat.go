@@ -22,52 +22,52 @@ const patience = 5
 // It answers two questions. Does the connection live? Anything that arrives at the reader proves that; if nothing arrives,
 // the connection is given up. Does it deliver? A canary that has gone all the way to the handler proves that.
 type heartbeat struct {
-	cfg   *Config
-	start time.Time
-	token string       // distinguishes the canaries of this Conn
-	sign  atomic.Int64 // when the newest message arrived
+	cfg         *Config
+	start       time.Time
+	token       string       // distinguishes the canaries of this Conn
+	lastMessage atomic.Int64 // when the newest message arrived
 
-	failures, silences atomic.Uint64 // canaries not published, and connections given up
+	failures, timeouts atomic.Uint64 // canaries not published, and connections given up
 
-	mu        sync.Mutex
-	current   *connection // nil while there is no connection
-	ready     bool        // everything is subscribed
-	since     int64       // of the state
-	reason    error       // of the last failure
-	delay     time.Duration
-	proven    int64  // when the newest canary of this connection was handled; 0: none yet
-	number    uint64 // of the newest canary
-	floor     uint64 // canaries up to this one are of earlier connections
-	seen      uint64 // the newest canary that arrived
-	owed      bool   // a published canary has not arrived
-	unsent    error  // why the newest canary was not published
-	looked    int64  // when judge looked last
-	silence   silence
-	inFlight  bool // a publish is under way
-	publisher sync.WaitGroup
+	mu          sync.Mutex
+	current     *connection // nil while there is no connection
+	ready       bool        // everything is subscribed
+	since       int64       // of the state
+	reason      error       // of the last failure
+	delay       time.Duration
+	proven      int64  // when the newest canary of this connection was handled; 0: none yet
+	number      uint64 // of the newest canary
+	earlier     uint64 // canaries up to this one are of earlier connections
+	received    uint64 // the newest canary that arrived
+	outstanding bool   // a published canary has not arrived
+	unsent      error  // why the newest canary was not published
+	checked     int64  // when check ran last
+	idle        idleTimes
+	inFlight    bool // a publish is under way
+	publisher   sync.WaitGroup
 }
 
-// silence is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while the process or
+// idleTimes is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while the process or
 // the machine stood still, it could not read.
-type silence struct {
+type idleTimes struct {
 	all      time.Duration // nothing at all
 	messages time.Duration
-	canary   time.Duration // while a canary is owed
+	canary   time.Duration // while a canary is outstanding
 }
 
-// extend adds the time since the last look at since. The process is known to have run for part
+// extend adds the time since the last check, at since. The process is known to have run for part
 // of that time.
-func (s *silence) extend(h *heartbeat, cn *connection, now, since int64, part time.Duration) {
+func (s *idleTimes) extend(h *heartbeat, cn *connection, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
 			return min(part, time.Duration(max(0, now-arrived)))
 		}
 		return before + part
 	}
-	s.all = quiet(s.all, cn.any.Load())
-	s.messages = quiet(s.messages, h.sign.Load())
+	s.all = quiet(s.all, cn.lastReceived.Load())
+	s.messages = quiet(s.messages, h.lastMessage.Load())
 	s.canary += part
-	if !h.owed {
+	if !h.outstanding {
 		s.canary = 0
 	}
 }
@@ -82,12 +82,12 @@ func newHeartbeat(cfg *Config) *heartbeat {
 // clock is never 0.
 func (h *heartbeat) clock() int64 { return int64(time.Since(h.start)) + 1 }
 
-// open begins to judge a connection.
+// open begins to check a connection.
 func (h *heartbeat) open(cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.current, h.ready, h.since, h.proven, h.floor, h.owed, h.unsent = cn, false, h.clock(), 0, h.number, false, nil
-	h.looked, h.silence = h.since, silence{}
+	h.current, h.ready, h.since, h.proven, h.earlier, h.outstanding, h.unsent = cn, false, h.clock(), 0, h.number, false, nil
+	h.checked, h.idle = h.since, idleTimes{}
 }
 
 // subscribed tells that everything is subscribed.
@@ -114,8 +114,8 @@ func (h *heartbeat) refused(reason error) {
 	h.reason = reason
 }
 
-// beat publishes a canary, unless the publish before is still under way.
-func (h *heartbeat) beat(ctx context.Context, cn *connection) {
+// publishCanary publishes a canary, unless the publish before is still under way.
+func (h *heartbeat) publishCanary(ctx context.Context, cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.inFlight || h.current != cn {
@@ -136,15 +136,15 @@ func (h *heartbeat) published(number uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.inFlight = false
-	if number <= h.floor {
+	if number <= h.earlier {
 		return // it was for an earlier connection
 	}
 	h.unsent = err
 	if err != nil {
 		h.failures.Add(1)
 	}
-	if err == nil && h.seen < number {
-		h.owed = true
+	if err == nil && h.received < number {
+		h.outstanding = true
 	}
 }
 
@@ -170,9 +170,9 @@ func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 func (h *heartbeat) arrived(cn *connection, number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current == cn && number > h.floor {
-		h.seen = max(h.seen, number)
-		h.owed = false
+	if h.current == cn && number > h.earlier {
+		h.received = max(h.received, number)
+		h.outstanding = false
 	}
 }
 
@@ -180,30 +180,30 @@ func (h *heartbeat) arrived(cn *connection, number uint64) {
 func (h *heartbeat) delivered(cn *connection, number uint64, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current == cn && number > h.floor {
+	if h.current == cn && number > h.earlier {
 		h.proven = h.clock()
 		h.delay = time.Duration(h.proven - at)
 	}
 }
 
-// judge returns an error if the connection must be given up. silent reports whether nothing has
+// check returns an error if the connection must be given up. idle reports whether nothing has
 // arrived for an interval.
-func (h *heartbeat) judge(cn *connection) (silent bool, err error) {
+func (h *heartbeat) check(cn *connection) (idle bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.current != cn {
 		return false, nil
 	}
-	now, since := h.clock(), h.looked
-	h.looked = now
-	h.silence.extend(h, cn, now, since, min(time.Duration(now-since), h.cfg.period()))
-	s, timeout := h.silence, h.cfg.CanaryTimeout
+	now, since := h.clock(), h.checked
+	h.checked = now
+	h.idle.extend(h, cn, now, since, min(time.Duration(now-since), h.cfg.period()))
+	s, timeout := h.idle, h.cfg.CanaryTimeout
 	if s.all >= timeout {
-		h.silences.Add(1)
+		h.timeouts.Add(1)
 		return true, fmt.Errorf("nothing received for %s%s", shown(s.all), h.unsentNote())
 	}
 	if s.canary >= timeout && s.messages >= timeout || s.canary >= patience*timeout {
-		h.silences.Add(1)
+		h.timeouts.Add(1)
 		return false, fmt.Errorf("no canary for %s", shown(s.canary))
 	}
 	return s.all >= h.cfg.CanaryInterval, nil

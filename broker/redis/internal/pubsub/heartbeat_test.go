@@ -42,7 +42,7 @@ func TestMuteServer(t *testing.T) {
 		s.server.set(func() { s.server.mute = false })
 		s.await(time.Second, "recovers", s.reconnects(1))
 		s.healthy()
-		if got, want := s.conn.Stats().Failures, (Failures{Connections: 1, Silences: 1}); got != want {
+		if got, want := s.conn.Stats().Failures, (Failures{Connections: 1, Timeouts: 1}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
@@ -59,7 +59,7 @@ func TestCanaryNotPublished(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s.healthy()
-		if got := s.conn.Stats(); got.Reconnects != 0 || got.Unsent < 59 || got.Unsent > 61 || got.Connections+got.Silences != 0 {
+		if got := s.conn.Stats(); got.Reconnects != 0 || got.Unsent < 59 || got.Unsent > 61 || got.Connections+got.Timeouts != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -80,46 +80,46 @@ func TestCanaryHangs(t *testing.T) {
 	})
 }
 
-// Time in which the process did not run is no silence: nobody could have read.
+// Time in which the process did not run is no idle time: nothing could have read.
 func TestPausedProcess(t *testing.T) {
 	bubble(t, func(s *stand) {
-		s.conn = New(s.cfg) // which nobody starts: judge is called by the test alone
+		s.conn = New(s.cfg) // which nobody starts: check is called by the test alone
 		p, period := s.conn.heartbeat, s.conn.cfg.period()
 		cn := s.conn.newConnection(nil)
-		cn.any.Store(p.clock())
+		cn.lastReceived.Store(p.clock())
 		p.open(cn)
 		p.published(1, nil)
-		look := func() error { _, err := p.judge(cn); return err }
+		check := func() error { _, err := p.check(cn); return err }
 		for range 2 {
 			time.Sleep(period)
-			if err := look(); err != nil {
+			if err := check(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Minute) // the process is stopped
 		for range 3 {
-			if err := look(); err != nil {
+			if err := check(); err != nil {
 				t.Fatal("given up after a pause:", err)
 			}
 			time.Sleep(time.Millisecond)
 		}
-		for range 2 { // while it runs, silence counts
+		for range 2 { // while it runs, idle time counts
 			time.Sleep(period)
-			if err := look(); err != nil {
+			if err := check(); err != nil {
 				t.Fatal("given up too soon:", err)
 			}
 		}
 		time.Sleep(period)
-		if err := look(); err == nil || !strings.Contains(err.Error(), "nothing received for 3s") {
+		if err := check(); err == nil || !strings.Contains(err.Error(), "nothing received for 3s") {
 			t.Error(err)
 		}
-		// A canary that is owed, while other answers come.
+		// A canary that is outstanding, while other answers come.
 		p.open(cn)
 		p.published(2, nil)
 		time.Sleep(time.Minute)
 		for i := range 6 {
-			cn.any.Store(p.clock())
-			if err := look(); (err != nil) != (i == 5) {
+			cn.lastReceived.Store(p.clock())
+			if err := check(); (err != nil) != (i == 5) {
 				t.Error(i, err)
 			}
 			time.Sleep(period)

@@ -44,7 +44,7 @@ type Options struct {
 
 const (
 	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are replicas, it is also the interval
-	// of rueidis' pings, which notice a server that does not answer. Elsewhere watchSilence does.
+	// of rueidis' pings, which notice a server that does not answer. Elsewhere watchLiveness does.
 	keepAlive = 400 * time.Millisecond
 	// ringScale: a connection has room for 2^ringScale calls in flight. Room for one is 0.3 KB in several objects, which every collection
 	// of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
@@ -78,7 +78,7 @@ type Client struct {
 	watch   sync.WaitGroup
 	suspect chan struct{} // wakes watchSentinel
 	outage  outage
-	hold    hold // with Sentinel
+	pause   pause // with Sentinel
 
 	mu       sync.Mutex
 	current  *trackedConn              // with Sentinel: the connection to the primary
@@ -126,7 +126,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		}
 	}
 	if !c.cluster {
-		c.watch.Go(c.watchSilence)
+		c.watch.Go(c.watchLiveness)
 	}
 	return c, nil
 }
@@ -158,7 +158,7 @@ func (c *Client) connect(ctx context.Context, cluster bool) error {
 	option.DialCtxFn = c.dialCommands
 	option.ForceSingleClient = !cluster
 	if !cluster {
-		option.Dialer.KeepAlive = -1 // no pings by rueidis: watchSilence is for that, and dialCommands has a dialer of its own
+		option.Dialer.KeepAlive = -1 // no pings by rueidis: watchLiveness is for that, and dialCommands has a dialer of its own
 	}
 	if cluster {
 		option.ClusterOption.ShardsRefreshInterval = topologyInterval
@@ -230,7 +230,7 @@ func (c *Client) Do(caller context.Context, cmd rueidis.Completed) rueidis.Redis
 	if c.failedForAnother(ctx, result.NonRedisError()) {
 		result = c.redis.Do(ctx, cmd)
 	}
-	c.look(result.Error())
+	c.checkPrimary(result.Error())
 	c.note(caller, result.NonRedisError())
 	return result
 }
@@ -268,7 +268,7 @@ func (c *Client) DoMulti(caller context.Context, cmds []rueidis.Completed) []rue
 	var failure error
 	for i := range results {
 		if err := results[i].Error(); err != nil {
-			c.look(err)
+			c.checkPrimary(err)
 			failure = results[i].NonRedisError()
 			break
 		}
@@ -293,7 +293,7 @@ func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc
 		return nil, nil, ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
-	if err := c.hold.wait(ctx); err != nil {
+	if err := c.pause.wait(ctx); err != nil {
 		cancel()
 		return nil, nil, err
 	}
@@ -317,9 +317,9 @@ func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// look drops the connection to a server that is not the primary any more. The next command
+// checkPrimary drops the connection to a server that is not the primary any more. The next command
 // looks for the primary.
-func (c *Client) look(err error) {
+func (c *Client) checkPrimary(err error) {
 	failure, ok := rueidis.IsRedisErr(err)
 	if !ok {
 		return
@@ -344,7 +344,7 @@ func (c *Client) drop(reason error) {
 // cut is drop under the lock.
 func (c *Client) cut(reason error) {
 	if c.current != nil {
-		c.current.because(reason)
+		c.current.setCause(reason)
 		_ = c.current.Conn.Close()
 		delete(c.commands, c.current)
 		c.current = nil
@@ -355,7 +355,7 @@ func (c *Client) cut(reason error) {
 func (c *Client) Close() {
 	c.once.Do(func() {
 		c.cancel()
-		c.hold.end()
+		c.pause.end()
 		c.redis.Close()
 		if c.replica != nil {
 			c.replica.Close()

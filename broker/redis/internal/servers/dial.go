@@ -49,7 +49,7 @@ func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer
 	return t, nil
 }
 
-// track keeps a connection for looks at it and, with Sentinel, as the one to the primary.
+// track keeps a connection for checks and, with Sentinel, as the one to the primary.
 func (c *Client) track(t *trackedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,9 +67,9 @@ type trackedConn struct {
 	address string // with Sentinel
 	limit   time.Time
 	ready   atomic.Bool
-	ending
+	closeCause
 	activity
-	silence silence // under the lock of client
+	liveness liveness // under the lock of client
 }
 
 func (t *trackedConn) SetDeadline(to time.Time) error {
@@ -171,7 +171,7 @@ type pubSubConn struct {
 	net.Conn
 	client  *Client
 	address string
-	ending
+	closeCause
 }
 
 func (p *pubSubConn) Read(b []byte) (int, error) {
@@ -203,7 +203,7 @@ func (c *Client) dropOthers(primary string) bool {
 	}
 	for p := range c.pubSub {
 		if p.address != primary {
-			p.because(fmt.Errorf("the primary is %s now", primary))
+			p.setCause(fmt.Errorf("the primary is %s now", primary))
 			p.Conn.Close()
 			delete(c.pubSub, p)
 			found = true

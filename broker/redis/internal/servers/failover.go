@@ -22,14 +22,14 @@ const (
 	switched = "+switch-master"                     // the others name the new primary, too
 )
 
-// maxHold is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
-const maxHold = 3 * time.Second
+// maxPause is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
+const maxPause = 3 * time.Second
 
 // pingPause is the time between pings at a new primary.
 const pingPause = 10 * time.Millisecond
 
-// hold makes commands wait while a primary is replaced.
-type hold struct {
+// pause makes commands wait while a primary is replaced.
+type pause struct {
 	until atomic.Pointer[chan struct{}] // is closed at the end; nil: no command waits
 
 	mu    sync.Mutex
@@ -37,9 +37,9 @@ type hold struct {
 	timer *time.Timer
 }
 
-// wait waits for the end of a hold, or of ctx.
-func (h *hold) wait(ctx context.Context) error {
-	until := h.until.Load()
+// wait waits for the end of a pause, or of ctx.
+func (p *pause) wait(ctx context.Context) error {
+	until := p.until.Load()
 	if until == nil {
 		return nil
 	}
@@ -52,42 +52,42 @@ func (h *hold) wait(ctx context.Context) error {
 }
 
 // begin makes commands wait while the primary with this address is replaced.
-func (h *hold) begin(old string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.until.Load() != nil {
+func (p *pause) begin(old string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until.Load() != nil {
 		return
 	}
 	until := make(chan struct{})
-	h.old = old
-	h.until.Store(&until)
-	h.timer = time.AfterFunc(maxHold, h.end)
+	p.old = old
+	p.until.Store(&until)
+	p.timer = time.AfterFunc(maxPause, p.end)
 }
 
 // end lets commands go on.
-func (h *hold) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if until := h.until.Swap(nil); until != nil {
-		h.timer.Stop()
+func (p *pause) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until := p.until.Swap(nil); until != nil {
+		p.timer.Stop()
 		close(*until)
 	}
 }
 
 // over reports whether commands wait although the Sentinels name another primary than the replaced one.
-func (h *hold) over(primary string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.until.Load() != nil && h.old != primary
+func (p *pause) over(primary string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.until.Load() != nil && p.old != primary
 }
 
 // release lets waiting commands go on when the Sentinels name another primary. The connections to the old one are closed. The
 // first command on a closed connection fails, so a ping goes ahead.
 func (c *Client) release(primary string) {
-	if !c.hold.over(primary) {
+	if !c.pause.over(primary) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, maxHold)
+	ctx, cancel := context.WithTimeout(c.ctx, maxPause)
 	defer cancel()
 	for ctx.Err() == nil && c.redis.Do(ctx, c.redis.B().Ping().Build()).Error() != nil {
 		select {
@@ -95,7 +95,7 @@ func (c *Client) release(primary string) {
 		case <-ctx.Done():
 		}
 	}
-	c.hold.end()
+	c.pause.end()
 }
 
 // announced handles an announcement of a Sentinel.
@@ -106,9 +106,9 @@ func (c *Client) announced(sentinel int, channel, text string) {
 	}
 	switch channel {
 	case promotes:
-		c.hold.begin(primary)
+		c.pause.begin(primary)
 	case aborted:
-		c.hold.end()
+		c.pause.end()
 	default:
 		c.next.Store(uint32(sentinel)) // the others may still name the old one
 		c.suspectPrimary()

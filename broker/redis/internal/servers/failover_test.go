@@ -35,7 +35,7 @@ func TestHold(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			time.AfterFunc(time.Second, end)
-			if err := c.hold.wait(t.Context()); err != nil {
+			if err := c.pause.wait(t.Context()); err != nil {
 				t.Error(err)
 			}
 			took = time.Since(start)
@@ -50,9 +50,9 @@ func TestHold(t *testing.T) {
 			end  func()
 			want time.Duration
 		}{
-			"the same": {func() { c.release("10.0.0.1:6379") }, maxHold},
+			"the same": {func() { c.release("10.0.0.1:6379") }, maxPause},
 			"given up": {func() { c.announced(0, aborted, "master main 10.0.0.1 6379") }, time.Second},
-			"nothing":  {func() {}, maxHold},
+			"nothing":  {func() {}, maxPause},
 		} {
 			c.announced(0, promotes, begin)
 			c.announced(1, promotes, begin)
@@ -64,18 +64,18 @@ func TestHold(t *testing.T) {
 		if c.next.Load() != 2 || len(c.suspect) != 1 {
 			t.Errorf("the Sentinel asked first is %d, want the one that announced; asked at once: %v", c.next.Load(), len(c.suspect) == 1)
 		}
-		if c.hold.over("10.0.0.2:6379") {
+		if c.pause.over("10.0.0.2:6379") {
 			t.Error("commands wait, and nothing was announced")
 		}
 		c.announced(0, promotes, begin)
-		if c.hold.over("10.0.0.1:6379") || !c.hold.over("10.0.0.2:6379") {
+		if c.pause.over("10.0.0.1:6379") || !c.pause.over("10.0.0.2:6379") {
 			t.Error("the end of a failover is not that another primary is named")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := c.hold.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.pause.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a caller that waits for a second: %v", err)
 		}
-		c.hold.end()
+		c.pause.end()
 	})
 }

@@ -33,15 +33,15 @@ func within(ctx context.Context, raw net.Conn, do func() error) error {
 	return err
 }
 
-// ending is the reason why this process closes a connection. Reads and writes that fail because of the end return the reason.
-type ending struct{ cause atomic.Pointer[error] }
+// closeCause is the reason why this process closes a connection. Reads and writes that fail because of the end return the reason.
+type closeCause struct{ first atomic.Pointer[error] }
 
-// because notes the cause before the connection is closed. The first cause stays.
-func (e *ending) because(err error) { e.cause.CompareAndSwap(nil, &err) }
+// setCause notes the cause before the connection is closed. The first cause stays.
+func (c *closeCause) setCause(err error) { c.first.CompareAndSwap(nil, &err) }
 
 // explain returns the cause for an error of the connection, if there is one.
-func (e *ending) explain(err error) error {
-	if cause := e.cause.Load(); err != nil && cause != nil {
+func (c *closeCause) explain(err error) error {
+	if cause := c.first.Load(); err != nil && cause != nil {
 		return *cause
 	}
 	return err

@@ -118,8 +118,8 @@ func TestEndings(t *testing.T) {
 		"a replica":       {Options{Sentinel: true}, func(c *Client, _ *trackedConn) { c.drop(errors.New("READONLY")) }, "READONLY"},
 		"silence": {Options{IOTimeout: time.Second}, func(c *Client, conn *trackedConn) {
 			conn.waits.Store(true)
-			c.rests(1)
-			c.rests(1)
+			c.checkConnections(1)
+			c.checkConnections(1)
 		}, "no answer within 1s"},
 		"a ping of rueidis": {Options{Cluster: true, IOTimeout: time.Second}, func(_ *Client, conn *trackedConn) {
 			conn.waits.Store(true)
