@@ -47,8 +47,8 @@ type Broker struct {
 	shards    []*shard
 	receivers [][]*receiver // by shard: the plain one, or one per partition and the plain one
 
-	turn     sync.Mutex // of lastUsed
-	lastUsed int        // shard of the last control message
+	controlMu   sync.Mutex // of lastControl
+	lastControl int        // shard of the last control message
 }
 
 var errRunTwice = errors.New("redis: the broker has been run before, or closed")
@@ -177,8 +177,8 @@ func (b *Broker) running(ctx context.Context) ([]*shard, error) {
 	return b.shards, nil
 }
 
-// place returns the shard of a channel and the channel's hash.
-func (b *Broker) place(ctx context.Context, ch string) (*shard, uint64, error) {
+// locate returns the shard of a channel and the channel's hash.
+func (b *Broker) locate(ctx context.Context, ch string) (*shard, uint64, error) {
 	shards, err := b.running(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -223,7 +223,7 @@ func (b *Broker) each(ctx context.Context, channels []string, do func(*receiver,
 var errNoPubSub = errors.New("redis: SkipPubSub is set: there are no subscriptions")
 
 func (b *Broker) receiver(ctx context.Context, ch string) (*receiver, error) {
-	s, hash, err := b.place(ctx, ch)
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 }
 
 // PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take
-// turns. It tries ill shards last. It goes on with the next shard if one fails, or knows that the node does not receive the
+// turns. It tries unhealthy shards last. It goes on with the next shard if one fails, or knows that the node does not receive the
 // message.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
@@ -39,23 +39,23 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if node != "" {
 		name = format.NodeChannel(b.engine.cfg.Prefix, node)
 	}
-	b.turn.Lock()
-	b.lastUsed = (b.lastUsed + 1) % len(shards)
-	first := b.lastUsed
-	b.turn.Unlock()
-	var well, ill []int
+	b.controlMu.Lock()
+	b.lastControl = (b.lastControl + 1) % len(shards)
+	first := b.lastControl
+	b.controlMu.Unlock()
+	var healthy, unhealthy []int
 	var failures []error
 	for i := range shards {
-		if at := (first + i) % len(shards); b.ill(at) {
-			ill = append(ill, at)
+		if at := (first + i) % len(shards); b.unhealthy(at) {
+			unhealthy = append(unhealthy, at)
 		} else {
-			well = append(well, at)
+			healthy = append(healthy, at)
 		}
 	}
-	for _, at := range append(well, ill...) {
-		if nobody, err := commands.Send(ctx, shards[at].client, name, string(data)); err != nil {
+	for _, at := range append(healthy, unhealthy...) {
+		if noReceiver, err := commands.Send(ctx, shards[at].client, name, string(data)); err != nil {
 			failures = append(failures, err)
-		} else if !nobody || node == "" {
+		} else if !noReceiver || node == "" {
 			return nil
 		}
 	}
@@ -65,8 +65,8 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return errors.Join(failures...)
 }
 
-// ill tells that control messages by this shard are not proven to arrive.
-func (b *Broker) ill(shard int) bool {
+// unhealthy tells that control messages by this shard are not proven to arrive.
+func (b *Broker) unhealthy(shard int) bool {
 	receivers := b.receivers[shard]
 	_, err := receivers[len(receivers)-1].conn.Health()
 	return err != nil

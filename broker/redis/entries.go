@@ -42,7 +42,7 @@ func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publica
 	if err := broker.CheckChange(pub, &opts); err != nil {
 		return channel.MapResult{}, err
 	}
-	s, hash, err := m.broker.place(ctx, ch)
+	s, hash, err := m.broker.locate(ctx, ch)
 	if err != nil {
 		return channel.MapResult{}, err
 	}
@@ -119,7 +119,7 @@ func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena
 		settings = strings.Join([]string{text.Number(uint64(o.StreamSize)), text.Milliseconds(o.StreamTTL), text.Milliseconds(orForEver(o.MetaTTL))}, ":")
 	}
 	addKeys(c, s, text, change.ch, change.hash)
-	s.keepsHistory()
+	s.noteUse()
 	known := s.acked.Known(change.ch, change.hash)
 	c.Arg(encoded, text.Number(uint64(o.StreamSize)), text.Milliseconds(o.StreamTTL), name)
 	c.Arg(text.Milliseconds(orForEver(o.MetaTTL)), text.Life(known.Epoch, known.Offset))
@@ -170,13 +170,13 @@ func orForEver(ttl time.Duration) time.Duration { return enginekit.PositiveOr(tt
 // State implements broker.Maps.
 func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateFilter) (out channel.State, err error) {
 	b := m.broker
-	s, hash, err := b.place(ctx, ch)
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
 		return out, err
 	}
 	m.looks.begin(m)
 	err = b.readVerified(ctx, s, func() error {
-		s.keepsHistory()
+		s.noteUse()
 		text := commands.NewArena(512 + 7*len(ch))
 		sub := b.subscription(s, &text, ch, hash)
 		known := s.known(ch, hash, sub)
@@ -201,7 +201,7 @@ func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateF
 
 // Clear implements broker.Maps.
 func (m *mapEntries) Clear(ctx context.Context, ch string) error {
-	s, hash, err := m.broker.place(ctx, ch)
+	s, hash, err := m.broker.locate(ctx, ch)
 	if err != nil {
 		return err
 	}

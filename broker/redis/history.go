@@ -15,13 +15,13 @@ import (
 
 // History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads the whole LIST for every filter.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	s, hash, err := b.place(ctx, ch)
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
 		return broker.History{}, err
 	}
 	var h broker.History
 	err = b.readVerified(ctx, s, func() (err error) {
-		standing := s.standing()
+		revision := s.revision()
 		m := commands.NewArena(256 + 2*len(ch))
 		var c commands.Call
 		sub := b.subscription(s, &m, ch, hash)
@@ -29,7 +29,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 		var renewed bool
 		if h, renewed, err = b.history(ctx, s, &c, &filter, whole); err == nil {
 			b.read(s, ch, sub, h.Top, renewed)
-			sub.Renewed(b.metaTTL(&filter), standing)
+			sub.Renewed(b.metaTTL(&filter), revision)
 		}
 		return err
 	})
@@ -70,7 +70,7 @@ func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 
 // historyCall prepares a read. It returns false if the position alone is read.
 func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
-	s.keepsHistory()
+	s.noteUse()
 	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.Read
 	c.Key(m.Name(&s.names, b.kinds.History, ch, hash), m.Name(&s.names, b.kinds.Meta, ch, hash))
@@ -108,7 +108,7 @@ func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 
 // RemoveHistory implements broker.Broker.
 func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
-	s, hash, err := b.place(ctx, ch)
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 // the last marks; verifications do (verify.go). The error says why Redis takes no publications.
 func (r *receiver) mark(ctx context.Context) error {
 	s := r.shard
-	if !s.keeps.Load() {
+	if !s.used.Load() {
 		return nil
 	}
 	f := r.marks.Write(ctx, s.client)
@@ -38,7 +38,7 @@ func (r *receiver) mark(ctx context.Context) error {
 		s.rolledBack.Store(true)
 	}
 	if f.Written && s.client.Replaced() || f.RolledBack || f.Replication {
-		s.client.Doubt()
+		s.client.NewGeneration()
 	}
 	return f.Refused
 }
@@ -74,7 +74,7 @@ func (r *refusals) last() error {
 	return nil
 }
 
-// watch writes the marks, and verifies the shard in the background if it is in doubt.
+// watch writes the marks, and verifies the shard in the background if its generation is new.
 func (r *receiver) watch(ctx context.Context) {
 	err := r.mark(ctx)
 	if log := r.broker.engine.cfg.Logger; ctx.Err() == nil && r.refusals.note(err) {
@@ -92,6 +92,6 @@ func (r *receiver) watch(ctx context.Context) {
 // noteRollback notes proof that the shard has lost data, and starts a verification.
 func (b *Broker) noteRollback(s *shard) {
 	s.rolledBack.Store(true)
-	s.client.Doubt()
+	s.client.NewGeneration()
 	b.startVerification(s)
 }

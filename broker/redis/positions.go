@@ -72,7 +72,7 @@ type expected struct {
 // other streams, and streams that are not subscribed, need a renewal, or come after a loss: only a script that writes shows
 // that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
-	now, standing := time.Now(), r.shard.standing()
+	now, revision := time.Now(), r.shard.revision()
 	m := commands.NewArena(min(128*len(items), commands.MaxArena))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
@@ -81,7 +81,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 		for _, it := range chunk {
 			ch := r.channels[it.index]
 			sub := r.subscription(r.shard, &m, ch, it.hash)
-			if !sub.Lives(now, standing) {
+			if !sub.Lives(now, revision) {
 				rest = append(rest, it)
 				continue
 			}
@@ -112,7 +112,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 // byScript reads the positions of streams, and renews the lives of the positions. It creates missing streams.
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
-	standing := r.shard.standing()
+	revision := r.shard.revision()
 	m := commands.NewArena(min(256*len(items), commands.MaxArena))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
@@ -129,7 +129,7 @@ func (r *reading) byScript(ctx context.Context, items []shareItem) {
 			r.results[it.index] = broker.PositionResult{Top: result.Position, Err: failures.Explain(err)}
 			if err == nil {
 				r.read(r.shard, r.channels[it.index], subs[i], result.Position, result.Renewed)
-				subs[i].Renewed(r.metaTTL(r.filter), standing)
+				subs[i].Renewed(r.metaTTL(r.filter), revision)
 			}
 		}
 	}

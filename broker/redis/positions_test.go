@@ -48,7 +48,7 @@ func TestPositionsWithoutScript(t *testing.T) {
 
 	// The life has to be renewed.
 	sub := b.receivers[0][0].subscription("gyro.client.ch")
-	sub.Renewed(0, b.receivers[0][0].shard.standing())
+	sub.Renewed(0, b.receivers[0][0].shard.revision())
 	server.Do("PEXPIRE", meta, "100000")
 	want(read(true), top)
 	if life := server.Do("PTTL", meta); len(life) < len("1000000000") {

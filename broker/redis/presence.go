@@ -74,7 +74,7 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	}
 	m := commands.NewArena(256)
 	c := commands.Call{Script: p.scripts.Add}
-	s.keepsHistory()
+	s.noteUse()
 	p.keys(&c, s, ch)
 	c.Arg(p.ttl, info.Client, m.ClientInfo("", info), info.User)
 	_, err = commands.Run(ctx, s.client, &c)

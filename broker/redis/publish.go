@@ -15,7 +15,7 @@ import (
 // Publish implements broker.Broker, in one round trip. With history or an idempotency key it
 // is a script, and atomic; otherwise a PUBLISH.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	s, hash, err := b.place(ctx, ch)
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
 		return broker.PublishResult{}, err
 	}
@@ -89,7 +89,7 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p pu
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
-		b.keepCall(c, s, m, p, opts, name)
+		b.historyPublishCall(c, s, m, p, opts, name)
 	case opts.IdempotencyKey != "":
 		if b.engine.cfg.SkipPubSub {
 			name = ""
@@ -102,9 +102,9 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p pu
 	}
 }
 
-// keepCall is publishCall with history.
-func (b *Broker) keepCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions, name string) {
-	s.keepsHistory()
+// historyPublishCall is publishCall with history.
+func (b *Broker) historyPublishCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions, name string) {
+	s.noteUse()
 	known := s.acked.Known(p.ch, p.hash)
 	c.Script = b.kinds.PublishBy(s.names.Partitions > 0)
 	c.Key(m.Name(&s.names, b.kinds.History, p.ch, p.hash), m.Name(&s.names, b.kinds.Meta, p.ch, p.hash))
@@ -126,16 +126,16 @@ func (b *Broker) keepCall(c *commands.Call, s *shard, m *commands.Arena, p publi
 
 // PublishJoin implements broker.Broker.
 func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, format.MarkJoin, info)
+	return b.publishInfo(ctx, ch, format.MarkJoin, info)
 }
 
 // PublishLeave implements broker.Broker.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, format.MarkLeave, info)
+	return b.publishInfo(ctx, ch, format.MarkLeave, info)
 }
 
-func (b *Broker) tell(ctx context.Context, ch, mark string, info *channel.ClientInfo) error {
-	s, hash, err := b.place(ctx, ch)
+func (b *Broker) publishInfo(ctx context.Context, ch, mark string, info *channel.ClientInfo) error {
+	s, hash, err := b.locate(ctx, ch)
 	if err != nil || b.engine.cfg.SkipPubSub {
 		return err
 	}

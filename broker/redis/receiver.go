@@ -98,7 +98,7 @@ const (
 
 // canary publishes a canary the way that messages of the receiver are published. With plain
 // PUB/SUB in a Cluster, each message goes by the node that has the channel's slot. So there
-// the canary goes by the owners of sixteen slots: if one of them fails, the shard is ill.
+// the canary goes by the owners of sixteen slots: if one of them fails, the shard is unhealthy.
 func (r *receiver) canary(ctx context.Context, ch, data string) error {
 	client := r.shard.client
 	if r.partition >= 0 || !client.Cluster() {

@@ -19,8 +19,8 @@ type shard struct {
 	timeout      time.Duration
 	verification verification
 	acked        losses.Acked
-	// keeps tells that this node has read or published history here, or written presence.
-	keeps  atomic.Bool
+	// used tells that this node has read or published history here, or written presence.
+	used   atomic.Bool
 	losses atomic.Uint64 // of messages on its receivers
 	// rolledBack tells that, since the last verification, there was proof that the data went back.
 	rolledBack atomic.Bool
@@ -29,13 +29,13 @@ type shard struct {
 // isVerified tells that the node's knowledge was verified against the present data.
 func (s *shard) isVerified() bool { return s.verification.generation.Load() == s.client.Generation() }
 
-// standing changes when the server may hold other data than before, and when messages may have got lost.
-func (s *shard) standing() uint64 { return s.client.Generation() + s.losses.Load() }
+// revision changes when the server may hold other data than before, and when messages may have got lost.
+func (s *shard) revision() uint64 { return s.client.Generation() + s.losses.Load() }
 
-// keepsHistory notes that the node reads or publishes history, or writes presence.
-func (s *shard) keepsHistory() {
-	if !s.keeps.Load() {
-		s.keeps.Store(true)
+// noteUse notes that the node reads or publishes history, or writes presence.
+func (s *shard) noteUse() {
+	if !s.used.Load() {
+		s.used.Store(true)
 	}
 }
 

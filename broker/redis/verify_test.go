@@ -152,7 +152,7 @@ func TestComparedMeanwhile(t *testing.T) {
 			server.Do("SAVE")
 		}
 	}
-	s, hash, err := b.place(t.Context(), "ch")
+	s, hash, err := b.locate(t.Context(), "ch")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func Run(ctx context.Context, client *servers.Client, c *Call) (rueidis.RedisRes
 
 // Send does a PUBLISH, and tells whether Redis knows that the message has no receiver. A server of a Cluster does not know,
 // because it counts only the receivers that are connected to itself.
-func Send(ctx context.Context, client *servers.Client, name, data string) (nobody bool, err error) {
+func Send(ctx context.Context, client *servers.Client, name, data string) (noReceiver bool, err error) {
 	var c Call
 	c.Message(Publish, name, data)
 	result, err := Run(ctx, client, &c)

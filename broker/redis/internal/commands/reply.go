@@ -119,15 +119,15 @@ func ReadMark(answer *rueidis.RedisResult) (before uint64, replication string, e
 	return before, texts[1], nil
 }
 
-// readTexts reads an array of n texts. The one at place is a number.
-func readTexts(answer *rueidis.RedisResult, n, place int) (texts []string, number uint64, err error) {
+// readTexts reads an array of n texts. The one at at is a number.
+func readTexts(answer *rueidis.RedisResult, n, at int) (texts []string, number uint64, err error) {
 	if texts, err = answer.AsStrSlice(); err != nil {
 		return nil, 0, err
 	}
 	if len(texts) != n {
 		return nil, 0, errReply
 	}
-	if number, err = strconv.ParseUint(texts[place], 10, 64); err != nil {
+	if number, err = strconv.ParseUint(texts[at], 10, 64); err != nil {
 		return nil, 0, errReply
 	}
 	return texts, number, nil

@@ -64,7 +64,7 @@ func (e Epochs) With(epoch string) Epochs {
 type Acked struct {
 	mu   sync.Mutex
 	sets []set // nil before the first
-	turn uint64
+	uses uint64
 }
 
 const (
@@ -80,26 +80,26 @@ type acknowledgement struct {
 	known      Known
 	sum        uint64
 	generation uint64
-	turn       uint64 // of the last use; 0: not used yet
+	lastUse    uint64 // the number of the last use; 0: not used yet
 }
 
-// find returns the memory of a channel, or nil, and the place for it.
-func (a *Acked) find(ch string, hash uint64) (found, place *acknowledgement) {
+// find returns the memory of a channel, or nil, and the entry that it replaces.
+func (a *Acked) find(ch string, hash uint64) (found, victim *acknowledgement) {
 	if a.sets == nil {
 		return nil, nil
 	}
 	s := &a.sets[hash%setCount]
-	place = &s[0]
+	victim = &s[0]
 	for i := range s {
 		e := &s[i]
-		if e.turn != 0 && e.hash == hash && string(e.channel) == ch {
+		if e.lastUse != 0 && e.hash == hash && string(e.channel) == ch {
 			return e, e
 		}
-		if e.turn < place.turn {
-			place = e
+		if e.lastUse < victim.lastUse {
+			victim = e
 		}
 	}
-	return nil, place
+	return nil, victim
 }
 
 // Known returns the knowledge of the stream of a channel, whose hash is given.
@@ -124,7 +124,7 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	if a.sets == nil {
 		a.sets = make([]set, setCount)
 	}
-	a.turn++
+	a.uses++
 	found, e := a.find(ch, hash)
 	switch {
 	case found == nil:
@@ -137,7 +137,7 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	default:
 		e.known = Known{Epoch: r.Position.Epoch, Earlier: e.known.Earlier.With(e.known.Epoch)}
 	}
-	e.turn = a.turn
+	e.lastUse = a.uses
 	if r.Position.Offset > e.known.Offset {
 		e.known.Offset, e.sum, e.generation = r.Position.Offset, sum, generation
 	}
@@ -172,7 +172,7 @@ func (a *Acked) All() []Acknowledged {
 	var list []Acknowledged
 	for i := range a.sets {
 		for k := range a.sets[i] {
-			if e := &a.sets[i][k]; e.turn != 0 {
+			if e := &a.sets[i][k]; e.lastUse != 0 {
 				list = append(list, Acknowledged{Publication{string(e.channel), e.known.Epoch, e.known.Offset, e.sum}, e.known.Earlier})
 			}
 		}

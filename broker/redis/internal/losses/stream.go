@@ -20,11 +20,11 @@ type Stream struct {
 	top uint64
 	// renewal is when a read has to renew the life of the position, in Unix nanoseconds.
 	renewal int64
-	// standing of the shard when the life was renewed: another one asks for a renewal.
-	standing uint64
-	// doubt is the epoch to deliver in after an offset came a second time, until the stream
+	// revision of the shard when the life was renewed: another one asks for a renewal.
+	revision uint64
+	// provisional is the epoch to deliver in after an offset came a second time, until the stream
 	// has been verified; else nil.
-	doubt *string
+	provisional *string
 }
 
 // NewStream returns an unknown stream of a channel.
@@ -43,16 +43,16 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	switch {
 	case last.Epoch != string(epoch):
 		s.begin(channel.StreamPosition{Epoch: string(epoch)})
-	case s.doubt != nil:
-		return *s.doubt, false
+	case s.provisional != nil:
+		return *s.provisional, false
 	case offset > last.Offset:
 	case offset == last.Offset && sum == last.Sum:
 		return last.Epoch, false // the same publication
 	default:
 		var text commands.Arena
-		doubt := text.Epoch()
-		s.doubt = &doubt
-		return doubt, true
+		provisional := text.Epoch()
+		s.provisional = &provisional
+		return provisional, true
 	}
 	last.Offset, last.Sum = offset, sum
 	s.top = max(s.top, offset)
@@ -62,7 +62,7 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 // begin notes that nothing was delivered since the stream had this top. It is called with mu held.
 func (s *Stream) begin(top channel.StreamPosition) {
 	s.last.Epoch, s.last.Offset, s.last.Sum = top.Epoch, 0, 0
-	s.top, s.doubt = top.Offset, nil
+	s.top, s.provisional = top.Offset, nil
 }
 
 // Read notes the top of a read.
@@ -89,11 +89,11 @@ func (s *Stream) Known() Known {
 }
 
 // Delivered returns the last delivered publication, the greatest offset in its epoch that was delivered or read, and the
-// present doubt about the stream.
-func (s *Stream) Delivered() (last Publication, top uint64, doubt *string) {
+// provisional epoch, if there is one.
+func (s *Stream) Delivered() (last Publication, top uint64, provisional *string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last, s.top, s.doubt
+	return s.last, s.top, s.provisional
 }
 
 // Moved notes the top of the stream in another epoch, if from is the epoch of the last deliveries.
@@ -105,35 +105,35 @@ func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	}
 }
 
-// Confirm ends a doubt that Delivered returned: the stream holds the deliveries, so no offset came twice.
-func (s *Stream) Confirm(doubt *string) {
-	if doubt == nil {
+// Confirm ends the use of a provisional epoch that Delivered returned: the stream holds the deliveries, so no offset came twice.
+func (s *Stream) Confirm(provisional *string) {
+	if provisional == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.doubt == doubt {
+	if s.provisional == provisional {
 		s.begin(channel.StreamPosition{Epoch: s.last.Epoch, Offset: s.top})
 	}
 }
 
 // Renewed notes that a read has just renewed the life of the position, for ttl. The next renewal is due after an eighth of that, or an
-// hour, and when the shard has another standing.
-func (s *Stream) Renewed(ttl time.Duration, standing uint64) {
+// hour, and when the shard has another revision.
+func (s *Stream) Renewed(ttl time.Duration, revision uint64) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewal, s.standing = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), standing
+	s.renewal, s.revision = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), revision
 }
 
-// Lives tells whether the life of the position need not be renewed yet, while the shard has this standing.
-func (s *Stream) Lives(now time.Time, standing uint64) bool {
+// Lives tells whether the life of the position need not be renewed yet, while the shard has this revision.
+func (s *Stream) Lives(now time.Time, revision uint64) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.standing == standing && now.UnixNano() < s.renewal
+	return s.revision == revision && now.UnixNano() < s.renewal
 }

@@ -13,13 +13,13 @@ import (
 // Candidate is a publication that a stream should hold.
 type Candidate struct {
 	Publication
-	hash    uint64  // of the channel
-	top     uint64  // the greatest offset that the stream is known to have had in this epoch
-	earlier Epochs  // of the stream, as far as they are known
-	stale   string  // the epoch to renew, if the stream lost the publication
-	acked   *Acked  // remembers the publication, unless stream is set
-	stream  *Stream // remembers the publication
-	doubt   *string // of stream, when the verification began
+	hash        uint64  // of the channel
+	top         uint64  // the greatest offset that the stream is known to have had in this epoch
+	earlier     Epochs  // of the stream, as far as they are known
+	stale       string  // the epoch to renew, if the stream lost the publication
+	acked       *Acked  // remembers the publication, unless stream is set
+	stream      *Stream // remembers the publication
+	provisional *string // of stream, when the verification began
 }
 
 // Candidates returns the remembered publications for a verification.
@@ -35,7 +35,7 @@ func (a *Acked) Candidates() []Candidate {
 // false if the stream is not known.
 func (s *Stream) Candidate() (c Candidate, ok bool) {
 	c = Candidate{stream: s, hash: format.Hash(s.Channel())}
-	c.Publication, c.top, c.doubt = s.Delivered()
+	c.Publication, c.top, c.provisional = s.Delivered()
 	if c.Offset == 0 {
 		c.Offset = c.top
 	}
@@ -78,7 +78,7 @@ func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, mo
 			p.move(top)
 			moved = append(moved, *p)
 		case p.holds(top.Offset, entry, c.RolledBack):
-			p.stream.Confirm(p.doubt)
+			p.stream.Confirm(p.provisional)
 		default:
 			p.stale = p.Epoch
 			lost = append(lost, *p)

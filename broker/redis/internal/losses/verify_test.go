@@ -8,7 +8,7 @@ import (
 )
 
 // TestOvertaken: in a Cluster, publications of the new owner of a slot may overtake the publications of the old owner.
-// An offset that comes late puts a stream in doubt, and the last delivery shows that it holds all, even if a
+// An offset that comes late gives a stream a provisional epoch, and the last delivery shows that it holds all, even if a
 // read was ahead.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestOvertaken(t *testing.T) {
 	deliver(42, false)
 	sub.Read(channel.StreamPosition{Epoch: "e", Offset: 43})
 	c, _ := sub.Candidate()
-	if c.Offset != 41 || c.top != 43 || c.doubt == nil {
+	if c.Offset != 41 || c.top != 43 || c.provisional == nil {
 		t.Fatalf("%+v", c)
 	}
 	for _, test := range []struct {
@@ -44,8 +44,8 @@ func TestOvertaken(t *testing.T) {
 			t.Errorf("%+v: holds %v", test, got)
 		}
 	}
-	c.stream.Confirm(c.doubt)
-	if c, _ = sub.Candidate(); c.doubt != nil || c.Offset != 43 || c.Sum != 0 {
+	c.stream.Confirm(c.provisional)
+	if c, _ = sub.Candidate(); c.provisional != nil || c.Offset != 43 || c.Sum != 0 {
 		t.Errorf("%+v behind the verification", c)
 	}
 	deliver(44, false)

@@ -10,13 +10,13 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// Generation grows by Doubt, and whenever a connection for commands is made to a server that
+// Generation grows by NewGeneration, and whenever a connection for commands is made to a server that
 // may hold other data than the one before: to another server, or after a restart. It grows
 // before the first command goes there.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
-// Doubt notes that a server seems to hold other data than before.
-func (c *Client) Doubt() { c.generation.Add(1) }
+// NewGeneration notes that a server seems to hold other data than before.
+func (c *Client) NewGeneration() { c.generation.Add(1) }
 
 // Replaced tells whether a server has said, since the last call of Replaced, that it is a
 // replica or loading. Afterwards its data may be older.
