@@ -36,7 +36,7 @@ type Broker struct {
 
 	lifecycle enginekit.Lifecycle
 	node      string // ID in the names of channels
-	control   *inbox
+	control   *controlQueue
 
 	lifetime   context.Context // of background
 	end        context.CancelFunc

@@ -22,7 +22,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 		}
 		prefix := b.engine.cfg.Prefix
 		b.node = node
-		b.control = newInbox(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
+		b.control = newControlQueue(format.ControlChannel(prefix), format.NodeChannel(prefix, node), handle, b.engine.cfg.Logger)
 		return nil
 	})
 }

@@ -212,7 +212,7 @@ func (m *mapEntries) Clear(ctx context.Context, ch string) error {
 	if !m.broker.engine.cfg.SkipPubSub {
 		name = text.Name(&s.names, format.ClientChannel, ch, hash)
 	}
-	c.Arg(name, format.MarkClear)
+	c.Arg(name, format.PrefixClear)
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

@@ -126,22 +126,22 @@ func (b *Broker) historyPublishCall(c *commands.Call, s *shard, m *commands.Aren
 
 // PublishJoin implements broker.Broker.
 func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.publishInfo(ctx, ch, format.MarkJoin, info)
+	return b.publishInfo(ctx, ch, format.PrefixJoin, info)
 }
 
 // PublishLeave implements broker.Broker.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.publishInfo(ctx, ch, format.MarkLeave, info)
+	return b.publishInfo(ctx, ch, format.PrefixLeave, info)
 }
 
-func (b *Broker) publishInfo(ctx context.Context, ch, mark string, info *channel.ClientInfo) error {
+func (b *Broker) publishInfo(ctx context.Context, ch, prefix string, info *channel.ClientInfo) error {
 	s, hash, err := b.locate(ctx, ch)
 	if err != nil || b.engine.cfg.SkipPubSub {
 		return err
 	}
 	m := commands.NewArena(256 + len(ch))
 	var c commands.Call
-	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(mark, info)}, &broker.PublishOptions{})
+	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(prefix, info)}, &broker.PublishOptions{})
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

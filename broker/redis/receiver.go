@@ -63,14 +63,14 @@ func (b *Broker) newReceiver(s *shard, partition int) *receiver {
 			}
 			return raw, nil
 		},
-		Message:      r.message,
-		Resubscribed: r.resubscribed,
-		Overflow:     r.overflow,
-		Aside:        r.aside,
-		Sharded:      partition >= 0,
-		Service:      s.names.Service(s.index, b.node, partition),
-		Timeout:      s.timeout,
-		Logger:       b.engine.cfg.Logger,
+		Message:       r.message,
+		Resubscribed:  r.resubscribed,
+		Overflow:      r.overflow,
+		Aside:         r.aside,
+		Sharded:       partition >= 0,
+		CanaryChannel: s.names.CanaryChannel(s.index, b.node, partition),
+		Timeout:       s.timeout,
+		Logger:        b.engine.cfg.Logger,
 		Publish: func(ctx context.Context, ch string, data []byte) error {
 			err := r.canary(ctx, ch, string(data))
 			if err == nil {

@@ -99,8 +99,8 @@ func (a *Arena) Publication(pub *channel.Publication, delta bool) string {
 	return a.keep(format.AppendPublication(a.room(most), pub, delta))
 }
 
-// ClientInfo makes the message of a join or leave, or a client info alone if mark is empty.
-func (a *Arena) ClientInfo(mark string, info *channel.ClientInfo) string {
-	most := len(mark) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
-	return a.keep(info.AppendProto(append(a.room(most), mark...)))
+// ClientInfo makes the message of a join or leave, or a client info alone if prefix is empty.
+func (a *Arena) ClientInfo(prefix string, info *channel.ClientInfo) string {
+	most := len(prefix) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
+	return a.keep(info.AppendProto(append(a.room(most), prefix...)))
 }

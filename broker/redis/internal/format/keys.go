@@ -134,9 +134,9 @@ func (n *Names) Looks(i int) string {
 // partition's slot.
 func PartitionTag(partition int) string { return strconv.Itoa(partition) }
 
-// Service returns the channel for the canaries of a connection of one node. A name for a
+// CanaryChannel returns the channel for the canaries of a connection of one node. A name for a
 // partition has its tag; -1 stands for no partition.
-func (n *Names) Service(shard int, node string, partition int) string {
+func (n *Names) CanaryChannel(shard int, node string, partition int) string {
 	name := fmt.Sprintf("%s.shard.%d", n.Prefix, shard)
 	if partition >= 0 {
 		name += ".{" + PartitionTag(partition) + "}"

@@ -13,16 +13,16 @@ const (
 	KindClear // of a map
 )
 
-// Marks that a message begins with. A bare Protobuf publication never begins with
+// Prefixes of messages. A bare Protobuf publication never begins with
 // an underscore.
 const (
-	MarkJoin  = "__j__"
-	MarkLeave = "__l__"
-	MarkClear = "__c__"
+	PrefixJoin  = "__j__"
+	PrefixLeave = "__l__"
+	PrefixClear = "__c__"
 
-	markPosition = "__p1:"
-	markDelta    = "__d1:"
-	markEnd      = "__"
+	prefixPosition = "__p1:"
+	prefixDelta    = "__d1:"
+	positionEnd    = "__"
 )
 
 // Message is a message on a client channel. Its slices are parts of what ParseMessage was given.
@@ -45,15 +45,15 @@ func ParseMessage(message []byte) (m Message, err error) {
 	case len(message) == 0 || message[0] != '_':
 		m.Data = message
 		return m, nil
-	case bytes.HasPrefix(message, []byte(markPosition)):
-		return parsePosition(message[len(markPosition):])
-	case bytes.HasPrefix(message, []byte(markDelta)):
-		return parseDelta(message[len(markDelta):])
-	case bytes.HasPrefix(message, []byte(MarkJoin)):
-		return Message{Kind: KindJoin, Data: message[len(MarkJoin):]}, nil
-	case bytes.HasPrefix(message, []byte(MarkLeave)):
-		return Message{Kind: KindLeave, Data: message[len(MarkLeave):]}, nil
-	case bytes.Equal(message, []byte(MarkClear)):
+	case bytes.HasPrefix(message, []byte(prefixPosition)):
+		return parsePosition(message[len(prefixPosition):])
+	case bytes.HasPrefix(message, []byte(prefixDelta)):
+		return parseDelta(message[len(prefixDelta):])
+	case bytes.HasPrefix(message, []byte(PrefixJoin)):
+		return Message{Kind: KindJoin, Data: message[len(PrefixJoin):]}, nil
+	case bytes.HasPrefix(message, []byte(PrefixLeave)):
+		return Message{Kind: KindLeave, Data: message[len(PrefixLeave):]}, nil
+	case bytes.Equal(message, []byte(PrefixClear)):
 		return Message{Kind: KindClear}, nil
 	default:
 		return m, ErrMalformed
@@ -65,11 +65,11 @@ func parsePosition(rest []byte) (m Message, err error) {
 	if m.Offset, rest, err = number(rest); err != nil {
 		return m, err
 	}
-	end := bytes.Index(rest, []byte(markEnd))
+	end := bytes.Index(rest, []byte(positionEnd))
 	if end < 0 {
 		return m, ErrMalformed
 	}
-	m.Epoch, m.Data = rest[:end:end], rest[end+len(markEnd):]
+	m.Epoch, m.Data = rest[:end:end], rest[end+len(positionEnd):]
 	return m, nil
 }
 
@@ -97,8 +97,8 @@ func parseDelta(rest []byte) (m Message, err error) {
 		return m, ErrMalformed
 	}
 	// From a LIST, Centrifugo sends the previous publication with its envelope.
-	if bytes.HasPrefix(m.Prev, []byte(markPosition)) {
-		prev, err := parsePosition(m.Prev[len(markPosition):])
+	if bytes.HasPrefix(m.Prev, []byte(prefixPosition)) {
+		prev, err := parsePosition(m.Prev[len(prefixPosition):])
 		if err != nil {
 			return m, err
 		}

@@ -23,7 +23,7 @@ func source100() (data []byte, n int) {
 	return data, 500
 }
 
-// tape is a connection that confirms the service channel and then plays messages,
+// tape is a connection that confirms the canaryChannel channel and then plays messages,
 // burst of them per read.
 type tape struct {
 	net.Conn // not used otherwise
@@ -46,7 +46,7 @@ func (t *tape) Read(p []byte) (int, error) {
 	if !t.begun {
 		t.begun = true
 		<-t.asked
-		return copy(p, ">3\r\n$9\r\nsubscribe\r\n$18\r\n"+service+"\r\n:1\r\n"), nil
+		return copy(p, ">3\r\n$9\r\nsubscribe\r\n$18\r\n"+canaryChannel+"\r\n:1\r\n"), nil
 	}
 	select {
 	case <-t.ready:
@@ -73,9 +73,9 @@ func play(tb testing.TB, n, burst int, begin, end func()) {
 	done := make(chan struct{})
 	received := 0
 	conn := New(Config{
-		Dial:    func(context.Context) (net.Conn, error) { return t, nil },
-		Publish: func(context.Context, string, []byte) error { return nil },
-		Service: service, CanaryInterval: time.Hour,
+		Dial:          func(context.Context) (net.Conn, error) { return t, nil },
+		Publish:       func(context.Context, string, []byte) error { return nil },
+		CanaryChannel: canaryChannel, CanaryInterval: time.Hour,
 		Message: func(_, _ []byte, memory *Chunk) {
 			memory.Free(1)
 			if received++; received == n {

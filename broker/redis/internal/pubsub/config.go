@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// Config of a Conn. Dial, Message, Publish and Service are required.
+// Config of a Conn. Dial, Message, Publish and CanaryChannel are required.
 //
 // Message, Resubscribed and Overflow are called one at a time. They may block for a short
 // time; messages gather meanwhile. They must not call Close.
@@ -53,8 +53,8 @@ type Config struct {
 
 	// Publish sends a canary, by another connection. It must end when ctx does.
 	Publish func(ctx context.Context, channel string, data []byte) error
-	// Service is the channel of the canaries. No other Conn should use it.
-	Service string
+	// CanaryChannel is the channel of the canaries. No other Conn should use it.
+	CanaryChannel string
 	// CanaryInterval (1 s) is the time between two canaries.
 	CanaryInterval time.Duration
 	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive
@@ -129,10 +129,10 @@ func (c *Config) validate() error {
 		return errors.New("pubsub: Config.Message is missing")
 	case c.Publish == nil:
 		return errors.New("pubsub: Config.Publish is missing")
-	case c.Service == "":
-		return errors.New("pubsub: Config.Service is missing")
-	case len(c.Service) > maxChannelName:
-		return fmt.Errorf("pubsub: Config.Service of %d bytes exceeds the limit of %d", len(c.Service), maxChannelName)
+	case c.CanaryChannel == "":
+		return errors.New("pubsub: Config.CanaryChannel is missing")
+	case len(c.CanaryChannel) > maxChannelName:
+		return fmt.Errorf("pubsub: Config.CanaryChannel of %d bytes exceeds the limit of %d", len(c.CanaryChannel), maxChannelName)
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	}
 	cn := c.newConnection(conn)
 	c.heartbeat.open(cn)
-	boot := c.table.open(cn, c.cfg.Service)
+	boot := c.table.open(cn, c.cfg.CanaryChannel)
 	c.read(cn)
 	var writer sync.WaitGroup
 	writer.Go(cn.write)
@@ -282,7 +282,7 @@ func (c *Conn) read(cn *connection) {
 func (c *Conn) newConnection(conn net.Conn) *connection {
 	cn := &connection{
 		conn: conn, table: c.table, heartbeat: c.heartbeat, queue: c.queue, stats: &c.stats,
-		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, service: c.cfg.Service,
+		sharded: c.cfg.Sharded, timeout: c.cfg.Timeout, max: c.cfg.MaxMessage, canaries: c.cfg.CanaryChannel,
 		wake: make(chan struct{}, 1), failed: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	cn.lastReceived.Store(c.heartbeat.clock())

@@ -116,8 +116,8 @@ func TestConfig(t *testing.T) {
 	whole := newStand(t).cfg
 	for key, spoil := range map[string]func(*Config){
 		"Config.Dial": func(c *Config) { c.Dial = nil }, "Config.Message": func(c *Config) { c.Message = nil },
-		"Config.Publish": func(c *Config) { c.Publish = nil }, "Config.Service": func(c *Config) { c.Service = "" },
-		"65537 bytes": func(c *Config) { c.Service = strings.Repeat("x", 65537) },
+		"Config.Publish": func(c *Config) { c.Publish = nil }, "Config.CanaryChannel": func(c *Config) { c.CanaryChannel = "" },
+		"65537 bytes": func(c *Config) { c.CanaryChannel = strings.Repeat("x", 65537) },
 	} {
 		cfg := whole
 		spoil(&cfg)

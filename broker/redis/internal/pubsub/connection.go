@@ -23,7 +23,7 @@ type connection struct {
 	sharded   bool
 	timeout   time.Duration
 	max       int
-	service   string
+	canaries  string // their channel
 	stats     *counters
 
 	wake    chan struct{} // there is something to write
@@ -205,7 +205,7 @@ func (cn *connection) event(f *resp.Frame) (m message, err error) {
 
 // message makes a message for the handler, or a note of a canary.
 func (cn *connection) message(channel, payload []byte) message {
-	if string(channel) == cn.service {
+	if string(channel) == cn.canaries {
 		number, at, ok := cn.heartbeat.parse(payload)
 		if !ok {
 			return message{}
@@ -213,5 +213,5 @@ func (cn *connection) message(channel, payload []byte) message {
 		cn.heartbeat.arrived(cn, number)
 		return message{note: func() { cn.heartbeat.delivered(cn, number, at) }}
 	}
-	return message{channel: channel, payload: payload, memory: cn.reader.Hold()}
+	return message{channel: channel, payload: payload, memory: cn.reader.Retain()}
 }

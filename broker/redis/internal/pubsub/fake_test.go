@@ -222,13 +222,13 @@ func (s *fake) publish(ctx context.Context, channel string, data []byte) error {
 	return nil
 }
 
-// channels of all clients, but for the service channel.
+// channels of all clients, but for the canaryChannel channel.
 func (s *fake) channels() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.clients {
 		for ch := range p.channels {
-			if ch != service {
+			if ch != canaryChannel {
 				all = append(all, ch)
 			}
 		}
@@ -237,7 +237,7 @@ func (s *fake) channels() (all []string) {
 	return all
 }
 
-const service = "centrifugo.shard.0"
+const canaryChannel = "centrifugo.shard.0"
 
 // stand is a Conn at a fake.
 type stand struct {
@@ -256,7 +256,7 @@ type stand struct {
 func newStand(t *testing.T) *stand {
 	s := &stand{T: t, server: newFake(), over: make(chan struct{})}
 	s.cfg = Config{
-		Name: "shard 0", Dial: s.server.dial, Publish: s.server.publish, Service: service,
+		Name: "shard 0", Dial: s.server.dial, Publish: s.server.publish, CanaryChannel: canaryChannel,
 		Message: func(channel, payload []byte, _ *Chunk) {
 			s.note(fmt.Sprintf("%s %s", channel, payload))
 			if hold := s.held(); hold != nil {

@@ -95,6 +95,6 @@ func (h *handshake) rest() error {
 
 // unknown reports whether the server does not know HELLO, or not RESP3.
 func unknown(err error) bool {
-	var r *resp.Refusal
+	var r *resp.ErrorReply
 	return errors.As(err, &r) && (strings.HasPrefix(r.Text, "NOPROTO") || strings.HasPrefix(strings.ToLower(r.Text), "err unknown command"))
 }

@@ -128,7 +128,7 @@ func (h *heartbeat) publishCanary(ctx context.Context, cn *connection) {
 		ctx, cancel := context.WithTimeout(ctx, h.cfg.CanaryTimeout)
 		defer cancel()
 		data := fmt.Appendf(nil, "%s %d %d", h.token, number, at)
-		h.published(number, h.cfg.Publish(ctx, h.cfg.Service, data))
+		h.published(number, h.cfg.Publish(ctx, h.cfg.CanaryChannel, data))
 	})
 }
 

@@ -192,7 +192,7 @@ func TestForeignCanary(t *testing.T) {
 			if _, _, ok := s.conn.heartbeat.parse([]byte(data)); ok {
 				t.Errorf("%q counts", data)
 			}
-			s.publish(service, data)
+			s.publish(canaryChannel, data)
 		}
 		s.expect("resubscribed false")
 	})

@@ -92,7 +92,7 @@ func newLive(tb testing.TB, login Login, tune ...func(*Config)) *live {
 	noLeaks(tb)
 	l.publisher = &publisher{addr: l.server.Addr()}
 	cfg := Config{
-		Name: "shard 0", Service: service, Publish: l.publisher.publish,
+		Name: "shard 0", CanaryChannel: canaryChannel, Publish: l.publisher.publish,
 		Dial: func(ctx context.Context) (net.Conn, error) { return dialRedis(ctx, l.server.Addr(), login) },
 		Message: func(channel, payload []byte, _ *Chunk) {
 			l.messages <- string(channel) + " " + string(payload)
@@ -215,7 +215,7 @@ func TestRedis(t *testing.T) {
 			if err := l.conn.Unsubscribe(t.Context(), "a", "b"); err != nil {
 				t.Fatal(err)
 			}
-			if got := l.server.Do("PUBSUB", "CHANNELS", "*"); got != service {
+			if got := l.server.Do("PUBSUB", "CHANNELS", "*"); got != canaryChannel {
 				t.Errorf("channels %q", got)
 			}
 			if delay, err := l.conn.Health(); err != nil || delay <= 0 {

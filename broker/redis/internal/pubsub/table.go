@@ -78,13 +78,13 @@ func newTable(name string, sharded bool) *table {
 	return t
 }
 
-// open begins the life of a connection: it queues a call for service and everything that is
+// open begins the life of a connection: it queues a call for the channel of canaries and everything that is
 // subscribed.
-func (t *table) open(cn *connection, service string) *call {
+func (t *table) open(cn *connection, canaries string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	channels := make([]string, 1, 1+len(t.entries))
-	channels[0] = service
+	channels[0] = canaries
 	for ch := range t.entries {
 		channels = append(channels, ch)
 	}

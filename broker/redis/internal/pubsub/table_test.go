@@ -105,7 +105,7 @@ func (m *model) connect() {
 	if m.connection == nil {
 		m.connection = &connection{wake: make(chan struct{}, 1)}
 		m.server, m.inbox = make(map[string]bool), nil
-		m.table.open(m.connection, service)
+		m.table.open(m.connection, canaryChannel)
 	}
 }
 
@@ -163,7 +163,7 @@ func (m *model) checkAll() {
 	}
 	got := make(map[string]bool)
 	for ch, on := range m.server {
-		if on && ch != service {
+		if on && ch != canaryChannel {
 			got[ch] = true
 		}
 	}
@@ -214,10 +214,10 @@ func FuzzConnection(f *testing.F) {
 		f.Add([]byte(s), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, sharded bool) {
-		conn := New(Config{Service: service, Sharded: sharded})
+		conn := New(Config{CanaryChannel: canaryChannel, Sharded: sharded})
 		cn := conn.newConnection(nil)
 		conn.heartbeat.open(cn)
-		conn.table.open(cn, service)
+		conn.table.open(cn, canaryChannel)
 		if _, err := conn.table.submit(subscribe, []string{"a", "b"}); err != nil {
 			t.Fatal(err)
 		}

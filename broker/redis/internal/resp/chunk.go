@@ -6,7 +6,7 @@ import (
 )
 
 // Chunk is memory that values are received in. It is used again when the reader has left it and
-// every part that was held is freed. So values are received in memory that is still in the
+// every part that was retained is freed. So values are received in memory that is still in the
 // processor's cache, and there is little garbage. If a part is never freed, the garbage
 // collector gets the chunk.
 type Chunk struct {
@@ -16,7 +16,7 @@ type Chunk struct {
 	Used     int
 
 	buf []byte
-	// left is the number of parts that are held. While the reader may give out further
+	// left is the number of parts that are retained. While the reader may give out further
 	// parts, which it counts in given, reading is added.
 	left  atomic.Int64
 	given int64

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// held is a value that somebody keeps for a while.
-type held struct {
+// retained is a value that somebody keeps for a while.
+type retained struct {
 	chunk *Chunk
 	data  []byte
 	want  string
 }
 
-// What is held stays as it is until it is freed, in whatever order others free theirs,
+// What is retained stays as it is until it is freed, in whatever order others free theirs,
 // by several goroutines.
 func TestHold(t *testing.T) {
 	var all []byte
@@ -22,11 +22,11 @@ func TestHold(t *testing.T) {
 		data := fmt.Sprint("value ", i, " ", i*i)
 		all = append(all, fmt.Sprintf("$%d\r\n%s\r\n", len(data), data)...)
 	}
-	values := make(chan held, 500)
+	values := make(chan retained, 500)
 	var owners sync.WaitGroup
 	for range 4 {
 		owners.Go(func() {
-			var mine []held
+			var mine []retained
 			free := func() {
 				i := rand.IntN(len(mine))
 				h := mine[i]
@@ -58,7 +58,7 @@ func TestHold(t *testing.T) {
 			t.Fatalf("got %q, want %q", f.Text, want)
 		}
 		if i%7 != 0 { // the others are forgotten at once
-			values <- held{r.Hold(), f.Text, want}
+			values <- retained{r.Retain(), f.Text, want}
 		}
 	}
 	close(values)

@@ -37,7 +37,7 @@ func (d *Dialog) Auth() error {
 }
 
 // Do sends a command and returns the answer. An error that the server answers is a
-// *Refusal.
+// *ErrorReply.
 func (d *Dialog) Do(args ...string) (f Frame, err error) {
 	command := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -47,7 +47,7 @@ func (d *Dialog) Do(args ...string) (f Frame, err error) {
 		return f, err
 	}
 	if f, err = d.Next(); err == nil && (f.Kind == '-' || f.Kind == '!') {
-		err = &Refusal{args[0], d.clean(string(f.Text))}
+		err = &ErrorReply{args[0], d.clean(string(f.Text))}
 	}
 	return f, err
 }
@@ -61,10 +61,10 @@ func (d *Dialog) Next() (f Frame, err error) {
 // Empty reports whether everything that the server has sent was returned.
 func (d *Dialog) Empty() bool { return d.reader.Empty() }
 
-// Refusal is an error that the server answers a command with. It never holds the password.
-type Refusal struct{ Command, Text string }
+// ErrorReply is an error that the server answers a command with. It never holds the password.
+type ErrorReply struct{ Command, Text string }
 
-func (r *Refusal) Error() string { return r.Command + ": redis answered: " + r.Text }
+func (r *ErrorReply) Error() string { return r.Command + ": redis answered: " + r.Text }
 
 // clean takes out the arguments of the command that the server repeats.
 func (d *Dialog) clean(text string) string {

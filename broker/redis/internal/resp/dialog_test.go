@@ -53,8 +53,8 @@ func TestDialog(t *testing.T) {
 	if f, err := d.Do("SENTINEL"); err != nil || f.Len != -1 {
 		t.Errorf("%+v, %v", f, err)
 	}
-	var refused *Refusal
-	if _, err := d.Do("AUTH"); !errors.As(err, &refused) || *refused != (Refusal{"AUTH", "ERR no"}) {
+	var refused *ErrorReply
+	if _, err := d.Do("AUTH"); !errors.As(err, &refused) || *refused != (ErrorReply{"AUTH", "ERR no"}) {
 		t.Error(err)
 	}
 	if got := text(d.Do("INFO")); got != "txt:a" || !d.Empty() {

@@ -14,7 +14,7 @@ const (
 )
 
 // Reader reads values one by one. A value is valid until the next Fill or Next, or until it is
-// freed if Hold was called for it.
+// freed if Retain was called for it.
 type Reader struct {
 	src        io.Reader
 	usual      int // size of a chunk
@@ -63,9 +63,9 @@ func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 	}
 }
 
-// Hold returns the chunk of the value that was returned last. The value is valid until the
+// Retain returns the chunk of the value that was returned last. The value is valid until the
 // caller frees one part of the chunk.
-func (r *Reader) Hold() *Chunk {
+func (r *Reader) Retain() *Chunk {
 	r.chunk.given++
 	return r.chunk
 }

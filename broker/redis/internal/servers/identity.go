@@ -54,7 +54,7 @@ func (c *Client) runOf(ctx context.Context, raw net.Conn) (id string, err error)
 
 // askRun is runOf in a dialog.
 func (c *Client) askRun(d *resp.Dialog) (string, error) {
-	var refused *resp.Refusal
+	var refused *resp.ErrorReply
 	if err := d.Auth(); errors.As(err, &refused) {
 		return "", nil
 	} else if err != nil {

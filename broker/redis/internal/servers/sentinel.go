@@ -157,7 +157,7 @@ func (c *Client) hearSentinel(i int) {
 	defer d.Close()
 	err = within(login, d, func() error {
 		_, err := d.Do("SUBSCRIBE", promotes, promoted, aborted, switched)
-		if refused := (*resp.Refusal)(nil); errors.As(err, &refused) { // the user may hear of new primaries alone
+		if refused := (*resp.ErrorReply)(nil); errors.As(err, &refused) { // the user may hear of new primaries alone
 			_, err = d.Do("SUBSCRIBE", switched)
 		}
 		return err

@@ -25,7 +25,7 @@ const maxOwned = 4096
 
 // noteOwners asks a node, on a new connection, for the owners of all slots. It returns errors of the connection only.
 func (c *Client) noteOwners(d *resp.Dialog) error {
-	var refused *resp.Refusal
+	var refused *resp.ErrorReply
 	nodes, err := d.Do("CLUSTER", "NODES")
 	if errors.As(err, &refused) {
 		return nil

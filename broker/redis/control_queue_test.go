@@ -11,7 +11,7 @@ import (
 // each of those that follow.
 func TestBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newInbox("all", "node", nil, slog.New(slog.DiscardHandler))
+		c := newControlQueue("all", "node", nil, slog.New(slog.DiscardHandler))
 		c.queue, c.done = make(chan []byte, 1), make(chan struct{})
 		receive := func(name string) time.Duration {
 			start := time.Now()
@@ -27,18 +27,18 @@ func TestBehind(t *testing.T) {
 		want("other", 0, 0)
 		want("all", 0, 0)
 		go func() {
-			time.Sleep(inboxPatience / 2)
+			time.Sleep(controlPatience / 2)
 			<-c.queue
 		}()
-		want("node", inboxPatience/2, 0)
-		want("all", inboxPatience, 1)
+		want("node", controlPatience/2, 0)
+		want("all", controlPatience, 1)
 		want("all", 0, 2)
 		if c.offer([]byte("all"), nil) || c.offer([]byte("other"), nil) {
 			t.Error("taken without room, or of another channel")
 		}
 		<-c.queue
 		want("all", 0, 2)
-		want("all", inboxPatience, 3)
+		want("all", controlPatience, 3)
 		close(c.done)
 		<-c.queue
 		want("all", 0, 3)

@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"bytes"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxControlMessages is how many control messages wait for their handler.
+	maxControlMessages = 4096
+	// controlPatience is how long receive waits for room. Then it drops messages until there is
+	// room.
+	controlPatience = time.Second
+)
+
+// controlQueue hands control messages to the node in goroutines of its own, so that a slow handler
+// does not hold up publications.
+type controlQueue struct {
+	log         *slog.Logger
+	all, toNode string // names of the channels
+	handle      func(data []byte)
+	queue       chan []byte
+	done        chan struct{}
+	workers     sync.WaitGroup
+	dropped     atomic.Uint64
+	behind      atomic.Bool // the last message was dropped
+}
+
+// newControlQueue returns a queue of the messages of two channels: to all nodes, and to this node. Several goroutines call handle,
+// from start to stop.
+func newControlQueue(all, toNode string, handle func(data []byte), log *slog.Logger) *controlQueue {
+	return &controlQueue{log: log, all: all, toNode: toNode, handle: handle}
+}
+
+// counts returns how many messages wait, and how many were dropped.
+func (q *controlQueue) counts() (waiting int, dropped uint64) { return len(q.queue), q.dropped.Load() }
+
+// channels returns the channels to subscribe to.
+func (q *controlQueue) channels() []string { return []string{q.all, q.toNode} }
+
+// start starts handing messages over. It may be called again after stop.
+func (q *controlQueue) start() {
+	q.queue, q.done = make(chan []byte, maxControlMessages), make(chan struct{})
+	for range runtime.GOMAXPROCS(0) {
+		q.workers.Go(func() {
+			for {
+				select {
+				case data := <-q.queue:
+					q.handle(data)
+				case <-q.done:
+					return
+				}
+			}
+		})
+	}
+}
+
+// stop waits for the handlers under way, and discards the messages that wait.
+func (q *controlQueue) stop() {
+	close(q.done)
+	q.workers.Wait()
+}
+
+// receive takes a message and ignores it unless it is from one of channels. It does not keep
+// data. It waits up to 1 s for room, and drops the message if there is none.
+func (q *controlQueue) receive(name, data []byte) {
+	if !q.is(name) {
+		return
+	}
+	if q.offer(name, data) || !q.behind.Load() && q.await(data) {
+		q.behind.Store(false)
+		return
+	}
+	q.behind.Store(true)
+	q.dropped.Add(1)
+	q.log.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControlMessages)
+}
+
+// await takes a control message if there is room soon.
+func (q *controlQueue) await(data []byte) bool {
+	timer := time.NewTimer(controlPatience)
+	defer timer.Stop()
+	select {
+	case q.queue <- bytes.Clone(data):
+	case <-q.done:
+	case <-timer.C:
+		return false
+	}
+	return true
+}
+
+// is tells whether a channel is one of channels.
+func (q *controlQueue) is(name []byte) bool { return string(name) == q.all || string(name) == q.toNode }
+
+// offer is receive without waiting. It reports whether it took the message.
+func (q *controlQueue) offer(name, data []byte) bool {
+	if !q.is(name) || len(q.queue) == cap(q.queue) {
+		return false
+	}
+	select {
+	case q.queue <- bytes.Clone(data):
+		return true
+	default:
+		return false
+	}
+}
