@@ -91,7 +91,7 @@ type share struct {
 	batch  []broker.BatchItem
 	items  []shareItem
 
-	strings commands.Arena
+	strings commands.Strings
 	calls   []commands.Call
 	cmds    []rueidis.Completed
 
@@ -109,7 +109,7 @@ type shareItem struct {
 }
 
 func (s *share) run(ctx context.Context) {
-	s.strings = commands.NewArena(min(256*len(s.items), commands.MaxArena))
+	s.strings = commands.NewStrings(min(256*len(s.items), commands.MaxChunk))
 	for rest := s.items; len(rest) > 0; {
 		n := s.prepare(rest)
 		results, cmds := commands.RunAll(ctx, s.shard.client, s.calls[:n], s.cmds)

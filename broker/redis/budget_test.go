@@ -56,7 +56,7 @@ func TestBatchAllocations(t *testing.T) {
 		items[i] = shareItem{index: int32(i), hash: format.Hash("channel")}
 	}
 	r := share{broker: b, shard: &shard{names: format.Names{Prefix: "gyro"}}, batch: batch, items: items}
-	r.strings = commands.NewArena(commands.MaxArena)
+	r.strings = commands.NewStrings(commands.MaxChunk)
 	r.prepare(items)
 	if allocs := testing.AllocsPerRun(100, func() { r.prepare(items) }); allocs > 10 {
 		t.Errorf("%v allocations per 1,000 items, at most 10", allocs)

@@ -53,7 +53,7 @@ func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publica
 	case opts.KeyMode != channel.KeyAny:
 		what = string(opts.KeyMode)
 	}
-	text := commands.NewArena(512 + 8*len(ch) + len(pub.Data))
+	text := commands.NewStrings(512 + 8*len(ch) + len(pub.Data))
 	calls := make([]commands.Call, 1, 2)
 	encoded := m.changeCall(&calls[0], s, &text, changing{ch, hash, what, pub}, &opts)
 	if !pub.Removed && opts.KeyTTL > 0 {
@@ -99,7 +99,7 @@ type changing struct {
 }
 
 // changeCall prepares c, which must be zero, for a change. It returns the encoded publication.
-func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena, change changing, o *channel.MapOptions) string {
+func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Strings, change changing, o *channel.MapOptions) string {
 	pub := change.pub
 	enginekit.Stamp(pub, time.Now())
 	encoded, tags := text.Publication(pub, false), ""
@@ -145,7 +145,7 @@ func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Arena
 }
 
 // addKeys adds the keys of a map, in the order of the scripts.
-func addKeys(c *commands.Call, s *shard, text *commands.Arena, ch string, hash uint64) {
+func addKeys(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64) {
 	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
 		c.Key(text.Name(&s.names, kind, ch, hash))
 	}
@@ -177,7 +177,7 @@ func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateF
 	m.looks.begin(m)
 	err = b.readVerified(ctx, s, func() error {
 		s.noteUse()
-		text := commands.NewArena(512 + 7*len(ch))
+		text := commands.NewStrings(512 + 7*len(ch))
 		sub := b.subscription(s, &text, ch, hash)
 		known := s.known(ch, hash, sub)
 		c := commands.Call{Script: commands.State}
@@ -205,7 +205,7 @@ func (m *mapEntries) Clear(ctx context.Context, ch string) error {
 	if err != nil {
 		return err
 	}
-	text := commands.NewArena(256 + 6*len(ch))
+	text := commands.NewStrings(256 + 6*len(ch))
 	c := commands.Call{Script: scriptsOf(s).Clear}
 	addKeys(&c, s, &text, ch, hash)
 	name := ""

@@ -131,7 +131,7 @@ func (m *mapEntries) registerChanged(ctx context.Context) error {
 	changed := m.looks.maps
 	m.looks.maps = nil
 	m.looks.mu.Unlock()
-	text := commands.NewArena(commands.MaxArena)
+	text := commands.NewStrings(commands.MaxChunk)
 	calls := make(map[*shard][]commands.Call)
 	for ch, l := range changed {
 		var c commands.Call
@@ -177,7 +177,7 @@ func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 }
 
 // registerCall prepares c, which must be zero, to register a map for a look after a time.
-func registerCall(c *commands.Call, s *shard, text *commands.Arena, ch string, hash uint64, after time.Duration) {
+func registerCall(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64, after time.Duration) {
 	c.Script = commands.Register
 	c.Key(s.names.Looks(int(hash % uint64(lookListsOf(s)))))
 	c.Arg(ch, text.Milliseconds(after))
@@ -220,7 +220,7 @@ func (m *mapEntries) lookAt(ctx context.Context, s *shard, list string) error {
 func (m *mapEntries) look(ctx context.Context, s *shard, list, ch, claim string) error {
 	hash := format.Hash(ch)
 	for {
-		text := commands.NewArena(1024)
+		text := commands.NewStrings(1024)
 		c := commands.Call{Script: commands.Due}
 		c.Key(text.Name(&s.names, format.StreamMeta, ch, hash), text.Name(&s.names, format.MapDues, ch, hash))
 		c.Arg(strconv.Itoa(dueBatch))
@@ -251,7 +251,7 @@ func (m *mapEntries) expire(ctx context.Context, s *shard, ch string, hash uint6
 	if len(due) == 0 {
 		return nil
 	}
-	text := commands.NewArena(commands.MaxArena)
+	text := commands.NewStrings(commands.MaxChunk)
 	calls := make([]commands.Call, len(due))
 	changes := make([]changing, len(due))
 	for i, key := range due {

@@ -22,10 +22,10 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	var h broker.History
 	err = b.readVerified(ctx, s, func() (err error) {
 		revision := s.revision()
-		m := commands.NewArena(256 + 2*len(ch))
+		text := commands.NewStrings(256 + 2*len(ch))
 		var c commands.Call
-		sub := b.subscription(s, &m, ch, hash)
-		whole := b.historyCall(&c, s, &m, ch, hash, sub, &filter)
+		sub := b.subscription(s, &text, ch, hash)
+		whole := b.historyCall(&c, s, &text, ch, hash, sub, &filter)
 		var renewed bool
 		if h, renewed, err = b.history(ctx, s, &c, &filter, whole); err == nil {
 			b.read(s, ch, sub, h.Top, renewed)
@@ -37,8 +37,8 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 }
 
 // subscription returns the subscription of a channel, or nil.
-func (b *Broker) subscription(s *shard, m *commands.Arena, ch string, hash uint64) *losses.Stream {
-	return b.receivers[s.index][s.names.Partition(hash)].subscription(m.Name(&s.names, format.ClientChannel, ch, hash))
+func (b *Broker) subscription(s *shard, text *commands.Strings, ch string, hash uint64) *losses.Stream {
+	return b.receivers[s.index][s.names.Partition(hash)].subscription(text.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
 // read notes the position of a stream that was read.
@@ -69,12 +69,12 @@ func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 }
 
 // historyCall prepares a read. It returns false if the position alone is read.
-func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
+func (b *Broker) historyCall(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
 	s.noteUse()
 	known := s.known(ch, hash, sub)
 	c.Script = b.kinds.Read
-	c.Key(m.Name(&s.names, b.kinds.History, ch, hash), m.Name(&s.names, b.kinds.Meta, ch, hash))
-	c.Arg(m.Life(known.Epoch, known.Offset), m.Milliseconds(b.metaTTL(f)))
+	c.Key(text.Name(&s.names, b.kinds.History, ch, hash), text.Name(&s.names, b.kinds.Meta, ch, hash))
+	c.Arg(text.Life(known.Epoch, known.Offset), text.Milliseconds(b.metaTTL(f)))
 	direction, start := "f", "-"
 	switch {
 	case f.Limit == 0:
@@ -85,13 +85,13 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, m *commands.Arena, ch s
 	case f.Reverse && f.Since.Offset <= 1, !f.Reverse && f.Since.Offset == math.MaxUint64:
 		return false // there are no such publications
 	case f.Reverse:
-		direction, start = "r", m.Number(f.Since.Offset-1)
+		direction, start = "r", text.Number(f.Since.Offset-1)
 	default:
-		start = m.Number(f.Since.Offset + 1)
+		start = text.Number(f.Since.Offset + 1)
 	}
 	limit := ""
 	if f.Limit > 0 {
-		limit = m.Number(uint64(f.Limit))
+		limit = text.Number(uint64(f.Limit))
 	}
 	c.Arg(direction, start, limit)
 	return true
@@ -112,9 +112,9 @@ func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	if err != nil {
 		return err
 	}
-	m := commands.NewArena(64 + len(ch))
+	text := commands.NewStrings(64 + len(ch))
 	c := commands.Call{Script: b.kinds.Remove}
-	c.Key(m.Name(&s.names, b.kinds.History, ch, hash))
+	c.Key(text.Name(&s.names, b.kinds.History, ch, hash))
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

@@ -73,20 +73,20 @@ type expected struct {
 // that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now, revision := time.Now(), r.shard.revision()
-	m := commands.NewArena(min(128*len(items), commands.MaxArena))
+	text := commands.NewStrings(min(128*len(items), commands.MaxChunk))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		list := make([]expected, 0, len(chunk))
 		cmds := make([]rueidis.Completed, 0, len(chunk))
 		for _, it := range chunk {
 			ch := r.channels[it.index]
-			sub := r.subscription(r.shard, &m, ch, it.hash)
+			sub := r.subscription(r.shard, &text, ch, it.hash)
 			if !sub.Lives(now, revision) {
 				rest = append(rest, it)
 				continue
 			}
 			list = append(list, expected{it, sub, r.shard.known(ch, it.hash, sub)})
-			cmds = append(cmds, r.shard.client.B().Hmget().Key(m.Name(&r.shard.names, r.kinds.Meta, ch, it.hash)).Field("e", "s").Build())
+			cmds = append(cmds, r.shard.client.B().Hmget().Key(text.Name(&r.shard.names, r.kinds.Meta, ch, it.hash)).Field("e", "s").Build())
 		}
 		if len(list) == 0 {
 			continue
@@ -113,14 +113,14 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
 	revision := r.shard.revision()
-	m := commands.NewArena(min(256*len(items), commands.MaxArena))
+	text := commands.NewStrings(min(256*len(items), commands.MaxChunk))
 	failures := r.shard.client.Explainer()
 	for chunk := range slices.Chunk(items, servers.MaxPipeline) {
 		calls := make([]commands.Call, len(chunk))
 		subs := make([]*losses.Stream, len(chunk))
 		for i, it := range chunk {
-			subs[i] = r.subscription(r.shard, &m, r.channels[it.index], it.hash)
-			r.historyCall(&calls[i], r.shard, &m, r.channels[it.index], it.hash, subs[i], r.filter)
+			subs[i] = r.subscription(r.shard, &text, r.channels[it.index], it.hash)
+			r.historyCall(&calls[i], r.shard, &text, r.channels[it.index], it.hash, subs[i], r.filter)
 		}
 		var answers []rueidis.RedisResult
 		answers, cmds = commands.RunAll(ctx, r.shard.client, calls, cmds)

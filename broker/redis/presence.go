@@ -20,8 +20,8 @@ type Presence struct {
 var _ broker.PresenceManager = (*Presence)(nil)
 
 func newPresence(e *Engine) *Presence {
-	var m commands.Arena
-	p := &Presence{engine: e, scripts: &commands.SetPresence, ttl: m.Milliseconds(e.cfg.PresenceTTL)}
+	var text commands.Strings
+	p := &Presence{engine: e, scripts: &commands.SetPresence, ttl: text.Milliseconds(e.cfg.PresenceTTL)}
 	if e.cfg.PresenceHashFieldTTL {
 		p.scripts = &commands.FieldPresence
 	}
@@ -72,11 +72,11 @@ func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo)
 	if err != nil {
 		return err
 	}
-	m := commands.NewArena(256)
+	text := commands.NewStrings(256)
 	c := commands.Call{Script: p.scripts.Add}
 	s.noteUse()
 	p.keys(&c, s, ch)
-	c.Arg(p.ttl, info.Client, m.ClientInfo("", info), info.User)
+	c.Arg(p.ttl, info.Client, text.ClientInfo("", info), info.User)
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

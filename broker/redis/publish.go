@@ -20,10 +20,10 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 		return broker.PublishResult{}, err
 	}
 	enginekit.Stamp(pub, time.Now())
-	m := commands.NewArena(256 + 4*len(ch) + len(pub.Data))
+	text := commands.NewStrings(256 + 4*len(ch) + len(pub.Data))
 	var c commands.Call
-	encoded := m.Publication(pub, unkeptDelta(&opts))
-	b.publishCall(&c, s, &m, publishing{ch, hash, encoded, pub.Version}, &opts)
+	encoded := text.Publication(pub, unkeptDelta(&opts))
+	b.publishCall(&c, s, &text, publishing{ch, hash, encoded, pub.Version}, &opts)
 	if c.Script == nil {
 		if b.engine.cfg.SkipPubSub {
 			return broker.PublishResult{}, nil
@@ -78,8 +78,8 @@ type publishing struct {
 }
 
 // publishCall prepares c, which must be zero, to publish.
-func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions) {
-	name := m.Name(&s.names, format.ClientChannel, p.ch, p.hash)
+func (b *Broker) publishCall(c *commands.Call, s *shard, text *commands.Strings, p publishing, opts *broker.PublishOptions) {
+	name := text.Name(&s.names, format.ClientChannel, p.ch, p.hash)
 	verb := commands.Publish
 	if s.names.Partitions > 0 {
 		verb = commands.ShardPublish
@@ -89,39 +89,39 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, m *commands.Arena, p pu
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
-		b.historyPublishCall(c, s, m, p, opts, name)
+		b.historyPublishCall(c, s, text, p, opts, name)
 	case opts.IdempotencyKey != "":
 		if b.engine.cfg.SkipPubSub {
 			name = ""
 		}
 		c.Script = commands.Once
-		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		c.Arg(p.payload, name, m.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
+		c.Key(text.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
+		c.Arg(p.payload, name, text.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL)), verb)
 	default:
 		c.Message(verb, name, p.payload)
 	}
 }
 
 // historyPublishCall is publishCall with history.
-func (b *Broker) historyPublishCall(c *commands.Call, s *shard, m *commands.Arena, p publishing, opts *broker.PublishOptions, name string) {
+func (b *Broker) historyPublishCall(c *commands.Call, s *shard, text *commands.Strings, p publishing, opts *broker.PublishOptions, name string) {
 	s.noteUse()
 	known := s.acked.Known(p.ch, p.hash)
 	c.Script = b.kinds.PublishBy(s.names.Partitions > 0)
-	c.Key(m.Name(&s.names, b.kinds.History, p.ch, p.hash), m.Name(&s.names, b.kinds.Meta, p.ch, p.hash))
-	c.Arg(p.payload, m.Number(uint64(opts.HistorySize)), m.Milliseconds(opts.HistoryTTL), name)
-	c.Arg(m.Milliseconds(enginekit.PositiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), m.Life(known.Epoch, known.Offset))
+	c.Key(text.Name(&s.names, b.kinds.History, p.ch, p.hash), text.Name(&s.names, b.kinds.Meta, p.ch, p.hash))
+	c.Arg(p.payload, text.Number(uint64(opts.HistorySize)), text.Milliseconds(opts.HistoryTTL), name)
+	c.Arg(text.Milliseconds(enginekit.PositiveOr(opts.HistoryMetaTTL, b.engine.cfg.HistoryMetaTTL)), text.Life(known.Epoch, known.Offset))
 	if opts.IdempotencyKey == "" && !opts.Delta && p.version == 0 && known.Earlier == "" {
 		return
 	}
 	resultTTL, delta := "", "0"
 	if opts.IdempotencyKey != "" {
-		c.Key(m.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
-		resultTTL = m.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL))
+		c.Key(text.Result(&s.names, p.ch, p.hash, opts.IdempotencyKey))
+		resultTTL = text.Milliseconds(enginekit.PositiveOr(opts.IdempotencyTTL, b.engine.cfg.IdempotencyTTL))
 	}
 	if opts.Delta {
 		delta = "1"
 	}
-	c.Arg(resultTTL, delta, m.Number(p.version), opts.VersionEpoch, string(known.Earlier))
+	c.Arg(resultTTL, delta, text.Number(p.version), opts.VersionEpoch, string(known.Earlier))
 }
 
 // PublishJoin implements broker.Broker.
@@ -139,9 +139,9 @@ func (b *Broker) publishInfo(ctx context.Context, ch, prefix string, info *chann
 	if err != nil || b.engine.cfg.SkipPubSub {
 		return err
 	}
-	m := commands.NewArena(256 + len(ch))
+	text := commands.NewStrings(256 + len(ch))
 	var c commands.Call
-	b.publishCall(&c, s, &m, publishing{ch: ch, hash: hash, payload: m.ClientInfo(prefix, info)}, &broker.PublishOptions{})
+	b.publishCall(&c, s, &text, publishing{ch: ch, hash: hash, payload: text.ClientInfo(prefix, info)}, &broker.PublishOptions{})
 	_, err = commands.Run(ctx, s.client, &c)
 	return err
 }

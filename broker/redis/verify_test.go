@@ -187,7 +187,7 @@ func TestComparedMeanwhile(t *testing.T) {
 func readTop(t *testing.T, b *Broker, s *shard, hash uint64) (top channel.StreamPosition) {
 	t.Helper()
 	wait.Success(t, "the position is read", func() error {
-		m := commands.NewArena(64)
+		m := commands.NewStrings(64)
 		var c commands.Call
 		filter := broker.HistoryFilter{}
 		whole := b.historyCall(&c, s, &m, "ch", hash, nil, &filter)

@@ -86,7 +86,7 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 
 // calls returns the calls that write the marks, and behind them the calls that write the samples.
 func (m *Marks) calls() []commands.Call {
-	var text commands.Arena
+	var text commands.Strings
 	n := len(m.tags)
 	calls := make([]commands.Call, 2*n)
 	number, life := text.Number(m.number), text.Milliseconds(sampleTTL)

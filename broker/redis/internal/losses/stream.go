@@ -49,7 +49,7 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	case offset == last.Offset && sum == last.Sum:
 		return last.Epoch, false // the same publication
 	default:
-		var text commands.Arena
+		var text commands.Strings
 		provisional := text.Epoch()
 		s.provisional = &provisional
 		return provisional, true

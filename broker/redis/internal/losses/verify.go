@@ -55,7 +55,7 @@ type Verifier struct {
 // epoch. It returns the lost candidates, and the candidates whose streams have another epoch for another reason, and notes the new
 // epochs where the candidates come from.
 func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, moved []Candidate, err error) {
-	text := commands.NewArena(commands.MaxArena)
+	text := commands.NewStrings(commands.MaxChunk)
 	calls := make([]commands.Call, len(candidates))
 	for i := range candidates {
 		call, p := &calls[i], &candidates[i]
@@ -109,7 +109,7 @@ func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	text := commands.NewArena(512)
+	text := commands.NewStrings(512)
 	calls := make([]commands.Call, len(lost))
 	for i := range lost {
 		call, p := &calls[i], &lost[i]

@@ -11,84 +11,84 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Arena makes strings that share allocations. Each string keeps its neighbours in memory, so
+// Strings makes strings that share allocations. Each string keeps its neighbours in memory, so
 // none should live much longer than the call that it is made for. The zero value begins
-// small. A Arena belongs to one goroutine.
-type Arena struct {
+// small. It belongs to one goroutine.
+type Strings struct {
 	free []byte
 	size int // of the next chunk
 }
 
-// MaxArena is the size in bytes that chunks grow to.
-const MaxArena = 64 << 10
+// MaxChunk is the size in bytes that chunks grow to.
+const MaxChunk = 64 << 10
 
-// NewArena makes an arena whose first chunk has size bytes.
-func NewArena(size int) Arena { return Arena{size: size} }
+// NewStrings returns Strings whose first chunk has size bytes.
+func NewStrings(size int) Strings { return Strings{size: size} }
 
 // room returns a slice of length 0 with room for most bytes, for keep.
-func (a *Arena) room(most int) []byte {
-	if cap(a.free)-len(a.free) < most {
-		a.free = make([]byte, 0, max(a.size, most))
-		a.size = min(max(2*a.size, 1<<10), MaxArena)
+func (s *Strings) room(most int) []byte {
+	if cap(s.free)-len(s.free) < most {
+		s.free = make([]byte, 0, max(s.size, most))
+		s.size = min(max(2*s.size, 1<<10), MaxChunk)
 	}
-	return a.free[len(a.free):]
+	return s.free[len(s.free):]
 }
 
 // keep makes a string of the bytes that were appended to a slice of room.
-func (a *Arena) keep(dst []byte) string {
+func (s *Strings) keep(dst []byte) string {
 	if len(dst) == 0 {
 		return ""
 	}
-	if len(dst) <= cap(a.free)-len(a.free) {
-		a.free = a.free[:len(a.free)+len(dst)]
+	if len(dst) <= cap(s.free)-len(s.free) {
+		s.free = s.free[:len(s.free)+len(dst)]
 	}
 	return unsafe.String(&dst[0], len(dst)) // these bytes do not change any more
 }
 
 // Name makes the name of kind for a channel whose hash is given.
-func (a *Arena) Name(n *format.Names, kind format.KeyKind, ch string, hash uint64) string {
-	return a.keep(n.Append(a.room(n.Size(ch)), kind, ch, hash))
+func (s *Strings) Name(n *format.Names, kind format.KeyKind, ch string, hash uint64) string {
+	return s.keep(n.Append(s.room(n.Size(ch)), kind, ch, hash))
 }
 
 // Result makes the name of an idempotency key's result.
-func (a *Arena) Result(n *format.Names, ch string, hash uint64, key string) string {
-	return a.keep(n.AppendResult(a.room(n.Size(ch)+1+len(key)), ch, hash, key))
+func (s *Strings) Result(n *format.Names, ch string, hash uint64, key string) string {
+	return s.keep(n.AppendResult(s.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
 // maxTTL is longer than any useful time to live, and as much as Redis can add to the time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // Milliseconds of d, at least 1, in decimal.
-func (a *Arena) Milliseconds(d time.Duration) string {
+func (s *Strings) Milliseconds(d time.Duration) string {
 	d = min(d, maxTTL)
-	return a.Number(uint64(max((d+time.Millisecond-1)/time.Millisecond, 1)))
+	return s.Number(uint64(max((d+time.Millisecond-1)/time.Millisecond, 1)))
 }
 
 // Number makes n in decimal.
-func (a *Arena) Number(n uint64) string {
+func (s *Strings) Number(n uint64) string {
 	if n < 100 {
 		return strconv.Itoa(int(n)) // constants of strconv
 	}
-	return a.keep(strconv.AppendUint(a.room(20), n, 10))
+	return s.keep(strconv.AppendUint(s.room(20), n, 10))
 }
 
 // Epoch makes 8 random letters.
-func (a *Arena) Epoch() string {
-	return a.keep(enginekit.AppendEpoch(a.room(enginekit.EpochSize), rand.Uint64()))
+func (s *Strings) Epoch() string {
+	return s.keep(enginekit.AppendEpoch(s.room(enginekit.EpochSize), rand.Uint64()))
 }
 
 // Life makes an epoch for a new life of a stream and appends the known position of the stream: offset:epoch.
-func (a *Arena) Life(epoch string, offset uint64) string {
-	dst := enginekit.AppendEpoch(a.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
+func (s *Strings) Life(epoch string, offset uint64) string {
+	dst := enginekit.AppendEpoch(s.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
 	if epoch != "" {
 		dst = append(strconv.AppendUint(dst, offset, 10), ':')
 		dst = append(dst, epoch...)
 	}
-	return a.keep(dst)
+	return s.keep(dst)
 }
 
 // Publication makes the Protobuf of pub.
-func (a *Arena) Publication(pub *channel.Publication, delta bool) string {
+func (s *Strings) Publication(pub *channel.Publication, delta bool) string {
 	most := len(pub.Data) + len(pub.Channel) + len(pub.Key) + 80
 	if pub.Info != nil {
 		most += len(pub.Info.User) + len(pub.Info.Client) + len(pub.Info.ConnInfo) + len(pub.Info.ChanInfo) + 60
@@ -96,11 +96,11 @@ func (a *Arena) Publication(pub *channel.Publication, delta bool) string {
 	for key, value := range pub.Tags {
 		most += len(key) + len(value) + 32
 	}
-	return a.keep(format.AppendPublication(a.room(most), pub, delta))
+	return s.keep(format.AppendPublication(s.room(most), pub, delta))
 }
 
 // ClientInfo makes the message of a join or leave, or a client info alone if prefix is empty.
-func (a *Arena) ClientInfo(prefix string, info *channel.ClientInfo) string {
+func (s *Strings) ClientInfo(prefix string, info *channel.ClientInfo) string {
 	most := len(prefix) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
-	return a.keep(info.AppendProto(append(a.room(most), prefix...)))
+	return s.keep(info.AppendProto(append(s.room(most), prefix...)))
 }
