@@ -66,7 +66,7 @@ func (b *Broker) newReceiver(s *shard, partition int) *receiver {
 		Message:       r.message,
 		Resubscribed:  r.resubscribed,
 		Overflow:      r.overflow,
-		Aside:         r.aside,
+		TakeDropped:         r.takeDropped,
 		Sharded:       partition >= 0,
 		CanaryChannel: s.names.CanaryChannel(s.index, b.node, partition),
 		Timeout:       s.timeout,
@@ -270,8 +270,8 @@ func publication(memory *pubsub.Chunk) *channel.Publication {
 	return pub
 }
 
-// aside takes control messages while messages are dropped.
-func (r *receiver) aside(name, data []byte) bool {
+// takeDropped takes control messages while messages are dropped.
+func (r *receiver) takeDropped(name, data []byte) bool {
 	c := r.broker.control
 	return c != nil && r.partition < 0 && c.offer(name, data)
 }

@@ -45,9 +45,9 @@ type Config struct {
 	// behind, and that messages are delivered again now. Nil stands for any channel, if
 	// there are too many for a list. The callee may keep the slice.
 	Overflow func(channels []string)
-	// Aside may take a message that would be dropped because Message is behind, out of
+	// TakeDropped may take a message that would be dropped because Message is behind, out of
 	// order. It must not wait, nor keep channel and payload. Nil takes none.
-	Aside func(channel, payload []byte) bool
+	TakeDropped func(channel, payload []byte) bool
 	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
 	Sharded bool
 
@@ -113,8 +113,8 @@ func (c *Config) complete() {
 	if c.Resubscribed == nil {
 		c.Resubscribed = func(bool) {}
 	}
-	if c.Aside == nil {
-		c.Aside = func(_, _ []byte) bool { return false }
+	if c.TakeDropped == nil {
+		c.TakeDropped = func(_, _ []byte) bool { return false }
 	}
 	if c.Overflow == nil {
 		c.Overflow = func([]string) {}

@@ -274,9 +274,9 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 
 // read starts the reader of a connection.
 func (c *Conn) read(cn *connection) {
-	t := new(token)
-	c.queue.setReader(t)
-	c.running.Go(func() { cn.read(t) })
+	reader := new(readerID)
+	c.queue.setReader(reader)
+	c.running.Go(func() { cn.read(reader) })
 }
 
 func (c *Conn) newConnection(conn net.Conn) *connection {
@@ -318,8 +318,8 @@ func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
 			}
 		case <-check.C:
 			check.Reset(quiet.UntilBeat(period))
-			if t := new(token); c.queue.relieve(t, cn.saturated(period)) {
-				c.running.Go(func() { cn.read(t) })
+			if reader := new(readerID); c.queue.relieve(reader, cn.saturated(period)) {
+				c.running.Go(func() { cn.read(reader) })
 			}
 			idle, err := c.heartbeat.check(cn)
 			if err != nil {

@@ -122,7 +122,7 @@ func (cn *connection) saturated(period time.Duration) bool {
 
 // read takes the messages of the server until the connection fails or the reader is relieved. Before it waits for the network,
 // everything received goes to the queue.
-func (cn *connection) read(t *token) {
+func (cn *connection) read(reader *readerID) {
 	batch := make([]message, 0, batchSize)
 	var f resp.Frame
 	for {
@@ -135,7 +135,7 @@ func (cn *connection) read(t *token) {
 			}
 		}
 		if n := len(batch); n == batchSize || n > 0 && (!found || err != nil) {
-			if !cn.bring(t, batch) {
+			if !cn.enqueue(reader, batch) {
 				return
 			}
 			clear(batch)
@@ -152,8 +152,8 @@ func (cn *connection) read(t *token) {
 	}
 }
 
-// bring counts messages and hands them to the queue; see queue.bring.
-func (cn *connection) bring(t *token, batch []message) bool {
+// enqueue counts messages and puts them into the queue.
+func (cn *connection) enqueue(reader *readerID, batch []message) bool {
 	at, n := cn.lastReceived.Load(), uint64(0)
 	for i := range batch {
 		if batch[i].note == nil {
@@ -164,7 +164,7 @@ func (cn *connection) bring(t *token, batch []message) bool {
 		cn.stats.messages.Add(n)
 		cn.heartbeat.lastMessage.Store(at)
 	}
-	return cn.queue.bring(t, batch, cn.heartbeat.start.Add(time.Duration(at)))
+	return cn.queue.put(reader, batch, cn.heartbeat.start.Add(time.Duration(at)))
 }
 
 // frame handles one value. If it is not for the handler, the message is zero.

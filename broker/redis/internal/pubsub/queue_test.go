@@ -72,13 +72,13 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// What Aside takes is not dropped.
+// What TakeDropped takes is not dropped.
 func TestAside(t *testing.T) {
 	bubble(t, func(s *stand) {
 		s.cfg.MaxQueue = 2
-		s.cfg.Aside = func(channel, payload []byte) bool {
+		s.cfg.TakeDropped = func(channel, payload []byte) bool {
 			if string(channel) == "control" {
-				s.note("aside " + string(payload))
+				s.note("taken " + string(payload))
 			}
 			return string(channel) == "control"
 		}
@@ -96,7 +96,7 @@ func TestAside(t *testing.T) {
 		s.publish("control", "2")
 		time.Sleep(2 * time.Second)
 		s.set(nil)
-		s.expect("a x", "aside 1", "aside 2")
+		s.expect("a x", "taken 1", "takeDropped 2")
 		close(hold)
 		s.expect("a x", "a x", "overflow [a]")
 		if got := s.conn.Stats(); got.Dropped != 2 {
@@ -146,9 +146,9 @@ func testQueue(cfg Config) *queue {
 	return q
 }
 
-var reader token
+var reader readerID
 
-func (q *queue) receive(m ...message) { q.bring(&reader, m, time.Now()) }
+func (q *queue) receive(m ...message) { q.put(&reader, m, time.Now()) }
 
 func TestQueueBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestQueueBytes(t *testing.T) {
 		if waiting, dropped := q.counts(); waiting != 2 || dropped != 1 {
 			t.Error(waiting, dropped)
 		}
-		if q.bytes != 100 {
-			t.Errorf("%d bytes", q.bytes)
+		if q.waiting.bytes != 100 {
+			t.Errorf("%d bytes", q.waiting.bytes)
 		}
 	})
 }
