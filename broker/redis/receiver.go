@@ -66,7 +66,7 @@ func (b *Broker) newReceiver(s *shard, partition int) *receiver {
 		Message:       r.message,
 		Resubscribed:  r.resubscribed,
 		Overflow:      r.overflow,
-		TakeDropped:         r.takeDropped,
+		TakeDropped:   r.takeDropped,
 		Sharded:       partition >= 0,
 		CanaryChannel: s.names.CanaryChannel(s.index, b.node, partition),
 		Timeout:       s.timeout,

@@ -31,9 +31,11 @@ type Conn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // ends a pause between two attempts to connect
-	lost   time.Time     // since when there is no connection; used by run alone
-	first  chan struct{} // closed after the first attempt to connect
-	result error         // of the first attempt
+	// connected tells that there was a connection, downSince since when there is none. run alone uses them.
+	connected bool
+	downSince time.Time
+	first     chan struct{} // closed after the first attempt to connect
+	result    error         // of the first attempt
 
 	mu      sync.Mutex
 	started bool
@@ -183,10 +185,9 @@ func (c *Conn) Wake() { signal(c.wake) }
 // run connects again and again.
 func (c *Conn) run() {
 	backoff, attempts := enginekit.Backoff{Min: c.cfg.MinBackoff, Max: c.cfg.MaxBackoff}, 0
-	var connected bool
-	c.lost = time.Now()
+	c.downSince = time.Now()
 	for {
-		proven, err := c.attempt(&connected)
+		proven, err := c.attempt()
 		closed := c.ctx.Err() != nil
 		if closed {
 			err = errClosed
@@ -201,7 +202,7 @@ func (c *Conn) run() {
 		if proven {
 			attempts = 0
 		}
-		c.logLoss(connected, err)
+		c.logLoss(err)
 		pause := backoff.Pause(attempts)
 		pause = pause/2 + time.Duration(c.cfg.Random()*float64(pause/2))
 		attempts++
@@ -223,12 +224,12 @@ const wakeSpread = 10
 
 // logLoss logs that the connection was lost or, at level debug, that there still is none. Start
 // returns what happens before the first connection.
-func (c *Conn) logLoss(connected bool, reason error) {
-	if !connected || !c.lost.IsZero() {
+func (c *Conn) logLoss(reason error) {
+	if !c.connected || !c.downSince.IsZero() {
 		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "part", c.cfg.Name, "reason", reason.Error())
 		return
 	}
-	c.lost = time.Now()
+	c.downSince = time.Now()
 	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "part", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
 }
 
@@ -244,7 +245,7 @@ func (c *Conn) attempted(err error) {
 
 // attempt makes one connection and returns when it has ended. proven tells whether the
 // connection was proven to deliver.
-func (c *Conn) attempt(connected *bool) (proven bool, err error) {
+func (c *Conn) attempt() (proven bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, c.cfg.Timeout, fmt.Errorf("no connection within %s", c.cfg.Timeout))
 	conn, err := c.cfg.Dial(ctx)
 	cancel()
@@ -257,7 +258,7 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	c.read(cn)
 	var writer sync.WaitGroup
 	writer.Go(cn.write)
-	c.watch(cn, boot, connected)
+	c.watch(cn, boot)
 	if c.ctx.Err() == nil {
 		cn.drain()
 	}
@@ -266,7 +267,7 @@ func (c *Conn) attempt(connected *bool) (proven bool, err error) {
 	writer.Wait()
 	select {
 	case <-boot.done:
-		*connected = *connected || boot.err == nil // everything was subscribed
+		c.connected = c.connected || boot.err == nil // everything was subscribed
 	default:
 	}
 	return c.heartbeat.proof(), cn.err
@@ -291,7 +292,7 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 }
 
 // watch checks a connection until it has failed.
-func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
+func (c *Conn) watch(cn *connection, boot *call) {
 	// All connections of a process do this at the same moments, as an idle process should wake up rarely.
 	canary := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
 	defer canary.Stop()
@@ -309,7 +310,7 @@ func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
 		case <-done:
 			done = nil
 			if boot.err == nil {
-				c.ready(cn, connected)
+				c.ready(cn)
 			}
 		case <-canary.C:
 			canary.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
@@ -332,15 +333,15 @@ func (c *Conn) watch(cn *connection, boot *call, connected *bool) {
 }
 
 // ready tells that everything is subscribed, and sends a canary to prove that.
-func (c *Conn) ready(cn *connection, connected *bool) {
-	lost := *connected
-	*connected = true
+func (c *Conn) ready(cn *connection) {
+	lost := c.connected
+	c.connected = true
 	if lost {
 		c.stats.reconnects.Add(1)
 		c.cfg.Logger.Info("redis PUB/SUB connection restored", "part", c.cfg.Name, "channels", c.table.size(),
-			"failed_at", c.lost, "after_ms", time.Since(c.lost).Milliseconds())
+			"failed_at", c.downSince, "after_ms", time.Since(c.downSince).Milliseconds())
 	}
-	c.lost = time.Time{}
+	c.downSince = time.Time{}
 	c.heartbeat.subscribed(cn)
 	c.queue.note(func() { c.cfg.Resubscribed(lost) })
 	c.attempted(nil)

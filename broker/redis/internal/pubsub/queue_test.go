@@ -96,7 +96,7 @@ func TestAside(t *testing.T) {
 		s.publish("control", "2")
 		time.Sleep(2 * time.Second)
 		s.set(nil)
-		s.expect("a x", "taken 1", "takeDropped 2")
+		s.expect("a x", "taken 1", "taken 2")
 		close(hold)
 		s.expect("a x", "a x", "overflow [a]")
 		if got := s.conn.Stats(); got.Dropped != 2 {
