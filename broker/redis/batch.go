@@ -46,6 +46,20 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		}
 		return
 	}
+	shares := b.shares(shards, batch)
+	if len(shares) == 0 {
+		return
+	}
+	var group sync.WaitGroup
+	for i := range shares[1:] {
+		group.Go(func() { shares[1+i].run(ctx) })
+	}
+	shares[0].run(ctx)
+	group.Wait()
+}
+
+// shares stamps the publications of a batch and divides them among the shards. Items that need no command are in no share.
+func (b *Broker) shares(shards []*shard, batch []broker.BatchItem) []share {
 	now := time.Now()
 	count := len(shards)
 	if len(batch) >= 2*minShare {
@@ -72,16 +86,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		}
 		shares[at].items = append(shares[at].items, shareItem{index: int32(i), hash: hash})
 	}
-	shares = slices.DeleteFunc(shares, func(s share) bool { return len(s.items) == 0 })
-	if len(shares) == 0 {
-		return
-	}
-	var group sync.WaitGroup
-	for i := range shares[1:] {
-		group.Go(func() { shares[1+i].run(ctx) })
-	}
-	shares[0].run(ctx)
-	group.Wait()
+	return slices.DeleteFunc(shares, func(s share) bool { return len(s.items) == 0 })
 }
 
 // share is a part of a batch whose items go to one shard, in their order.

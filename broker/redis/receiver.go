@@ -205,24 +205,27 @@ func (r *receiver) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk
 	if err != nil {
 		return err
 	}
-	handler := r.broker.handler
-	if m.Kind == format.KindClear {
+	switch m.Kind {
+	case format.KindPublication:
+		return r.deliverPublication(sub, &m, memory)
+	case format.KindClear:
 		ch := sub.Channel()
-		handler.HandleLoss(func(lost string) bool { return lost == ch })
+		r.broker.handler.HandleLoss(func(lost string) bool { return lost == ch })
 		return nil
 	}
-	if m.Kind != format.KindPublication {
-		info := &channel.ClientInfo{}
-		if err := format.ReadClientInfo(m.Data, info); err != nil {
-			return err
-		}
-		if m.Kind == format.KindJoin {
-			handler.HandleJoin(sub.Channel(), info)
-		} else {
-			handler.HandleLeave(sub.Channel(), info)
-		}
-		return nil
+	info := &channel.ClientInfo{}
+	if err := format.ReadClientInfo(m.Data, info); err != nil {
+		return err
 	}
+	if m.Kind == format.KindJoin {
+		r.broker.handler.HandleJoin(sub.Channel(), info)
+	} else {
+		r.broker.handler.HandleLeave(sub.Channel(), info)
+	}
+	return nil
+}
+
+func (r *receiver) deliverPublication(sub *losses.Stream, m *format.Message, memory *pubsub.Chunk) (err error) {
 	pub := publication(memory)
 	pub.Offset = m.Offset
 	event := broker.PublicationEvent{Pub: pub, Memory: memory}
@@ -246,7 +249,7 @@ func (r *receiver) deliver(sub *losses.Stream, data []byte, memory *pubsub.Chunk
 			}
 		}
 	}
-	handler.HandlePublication(sub.Channel(), event)
+	r.broker.handler.HandlePublication(sub.Channel(), event)
 	return nil
 }
 
