@@ -12,8 +12,8 @@ import (
 // entries of a map, in the order of their keys. Those that expire are on a heap besides. A nil
 // *entries has none. The stripe's lock guards them.
 type entries struct {
-	byKey btree.Map[string, *entry]
-	dues  dues
+	byKey    btree.Map[string, *entry]
+	expiries expiries
 	// How the last change had the stream kept. Entries that expire do the same.
 	size         int
 	ttl, metaTTL time.Duration
@@ -24,8 +24,8 @@ type entry struct {
 	pub   *channel.Publication // what set it
 	last  *version             // that was set; nil if none was
 	until int64                // when it expires; math.MaxInt64 if never
-	noted int64                // when dues looks at it: at until, or earlier
-	index int                  // in dues; -1 if it is not there
+	noted int64                // when expiries looks at it: at until, or earlier
+	index int                  // in expiries; -1 if it is not there
 }
 
 type version struct {
@@ -63,21 +63,21 @@ func (es *entries) add(key string) *entry {
 func (es *entries) remove(e *entry) {
 	es.byKey.Delete(e.pub.Key)
 	if e.index >= 0 {
-		heap.Remove(&es.dues, e.index)
+		heap.Remove(&es.expiries, e.index)
 	}
 }
 
 // prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than
-// before keeps its place in dues, so that setting it again costs nothing there.
+// before keeps its place in expiries, so that setting it again costs nothing there.
 func (es *entries) prolong(e *entry, ttl time.Duration, now int64) {
 	e.until = forEverOr(now, ttl)
 	switch {
 	case e.index < 0 && e.until < math.MaxInt64:
 		e.noted = e.until
-		heap.Push(&es.dues, e)
+		heap.Push(&es.expiries, e)
 	case e.index >= 0 && e.until < e.noted:
 		e.noted = e.until
-		heap.Fix(&es.dues, e.index)
+		heap.Fix(&es.expiries, e.index)
 	}
 }
 
@@ -86,13 +86,13 @@ func (es *entries) first() (at int64, some bool) {
 	if es.count() == 0 {
 		return math.MaxInt64, false
 	}
-	for len(es.dues) > 0 {
-		e := es.dues[0]
+	for len(es.expiries) > 0 {
+		e := es.expiries[0]
 		if e.noted == e.until {
 			return e.until, true
 		}
 		e.noted = e.until
-		heap.Fix(&es.dues, 0)
+		heap.Fix(&es.expiries, 0)
 	}
 	return math.MaxInt64, true
 }
@@ -121,25 +121,25 @@ func (es *entries) page(cursor string, limit int) (out []*channel.Publication, n
 	return out, next
 }
 
-// dues is a heap of entries by the time noted.
-type dues []*entry
+// expiries is a heap of entries by the time noted.
+type expiries []*entry
 
-func (d dues) Len() int           { return len(d) }
-func (d dues) Less(i, j int) bool { return d[i].noted < d[j].noted }
-func (d dues) Swap(i, j int) {
+func (d expiries) Len() int           { return len(d) }
+func (d expiries) Less(i, j int) bool { return d[i].noted < d[j].noted }
+func (d expiries) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
 	d[i].index, d[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (d *dues) Push(x any) {
+func (d *expiries) Push(x any) {
 	e := x.(*entry)
 	e.index = len(*d)
 	*d = append(*d, e)
 }
 
 // Pop implements heap.Interface.
-func (d *dues) Pop() any {
+func (d *expiries) Pop() any {
 	last := len(*d) - 1
 	e := (*d)[last]
 	(*d)[last] = nil

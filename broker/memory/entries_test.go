@@ -55,8 +55,8 @@ func TestEphemeralMapsLeaveNothing(t *testing.T) {
 }
 
 func sameStripe(b *Broker, one, other string) bool {
-	_, s := b.place(one)
-	_, t := b.place(other)
+	_, s := b.locate(one)
+	_, t := b.locate(other)
 	return s == t
 }
 

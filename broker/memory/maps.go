@@ -13,7 +13,7 @@ import (
 // expireBatch is how many entries of a channel expire before others get the turn.
 const expireBatch = 256
 
-// Change implements broker.Maps. It takes the channel's turn, as Publish does.
+// Change implements broker.Maps. It holds the channel's lock, as Publish does.
 func (b *Broker) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	if err := ctx.Err(); err != nil {
 		return channel.MapResult{}, err
@@ -21,9 +21,9 @@ func (b *Broker) Change(ctx context.Context, ch string, pub *channel.Publication
 	if err := broker.CheckChange(pub, &opts); err != nil {
 		return channel.MapResult{}, err
 	}
-	turn, s := b.place(ch)
-	turn.Lock()
-	defer turn.Unlock()
+	lock, s := b.locate(ch)
+	lock.Lock()
+	defer lock.Unlock()
 	if !b.lifecycle.IsRunning() {
 		return channel.MapResult{}, errNotRunning
 	}
@@ -34,7 +34,7 @@ func (b *Broker) Change(ctx context.Context, ch string, pub *channel.Publication
 	return result, nil
 }
 
-// change does everything but the delivery. The caller holds the turn.
+// change does everything but the delivery. The caller holds the channel's lock.
 func (b *Broker) change(s *stripe, ch string, pub *channel.Publication, opts *channel.MapOptions, wall time.Time) (event broker.PublicationEvent, result channel.MapResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
@@ -160,11 +160,11 @@ func (st *stream) apply(e *entry, pub *channel.Publication, opts *channel.MapOpt
 func (st *stream) remember(pub *channel.Publication, size int, ttl time.Duration, now int64) {
 	st.top++
 	pub.Offset = st.top
-	st.pubs.push(keep(pub), size)
+	st.pubs.push(compactOf(pub), size)
 	st.pubsUntil = after(now, ttl)
 }
 
-// removeExpired removes entries whose time is over, by changes. The caller holds the turn.
+// removeExpired removes entries whose time is over, by changes. The caller holds the channel's lock.
 func (b *Broker) removeExpired(s *stripe, st *stream, now int64) {
 	for range expireBatch {
 		event, deliver, ok := b.removeNext(s, st, now)
@@ -186,7 +186,7 @@ func (b *Broker) removeNext(s *stripe, st *stream, now int64) (event broker.Publ
 		return event, false, false
 	}
 	b.stream(s, &c, now) // the changes may be over as well
-	e := st.entries.dues[0]
+	e := st.entries.expiries[0]
 	st.entries.remove(e)
 	pub := &channel.Publication{Key: e.pub.Key, Removed: true, Tags: e.pub.Tags, Time: b.start.Add(time.Duration(now)).UnixMilli()}
 	event.Pub = pub
@@ -223,9 +223,9 @@ func (b *Broker) State(ctx context.Context, ch string, filter channel.StateFilte
 
 // Clear implements broker.Maps.
 func (b *Broker) Clear(ctx context.Context, ch string) error {
-	turn, _ := b.place(ch)
-	turn.Lock()
-	defer turn.Unlock()
+	lock, _ := b.locate(ch)
+	lock.Lock()
+	defer lock.Unlock()
 	s, err := b.enter(ctx, ch)
 	if err != nil {
 		return err

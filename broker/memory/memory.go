@@ -25,9 +25,9 @@ const (
 	defaultIdempotencyTTL = 300 * time.Second
 	defaultPresenceTTL    = 60 * time.Second
 
-	// turnCount is the number of turns that channels share by hash. It is large because a
-	// handler that blocks holds up the channels that share its turn.
-	turnCount = 4096
+	// lockCount is the number of locks that channels share by hash. It is large because a
+	// handler that blocks holds up the channels that share its lock.
+	lockCount = 4096
 	// stripeCount is the number of stripes that channels are spread over. It is small
 	// because their locks are held briefly, and many small maps cost more cache misses
 	// than few large ones.
@@ -60,21 +60,21 @@ type Config struct {
 // PublishLeave, Positions or Close, which may wait for the turn that it holds; it may call
 // everything else. Waiting for a turn is not bounded by the context.
 type Broker struct {
-	metaTTL   time.Duration
-	seed      maphash.Seed
-	epochs    maphash.Seed
-	start     time.Time
-	handler   broker.EventHandler
-	lifecycle enginekit.Lifecycle
-	agenda    agenda
-	turns     []sync.Mutex // held while a publication is accepted and handled
-	stripes   []stripe
+	metaTTL     time.Duration
+	seed        maphash.Seed
+	epochs      maphash.Seed
+	start       time.Time
+	handler     broker.EventHandler
+	lifecycle   enginekit.Lifecycle
+	expiryQueue expiryQueue
+	locks       []sync.Mutex // held while a publication is accepted and handled
+	stripes     []stripe
 
 	presence *Presence
 }
 
 // stripe holds the state of the channels of one hash value. Its lock is never held during a handler call. With several locks,
-// a turn is taken first and the agenda's lock last.
+// a lock of channels is taken first and the lock of the queue last.
 type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
@@ -97,19 +97,19 @@ func New(cfg Config) *Broker {
 		seed:    maphash.MakeSeed(),
 		epochs:  maphash.MakeSeed(),
 		start:   time.Now(),
-		turns:   make([]sync.Mutex, turnCount),
+		locks:   make([]sync.Mutex, lockCount),
 		stripes: make([]stripe, stripeCount),
 
 		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotRunning, ErrClosed: errNotRunning},
 		presence:  NewPresence(cfg),
 	}
-	b.agenda.clock = b.now
-	b.agenda.due = func(e expiring, now int64) { e.expire(b, now) }
+	b.expiryQueue.clock = b.now
+	b.expiryQueue.due = func(e expiring, now int64) { e.expire(b, now) }
 	return b
 }
 
 // Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and
-// History take no turns, and their locks are held for one operation only.
+// History take no locks of channels, and their locks are held for one operation only.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "memory", Local: true,
@@ -166,19 +166,19 @@ func (b *Broker) setSubscribed(ctx context.Context, channels []string, to bool) 
 
 // PublishJoin implements broker.Broker. info must not be changed afterwards.
 func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, func() { b.handler.HandleJoin(ch, info) })
+	return b.publishInfo(ctx, ch, func() { b.handler.HandleJoin(ch, info) })
 }
 
 // PublishLeave implements broker.Broker. info must not be changed afterwards.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
-	return b.tell(ctx, ch, func() { b.handler.HandleLeave(ch, info) })
+	return b.publishInfo(ctx, ch, func() { b.handler.HandleLeave(ch, info) })
 }
 
-// tell calls handle in the channel's turn if the channel is subscribed.
-func (b *Broker) tell(ctx context.Context, ch string, handle func()) error {
-	turn, s := b.place(ch)
-	turn.Lock()
-	defer turn.Unlock()
+// publishInfo calls handle in the channel's lock if the channel is subscribed.
+func (b *Broker) publishInfo(ctx context.Context, ch string, handle func()) error {
+	lock, s := b.locate(ch)
+	lock.Lock()
+	defer lock.Unlock()
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
 	}
@@ -204,14 +204,14 @@ func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 // return. Closing twice is fine.
 func (b *Broker) Close(ctx context.Context) error {
 	b.lifecycle.Close()
-	b.agenda.close()
+	b.expiryQueue.close()
 	return enginekit.Await(ctx, b.clear)
 }
 
 // enter locks the channel's stripe. It looks at the state under the lock, so that nothing is
 // put into a stripe that Close has cleared.
 func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
-	_, s := b.place(ch)
+	_, s := b.locate(ch)
 	s.mu.Lock()
 	if err := b.lifecycle.Check(ctx); err != nil {
 		s.mu.Unlock()
@@ -220,20 +220,20 @@ func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	return s, nil
 }
 
-// place returns the channel's turn and stripe.
-func (b *Broker) place(ch string) (*sync.Mutex, *stripe) {
+// locate returns the channel's lock and stripe.
+func (b *Broker) locate(ch string) (*sync.Mutex, *stripe) {
 	hash := maphash.String(b.seed, ch)
-	return &b.turns[hash%turnCount], &b.stripes[hash/turnCount%stripeCount]
+	return &b.locks[hash%lockCount], &b.stripes[hash/lockCount%stripeCount]
 }
 
 // now is the time since the broker was made. Changes of the wall clock do not affect it.
 func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
 
-// clear waits for every turn, so that no handler call is under way, and drops all channels.
+// clear waits for every lock, so that no handler call is under way, and drops all channels.
 func (b *Broker) clear() {
-	for i := range b.turns {
-		b.turns[i].Lock()
-		b.turns[i].Unlock() //nolint:staticcheck // the broker is closed: nobody takes a turn any more
+	for i := range b.locks {
+		b.locks[i].Lock()
+		b.locks[i].Unlock() //nolint:staticcheck // the broker is closed: nobody takes a lock any more
 	}
 	for i := range b.stripes {
 		s := &b.stripes[i]

@@ -64,9 +64,9 @@ func (b *Broker) size() (channels, results, scheduled int) {
 		results += len(s.results.m)
 		s.mu.Unlock()
 	}
-	b.agenda.mu.Lock()
-	defer b.agenda.mu.Unlock()
-	return channels, results, len(b.agenda.heap)
+	b.expiryQueue.mu.Lock()
+	defer b.expiryQueue.mu.Unlock()
+	return channels, results, len(b.expiryQueue.heap)
 }
 
 func TestMemoryIsGivenBack(t *testing.T) {
@@ -146,7 +146,7 @@ func TestBusyStreamIsScheduledOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(12 * time.Second)
-		_, s := b.place("a")
+		_, s := b.locate("a")
 		s.mu.Lock()
 		if n := s.channels.get("a").stream.pubs.count; n != 0 {
 			t.Errorf("%d publications after their end", n)
@@ -242,8 +242,8 @@ func TestBlockedHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	turnOf := func(ch string) *sync.Mutex {
-		turn, _ := b.place(ch)
-		return turn
+		lock, _ := b.locate(ch)
+		return lock
 	}
 	opts := broker.PublishOptions{HistorySize: 4, HistoryTTL: time.Hour}
 	var publishers sync.WaitGroup
@@ -425,26 +425,26 @@ func (b *Broker) ended() (n int) {
 // TestRing compares the ring with a slice while its size changes.
 func TestRing(t *testing.T) {
 	var r ring
-	var want []facts
+	var want []packed
 	size := 1
 	for i := range 20_000 {
 		if i%50 == 0 {
 			size = 1 + rand.IntN(1<<rand.IntN(10))
 		}
-		r.push(kept{facts: facts(i + 1)}, size)
-		want = append(want, facts(i+1))
+		r.push(compact{packed: packed(i + 1)}, size)
+		want = append(want, packed(i+1))
 		want = want[max(0, len(want)-size):]
 		if r.count != len(want) {
 			t.Fatalf("step %d: %d entries, want %d", i, r.count, len(want))
 		}
 		for j := range want {
-			if r.at(j).facts != want[j] {
-				t.Fatalf("step %d: entry %d is %d, want %d", i, j, r.at(j).facts, want[j])
+			if r.at(j).packed != want[j] {
+				t.Fatalf("step %d: entry %d is %d, want %d", i, j, r.at(j).packed, want[j])
 			}
 		}
 		held := 0
 		for _, p := range r.buf {
-			if p.facts != 0 {
+			if p.packed != 0 {
 				held++
 			}
 		}
@@ -453,16 +453,16 @@ func TestRing(t *testing.T) {
 		}
 	}
 	for range 20 {
-		r.push(kept{}, 1)
+		r.push(compact{}, 1)
 	}
 	if len(r.buf) > 8 {
 		t.Errorf("a buffer of %d for one publication", len(r.buf))
 	}
 }
 
-// thing is something on an agenda.
+// thing is something in an expiryQueue.
 type thing struct {
-	slot
+	queuePlace
 	at int64
 }
 
@@ -470,7 +470,7 @@ func (*thing) expire(*Broker, int64) {}
 
 // TestAgenda compares the heap with a map.
 func TestAgenda(t *testing.T) {
-	a := agenda{clock: func() int64 { return 0 }, sweeping: true} // the timer stays off
+	a := expiryQueue{clock: func() int64 { return 0 }, sweeping: true} // the timer stays off
 	var things []*thing
 	for range 50 {
 		things = append(things, &thing{})
@@ -501,7 +501,7 @@ func TestAgenda(t *testing.T) {
 			scheduled[e] = true
 		}
 		if len(a.heap) != len(scheduled) {
-			t.Fatalf("%d notes, want %d", len(a.heap), len(scheduled))
+			t.Fatalf("%d elements, want %d", len(a.heap), len(scheduled))
 		}
 		for i, n := range a.heap {
 			if n.what.place().index != i+1 || i > 0 && a.heap[(i-1)/2].at > n.at {

@@ -45,16 +45,16 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 }
 
 func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (result broker.PublishResult, kept bool, err error) {
-	turn, s := b.place(ch)
+	lock, s := b.locate(ch)
 	if !opts.Kept() && opts.IdempotencyKey == "" {
-		// Without subscribers and history there is nothing to do, so the turn is not taken.
+		// Without subscribers and history there is nothing to do, so the lock is not taken.
 		// That saves two thirds of the cost.
 		if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
 			return broker.PublishResult{}, false, err
 		}
 	}
-	turn.Lock()
-	defer turn.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
 	if !b.lifecycle.IsRunning() {
 		return broker.PublishResult{}, false, errNotRunning
 	}
@@ -66,7 +66,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 }
 
 // accept does everything but the delivery: it suppresses or stores pub. The event has an
-// epoch if pub was stored. The caller holds the turn.
+// epoch if pub was stored. The caller holds the channel's lock.
 func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
@@ -112,7 +112,7 @@ type resultKey struct{ channel, key string }
 
 // result is the result of the first publish with an idempotency key.
 type result struct {
-	slot
+	queuePlace
 	resultKey
 	position channel.StreamPosition
 	expireAt int64
@@ -138,20 +138,20 @@ func (b *Broker) cache(s *stripe, ch, idempotency string, ttl time.Duration, pos
 	}
 	r.position = position
 	r.expireAt = after(now, enginekit.PositiveOr(ttl, defaultIdempotencyTTL))
-	b.agenda.schedule(r, r.expireAt)
+	b.expiryQueue.schedule(r, r.expireAt)
 }
 
 func (r *result) expire(b *Broker, now int64) {
-	_, s := b.place(r.channel)
+	_, s := b.locate(r.channel)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.results.get(r.resultKey) != r {
 		return
 	}
 	if r.expireAt > now {
-		b.agenda.schedule(r, r.expireAt)
+		b.expiryQueue.schedule(r, r.expireAt)
 		return
 	}
 	s.results.delete(r.resultKey)
-	b.agenda.cancel(r)
+	b.expiryQueue.cancel(r)
 }

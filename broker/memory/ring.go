@@ -3,15 +3,15 @@ package memory
 // ring is a queue of publications, oldest first. It grows, by a quarter if it is long, up to the size of the stream, and
 // shrinks when that size is lowered. So pushing takes constant amortized time, and little room is unused.
 type ring struct {
-	buf   []kept
+	buf   []compact
 	head  int // index in buf of the oldest
 	count int
 }
 
 // push appends a publication and drops the oldest ones until at most size are left.
-func (r *ring) push(pub kept, size int) {
+func (r *ring) push(pub compact, size int) {
 	for r.count >= size {
-		r.buf[r.head] = kept{}
+		r.buf[r.head] = compact{}
 		r.head = r.index(1)
 		r.count--
 	}
@@ -26,7 +26,7 @@ func (r *ring) push(pub kept, size int) {
 }
 
 // at returns the i-th oldest.
-func (r *ring) at(i int) *kept { return &r.buf[r.index(i)] }
+func (r *ring) at(i int) *compact { return &r.buf[r.index(i)] }
 
 func (r *ring) index(i int) int {
 	i += r.head
@@ -37,7 +37,7 @@ func (r *ring) index(i int) int {
 }
 
 func (r *ring) resize(to int) {
-	buf := make([]kept, to)
+	buf := make([]compact, to)
 	n := copy(buf, r.buf[r.head:min(r.head+r.count, len(r.buf))])
 	copy(buf[n:], r.buf[:r.count-n])
 	r.buf, r.head = buf, 0

@@ -16,7 +16,7 @@ import (
 // publication on; before that, a channel has an epoch only (see Broker.epoch). The offsets of
 // the stored publications end at top and have no gap. The stripe's lock guards a stream.
 type stream struct {
-	slot
+	queuePlace
 	channel string
 	epoch   string
 	top     uint64
@@ -28,11 +28,11 @@ type stream struct {
 
 	pubsUntil int64 // when the publications expire
 	metaUntil int64 // when the stream is forgotten; not before pubsUntil
-	wakeAt    int64 // when the agenda looks at the stream; 0 if it does not
+	wakeAt    int64 // when the expiry queue looks at the stream; 0 if it does not
 }
 
 // stream returns the channel's stream, or nil if there was no publication or the stream has ended. A stream with entries does
-// not end. Publications that have expired are dropped here, before the agenda drops them.
+// not end. Publications that have expired are dropped here, before the expiry queue drops them.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
@@ -57,7 +57,7 @@ func (b *Broker) begin(s *stripe, ch string, c *state) *stream {
 // end forgets a channel's stream. The next stream has another life.
 func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
-	b.agenda.cancel(st)
+	b.expiryQueue.cancel(st)
 	c.stream = nil
 	if st.top > 0 { // without publications there is no position that a client could know
 		life := s.lives.end(maphash.String(b.seed, st.channel))
@@ -68,26 +68,26 @@ func (b *Broker) end(s *stripe, c *state) {
 	s.put(st.channel, *c)
 }
 
-// schedule has the agenda look at the stream when something of it ends. If the agenda looks
+// schedule has the expiry queue look at the stream when something of it ends. If the expiry queue looks
 // earlier anyway, it will see then that the end has moved: so publishing to a busy channel
-// costs the agenda nothing.
+// costs the expiry queue nothing.
 func (b *Broker) schedule(st *stream) {
 	at := st.ends()
 	if st.wakeAt == 0 || at < st.wakeAt {
 		st.wakeAt = at
-		b.agenda.schedule(st, at)
+		b.expiryQueue.schedule(st, at)
 	}
 }
 
 // expire drops expired publications and entries, and the stream when its life is over.
 func (st *stream) expire(b *Broker, now int64) {
-	turn, s := b.place(st.channel)
+	lock, s := b.locate(st.channel)
 	s.mu.Lock()
 	isMap := st.entries != nil
 	s.mu.Unlock()
 	if isMap {
-		turn.Lock()
-		defer turn.Unlock()
+		lock.Lock()
+		defer lock.Unlock()
 		b.removeExpired(s, st, now)
 	}
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (st *stream) expire(b *Broker, now int64) {
 		return
 	}
 	st.wakeAt = st.ends()
-	b.agenda.schedule(st, st.wakeAt)
+	b.expiryQueue.schedule(st, st.wakeAt)
 }
 
 // accepts reports whether a version is newer than the latest of its epoch, and stores it then.
@@ -126,7 +126,7 @@ func (st *stream) newest() *channel.Publication {
 func (st *stream) append(pub *channel.Publication, opts *broker.PublishOptions) {
 	st.top++
 	pub.Offset = st.top
-	st.pubs.push(keep(pub), opts.HistorySize)
+	st.pubs.push(compactOf(pub), opts.HistorySize)
 }
 
 // renew restarts the times to live.
@@ -223,15 +223,15 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
-// Positions is Traits.Positions. It reads each position in the channel's turn, so that no
+// Positions is Traits.Positions. It reads each position in the channel's lock, so that no
 // publication is between the stream and the handler.
 func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
-		turn, _ := b.place(ch)
-		turn.Lock()
+		lock, _ := b.locate(ch)
+		lock.Lock()
 		h, err := b.History(ctx, ch, broker.HistoryFilter{MetaTTL: metaTTL})
-		turn.Unlock()
+		lock.Unlock()
 		out[i] = broker.PositionResult{Top: h.Top, Err: err}
 	}
 	return out

@@ -12,9 +12,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// TestKept sets each field of a publication alone, and all of them, and the largest payloads and times that fit, and larger ones: each
+// TestCompact sets each field of a publication alone, and all of them, and the largest payloads and times that fit, and larger ones: each
 // comes back.
-func TestKept(t *testing.T) {
+func TestCompact(t *testing.T) {
 	all := channel.Publication{Offset: 7}
 	fields := reflect.ValueOf(&all).Elem()
 	pubs := []*channel.Publication{{Offset: 7}, {Offset: 7, Data: []byte{}}, &all}
@@ -37,7 +37,7 @@ func TestKept(t *testing.T) {
 		pubs = append(pubs, &channel.Publication{Offset: 7, Data: []byte("data"), Time: at})
 	}
 	for _, pub := range pubs {
-		k := keep(pub)
+		k := compactOf(pub)
 		if got := k.publication(7, new(channel.Publication)); !reflect.DeepEqual(got, pub) {
 			t.Errorf("%s", cmp.Diff(got, pub))
 		}
@@ -64,9 +64,9 @@ func set(t *testing.T, f reflect.Value) {
 	}
 }
 
-// TestKeptBudget holds what a publication takes besides its payload, with the channel's own share: in a long history, and in
+// TestCompactBudget holds what a publication takes besides its payload, with the channel's own share: in a long history, and in
 // a short one, where the share of the channel is large, and the payload fills its memory but for 4 bytes.
-func TestKeptBudget(t *testing.T) {
+func TestCompactBudget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory")
 	}
