@@ -14,8 +14,8 @@ import (
 // loadPage is how many entries a load reads at a time.
 const loadPage = 1000
 
-// refusal tells why a channel is not cached, and for how long.
-type refusal struct {
+// bypass tells why a channel is not cached, and for how long.
+type bypass struct {
 	reason dropReason
 	lasts  time.Duration
 }
@@ -30,17 +30,17 @@ type image struct {
 }
 
 // load fills a channel. Readers wait for it.
-func (c *cache) load(h *held) {
+func (c *cache) load(h *cachedMap) {
 	c.counters.loads.Add(1)
 	ctx, cancel := context.WithTimeout(c.lifetime, c.cfg.LoadTimeout)
 	defer cancel()
 	m, why := c.readAll(ctx, h)
 	if why.reason != "" {
-		c.refuse(h, why)
+		c.bypass(h, why)
 		return
 	}
 	if why = h.begin(m, &c.limits); why.reason != "" {
-		c.refuse(h, why)
+		c.bypass(h, why)
 		return
 	}
 	c.evict()
@@ -48,19 +48,19 @@ func (c *cache) load(h *held) {
 
 // readAll reads the entries and the stream of a channel at the broker. Pages may be of different positions. When the
 // changes since the first page are applied, until the last position of a page at least, the entries are exact.
-func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
+func (c *cache) readAll(ctx context.Context, h *cachedMap) (m *image, why bypass) {
 	m = &image{}
 	for first, cursor := true, ""; first || cursor != ""; first = false {
 		s, err := c.maps.State(ctx, h.ch, channel.StateFilter{Cursor: cursor, Limit: loadPage})
 		switch {
 		case err != nil:
-			return nil, refusal{dropFailed, shortRefusal}
+			return nil, bypass{dropFailed, shortBypass}
 		case first && s.Count == 0:
-			return nil, refusal{dropEmpty, shortRefusal}
+			return nil, bypass{dropEmpty, shortBypass}
 		case first:
 			m.top = s.Top
 		case s.Top.Epoch != m.top.Epoch || s.Top.Offset < m.top.Offset:
-			return nil, refusal{dropEpoch, shortRefusal}
+			return nil, bypass{dropEpoch, shortBypass}
 		}
 		if why := m.add(&s, c.cfg.MaxBytes); why.reason != "" {
 			return nil, why
@@ -73,47 +73,47 @@ func (c *cache) readAll(ctx context.Context, h *held) (m *image, why refusal) {
 	past, err := c.Broker.History(ctx, h.ch, broker.HistoryFilter{Limit: c.cfg.StreamSize, Reverse: true})
 	switch {
 	case err != nil:
-		return nil, refusal{dropFailed, shortRefusal}
+		return nil, bypass{dropFailed, shortBypass}
 	case past.Top.Epoch != m.top.Epoch:
-		return nil, refusal{dropEpoch, shortRefusal}
+		return nil, bypass{dropEpoch, shortBypass}
 	}
 	m.far = max(m.far, past.Top.Offset)
 	m.remember(past.Publications, &c.limits)
-	return m, refusal{}
+	return m, bypass{}
 }
 
 // readTop reads the position where it is written, because pages may come from a copy that is behind. If the copy is behind,
 // readers wait for the missing changes, or go to the broker.
-func (c *cache) readTop(ctx context.Context, ch string, m *image) (why refusal) {
+func (c *cache) readTop(ctx context.Context, ch string, m *image) (why bypass) {
 	if c.positions == nil {
-		return refusal{}
+		return bypass{}
 	}
 	switch at := c.positions(ctx, []string{ch}, 0)[0]; {
 	case at.Err != nil:
-		return refusal{dropFailed, shortRefusal}
+		return bypass{dropFailed, shortBypass}
 	case at.Top.Epoch != m.top.Epoch:
-		return refusal{dropEpoch, shortRefusal}
+		return bypass{dropEpoch, shortBypass}
 	default:
 		m.far = max(m.far, at.Top.Offset)
-		return refusal{}
+		return bypass{}
 	}
 }
 
 // add adds a page.
-func (m *image) add(s *channel.State, most int64) (why refusal) {
+func (m *image) add(s *channel.State, most int64) (why bypass) {
 	m.far = max(m.far, s.Top.Offset)
 	for _, pub := range s.Entries {
 		if pub.Offset == 0 {
-			return refusal{dropEphemeral, longRefusal}
+			return bypass{dropEphemeral, longBypass}
 		}
 		pub = own(pub)
 		m.entries.Set(pub.Key, pub)
 		m.bytes += size(pub)
 		if m.bytes > most {
-			return refusal{dropLarge, longRefusal}
+			return bypass{dropLarge, longBypass}
 		}
 	}
-	return refusal{}
+	return bypass{}
 }
 
 // remember keeps the changes that end at the top, without a hole. newest has the newest one first.
@@ -138,14 +138,14 @@ func (m *image) remember(newest []*channel.Publication, most *limits) {
 }
 
 // begin makes a channel live, with the loaded image and the changes that came meanwhile.
-func (h *held) begin(m *image, most *limits) (why refusal) {
+func (h *cachedMap) begin(m *image, most *limits) (why bypass) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase != loading {
-		return refusal{}
+		return bypass{}
 	}
 	if h.floor.Epoch != "" && h.floor.Epoch != m.top.Epoch {
-		return refusal{dropEpoch, shortRefusal}
+		return bypass{dropEpoch, shortBypass}
 	}
 	defer h.count(h.bytes)
 	pending := h.pending
@@ -153,7 +153,7 @@ func (h *held) begin(m *image, most *limits) (why refusal) {
 	h.floor = channel.StreamPosition{Offset: max(h.floor.Offset, m.far), Epoch: m.top.Epoch}
 	for _, e := range pending {
 		if reason := h.apply(e.Pub, e.Epoch, most, itself); reason != "" {
-			return refusal{reason, shortRefusal}
+			return bypass{reason, shortBypass}
 		}
 	}
 	h.phase = live
@@ -161,7 +161,7 @@ func (h *held) begin(m *image, most *limits) (why refusal) {
 		h.behind = time.Now()
 	}
 	h.wake()
-	return refusal{}
+	return bypass{}
 }
 
 func itself(pub *channel.Publication) *channel.Publication { return pub }

@@ -102,7 +102,7 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 	c := &cache{
 		knowsMaps: cfg.IsMap != nil,
 		Broker:    inner, cfg: cfg.withDefaults(), maps: traits.Maps, positions: traits.Positions,
-		subscribed: make(map[string]struct{}), table: make(map[string]*held),
+		subscribed: make(map[string]struct{}), table: make(map[string]*cachedMap),
 	}
 	c.limits = limits{c.cfg.StreamSize, c.cfg.MaxBytes}
 	c.lifetime, c.end = context.WithCancel(context.Background())
@@ -138,8 +138,8 @@ type cache struct {
 	mu         sync.Mutex // may be held while the lock of a channel is taken, not the other way round
 	closed     bool
 	subscribed map[string]struct{} // maps
-	table      map[string]*held
-	recent     list.List // of *held; the one that was read last is at the front
+	table      map[string]*cachedMap
+	recent     list.List // of *cachedMap; the one that was read last is at the front
 }
 
 // Describe implements broker.Engine.
@@ -205,22 +205,22 @@ func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFil
 	if filter.Since == nil || filter.Limit == 0 || filter.Reverse {
 		h, err := c.Broker.History(ctx, ch, filter)
 		if err == nil {
-			c.seen(ch, h.Top)
+			c.noteRead(ch, h.Top)
 		}
 		return h, err
 	}
-	held := c.use(ch, c.knowsMaps)
-	if held != nil {
-		if changes, ok := c.changesSince(ctx, held, &filter); ok {
+	m := c.use(ch, c.knowsMaps)
+	if m != nil {
+		if changes, ok := c.changesSince(ctx, m, &filter); ok {
 			return changes, nil
 		}
 	}
-	if held != nil || c.knowsMaps && c.cfg.IsMap(ch) {
+	if m != nil || c.knowsMaps && c.cfg.IsMap(ch) {
 		c.counters.misses.Add(1)
 	}
 	h, err := c.Broker.History(ctx, ch, filter)
 	if err == nil {
-		c.seen(ch, h.Top)
+		c.noteRead(ch, h.Top)
 	}
 	return h, err
 }
@@ -232,7 +232,7 @@ type cached struct{ *cache }
 func (c cached) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	result, err := c.maps.Change(ctx, ch, pub, opts)
 	if err == nil {
-		c.seen(ch, result.Position)
+		c.noteRead(ch, result.Position)
 	}
 	return result, err
 }
@@ -247,7 +247,7 @@ func (c cached) State(ctx context.Context, ch string, filter channel.StateFilter
 	c.counters.misses.Add(1)
 	s, err := c.maps.State(ctx, ch, filter)
 	if err == nil {
-		c.seen(ch, s.Top)
+		c.noteRead(ch, s.Top)
 	}
 	return s, err
 }
@@ -267,7 +267,7 @@ type handler struct {
 
 // HandlePublication applies a change, and then hands it to the node.
 func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
-	h.cache.feed(ch, &e)
+	h.cache.update(ch, &e)
 	h.EventHandler.HandlePublication(ch, e)
 }
 

@@ -17,7 +17,7 @@ const inFlight = time.Second
 
 // compared is a channel whose position is compared with that at the broker.
 type compared struct {
-	*held
+	*cachedMap
 	before channel.StreamPosition // in the cache, before the broker's was read
 	at     broker.PositionResult  // the broker's
 }
@@ -80,18 +80,18 @@ func (c *cache) compare() (failure error) {
 func (c *cache) differs(p compared, reason dropReason) {
 	c.cfg.Logger.Warn("a cached map differed from the broker's: it is loaded again", "channel", p.ch, "reason", string(reason),
 		"cached", p.before, "broker", p.at.Top)
-	c.dropThis(p.held, reason)
+	c.dropThis(p.cachedMap, reason)
 }
 
 // livePositions returns the channels that are cached, and their positions.
 func (c *cache) livePositions() (list []compared) {
 	c.mu.Lock()
 	for _, h := range c.table {
-		list = append(list, compared{held: h})
+		list = append(list, compared{cachedMap: h})
 	}
 	c.mu.Unlock()
 	for i := range list {
-		h := list[i].held
+		h := list[i].cachedMap
 		h.mu.RLock()
 		if h.phase == live {
 			list[i].before = h.top

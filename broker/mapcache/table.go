@@ -13,20 +13,20 @@ const (
 	patience = 50 * time.Millisecond
 	// tooLate is for how long a channel may be behind before it is loaded again.
 	tooLate = time.Second
-	// shortRefusal and longRefusal are for how long a channel is not cached: the short one if the next read may
+	// shortBypass and longBypass are for how long a channel is not cached: the short one if the next read may
 	// find that it can be, the other if it is of a kind that is not cached.
-	shortRefusal, longRefusal = time.Second, time.Minute
+	shortBypass, longBypass = time.Second, time.Minute
 )
 
 // use returns the cached state of a channel. If there is nothing and load is set, a load begins. It returns nil if the
 // channel is not cached now.
-func (c *cache) use(ch string, load bool) *held {
+func (c *cache) use(ch string, load bool) *cachedMap {
 	now := time.Now()
 	c.mu.Lock()
 	h, ok := c.table[ch]
 	if ok {
-		if until := h.refusedUntil.Load(); until == 0 || until > now.UnixNano() {
-			c.recent.MoveToFront(h.place)
+		if until := h.bypassedUntil.Load(); until == 0 || until > now.UnixNano() {
+			c.recent.MoveToFront(h.element)
 			h.read = now
 			c.mu.Unlock()
 			if until > 0 {
@@ -41,10 +41,10 @@ func (c *cache) use(ch string, load bool) *held {
 		return nil
 	}
 	for len(c.table) >= c.cfg.MaxChannels {
-		c.remove(c.recent.Back().Value.(*held), dropEvicted)
+		c.remove(c.recent.Back().Value.(*cachedMap), dropEvicted)
 	}
-	h = &held{ch: ch, total: &c.bytes, read: now}
-	h.place = c.recent.PushFront(h)
+	h = &cachedMap{ch: ch, total: &c.bytes, read: now}
+	h.element = c.recent.PushFront(h)
 	c.table[ch] = h
 	c.background.Go(func() { c.load(h) })
 	c.mu.Unlock()
@@ -52,14 +52,14 @@ func (c *cache) use(ch string, load bool) *held {
 }
 
 // find returns the cached state of a channel, or nil. It does not count as a read.
-func (c *cache) find(ch string) *held {
+func (c *cache) find(ch string) *cachedMap {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table[ch]
 }
 
 // changesSince is History of a channel. ok is false if the broker must answer.
-func (c *cache) changesSince(ctx context.Context, h *held, f *broker.HistoryFilter) (history broker.History, ok bool) {
+func (c *cache) changesSince(ctx context.Context, h *cachedMap, f *broker.HistoryFilter) (history broker.History, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
 		return history, false
@@ -72,7 +72,7 @@ func (c *cache) changesSince(ctx context.Context, h *held, f *broker.HistoryFilt
 }
 
 // page is State of a channel. ok is false if the broker must answer.
-func (c *cache) page(ctx context.Context, h *held, f *channel.StateFilter) (s channel.State, ok bool) {
+func (c *cache) page(ctx context.Context, h *cachedMap, f *channel.StateFilter) (s channel.State, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
 		return s, false
@@ -86,7 +86,7 @@ func (c *cache) page(ctx context.Context, h *held, f *channel.StateFilter) (s ch
 
 // enter takes the lock of a channel for reading when the channel has everything that readers have seen of it before. It
 // returns the function that releases the lock, or nil, without the lock, if the broker must answer.
-func (c *cache) enter(ctx context.Context, h *held) (unlock func()) {
+func (c *cache) enter(ctx context.Context, h *cachedMap) (unlock func()) {
 	h.mu.RLock()
 	if h.phase == live && !h.isBehind() && ctx.Err() == nil {
 		return h.mu.RUnlock
@@ -109,7 +109,7 @@ func (c *cache) enter(ctx context.Context, h *held) (unlock func()) {
 
 // await waits until a channel is loaded and has everything that readers have seen of it before this call. A load takes
 // LoadTimeout at most; behind it, the wait takes patience at most. late tells that the channel has been behind for too long.
-func (h *held) await(ctx context.Context) (caughtUp, late bool) {
+func (h *cachedMap) await(ctx context.Context) (caughtUp, late bool) {
 	var limit <-chan time.Time
 	var need uint64
 	h.mu.Lock()
@@ -140,8 +140,8 @@ func (h *held) await(ctx context.Context) (caughtUp, late bool) {
 	}
 }
 
-// seen notes that a reader has seen a position of a channel.
-func (c *cache) seen(ch string, position channel.StreamPosition) {
+// noteRead notes that a reader has seen a position of a channel.
+func (c *cache) noteRead(ch string, position channel.StreamPosition) {
 	h := c.find(ch)
 	if h == nil {
 		return
@@ -151,13 +151,13 @@ func (c *cache) seen(ch string, position channel.StreamPosition) {
 	}
 }
 
-// feed applies a change to a channel.
-func (c *cache) feed(ch string, e *broker.PublicationEvent) {
+// update applies a change to a channel.
+func (c *cache) update(ch string, e *broker.PublicationEvent) {
 	h := c.find(ch)
 	if h == nil {
 		return
 	}
-	if reason := h.take(e, &c.limits); reason != "" {
+	if reason := h.update(e, &c.limits); reason != "" {
 		c.dropThis(h, reason)
 	}
 	c.evict()
@@ -171,7 +171,7 @@ func (c *cache) evict() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.bytes.Load() > c.cfg.MaxBytes && c.recent.Len() > 0 {
-		c.remove(c.recent.Back().Value.(*held), dropEvicted)
+		c.remove(c.recent.Back().Value.(*cachedMap), dropEvicted)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *cache) drop(ch string, reason dropReason) {
 }
 
 // dropThis forgets a channel, unless it is forgotten already and perhaps loaded again.
-func (c *cache) dropThis(h *held, reason dropReason) {
+func (c *cache) dropThis(h *cachedMap, reason dropReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.table[h.ch] == h {
@@ -196,7 +196,7 @@ func (c *cache) dropThis(h *held, reason dropReason) {
 // dropWhere forgets the channels that match accepts.
 func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
 	c.mu.Lock()
-	list := make([]*held, 0, len(c.table))
+	list := make([]*cachedMap, 0, len(c.table))
 	for _, h := range c.table {
 		list = append(list, h)
 	}
@@ -209,9 +209,9 @@ func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
 }
 
 // remove takes a channel out of the table. The caller holds the lock of the cache.
-func (c *cache) remove(h *held, reason dropReason) {
+func (c *cache) remove(h *cachedMap, reason dropReason) {
 	delete(c.table, h.ch)
-	c.recent.Remove(h.place)
+	c.recent.Remove(h.element)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase <= live {
@@ -220,22 +220,20 @@ func (c *cache) remove(h *held, reason dropReason) {
 	c.empty(h, gone)
 }
 
-// refuse keeps a channel that was being loaded out of the cache for a while. It returns false if the channel was forgotten
-// meanwhile.
-func (c *cache) refuse(h *held, how refusal) bool {
+// bypass keeps a channel that was being loaded out of the cache for a while, unless it was forgotten meanwhile.
+func (c *cache) bypass(h *cachedMap, how bypass) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.phase == gone {
-		return false
+		return
 	}
 	c.counters.dropped(how.reason)
-	c.empty(h, refused)
-	h.refusedUntil.Store(time.Now().Add(how.lasts).UnixNano())
-	return true
+	c.empty(h, bypassed)
+	h.bypassedUntil.Store(time.Now().Add(how.lasts).UnixNano())
 }
 
 // empty frees the cached state of a channel. The caller holds its lock.
-func (c *cache) empty(h *held, to phase) {
+func (c *cache) empty(h *cachedMap, to phase) {
 	c.bytes.Add(-h.bytes)
 	h.phase, h.bytes, h.pending = to, 0, nil
 	h.entries.Clear()
@@ -254,7 +252,7 @@ func (c *cache) dropIdle() {
 		case <-ticker.C:
 			c.mu.Lock()
 			for e := c.recent.Back(); e != nil; e = c.recent.Back() {
-				h := e.Value.(*held)
+				h := e.Value.(*cachedMap)
 				if time.Since(h.read) < c.cfg.IdleTimeout {
 					break
 				}

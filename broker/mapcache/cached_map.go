@@ -15,16 +15,16 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// held is the cached state of a channel.
-type held struct {
+// cachedMap is the cached state of a channel.
+type cachedMap struct {
 	ch    string
 	total *atomic.Int64 // the bytes of all channels
 	// Guarded by the lock of the cache.
-	place *list.Element // in cache.recent
-	read  time.Time     // when it was read last
+	element *list.Element // in cache.recent
+	read    time.Time     // when it was read last
 
-	// refusedUntil is when a channel that is not cached is tried again, in Unix nanoseconds; 0 if it is cached.
-	refusedUntil atomic.Int64
+	// bypassedUntil is when a channel that is not cached is tried again, in Unix nanoseconds; 0 if it is cached.
+	bypassedUntil atomic.Int64
 
 	mu    sync.RWMutex
 	phase phase
@@ -44,14 +44,14 @@ type held struct {
 type phase int
 
 const (
-	loading phase = iota // changes are put aside
-	live                 // changes are applied
-	refused              // not cached for a while
-	gone                 // not in the table any more
+	loading  phase = iota // changes are put aside
+	live                  // changes are applied
+	bypassed              // not cached for a while
+	gone                  // not in the table any more
 )
 
 // wake wakes the readers that wait for a change. The caller holds the lock.
-func (h *held) wake() {
+func (h *cachedMap) wake() {
 	if h.changed != nil {
 		close(h.changed)
 		h.changed = nil
@@ -59,7 +59,7 @@ func (h *held) wake() {
 }
 
 // awaited returns a channel that is closed at the next change. The caller holds the lock.
-func (h *held) awaited() <-chan struct{} {
+func (h *cachedMap) awaited() <-chan struct{} {
 	if h.changed == nil {
 		h.changed = make(chan struct{})
 	}
@@ -67,12 +67,12 @@ func (h *held) awaited() <-chan struct{} {
 }
 
 // isBehind tells whether a reader has seen more than the cache has. The caller holds the lock.
-func (h *held) isBehind() bool { return h.top.Offset < h.floor.Offset }
+func (h *cachedMap) isBehind() bool { return h.top.Offset < h.floor.Offset }
 
 // raise makes sure that reads show at least a position. It returns the reason to forget the channel, or "".
-func (h *held) raise(seen channel.StreamPosition) dropReason {
+func (h *cachedMap) raise(read channel.StreamPosition) dropReason {
 	h.mu.RLock()
-	enough := seen.Epoch == "" || h.phase > live || h.floor.Epoch == seen.Epoch && h.floor.Offset >= seen.Offset
+	enough := read.Epoch == "" || h.phase > live || h.floor.Epoch == read.Epoch && h.floor.Offset >= read.Offset
 	h.mu.RUnlock()
 	if enough {
 		return ""
@@ -83,11 +83,11 @@ func (h *held) raise(seen channel.StreamPosition) dropReason {
 	case h.phase > live:
 		return ""
 	case h.floor.Epoch == "":
-		h.floor = seen
-	case h.floor.Epoch != seen.Epoch:
+		h.floor = read
+	case h.floor.Epoch != read.Epoch:
 		return dropEpoch
-	case seen.Offset > h.floor.Offset:
-		h.floor.Offset = seen.Offset
+	case read.Offset > h.floor.Offset:
+		h.floor.Offset = read.Offset
 	}
 	if h.phase == live && h.isBehind() && h.behind.IsZero() {
 		h.behind = time.Now()
@@ -97,10 +97,10 @@ func (h *held) raise(seen channel.StreamPosition) dropReason {
 
 // count adds the growth of the channel, since it had this many bytes, to the total. The caller holds the lock, so that bytes
 // are counted before they can be taken away.
-func (h *held) count(before int64) { h.total.Add(h.bytes - before) }
+func (h *cachedMap) count(before int64) { h.total.Add(h.bytes - before) }
 
-// take applies a change, or puts it aside while the channel is loaded. It returns the reason to forget the channel, or "".
-func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason) {
+// update applies a change, or puts it aside while the channel is loaded. It returns the reason to forget the channel, or "".
+func (h *cachedMap) update(e *broker.PublicationEvent, most *limits) (reason dropReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.count(h.bytes)
@@ -119,7 +119,7 @@ func (h *held) take(e *broker.PublicationEvent, most *limits) (reason dropReason
 }
 
 // apply applies a change, unless it is known. own returns a copy that does not change. The caller holds the lock.
-func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
+func (h *cachedMap) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
 	switch {
 	case pub.Offset == 0:
 		return dropEphemeral
@@ -160,7 +160,7 @@ func (h *held) apply(pub *channel.Publication, epoch string, most *limits, own f
 }
 
 // page is State of a live channel. ok is false if the broker must answer. The caller holds the lock.
-func (h *held) page(f *channel.StateFilter) (s channel.State, ok bool) {
+func (h *cachedMap) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	count := h.entries.Len()
 	if count == 0 {
 		return s, false
@@ -195,7 +195,7 @@ func (h *held) page(f *channel.StateFilter) (s channel.State, ok bool) {
 }
 
 // since is History of a live channel. ok is false if the broker must answer. The caller holds the lock.
-func (h *held) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
+func (h *cachedMap) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
 	from := f.Since.Offset
 	if h.entries.Len() == 0 || from > h.top.Offset || from < h.top.Offset-uint64(h.changes.len()) {
 		return history, false
