@@ -55,17 +55,17 @@ type Map struct {
 // Broker shows maps. Each node makes the publications of its own subscribers, under an epoch of its own, so a
 // subscriber that comes to another node gets the state anew. Nothing can be published.
 type Broker struct {
-	cfg     Config
-	handler broker.EventHandler
-	ctx     context.Context // ends with Close
-	stop    context.CancelFunc
-	beats   sync.WaitGroup
+	cfg      Config
+	handler  broker.EventHandler
+	ctx      context.Context // ends with Close
+	stop     context.CancelFunc
+	watchers sync.WaitGroup
 
 	mu       sync.Mutex
 	running  bool
-	channels map[string]*shown
+	channels map[string]*view
 	// byInterval has the channels again; each interval has a goroutine that looks after its channels.
-	byInterval map[time.Duration]map[*shown]struct{}
+	byInterval map[time.Duration]map[*view]struct{}
 }
 
 // New returns a broker. Of, State and Positions must be set.
@@ -73,7 +73,7 @@ func New(cfg Config) *Broker {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	b := &Broker{cfg: cfg, channels: make(map[string]*shown), byInterval: make(map[time.Duration]map[*shown]struct{})}
+	b := &Broker{cfg: cfg, channels: make(map[string]*view), byInterval: make(map[time.Duration]map[*view]struct{})}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -105,29 +105,29 @@ func (b *Broker) Subscribe(_ context.Context, channels ...string) error {
 		return errNotRunning
 	}
 	for _, ch := range channels {
-		if s := b.channels[ch]; s != nil {
-			s.left = time.Time{}
+		if v := b.channels[ch]; v != nil {
+			v.left = time.Time{}
 			continue
 		}
 		of, ok := b.cfg.Of(ch)
 		if !ok {
 			return protocol.ErrorUnknownChannel
 		}
-		b.show(newShown(ch, of))
+		b.add(newView(ch, of))
 	}
 	return nil
 }
 
-// show has a goroutine look after a channel. The caller holds the lock.
-func (b *Broker) show(s *shown) {
-	b.channels[s.channel] = s
-	list := b.byInterval[s.of.Interval]
+// add starts to look after a channel. The caller holds the lock.
+func (b *Broker) add(v *view) {
+	b.channels[v.channel] = v
+	list := b.byInterval[v.of.Interval]
 	if list == nil {
-		list = make(map[*shown]struct{})
-		b.byInterval[s.of.Interval] = list
-		b.beats.Go(func() { b.beat(s.of.Interval) })
+		list = make(map[*view]struct{})
+		b.byInterval[v.of.Interval] = list
+		b.watchers.Go(func() { b.watch(v.of.Interval) })
 	}
-	list[s] = struct{}{}
+	list[v] = struct{}{}
 }
 
 // Unsubscribe implements broker.Broker. The channel goes on for 30 s.
@@ -138,40 +138,40 @@ func (b *Broker) Unsubscribe(_ context.Context, channels ...string) error {
 		return errNotRunning
 	}
 	for _, ch := range channels {
-		if s := b.channels[ch]; s != nil && s.left.IsZero() {
-			s.left = time.Now()
+		if v := b.channels[ch]; v != nil && v.left.IsZero() {
+			v.left = time.Now()
 		}
 	}
 	return nil
 }
 
 // find returns a channel. One that is not subscribed, and was not lately, is made for the caller alone.
-func (b *Broker) find(ch string) (*shown, error) {
+func (b *Broker) find(ch string) (*view, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.running {
 		return nil, errNotRunning
 	}
-	if s := b.channels[ch]; s != nil {
-		return s, nil
+	if v := b.channels[ch]; v != nil {
+		return v, nil
 	}
 	of, ok := b.cfg.Of(ch)
 	if !ok {
 		return nil, protocol.ErrorUnknownChannel
 	}
-	return newShown(ch, of), nil
+	return newView(ch, of), nil
 }
 
 // History implements broker.Broker. It has the newest state; the first call for a channel reads the map. A map that
 // cannot be shown is protocol.ErrorLimitExceeded or protocol.ErrorNotAvailable.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	s, err := b.find(ch)
+	v, err := b.find(ch)
 	if err != nil {
 		return broker.History{}, err
 	}
-	latest, top := s.latest()
+	latest, top := v.latest()
 	if latest == nil {
-		if latest, top, err = b.first(ctx, s); err != nil {
+		if latest, top, err = b.first(ctx, v); err != nil {
 			return broker.History{}, err
 		}
 	}
@@ -188,16 +188,16 @@ func (b *Broker) positions(ctx context.Context, channels []string, _ time.Durati
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
 		b.mu.Lock()
-		s := b.channels[ch]
+		v := b.channels[ch]
 		b.mu.Unlock()
-		if s == nil {
+		if v == nil {
 			h, err := b.History(ctx, ch, broker.HistoryFilter{})
 			out[i] = broker.PositionResult{Top: h.Top, Err: err}
 			continue
 		}
-		if out[i].Err = s.turn.enter(ctx); out[i].Err == nil {
-			_, out[i].Top = s.latest()
-			s.turn.leave()
+		if out[i].Err = v.delivering.lock(ctx); out[i].Err == nil {
+			_, out[i].Top = v.latest()
+			v.delivering.unlock()
 		}
 	}
 	return out
@@ -227,13 +227,13 @@ func (b *Broker) Close(context.Context) error {
 	b.running = false
 	b.mu.Unlock()
 	b.stop()
-	b.beats.Wait()
+	b.watchers.Wait()
 	return nil
 }
 
-func newShown(ch string, of Map) *shown {
+func newView(ch string, of Map) *view {
 	if of.Interval <= 0 {
 		of.Interval = defaultInterval
 	}
-	return &shown{channel: ch, of: of, reading: newLock(), turn: newLock(), epoch: rand.Text()}
+	return &view{channel: ch, of: of, reading: newMutex(), delivering: newMutex(), epoch: rand.Text()}
 }
