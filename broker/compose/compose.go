@@ -13,23 +13,23 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Route returns the index of the engine that a channel belongs to. It is called for every operation and event, from any
+// Selector returns the index of the engine that a channel belongs to. It is called for every operation and event, from any
 // goroutine, so it must be fast. It must return the same index on every node, for as long as the channel is used. An index
 // out of range stands for engine 0.
-type Route func(ch string) int
+type Selector func(ch string) int
 
-// NewBroker returns a broker that hands each channel's operations to the engine that route
+// NewBroker returns a broker that hands each channel's operations to the engine that selector
 // names. engines must not be empty. The composition owns them from here on: it runs and
 // closes them. A single engine is returned as it is.
 //
 // The composition has the traits that all engines have. It reports the health of all, has the Control of engine 0, and takes
 // batches and reads positions even if the engines do not. It has maps if one engine has maps; a map of a channel of another
 // engine is protocol.ErrorNotAvailable. It has no metrics: each engine has its own.
-func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
+func NewBroker(selector Selector, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
 		return engines[0]
 	}
-	b := &composition{route: route, engines: engines, traits: describe(engines)}
+	b := &composition{selector: selector, engines: engines, traits: describe(engines)}
 	b.own = common(b.traits)
 	b.own.Control = b.traits[0].Control
 	b.own.Batch = b.publishBatch
@@ -45,10 +45,10 @@ func NewBroker(route Route, engines ...broker.Broker) broker.Broker {
 }
 
 type composition struct {
-	route   Route
-	engines []broker.Broker
-	traits  []broker.Traits // of engines
-	own     broker.Traits
+	selector Selector
+	engines  []broker.Broker
+	traits   []broker.Traits // of engines
+	own      broker.Traits
 }
 
 // describe returns the traits of each engine.
@@ -82,14 +82,14 @@ func common(engines []broker.Traits) broker.Traits {
 func (c *composition) Describe() broker.Traits { return c.own }
 
 // in returns the index of a channel's engine among n.
-func (r Route) in(n int, ch string) int {
-	if i := r(ch); i >= 0 && i < n {
+func (s Selector) in(n int, ch string) int {
+	if i := s(ch); i >= 0 && i < n {
 		return i
 	}
 	return 0
 }
 
-func (c *composition) of(ch string) int               { return c.route.in(len(c.engines), ch) }
+func (c *composition) of(ch string) int               { return c.selector.in(len(c.engines), ch) }
 func (c *composition) engine(ch string) broker.Broker { return c.engines[c.of(ch)] }
 
 // Run implements broker.Broker. If one engine fails, those before it are closed.

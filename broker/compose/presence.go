@@ -8,17 +8,17 @@ import (
 )
 
 // NewPresence returns a presence manager that hands each channel's operations to the manager
-// that route names. managers must not be empty. The result is local if all managers are, and
+// that selector names. managers must not be empty. The result is local if all managers are, and
 // reports the health of all. A single manager is returned as it is.
-func NewPresence(route Route, managers ...broker.PresenceManager) broker.PresenceManager {
+func NewPresence(selector Selector, managers ...broker.PresenceManager) broker.PresenceManager {
 	if len(managers) == 1 {
 		return managers[0]
 	}
-	return &presence{route: route, managers: managers, own: common(describe(managers))}
+	return &presence{selector: selector, managers: managers, own: common(describe(managers))}
 }
 
 type presence struct {
-	route    Route
+	selector Selector
 	managers []broker.PresenceManager
 	own      broker.Traits
 }
@@ -26,7 +26,7 @@ type presence struct {
 func (p *presence) Describe() broker.Traits { return p.own }
 
 func (p *presence) of(ch string) broker.PresenceManager {
-	return p.managers[p.route.in(len(p.managers), ch)]
+	return p.managers[p.selector.in(len(p.managers), ch)]
 }
 
 func (p *presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
