@@ -18,13 +18,13 @@ import (
 type Map[V any] struct {
 	table atomic.Pointer[table[V]]
 	size  int
-	// used counts the slots that do not end a search: entries, and graves of entries.
+	// used counts the slots that do not end a search: entries, and tombstones of entries.
 	used int
 }
 
 type table[V any] struct {
-	slots []atomic.Pointer[entry[V]] // their number is a power of two; at least one is empty
-	grave entry[V]                   // takes the place of an entry that was deleted
+	slots     []atomic.Pointer[entry[V]] // their number is a power of two; at least one is empty
+	tombstone entry[V]                   // takes the place of an entry that was deleted
 }
 
 type entry[V any] struct {
@@ -61,7 +61,7 @@ func (t *table[V]) find(hash uint64, key string) (*atomic.Pointer[entry[V]], *en
 	for i := hash >> 8; ; i++ { // the lowest bits are left to callers who choose among many maps
 		slot := &t.slots[i&mask]
 		e := slot.Load()
-		if e == nil || e.hash == hash && e.key == key && e != &t.grave {
+		if e == nil || e.hash == hash && e.key == key && e != &t.tombstone {
 			return slot, e
 		}
 	}
@@ -92,13 +92,13 @@ func (m *Map[V]) Delete(hash uint64, key string) {
 	if e == nil {
 		return
 	}
-	slot.Store(&t.grave)
+	slot.Store(&t.tombstone)
 	m.size--
 	if m.size == 0 {
 		m.table.Store(nil)
 		m.used = 0
 	} else if len(t.slots) > minSlots && m.size < len(t.slots)/8 {
-		m.move(t)
+		m.rehash(t)
 	}
 }
 
@@ -109,7 +109,7 @@ func (m *Map[V]) All(f func(key string, value V) bool) {
 		return
 	}
 	for i := range t.slots {
-		if e := t.slots[i].Load(); e != nil && e != &t.grave && !f(e.key, e.value) {
+		if e := t.slots[i].Load(); e != nil && e != &t.tombstone && !f(e.key, e.value) {
 			return
 		}
 	}
@@ -119,12 +119,12 @@ func (m *Map[V]) All(f func(key string, value V) bool) {
 func (m *Map[V]) resize() {
 	t := m.table.Load()
 	if t == nil || (m.used+1)*4 > len(t.slots)*3 {
-		m.move(t)
+		m.rehash(t)
 	}
 }
 
-// move replaces t by a table that is at most half full and has no graves.
-func (m *Map[V]) move(t *table[V]) {
+// rehash replaces t by a table that is at most half full and has no tombstones.
+func (m *Map[V]) rehash(t *table[V]) {
 	n := minSlots
 	for n < 2*(m.size+1) {
 		n *= 2
@@ -132,7 +132,7 @@ func (m *Map[V]) move(t *table[V]) {
 	to := &table[V]{slots: make([]atomic.Pointer[entry[V]], n)}
 	if t != nil {
 		for i := range t.slots {
-			if e := t.slots[i].Load(); e != nil && e != &t.grave {
+			if e := t.slots[i].Load(); e != nil && e != &t.tombstone {
 				slot, _ := to.find(e.hash, e.key)
 				slot.Store(e)
 			}

@@ -14,7 +14,7 @@ func TestMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var m Map[int]
 		want := make(map[string]int)
-		// Few hashes, so that searches meet others' entries and graves; the key "" is one.
+		// Few hashes, so that searches meet others' entries and tombstones; the key "" is one.
 		hashes := rapid.Uint64Range(1, 64).Draw(t, "hashes")
 		hash := func(key string) uint64 { return Hash(key) % hashes << 8 }
 		key := rapid.Map(rapid.IntRange(0, 60), func(i int) string {
