@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -214,11 +215,5 @@ func (c *composition) RemoveHistory(ctx context.Context, ch string) error {
 // Close implements broker.Broker. It closes all engines at once, so that each has the whole
 // time of ctx.
 func (c *composition) Close(ctx context.Context) error {
-	errs := make([]error, len(c.engines))
-	var wg sync.WaitGroup
-	for i, e := range c.engines {
-		wg.Go(func() { errs[i] = e.Close(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return enginekit.AtOnce(c.engines, func(e broker.Broker) error { return e.Close(ctx) })
 }

@@ -151,7 +151,9 @@ func (c *cache) Run(h broker.EventHandler) error {
 		return err
 	}
 	c.background.Go(c.keepInSync)
-	c.background.Go(c.dropIdle)
+	c.background.Go(func() {
+		enginekit.Every(c.lifetime, min(max(c.cfg.IdleTimeout/10, 10*time.Millisecond), time.Minute), c.dropIdle)
+	})
 	return nil
 }
 

@@ -241,24 +241,15 @@ func (c *cache) empty(h *cachedMap, to phase) {
 	h.wake()
 }
 
-// dropIdle forgets channels without reads, until the cache is closed.
+// dropIdle forgets channels without reads.
 func (c *cache) dropIdle() {
-	ticker := time.NewTicker(min(max(c.cfg.IdleTimeout/10, 10*time.Millisecond), time.Minute))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-c.lifetime.Done():
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.recent.Back(); e != nil; e = c.recent.Back() {
+		h := e.Value.(*cachedMap)
+		if time.Since(h.read) < c.cfg.IdleTimeout {
 			return
-		case <-ticker.C:
-			c.mu.Lock()
-			for e := c.recent.Back(); e != nil; e = c.recent.Back() {
-				h := e.Value.(*cachedMap)
-				if time.Since(h.read) < c.cfg.IdleTimeout {
-					break
-				}
-				c.remove(h, dropIdle)
-			}
-			c.mu.Unlock()
 		}
+		c.remove(h, dropIdle)
 	}
 }

@@ -65,12 +65,7 @@ func (m *monitor) start() { m.wg.Go(m.run) }
 func (m *monitor) close() { close(m.stop) }
 
 // wake makes the monitor look at the connection.
-func (m *monitor) wake() {
-	select {
-	case m.kick <- struct{}{}:
-	default:
-	}
-}
+func (m *monitor) wake() { enginekit.Signal(m.kick) }
 
 func (m *monitor) run() {
 	ticker := time.NewTicker(m.period)
@@ -176,7 +171,7 @@ func (m *monitor) mend() {
 		case conn.IsClosed():
 			if err := m.restart(); err != nil {
 				b.dialer.failed(err)
-				if !m.sleep(enginekit.ConnectPause(attempt)) {
+				if !enginekit.Sleep(b.lifetime, enginekit.ConnectPause(attempt)) {
 					return
 				}
 				continue
@@ -205,16 +200,6 @@ func (m *monitor) restart() error {
 	}
 	b.conn.Store(conn)
 	return nil
-}
-
-// sleep returns false if the monitor is closed meanwhile.
-func (m *monitor) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-m.stop:
-		return false
-	}
 }
 
 // overflowed is called when the NATS client drops a message of a subscription for the first

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	natsio "github.com/nats-io/nats.go"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
 // receiver takes events from the NATS client as they come and hands them to workers, each of
@@ -168,12 +170,7 @@ func (w *worker) drop(ch string) {
 	}
 }
 
-func (w *worker) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *worker) signal() { enginekit.Signal(w.wake) }
 
 func (w *worker) counts() (waiting int, drops uint64) {
 	w.mu.Lock()

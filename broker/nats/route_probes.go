@@ -164,7 +164,7 @@ func (p *routeProbe) run() {
 		case time.Since(failed) > forgetProbe:
 			return
 		}
-		if !p.b.monitor.sleep(min(enginekit.ConnectPause(0)<<min(attempt, maxDoublings), maxProbePause)) {
+		if !enginekit.Sleep(p.b.lifetime, min(enginekit.ConnectPause(0)<<min(attempt, maxDoublings), maxProbePause)) {
 			return
 		}
 	}
@@ -233,7 +233,7 @@ func (p *routeProbe) connect() (*natsio.Conn, error) {
 func (p *routeProbe) watch(conn *natsio.Conn) (same bool) {
 	b := p.b
 	var over uint64 // the connection over which canaries come
-	for b.monitor.sleep(b.monitor.period) {
+	for enginekit.Sleep(b.lifetime, b.monitor.period) {
 		flowing, main := b.dialer.flowing.Load(), b.conn.Load()
 		if flowing == 0 {
 			over = 0

@@ -296,15 +296,8 @@ func (m maps) Clear(ctx context.Context, ch string) error {
 // expireMaps removes the entries of maps that have expired, until ctx ends. All nodes do; the lock of the shard and a look
 // behind it make each removal happen once.
 func (b *Broker) expireMaps(ctx context.Context) {
-	ticker := time.NewTicker(b.cfg.MapExpiryInterval)
-	defer ticker.Stop()
 	var outage logging.Outage
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
+	enginekit.Every(ctx, b.cfg.MapExpiryInterval, func() {
 		began := time.Now()
 		err := b.expireDue(ctx)
 		if ctx.Err() != nil {
@@ -316,7 +309,7 @@ func (b *Broker) expireMaps(ctx context.Context) {
 		} else if outage.Fail(err) == 1 {
 			b.cfg.Logger.Warn("postgres: entries of maps do not expire, trying again", "engine", b.part, "error", err)
 		}
-	}
+	})
 }
 
 func (b *Broker) expireDue(ctx context.Context) error {

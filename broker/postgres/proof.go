@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -74,12 +75,7 @@ func (p *proof) doubt(at place) {
 	p.wake()
 }
 
-func (p *proof) wake() {
-	select {
-	case p.doubts <- struct{}{}:
-	default:
-	}
-}
+func (p *proof) wake() { enginekit.Signal(p.doubts) }
 
 // fail notes why transactions fail at a place, and reports whether all transactions of this sort succeeded before. A hanging
 // transaction stays the reason until PostgreSQL answers: the sample waits behind it in the lane, and its timeout says less.

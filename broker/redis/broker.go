@@ -115,7 +115,7 @@ func (b *Broker) start(ctx context.Context) error {
 	for i, s := range b.shards {
 		b.receivers[i] = b.newReceivers(s)
 	}
-	err := atOnce(b.receivers, func(receivers []*receiver) error { return b.startShard(ctx, receivers) })
+	err := enginekit.AtOnce(b.receivers, func(receivers []*receiver) error { return b.startShard(ctx, receivers) })
 	if err != nil {
 		b.stop()
 	}
@@ -124,32 +124,20 @@ func (b *Broker) start(ctx context.Context) error {
 
 // startShard connects the receivers of a shard. The last one receives control messages.
 func (b *Broker) startShard(ctx context.Context, receivers []*receiver) error {
-	err := atOnce(receivers, func(r *receiver) error { return r.conn.Start(ctx) })
+	err := enginekit.AtOnce(receivers, func(r *receiver) error { return r.conn.Start(ctx) })
 	if err != nil || b.control == nil {
 		return err
 	}
 	return receivers[len(receivers)-1].conn.Subscribe(ctx, b.control.channels()...)
 }
 
-// atOnce calls do for all elements of a list at once, and joins the errors.
-func atOnce[T any](list []T, do func(T) error) error {
-	failures := make([]error, len(list))
-	var group sync.WaitGroup
-	for i, element := range list {
-		group.Go(func() { failures[i] = do(element) })
-	}
-	group.Wait()
-	return errors.Join(failures...)
-}
-
 // stop closes the receivers and waits for the calls of the handler.
 func (b *Broker) stop() {
 	b.end()
-	var group sync.WaitGroup
-	for _, r := range slices.Concat(b.receivers...) {
-		group.Go(r.conn.Close)
-	}
-	group.Wait()
+	_ = enginekit.AtOnce(slices.Concat(b.receivers...), func(r *receiver) error {
+		r.conn.Close()
+		return nil
+	})
 	b.background.Wait()
 	if b.control != nil {
 		b.control.stop()
@@ -217,7 +205,7 @@ func (b *Broker) each(ctx context.Context, channels []string, do func(*receiver,
 		}
 		parts[r] = append(parts[r], ch)
 	}
-	return atOnce(slices.Collect(maps.Keys(parts)), func(r *receiver) error { return do(r, ctx, parts[r]) })
+	return enginekit.AtOnce(slices.Collect(maps.Keys(parts)), func(r *receiver) error { return do(r, ctx, parts[r]) })
 }
 
 var errNoPubSub = errors.New("redis: SkipPubSub is set: there are no subscriptions")

@@ -163,7 +163,7 @@ func (e *Engine) open(ctx context.Context) ([]*shard, error) {
 	for i := range shards {
 		shards[i] = &shard{index: i, timeout: e.cfg.Shards[i].IOTimeout}
 	}
-	err := atOnce(shards, func(s *shard) error { return s.open(ctx, &e.cfg) })
+	err := enginekit.AtOnce(shards, func(s *shard) error { return s.open(ctx, &e.cfg) })
 	if err != nil {
 		closeAll(shards)
 		return nil, err

@@ -79,20 +79,7 @@ func (l *looks) begin(m *mapEntries) {
 	if !l.running && m.interval() > 0 {
 		l.running = true
 		b := m.broker
-		b.background.Go(func() { m.rounds(b.lifetime) })
-	}
-}
-
-func (m *mapEntries) rounds(ctx context.Context) {
-	ticker := time.NewTicker(m.interval())
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			m.round(ctx)
-		}
+		b.background.Go(func() { enginekit.Every(b.lifetime, m.interval(), func() { m.round(b.lifetime) }) })
 	}
 }
 

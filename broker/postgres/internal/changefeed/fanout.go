@@ -153,21 +153,14 @@ func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
 // guard makes this node read now and then the shards that other nodes read: it may be unnoticed that the last message is
 // missing, or that the database has lost rows.
 func (f *Feed) guard(ctx context.Context) {
-	ticker := time.NewTicker(f.cfg.Fanout.Safety)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
+	enginekit.Every(ctx, f.cfg.Fanout.Safety, func() {
 		f.each(func(w *worker) {
 			if !w.led.Load() {
 				w.doubt.Store(true)
 				w.signal()
 			}
 		})
-	}
+	})
 }
 
 // message is made of rows that were read one after the other.

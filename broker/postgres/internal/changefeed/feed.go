@@ -123,12 +123,7 @@ func (f *Feed) Wake(table, shard int) {
 }
 
 // Look makes the feed look at all shards at once.
-func (f *Feed) Look() {
-	select {
-	case f.kick <- struct{}{}:
-	default:
-	}
-}
+func (f *Feed) Look() { enginekit.Signal(f.kick) }
 
 // Lags returns of each shard how old its newest row was when it was delivered, the greatest of all tables.
 func (f *Feed) Lags() []time.Duration {

@@ -306,9 +306,4 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 func (w *worker) noteLag(created time.Time) { w.lag.Store(int64(max(time.Since(created), 0))) }
 
 // signal makes the worker read the shard.
-func (w *worker) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it will read anyway
-	}
-}
+func (w *worker) signal() { enginekit.Signal(w.wake) }

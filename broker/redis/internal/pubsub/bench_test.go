@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
@@ -38,7 +39,7 @@ type tape struct {
 	closed   chan struct{}
 }
 
-func (t *tape) Write(p []byte) (int, error)        { signal(t.asked); return len(p), nil }
+func (t *tape) Write(p []byte) (int, error)        { enginekit.Signal(t.asked); return len(p), nil }
 func (t *tape) SetWriteDeadline(_ time.Time) error { return nil }
 func (t *tape) Close() error                       { close(t.closed); return nil }
 

@@ -180,7 +180,7 @@ func (c *Conn) handle(m *message) {
 
 // Wake tells that the server seems to be reachable again. It shortens the pause between two
 // attempts to connect.
-func (c *Conn) Wake() { signal(c.wake) }
+func (c *Conn) Wake() { enginekit.Signal(c.wake) }
 
 // run connects again and again.
 func (c *Conn) run() {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
@@ -146,7 +147,7 @@ func (cn *connection) read(reader *readerID) {
 		}
 		if err != nil {
 			cn.fail(err)
-			signal(cn.drained)
+			enginekit.Signal(cn.drained)
 			return
 		}
 	}

@@ -3,6 +3,8 @@ package pubsub
 import (
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
 const (
@@ -64,7 +66,7 @@ func (q *queue) setReader(reader *readerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.reader, q.direct = reader, time.Time{}
-	signal(q.room) // a reader that waits for room finds out that it was replaced
+	enginekit.Signal(q.room) // a reader that waits for room finds out that it was replaced
 }
 
 // relieve makes next the reader if the present reader is in the handler, and has been for too long or is saturated. A saturated
@@ -137,13 +139,6 @@ func (q *queue) ended() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }
 
@@ -250,7 +245,7 @@ func (q *queue) release(handled []message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	halfEmpty := q.waiting.release(n, size)
-	signal(q.room)
+	enginekit.Signal(q.room)
 	if q.drops.due(halfEmpty) {
 		channels := q.drops.take()
 		// The note comes after everything that was received before.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
@@ -181,7 +182,7 @@ func (t *table) enqueue(k kind, channels []string) *call {
 		t.entries[ch] = entry{seq: c.seq, on: t.entries[ch].on}
 	}
 	t.queue = append(t.queue, c)
-	signal(t.current.wake)
+	enginekit.Signal(t.current.wake)
 	return c
 }
 
@@ -308,7 +309,7 @@ func (t *table) requestPing(cn *connection) {
 	defer t.mu.Unlock()
 	if t.current == cn {
 		t.ping = true
-		signal(cn.wake)
+		enginekit.Signal(cn.wake)
 	}
 }
 

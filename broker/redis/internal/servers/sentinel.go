@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 	"github.com/gyrohq/gyro/logging"
 )
@@ -125,12 +126,7 @@ func (c *Client) watchSentinel() {
 }
 
 // suspectPrimary makes watchSentinel ask at once.
-func (c *Client) suspectPrimary() {
-	select {
-	case c.suspect <- struct{}{}:
-	default:
-	}
-}
+func (c *Client) suspectPrimary() { enginekit.Signal(c.suspect) }
 
 // relistenInterval is the pause after a connection to a Sentinel.
 const relistenInterval = time.Second
