@@ -1,8 +1,7 @@
 // Package losses finds out that Redis has lost data.
 //
-// A node remembers the publications with history that it has delivered to subscribers (Stream) and that Redis has acknowledged
-// to it (Acked). A stream that does not hold them any more has lost them. Marks show that all data of a server went back to
-// an older state.
+// A node remembers the publications with history that it delivered (Stream) and that Redis acknowledged to it (Acked). A
+// stream that does not hold them has lost them. Marks show that all data of a server went back to an older state.
 package losses
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Publication is the latest publication of a channel that was seen.
+// Publication is the latest known publication of a channel.
 type Publication struct {
 	Channel string
 	Epoch   string
@@ -29,25 +28,25 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Known is the knowledge of a stream: it had Offset in Epoch, and other epochs earlier. Epoch is empty if nothing is known.
+// Known is the knowledge of a stream: it had Offset in Epoch, and other epochs earlier. Epoch may be empty.
 type Known struct {
 	Epoch   string
 	Earlier Epochs
 	Offset  uint64
 }
 
-// Epochs is a list of up to 8 epochs, the newest first, each between two spaces. A stream whose
-// server comes back with the same older data again and again has an epoch of long ago each time.
+// Epochs is a list of up to 8 epochs, the newest first, each between two spaces. A stream whose server comes back with
+// the same older data again and again has an epoch of long ago each time.
 type Epochs string
 
 const maxEpochs = 8
 
-// Has tells whether an epoch is in the list.
+// Has looks for an epoch.
 func (e Epochs) Has(epoch string) bool {
 	return e != "" && strings.Contains(string(e), " "+epoch+" ")
 }
 
-// With returns the list with an epoch in front. The oldest of more than 8 goes.
+// With puts an epoch in front.
 func (e Epochs) With(epoch string) Epochs {
 	list := []string{epoch}
 	for other := range strings.FieldsSeq(string(e)) {
@@ -58,9 +57,8 @@ func (e Epochs) With(epoch string) Epochs {
 	return Epochs(" " + strings.Join(list, " ") + " ")
 }
 
-// Acked remembers the last publication that a shard acknowledged, for up to 8,192 channels. A
-// new channel replaces the one of its set that has not been published to for longest. The
-// zero value is ready for use, by any goroutine.
+// Acked remembers the last publication that a shard acknowledged, for up to 8,192 channels. A new channel replaces the
+// one of its set that was not published to for longest. Any goroutine may use the zero value.
 type Acked struct {
 	mu   sync.Mutex
 	sets []set // nil before the first
@@ -83,7 +81,6 @@ type acknowledgement struct {
 	lastUse    uint64 // the number of the last use; 0: not used yet
 }
 
-// find returns the memory of a channel, or nil, and the entry that it replaces.
 func (a *Acked) find(ch string, hash uint64) (found, victim *acknowledgement) {
 	if a.sets == nil {
 		return nil, nil
@@ -102,7 +99,7 @@ func (a *Acked) find(ch string, hash uint64) (found, victim *acknowledgement) {
 	return nil, victim
 }
 
-// Known returns the knowledge of the stream of a channel, whose hash is given.
+// Known returns the knowledge of a stream. hash belongs to ch.
 func (a *Acked) Known(ch string, hash uint64) Known {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,9 +109,8 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 	return Known{}
 }
 
-// Note remembers a publication, if r says that it is in a stream. sum is the sum of its payload, generation the generation of
-// the shard's data (see servers.Client.Generation). While the shard is not verified, Note does not overwrite notes of an
-// earlier generation.
+// Note remembers a publication, if r says that it is in a stream. generation is the shard's. While the shard is not
+// verified, Note does not overwrite notes of an earlier generation.
 func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, verified bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
@@ -143,8 +139,8 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	}
 }
 
-// Moved notes that the stream of p has another epoch and offset, unless Note was called meanwhile.
-// stale is the epoch that the server had last, if that is known.
+// Moved notes that the stream of p has another epoch, unless Note was called meanwhile. stale is the epoch that the
+// server had last, or "".
 func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64, stale string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +155,7 @@ func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64, 
 	e.known, e.sum = Known{epoch, earlier, offset}, 0
 }
 
-// Acknowledged is a publication that was acknowledged, and the epochs that its stream had earlier.
+// Acknowledged is a publication, and the epochs that its stream had earlier.
 type Acknowledged struct {
 	Publication
 	Earlier Epochs

@@ -11,21 +11,20 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// markTTL of a mark. A node that cannot write marks for longer finds none to compare.
+// markTTL is for how long marks are found again.
 const markTTL = 24 * time.Hour
 
-// sampleTTL is how long the history of a sample lives. It has one publication.
 const sampleTTL = time.Minute
 
-// Marks find out that the data of a server went back, and that the server takes no publications. Any goroutine may call the
+// Marks find out that the data of a server went back, and that it takes no publications. Any goroutine may call the
 // methods.
 //
-// A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy and back, or when the former owner of
-// a slot takes the slot back. Its connections stay, so only the data can show it. Therefore each node writes keys of its own, the
-// marks, again and again, with a number that grows. If a mark has a lower number than Redis acknowledged last, the data went back.
+// A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy and back, or when the former
+// owner of a slot takes the slot back. Its connections stay, so only the data can show it. Therefore each node writes
+// keys of its own, the marks, again and again, with a number that grows.
 //
-// A server can deliver and store nothing: it is out of memory, it is a replica, or a permission is missing. Therefore the node
-// writes a publication with history beside each mark. The publication has no subscribers.
+// A server can deliver and store nothing: it is out of memory, it is a replica, or a permission is missing. Therefore
+// the node writes a publication with history beside each mark, the sample.
 type Marks struct {
 	names   *format.Names
 	node    string
@@ -37,14 +36,13 @@ type Marks struct {
 	last   []acknowledgedMark // by tag
 }
 
-// acknowledgedMark is the newest value of a mark that Redis has acknowledged.
+// acknowledgedMark is what Redis has acknowledged last.
 type acknowledgedMark struct {
 	number      uint64
 	replication string
 }
 
-// NewMarks makes the marks of a node in the slots of these hash tags, and samples of publications with history beside them, which
-// publish writes.
+// NewMarks makes the marks of a node in the slots of these hash tags. publish writes the samples.
 func NewMarks(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
 	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]acknowledgedMark, len(tags))}
 }
@@ -54,12 +52,11 @@ type Finding struct {
 	Written     bool // at least one mark was written
 	RolledBack  bool // a server has lost data that it acknowledged
 	Replication bool // a server has another replication ID than before
-	// Refused is why a mark or a sample was not written: the first of such errors.
+	// Refused is why a mark or a sample was not written: the first error.
 	Refused error
 }
 
-// Write writes the marks, and compares their old values with the values written last. A mark that cannot be written tells
-// nothing.
+// Write writes the marks, and compares their old values with the values written last.
 func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +81,7 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	return f
 }
 
-// calls returns the calls that write the marks, and behind them the calls that write the samples.
+// calls writes the marks, then the samples.
 func (m *Marks) calls() []commands.Call {
 	var text commands.Strings
 	n := len(m.tags)

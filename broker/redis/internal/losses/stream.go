@@ -9,32 +9,30 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Stream is the knowledge of a subscribed node about the stream of a channel with history. Any goroutine may use it. A nil
-// Stream stands for a channel that the node is not subscribed to: it takes every note and knows nothing.
+// Stream is the knowledge of a subscribed node about the stream of a channel with history. Any goroutine may use it. A
+// nil Stream, of a channel that the node is not subscribed to, takes every note and knows nothing.
 type Stream struct {
 	mu sync.Mutex
-	// last is the newest publication that was delivered. Its offset is 0 if none was in its
-	// epoch, which a read may have told. Its Channel is constant.
+	// last is the newest publication that was delivered. Its offset is 0 if none was in its epoch. Its Channel is
+	// constant.
 	last Publication
 	// top is the greatest offset in the epoch of last that was delivered or read.
 	top uint64
-	// renewal is when a read has to renew the life of the position, in Unix nanoseconds.
-	renewal int64
-	// revision of the shard when the life was renewed: another one asks for a renewal.
+	// renewal is when a read has to renew the life of the position, in Unix nanoseconds, if the shard still has this
+	// revision.
+	renewal  int64
 	revision uint64
-	// provisional is the epoch to deliver in after an offset came a second time, until the stream
-	// has been verified; else nil.
+	// provisional is the epoch to deliver in after an offset came a second time, until the stream has been verified.
 	provisional *string
 }
 
-// NewStream returns an unknown stream of a channel.
+// NewStream returns an unknown stream.
 func NewStream(ch string) *Stream { return &Stream{last: Publication{Channel: ch}} }
 
-// Channel that has the stream.
+// Channel of the stream.
 func (s *Stream) Channel() string { return s.last.Channel }
 
-// Deliver notes a publication with its payload, and returns the epoch to deliver it in. It
-// reports whether its offset came a second time.
+// Deliver notes a publication, and returns the epoch to deliver it in. again: its offset came a second time.
 func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, again bool) {
 	sum := Sum(data)
 	s.mu.Lock()
@@ -59,7 +57,7 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	return last.Epoch, false
 }
 
-// begin notes that nothing was delivered since the stream had this top. It is called with mu held.
+// begin notes that nothing was delivered since this top. mu is held.
 func (s *Stream) begin(top channel.StreamPosition) {
 	s.last.Epoch, s.last.Offset, s.last.Sum = top.Epoch, 0, 0
 	s.top, s.provisional = top.Offset, nil
@@ -89,14 +87,14 @@ func (s *Stream) Known() Known {
 }
 
 // Delivered returns the last delivered publication, the greatest offset in its epoch that was delivered or read, and the
-// provisional epoch, if there is one.
+// provisional epoch.
 func (s *Stream) Delivered() (last Publication, top uint64, provisional *string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.top, s.provisional
 }
 
-// Moved notes the top of the stream in another epoch, if from is the epoch of the last deliveries.
+// Moved notes the top in another epoch, if from is the epoch of the last deliveries.
 func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +103,7 @@ func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	}
 }
 
-// Confirm ends the use of a provisional epoch that Delivered returned: the stream holds the deliveries, so no offset came twice.
+// Confirm ends a provisional epoch: the stream holds the deliveries, so no offset came twice.
 func (s *Stream) Confirm(provisional *string) {
 	if provisional == nil {
 		return
@@ -117,8 +115,8 @@ func (s *Stream) Confirm(provisional *string) {
 	}
 }
 
-// Renewed notes that a read has just renewed the life of the position, for ttl. The next renewal is due after an eighth of that, or an
-// hour, and when the shard has another revision.
+// Renewed notes that a read has renewed the life of the position. The next renewal is due after an eighth of ttl, or an
+// hour.
 func (s *Stream) Renewed(ttl time.Duration, revision uint64) {
 	if s == nil {
 		return
@@ -128,7 +126,7 @@ func (s *Stream) Renewed(ttl time.Duration, revision uint64) {
 	s.renewal, s.revision = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), revision
 }
 
-// Lives tells whether the life of the position need not be renewed yet, while the shard has this revision.
+// Lives tells whether the life of the position need not be renewed yet.
 func (s *Stream) Lives(now time.Time, revision uint64) bool {
 	if s == nil {
 		return false

@@ -22,7 +22,7 @@ type Candidate struct {
 	provisional *string // of stream, when the verification began
 }
 
-// Candidates returns the remembered publications for a verification.
+// Candidates returns all remembered publications.
 func (a *Acked) Candidates() []Candidate {
 	var list []Candidate
 	for _, p := range a.All() {
@@ -31,8 +31,8 @@ func (a *Acked) Candidates() []Candidate {
 	return list
 }
 
-// Candidate returns the last delivered publication for a verification, or the top of a read if nothing was delivered since. ok is
-// false if the stream is not known.
+// Candidate returns the last delivered publication, or the top of a read if nothing was delivered since. ok is false if
+// the stream is not known.
 func (s *Stream) Candidate() (c Candidate, ok bool) {
 	c = Candidate{stream: s, hash: format.Hash(s.Channel())}
 	c.Publication, c.top, c.provisional = s.Delivered()
@@ -47,13 +47,13 @@ type Verifier struct {
 	Client *servers.Client
 	Names  *format.Names
 	Kinds  *commands.HistoryScripts
-	// RolledBack says that there is proof of a loss. Then a publication that cannot be verified counts as lost.
+	// RolledBack: there is proof of a loss. Then a publication that cannot be verified counts as lost.
 	RolledBack bool
 }
 
-// Verify compares the streams of at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another
-// epoch. It returns the lost candidates, and the candidates whose streams have another epoch for another reason, and notes the new
-// epochs where the candidates come from.
+// Verify takes at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another epoch. It
+// returns the lost candidates, and the candidates whose streams have another epoch for another reason, and notes the new epochs
+// where the candidates come from.
 func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, moved []Candidate, err error) {
 	text := commands.NewStrings(commands.MaxChunk)
 	calls := make([]commands.Call, len(candidates))
@@ -87,13 +87,11 @@ func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, mo
 	return lost, moved, c.renew(ctx, lost)
 }
 
-// foreign tells that a key has another type than the keys of streams. Then there is no stream. That must not hold up the other
-// channels.
+// foreign tells that a key has another type. Then there is no stream, which must not hold up the other channels.
 func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
-// holds tells whether a stream of the same epoch holds the publication. entry is the entry of the stream at the offset. Without an
-// entry, which may have been trimmed, the stream counts as holding it, unless the data went back and later publications were not
-// delivered here.
+// holds tells whether a stream of the same epoch holds the publication. Without an entry at its offset, which may have
+// been trimmed, it counts as holding it, unless the data went back and later publications were not delivered here.
 func (c *Candidate) holds(top uint64, entry string, rolledBack bool) bool {
 	if top < c.top {
 		return false
@@ -104,7 +102,7 @@ func (c *Candidate) holds(top uint64, entry string, rolledBack bool) bool {
 	return top == c.top || c.stream == nil || !rolledBack
 }
 
-// renew gives streams that still have the stale epoch of their candidates other epochs.
+// renew gives another epoch to streams that still have the stale epoch.
 func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	if len(lost) == 0 {
 		return nil
@@ -128,7 +126,7 @@ func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	return nil
 }
 
-// move notes the top of a stream that has another epoch.
+// move notes the new epoch and top.
 func (c *Candidate) move(top channel.StreamPosition) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if c.stream == nil {

@@ -5,19 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Chunk is memory that values are received in. It is used again when the reader has left it and
-// every part that was retained is freed. So values are received in memory that is still in the
-// processor's cache, and there is little garbage. If a part is never freed, the garbage
-// collector gets the chunk.
+// Chunk is memory that values are received in. It is used again when the reader has left it and every part that was
+// retained is freed: memory that is still in the processor's cache, and little garbage. If a part is never freed, the
+// garbage collector gets the chunk.
 type Chunk struct {
-	// Attached and Used belong to the holders of parts. When the chunk is used again, Attached
-	// is kept and Used is 0.
+	// Attached and Used belong to the holders of parts. A chunk that is used again keeps Attached, and Used is 0.
 	Attached any
 	Used     int
 
 	buf []byte
-	// left is the number of parts that are retained. While the reader may give out further
-	// parts, which it counts in given, reading is added.
+	// left counts the parts that are retained. While the reader may give out more, which it counts in given, reading is
+	// added.
 	left  atomic.Int64
 	given int64
 }
@@ -25,8 +23,7 @@ type Chunk struct {
 // reading is more than the parts that a chunk can have.
 const reading = 1 << 40
 
-// ChunkSize is the size in bytes of the chunks that are used again. Chunks of other sizes, as for
-// a large value, are not.
+// ChunkSize is the size in bytes of chunks that are used again. Chunks for large values are not.
 const ChunkSize = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return &Chunk{buf: make([]byte, ChunkSize)} }}
@@ -43,7 +40,7 @@ func newChunk(size int) *Chunk {
 	return c
 }
 
-// Free tells that n of the parts are not used any more. Any goroutine may call it.
+// Free gives back n of the parts. Any goroutine may call it.
 func (c *Chunk) Free(n int) {
 	if c.left.Add(-int64(n)) != 0 || len(c.buf) != ChunkSize {
 		return
@@ -56,5 +53,4 @@ func (c *Chunk) Free(n int) {
 	chunks.Put(c)
 }
 
-// leave is called when the reader gives out no further parts.
 func (c *Chunk) leave() { c.Free(int(reading - c.given)) }

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Dialog sends commands one at a time and reads the answers of the server, on a new connection or on a connection for a few
-// questions. It reads no more than the answers.
+// Dialog sends commands one at a time on a connection, and reads no more than the answers.
 type Dialog struct {
 	net.Conn
 	reader         *Reader
@@ -18,7 +17,7 @@ type Dialog struct {
 // maxAnswer bounds an answer in bytes. CLUSTER NODES takes some 100 for each node.
 const maxAnswer = 1 << 20
 
-// NewDialog begins a dialog of a user. Without a password, no Auth is needed; an empty user is the default user.
+// NewDialog begins a dialog. Without a password, no Auth is needed; an empty user is the default user.
 func NewDialog(conn net.Conn, user, password string) *Dialog {
 	return &Dialog{conn, NewReader(conn, 4<<10, maxAnswer), user, password}
 }
@@ -36,8 +35,7 @@ func (d *Dialog) Auth() error {
 	return err
 }
 
-// Do sends a command and returns the answer. An error that the server answers is a
-// *ErrorReply.
+// Do sends a command. An error that the server answers is an *ErrorReply.
 func (d *Dialog) Do(args ...string) (f Frame, err error) {
 	command := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -61,12 +59,12 @@ func (d *Dialog) Next() (f Frame, err error) {
 // Empty reports whether everything that the server has sent was returned.
 func (d *Dialog) Empty() bool { return d.reader.Empty() }
 
-// ErrorReply is an error that the server answers a command with. It never holds the password.
+// ErrorReply is an error that the server answers. It never holds the password.
 type ErrorReply struct{ Command, Text string }
 
 func (r *ErrorReply) Error() string { return r.Command + ": redis answered: " + r.Text }
 
-// clean takes out the arguments of the command that the server repeats.
+// clean takes out the arguments of the command, which the server repeats.
 func (d *Dialog) clean(text string) string {
 	text, _, _ = strings.Cut(text, " with args")
 	text = strings.TrimRight(text, ", ")
@@ -79,7 +77,7 @@ func (d *Dialog) clean(text string) string {
 	return text[:min(len(text), 200)]
 }
 
-// AppendBulk appends a string as a part of a command.
+// AppendBulk appends a part of a command.
 func AppendBulk(buf []byte, s string) []byte {
 	buf = append(buf, '$')
 	buf = strconv.AppendInt(buf, int64(len(s)), 10)

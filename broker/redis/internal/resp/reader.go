@@ -6,15 +6,13 @@ import (
 )
 
 const (
-	// minRead is the least room for a read.
 	minRead = 1 << 10
-	// trust is how much memory is allocated because of the announced length of a value.
-	// Beyond it, memory doubles as bytes arrive.
+	// trust is how much memory the announced length of a value allocates. Beyond it, memory doubles as bytes arrive.
 	trust = 1 << 20
 )
 
-// Reader reads values one by one. A value is valid until the next Fill or Next, or until it is
-// freed if Retain was called for it.
+// Reader reads values one by one. A value is valid until the next Fill or Next, or until it is freed if Retain was
+// called for it.
 type Reader struct {
 	src        io.Reader
 	usual      int // size of a chunk
@@ -25,14 +23,14 @@ type Reader struct {
 	need       int    // how many bytes the next value needs to be parsed further
 }
 
-// NewReader returns a reader from src, with chunks of the given size in bytes, at least 4 KiB.
-// A larger value gets a chunk of its own. A value of more than max bytes is an error.
+// NewReader returns a reader with chunks of at least 4 KiB. A larger value gets a chunk of its own. More than max bytes
+// are an error.
 func NewReader(src io.Reader, chunk, max int) *Reader {
 	return &Reader{src: src, usual: chunk, max: max}
 }
 
-// Next reads the next value. It returns io.EOF at the end between two values,
-// io.ErrUnexpectedEOF within one, a *ProtocolError, or the error of the source.
+// Next returns io.EOF at the end between two values, io.ErrUnexpectedEOF within one, a *ProtocolError, or the error of
+// the source.
 func (r *Reader) Next(f *Frame) error {
 	for {
 		found, err := r.Buffered(f)
@@ -63,20 +61,18 @@ func (r *Reader) Buffered(f *Frame) (found bool, err error) {
 	}
 }
 
-// Retain returns the chunk of the value that was returned last. The value is valid until the
-// caller frees one part of the chunk.
+// Retain returns the chunk of the last value, which is valid until the caller frees one part of the chunk.
 func (r *Reader) Retain() *Chunk {
 	r.chunk.given++
 	return r.chunk
 }
 
-// Empty reports whether everything that was received has been returned.
+// Empty reports whether everything received has been returned.
 func (r *Reader) Empty() bool { return r.start == r.end }
 
 // Fill reads at least the bytes that Buffered missed. It has the errors of Next.
 func (r *Reader) Fill() error { return r.fill(max(r.need, r.end-r.start+1)) }
 
-// fill reads until need bytes are there.
 func (r *Reader) fill(need int) error {
 	if need > r.max+minRead {
 		p := parser{max: r.max}
@@ -97,7 +93,7 @@ func (r *Reader) fill(need int) error {
 	return nil
 }
 
-// grow moves the bytes that are not returned yet to a new chunk.
+// grow moves the bytes that were not returned to a new chunk.
 func (r *Reader) grow(need int) {
 	have := r.end - r.start
 	if need < have+minRead { // the length is not known yet

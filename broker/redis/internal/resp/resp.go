@@ -1,4 +1,4 @@
-// Package resp reads the values that a Redis server sends, in RESP2 or RESP3, without an allocation per value: payloads are
+// Package resp reads the values of a Redis server, in RESP2 or RESP3, without an allocation per value: payloads are
 // parts of the chunks that they were received in.
 package resp
 
@@ -9,7 +9,6 @@ import (
 	"math"
 )
 
-// Bounds of a value. A message of PUB/SUB has three elements.
 const (
 	maxValues = 4096     // nested ones included
 	maxDepth  = 8        // of nesting
@@ -20,26 +19,21 @@ const (
 type Frame struct {
 	// Kind is the byte that the value begins with: '+', '-', ':', '$', '*', '>', ...
 	Kind byte
-	// Text of a value that is no aggregate; nil if it is null.
+	// Text of a value that is no aggregate, or nil.
 	Text []byte
-	// Len is the number of elements of an aggregate, keys and values of a map both
-	// counted; -1 for null.
+	// Len of an aggregate; keys and values of a map are counted. -1: null.
 	Len int
-	// Items are the texts of the first elements of an aggregate; nil for an element
-	// that is null, missing or an aggregate itself.
+	// Items are the texts of the first elements; nil for null, missing and aggregates.
 	Items [3][]byte
 }
 
-// ProtocolError is the error of bytes that are not RESP or exceed a bound. The connection cannot
-// be used any more.
+// ProtocolError is the error of bytes that are not RESP or exceed a bound. It ends the connection.
 type ProtocolError struct{ msg string }
 
 func (e *ProtocolError) Error() string { return "RESP: " + e.msg }
 
-// errShort asks for more bytes.
 var errShort = errors.New("more bytes needed")
 
-// parser parses one value in buf.
 type parser struct {
 	buf    []byte
 	pos    int
@@ -48,8 +42,8 @@ type parser struct {
 	need   int // with errShort: the length of buf that is needed to get further
 }
 
-// parse reads the value that buf begins with. It returns the value's length or, with errShort,
-// the number of bytes that are needed to get further.
+// parse returns the length of the value that buf begins with or, with errShort, the number of bytes that are needed to
+// get further.
 func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	*f = Frame{}
 	p := parser{buf: buf, values: maxValues, max: limit}
@@ -68,8 +62,7 @@ func (f *Frame) parse(buf []byte, limit int) (int, error) {
 // usual follows the type of nearly every received value.
 const usual = "3\r\n$7\r\nmessage\r\n"
 
-// message reads a value that begins with usual. That takes a fifth less time than the general
-// way.
+// message reads a value that begins with usual, in a fifth less time than the general way.
 func (p *parser) message(f *Frame) (err error) {
 	const verb = 1 + len("3\r\n$7\r\n")
 	f.Len, p.pos, p.values = 3, 1+len(usual), p.values-3
@@ -113,7 +106,6 @@ func aggregate(kind byte) bool {
 	return false
 }
 
-// element reads a value that is part of an aggregate.
 func (p *parser) element(depth int) ([]byte, error) {
 	if p.pos >= len(p.buf) {
 		return nil, errShort
@@ -124,7 +116,6 @@ func (p *parser) element(depth int) ([]byte, error) {
 	return p.scalar()
 }
 
-// skip goes over a value and everything in it.
 func (p *parser) skip(depth int) error {
 	if p.pos >= len(p.buf) {
 		return errShort
@@ -143,7 +134,6 @@ func (p *parser) skip(depth int) error {
 	return err
 }
 
-// count reads the head of an aggregate and returns the number of its elements.
 func (p *parser) count() (int, error) {
 	kind := p.buf[p.pos]
 	n, err := p.length()
@@ -162,7 +152,6 @@ func (p *parser) count() (int, error) {
 	return n, nil
 }
 
-// scalar reads a value that is no aggregate.
 func (p *parser) scalar() ([]byte, error) {
 	switch kind := p.buf[p.pos]; kind {
 	case '$', '=', '!':
@@ -180,7 +169,6 @@ func (p *parser) scalar() ([]byte, error) {
 	}
 }
 
-// bulk reads a string that is preceded by its length.
 func (p *parser) bulk() ([]byte, error) {
 	n, err := p.length()
 	if err != nil || n < 0 {
@@ -202,7 +190,6 @@ func (p *parser) bulk() ([]byte, error) {
 	return text, nil
 }
 
-// line reads the rest of the line behind the type.
 func (p *parser) line() ([]byte, error) {
 	rest := p.buf[p.pos+1:]
 	i := bytes.IndexByte(rest, '\n')
@@ -218,7 +205,7 @@ func (p *parser) line() ([]byte, error) {
 	return rest[: i-1 : i-1], nil
 }
 
-// length reads the number behind the type: digits, or -1 for null.
+// length reads digits, or -1 for null.
 func (p *parser) length() (int, error) {
 	n, i := 0, p.pos+1
 	for ; i < len(p.buf); i++ {

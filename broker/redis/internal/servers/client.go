@@ -1,5 +1,5 @@
-// Package servers holds the connections to the servers of one shard: per server a multiplexed one for commands, by rueidis, and others
-// for PUB/SUB. It finds the primary through Sentinel, and bounds how long anything waits.
+// Package servers holds the connections to the servers of one shard: per server a multiplexed one for commands, by
+// rueidis, and others for PUB/SUB. It finds the primary through Sentinel, and bounds how long anything waits.
 package servers
 
 import (
@@ -16,15 +16,14 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options of a shard. The caller has checked them and set defaults.
+// Options of a shard, checked and with defaults.
 type Options struct {
-	// Name of the shard for logs and errors: "redis shard 0 (host:port)".
+	// Name of the shard for logs and errors, without secrets.
 	Name      string
 	Addresses []string
 	Sentinel  bool
 	Cluster   bool
-	// Detect asks the first address whether it is a Cluster's.
-	Detect bool
+	Detect    bool
 
 	User, Password string
 	DB             int
@@ -36,8 +35,7 @@ type Options struct {
 
 	ConnectTimeout, IOTimeout time.Duration
 	ForceRESP2                bool
-	// ReplicaReads lets Read ask replicas.
-	ReplicaReads bool
+	ReplicaReads              bool
 
 	Logger *slog.Logger
 }
@@ -46,16 +44,14 @@ const (
 	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are replicas, it is also the interval
 	// of rueidis' pings, which notice a server that does not answer. Elsewhere watchLiveness does.
 	keepAlive = 400 * time.Millisecond
-	// ringScale: a connection has room for 2^ringScale calls in flight. Room for one is 0.3 KB in several objects, which every collection
-	// of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
+	// ringScale: a connection has room for 2^ringScale calls. Room for one is 0.3 KB in several objects, which every
+	// collection of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
 	ringScale = 10
-	// maxInFlight is how many calls wait for their answers at a time; further ones wait for
-	// room, no longer than IOTimeout. The ring must hold more, because rueidis waits for room
-	// without a time limit.
+	// maxInFlight calls wait for their answers at a time; further ones wait for room, no longer than IOTimeout. The ring
+	// must hold more, because rueidis waits for room without a time limit.
 	maxInFlight = 1<<ringScale - 64
-	// flushDelay is how long a write waits for more commands when others are in flight
-	// already. With 64 publishers on one CPU it lowers the cost of a publish from 13 to 5
-	// us; 20 us save less, 100 us not more.
+	// flushDelay is how long a write waits for more commands when others are in flight. With 64 publishers on one CPU it
+	// lowers the cost of a publish from 13 to 5 us; 20 us save less, 100 us not more.
 	flushDelay = 50 * time.Microsecond
 	// MaxPipeline is the most commands of one call of DoMulti.
 	MaxPipeline = 1000
@@ -65,7 +61,7 @@ const (
 // ErrClosed is the error of calls after Close.
 var ErrClosed = errors.New("closed")
 
-// Client sends commands to a shard. Its methods may be called from any goroutine.
+// Client sends commands to a shard. Any goroutine may call its methods.
 type Client struct {
 	opts    Options
 	redis   rueidis.Client
@@ -93,8 +89,7 @@ type Client struct {
 	replaced   atomic.Bool
 }
 
-// Open connects. It fails when the shard does not answer within ConnectTimeout
-// and IOTimeout, or refuses.
+// Open connects. It fails when the shard does not answer within ConnectTimeout and IOTimeout, or refuses.
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
@@ -131,7 +126,6 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// option returns what all connections for commands have in common.
 func (c *Client) option() rueidis.ClientOption {
 	o := &c.opts
 	option := rueidis.ClientOption{
@@ -147,7 +141,6 @@ func (c *Client) option() rueidis.ClientOption {
 	return option
 }
 
-// topologyInterval is how often primaries, replicas and owners of slots are looked up.
 const topologyInterval = 5 * time.Second
 
 func (c *Client) connect(ctx context.Context, cluster bool) error {
@@ -185,7 +178,6 @@ func (c *Client) connect(ctx context.Context, cluster bool) error {
 	return nil
 }
 
-// connectReplica makes the client of a replica, which rueidis finds by itself.
 func (c *Client) connectReplica() (err error) {
 	o := &c.opts
 	option := c.option()
@@ -199,12 +191,11 @@ func (c *Client) connectReplica() (err error) {
 	return err
 }
 
-// A server that has stopped answering is noticed after two intervals and the timeout of the
-// ping at most. Together these are IOTimeout.
+// A server that has stopped answering is noticed after two intervals and the timeout of the ping. Together these are
+// IOTimeout.
 func (c *Client) pingInterval() time.Duration { return min(keepAlive, c.opts.IOTimeout/4) }
 func (c *Client) pingTimeout() time.Duration  { return c.opts.IOTimeout - 2*c.pingInterval() }
 
-// inCluster asks the server whether it is a Cluster's node.
 func (c *Client) inCluster(ctx context.Context) bool {
 	info, err := c.redis.Do(ctx, c.redis.B().Info().Section("cluster").Build()).ToString()
 	return err == nil && strings.Contains(info, "cluster_enabled:1")
@@ -252,8 +243,7 @@ func (c *Client) Read(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 	return result
 }
 
-// DoMulti sends at most MaxPipeline commands at once and waits for all answers.
-// The slice may be used again only if no result has a NonRedisError.
+// DoMulti sends at most MaxPipeline commands at once. The slice may be used again only if no result has a NonRedisError.
 func (c *Client) DoMulti(caller context.Context, cmds []rueidis.Completed) []rueidis.RedisResult {
 	ctx, cancel, err := c.begin(caller)
 	if err != nil {
@@ -287,7 +277,7 @@ func (c *Client) note(caller context.Context, err error) {
 	}
 }
 
-// begin waits for the end of a failover and for room, and bounds the time of a call by IOTimeout.
+// begin waits for the end of a failover and for room. A call has IOTimeout.
 func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if c.ctx.Err() != nil {
 		return nil, nil, ErrClosed
@@ -311,14 +301,13 @@ func (c *Client) end(cancel context.CancelFunc) {
 	<-c.slots
 }
 
-// failedForAnother tells that a command was not sent because the context of another call
-// ended, which was first to need the connection that both waited for.
+// failedForAnother tells that a command was not sent because the context of another call ended, which was first to need
+// the connection.
 func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// checkPrimary drops the connection to a server that is not the primary any more. The next command
-// looks for the primary.
+// checkPrimary drops the connection to a server that is not the primary any more.
 func (c *Client) checkPrimary(err error) {
 	failure, ok := rueidis.IsRedisErr(err)
 	if !ok {
@@ -334,7 +323,7 @@ func (c *Client) checkPrimary(err error) {
 	}
 }
 
-// drop closes the connection for commands for a reason; the next command makes a new one.
+// drop closes the connection for commands; the next command makes a new one.
 func (c *Client) drop(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -351,7 +340,7 @@ func (c *Client) cut(reason error) {
 	}
 }
 
-// Close frees everything; calls under way fail. Closing again is fine.
+// Close frees everything; calls under way fail.
 func (c *Client) Close() {
 	c.once.Do(func() {
 		c.cancel()
@@ -378,15 +367,14 @@ func (c *Client) Explain(err error) error {
 	}
 }
 
-// MissingCommand is the error of a server that is too old for the configuration.
+// MissingCommand is the error of a server that is too old.
 type MissingCommand struct{ server, command, option, since string }
 
 func (m *MissingCommand) Error() string {
 	return fmt.Sprintf("%s does not know %s, which %s needs: that takes %s", m.server, m.command, m.option, m.since)
 }
 
-// Require returns a MissingCommand unless the server has a command, which an option needs. since names
-// the servers that have it.
+// Require returns a MissingCommand unless the server has a command. since names the servers that have it.
 func (c *Client) Require(ctx context.Context, command, option, since string) error {
 	info, err := c.Do(ctx, c.B().Arbitrary("COMMAND", "INFO", command).Build()).ToArray()
 	if err == nil && (len(info) == 0 || info[0].IsNil()) {
@@ -395,14 +383,13 @@ func (c *Client) Require(ctx context.Context, command, option, since string) err
 	return c.Explain(err)
 }
 
-// Explainer explains the errors of many results. Most have the same cause, which it explains once. It
-// is for one goroutine.
+// Explainer explains the errors of many results, most of which have the same cause. It is for one goroutine.
 type Explainer struct {
 	client    *Client
 	err, said error
 }
 
-// Explainer returns an Explainer of the errors of the client.
+// Explainer returns one for errors of the client.
 func (c *Client) Explainer() *Explainer { return &Explainer{client: c} }
 
 // Explain is Client.Explain.

@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// dialCommands makes a connection for commands. address is where rueidis wants to connect to.
-// With Sentinel that does not count.
+// dialCommands makes a connection for commands. With Sentinel the address, where rueidis wants to connect to, does not
+// count.
 func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
 	t := &trackedConn{client: c, limit: time.Now().Add(c.opts.IOTimeout)}
 	ctx, cancel := context.WithDeadlineCause(ctx, t.limit, noAnswer{c.opts.IOTimeout})
@@ -49,7 +49,6 @@ func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer
 	return t, nil
 }
 
-// track keeps a connection for checks and, with Sentinel, as the one to the primary.
 func (c *Client) track(t *trackedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +58,8 @@ func (c *Client) track(t *trackedConn) {
 	}
 }
 
-// trackedConn is a connection whose handshake ends in time. rueidis removes the deadline after
-// the handshake; until then, no deadline is later than limit.
+// trackedConn is a connection whose handshake ends in time. rueidis removes the deadline after the handshake; until
+// then, no deadline is later than limit.
 type trackedConn struct {
 	net.Conn
 	client  *Client
@@ -83,8 +82,7 @@ func (t *trackedConn) SetDeadline(to time.Time) error {
 
 const unixScheme = "unix://"
 
-// CheckAddress accepts host:port and unix:///path. Its errors do not show an address that could
-// hold a password.
+// CheckAddress accepts host:port and unix:///path. Its errors show no address that could hold a password.
 func CheckAddress(address string) error {
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		if !strings.HasPrefix(path, "/") {
@@ -105,7 +103,6 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// dial connects to host:port or to the socket of unix:///path.
 func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
@@ -138,10 +135,8 @@ func (c *Client) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: keepAlive}
 }
 
-// DialPubSub makes a connection, without a handshake, to a server where the messages of PUB/SUB
-// channels arrive: to the server itself or the primary, in a Cluster to some node, a different
-// one each time. If slot is not negative, it connects to the owner of the slot, for sharded
-// PUB/SUB.
+// DialPubSub makes a connection, without a handshake, to a server where messages of PUB/SUB arrive: in a Cluster to
+// another node each time, or, if slot is not negative, to the owner of the slot.
 func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if c.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -191,8 +186,7 @@ func (p *pubSubConn) Close() error {
 	return p.Conn.Close()
 }
 
-// dropOthers closes the connections to other servers than the primary. It tells whether there
-// were any.
+// dropOthers closes the connections to other servers than the primary, and tells whether there were any.
 func (c *Client) dropOthers(primary string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +228,6 @@ func (c *Client) pubSubAddress(ctx context.Context, slot int) (string, error) {
 	return "", fmt.Errorf("no node of the Cluster has slot %d", slot)
 }
 
-// slotRange is what CLUSTER SLOTS says of some slots: the primary that has them.
 type slotRange struct {
 	from, to int64
 	address  string
@@ -257,8 +250,7 @@ func (c *Client) slotOwners(ctx context.Context) ([]slotRange, error) {
 	return ranges, nil
 }
 
-// slotRange reads a row: first slot, last slot, primary, replicas. A node is host,
-// port and more.
+// slotRange reads a row of CLUSTER SLOTS: first slot, last slot, primary, replicas. A node is host, port and more.
 func (c *Client) slotRange(row *rueidis.RedisMessage) (r slotRange, ok bool) {
 	fields, err := row.ToArray()
 	if err != nil || len(fields) < 3 {

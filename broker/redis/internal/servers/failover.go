@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// When the Sentinels replace a primary that lives, by SENTINEL FAILOVER say, the old one takes writes for a second or more
-// until the new one is announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover
-// announces its next step some 100 ms before it makes a replica the primary: until then the replica gets everything that the
-// old primary has answered.
+// When the Sentinels replace a primary that lives, the old one takes writes for a second or more until the new one is
+// announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover announces its next
+// step some 100 ms before it makes a replica the primary: until then the replica gets everything that the old primary
+// has answered.
 
 // Announcements of a Sentinel.
 const (
@@ -25,7 +25,6 @@ const (
 // maxPause is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
 const maxPause = 3 * time.Second
 
-// pingPause is the time between pings at a new primary.
 const pingPause = 10 * time.Millisecond
 
 // pause makes commands wait while a primary is replaced.
@@ -37,7 +36,6 @@ type pause struct {
 	timer *time.Timer
 }
 
-// wait waits for the end of a pause, or of ctx.
 func (p *pause) wait(ctx context.Context) error {
 	until := p.until.Load()
 	if until == nil {
@@ -51,7 +49,6 @@ func (p *pause) wait(ctx context.Context) error {
 	}
 }
 
-// begin makes commands wait while the primary with this address is replaced.
 func (p *pause) begin(old string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +61,6 @@ func (p *pause) begin(old string) {
 	p.timer = time.AfterFunc(maxPause, p.end)
 }
 
-// end lets commands go on.
 func (p *pause) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,15 +70,15 @@ func (p *pause) end() {
 	}
 }
 
-// over reports whether commands wait although the Sentinels name another primary than the replaced one.
+// over reports whether commands wait although the primary was replaced.
 func (p *pause) over(primary string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until.Load() != nil && p.old != primary
 }
 
-// release lets waiting commands go on when the Sentinels name another primary. The connections to the old one are closed. The
-// first command on a closed connection fails, so a ping goes ahead.
+// release lets waiting commands go on when the Sentinels name another primary. The connections to the old one are
+// closed. The first command on a closed connection fails, so a ping goes ahead.
 func (c *Client) release(primary string) {
 	if !c.pause.over(primary) {
 		return
@@ -98,7 +94,6 @@ func (c *Client) release(primary string) {
 	c.pause.end()
 }
 
-// announced handles an announcement of a Sentinel.
 func (c *Client) announced(sentinel int, channel, text string) {
 	name, primary, ok := announcement(channel, text)
 	if !ok || name != c.opts.SentinelMaster {
@@ -115,8 +110,9 @@ func (c *Client) announced(sentinel int, channel, text string) {
 	}
 }
 
-// announcement returns the name that an announcement is about, and the address of its primary, which is the old one while a
-// replica is being promoted. The text is "master NAME IP PORT", "slave NAME IP PORT @ NAME IP PORT" with the primary behind the @, or "NAME IP PORT IP PORT".
+// announcement returns the name that an announcement is about, and the address of its primary, the old one while a
+// replica is being promoted. The text is "master NAME IP PORT", "slave NAME IP PORT @ NAME IP PORT" with the primary
+// behind the @, or "NAME IP PORT IP PORT".
 func announcement(channel, text string) (name, primary string, ok bool) {
 	fields := strings.Fields(text)
 	if channel == switched {

@@ -10,21 +10,19 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// Generation grows by NewGeneration, and whenever a connection for commands is made to a server that
-// may hold other data than the one before: to another server, or after a restart. It grows
-// before the first command goes there.
+// Generation grows by NewGeneration, and when a connection for commands goes to another server, or to one that has
+// restarted: before the first command.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
 // NewGeneration notes that a server seems to hold other data than before.
 func (c *Client) NewGeneration() { c.generation.Add(1) }
 
-// Replaced tells whether a server has said, since the last call of Replaced, that it is a
-// replica or loading. Afterwards its data may be older.
+// Replaced tells whether a server has said, since the last call, that it is a replica or loading. Afterwards its data
+// may be older.
 func (c *Client) Replaced() bool { return c.replaced.Swap(false) }
 
-// identify asks the server of a new connection for its run ID. If the server does not tell, it
-// counts as another one. After an error the connection must be closed: an answer may still
-// come.
+// identify asks the server of a new connection for its run ID. A server that does not tell counts as another one. After
+// an error the connection must be closed: an answer may still come.
 func (c *Client) identify(ctx context.Context, raw net.Conn, address string) error {
 	if !c.cluster {
 		address = "" // there is one server at a time
@@ -42,8 +40,8 @@ func (c *Client) identify(ctx context.Context, raw net.Conn, address string) err
 	return nil
 }
 
-// runOf returns the run ID of a server, which changes with each start. It is empty if the
-// server refuses to tell. If that is for a wrong password, the handshake of rueidis will fail.
+// runOf returns the run ID, which changes with each start, or "" if the server refuses to tell. If that is for a wrong
+// password, the handshake of rueidis will fail.
 func (c *Client) runOf(ctx context.Context, raw net.Conn) (id string, err error) {
 	err = within(ctx, raw, func() error {
 		id, err = c.askRun(resp.NewDialog(raw, c.opts.User, c.opts.Password))
@@ -52,7 +50,6 @@ func (c *Client) runOf(ctx context.Context, raw net.Conn) (id string, err error)
 	return id, err
 }
 
-// askRun is runOf in a dialog.
 func (c *Client) askRun(d *resp.Dialog) (string, error) {
 	var refused *resp.ErrorReply
 	if err := d.Auth(); errors.As(err, &refused) {

@@ -10,25 +10,25 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// The connection for commands to a server is checked eight times per IOTimeout, and every maxCheckInterval at least. rueidis would
+// The connection for commands is checked eight times per IOTimeout, and every maxCheckInterval at least. rueidis would
 // ping each connection in a rhythm of its own, and an idle process with many shards would wake up all the time.
 const (
 	maxCheckInterval = 500 * time.Millisecond
 	checksPerTimeout = 8
-	// idleChecks without an answer, and without a command that waits for one, lead to a ping. A shard with PUB/SUB gets a
-	// canary more often.
+	// idleChecks without an answer, and without a command that waits, lead to a ping. PUB/SUB brings a canary more
+	// often.
 	idleChecks = 2
 )
 
-// liveness tells whether the server of a connection answers. A server that has stopped answering is noticed IOTimeout after
-// its last answer at the latest. Checks are counted and no time is measured, so that a standstill of the process itself does
+// liveness tells whether the server of a connection answers. A server that has stopped is noticed IOTimeout after its
+// last answer at the latest. Checks are counted and no time is measured, so that a standstill of the process itself does
 // not count.
 type liveness struct {
 	limit               int // checks
 	unanswered, waiting int // checks in a row since the last answer, and the checks among them when a command waited
 }
 
-// check takes in one check: whether the server has sent something since the last one, and whether a command waits.
+// check takes in whether the server has sent something since the last check, and whether a command waits.
 func (l *liveness) check(heard, waits bool) (idle, dead bool) {
 	if heard {
 		l.unanswered, l.waiting = 0, 0
@@ -43,7 +43,6 @@ func (l *liveness) check(heard, waits bool) (idle, dead bool) {
 	return !waits && l.unanswered >= idleChecks, l.unanswered >= l.limit && 2*l.waiting > l.limit
 }
 
-// activity of a connection.
 type activity struct {
 	heard atomic.Bool // since the last check
 	waits atomic.Bool // something was written since the last answer
@@ -75,7 +74,7 @@ func (c *Client) watchLiveness() {
 	}
 }
 
-// checkConnections closes the connections whose servers are dead, and reports whether a connection is idle.
+// checkConnections closes dead connections, and reports whether one is idle.
 func (c *Client) checkConnections(limit int) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +109,8 @@ func (t *trackedConn) Write(p []byte) (int, error) {
 	return n, t.ended(err)
 }
 
-// ended returns why the connection has ended, for an error that a read or a write returns. rueidis closes a connection when one of
-// the two fails; then the other one fails, too, and that is the error which it gives the calls that wait.
+// ended returns why the connection has ended. rueidis closes a connection when a read or a write fails; then the other
+// one fails, too, and that is the error which it gives the calls that wait.
 func (t *trackedConn) ended(err error) error {
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		t.setCause(err)

@@ -7,12 +7,10 @@ import (
 	"time"
 )
 
-// calmTime is how long no call must have failed for an outage to be over. In a Cluster, some
-// calls may fail while others succeed.
+// calmTime without a failed call ends an outage. In a Cluster, some calls may fail while others succeed.
 const calmTime = time.Second
 
-// outage logs once that a shard cannot be reached, and once that it can be again, however many
-// calls fail.
+// outage logs its begin and its end once, however many calls fail.
 type outage struct {
 	log     *slog.Logger
 	name    string
@@ -23,7 +21,6 @@ type outage struct {
 	since, last time.Time // of failures
 }
 
-// failed notes a call that the shard did not answer.
 func (o *outage) failed(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,7 +33,6 @@ func (o *outage) failed(err error) {
 	o.log.Warn("redis cannot be reached", "part", o.name, "error", err)
 }
 
-// succeeded notes a call that the shard answered.
 func (o *outage) succeeded() {
 	if !o.on.Load() {
 		return

@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// primary asks the Sentinels, one after another, for the address of the primary.
 func (c *Client) primary(ctx context.Context) (string, error) {
 	var failures []error
 	first := int(c.next.Load()) // the Sentinel that knew the primary last
@@ -29,15 +28,14 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 	return "", errors.Join(failures...)
 }
 
-// Primary returns the address of the primary that commands have gone to last, if Sentinels have told it.
+// Primary returns the primary that commands have gone to last, if Sentinels have told it.
 func (c *Client) Primary() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// askSentinel asks one Sentinel. It gets a part of the time only, so that a Sentinel that does
-// not answer leaves time for the others.
+// askSentinel has a part of the time, so that a Sentinel that does not answer leaves time for the others.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
 	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
@@ -60,18 +58,15 @@ func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, erro
 	return net.JoinHostPort(string(answer.Items[0]), string(answer.Items[1])), nil
 }
 
-// askTimeout bounds a question to one of several servers.
 func (c *Client) askTimeout() time.Duration {
 	return min(c.opts.ConnectTimeout, c.opts.IOTimeout/4)
 }
 
-// loginSentinel connects to a Sentinel.
 func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*resp.Dialog, error) {
 	o := &c.opts
 	return c.login(ctx, sentinel, o.SentinelTLS, o.SentinelUser, o.SentinelPassword, o.SentinelClientName)
 }
 
-// login connects to a server for a few questions.
 func (c *Client) login(ctx context.Context, address string, config *tls.Config, user, password, name string) (*resp.Dialog, error) {
 	raw, err := dial(ctx, address, c.dialer(), config)
 	if err != nil {
@@ -92,9 +87,9 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 	return d, nil
 }
 
-// watchSentinel drops the connections to a server that the Sentinels have replaced. A demoted primary may keep its
-// connections, and take writes that are lost. It asks when a Sentinel announces a new primary, when a server refuses writes,
-// and every topologyInterval. Then commands that waited for a new primary go on.
+// watchSentinel drops the connections to a server that the Sentinels have replaced: a demoted primary may keep its
+// connections, and take writes that are lost. It asks when a Sentinel announces a new primary, when a server refuses
+// writes, and every topologyInterval.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
@@ -125,13 +120,11 @@ func (c *Client) watchSentinel() {
 	}
 }
 
-// suspectPrimary makes watchSentinel ask at once.
 func (c *Client) suspectPrimary() { enginekit.Signal(c.suspect) }
 
-// relistenInterval is the pause after a connection to a Sentinel.
 const relistenInterval = time.Second
 
-// listenSentinel waits for announcements of a Sentinel. The Sentinel that leads a failover announces more than the others.
+// listenSentinel waits for announcements of a Sentinel. The one that leads a failover announces more than the others.
 func (c *Client) listenSentinel(i int) {
 	for c.ctx.Err() == nil {
 		c.hearSentinel(i) // watchSentinel finds missed announcements
@@ -142,7 +135,6 @@ func (c *Client) listenSentinel(i int) {
 	}
 }
 
-// hearSentinel listens to one Sentinel until the connection or the client is closed.
 func (c *Client) hearSentinel(i int) {
 	login, cancel := answerWithin(c.ctx, c.askTimeout())
 	defer cancel()

@@ -12,18 +12,16 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// When the primary of a Cluster ends and a replica takes over, rueidis looks for the new owner of the slots up to a second
-// later, and connects to the old one until then. So dialNode asks other nodes for the owner of the slots of a node that it
-// cannot reach, and connects to the owner.
+// When a replica of a Cluster takes over, rueidis looks for the new owner of the slots up to a second later, and
+// connects to the old one until then. So dialNode asks other nodes for the owner of the slots of a node that it cannot
+// reach.
 
-// owned has a slot of each node, by its address. Former slots of a node stay in it, because
-// rueidis may still connect to that node.
+// owned has a slot of each node, by its address. Former slots stay, because rueidis may still connect to that node.
 type owned map[string]int64
 
-// maxOwned is more than the nodes of a Cluster.
 const maxOwned = 4096
 
-// noteOwners asks a node, on a new connection, for the owners of all slots. It returns errors of the connection only.
+// noteOwners asks a node for the owners of all slots. It returns errors of the connection only.
 func (c *Client) noteOwners(d *resp.Dialog) error {
 	var refused *resp.ErrorReply
 	nodes, err := d.Do("CLUSTER", "NODES")
@@ -44,7 +42,6 @@ func (c *Client) noteOwners(d *resp.Dialog) error {
 	return nil
 }
 
-// dialNode connects to a node of a Cluster, or to the one that took its place.
 func (c *Client) dialNode(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	raw, err := dial(ctx, address, dialer, config)
 	if err == nil || !c.cluster {
@@ -56,7 +53,7 @@ func (c *Client) dialNode(ctx context.Context, address string, dialer *net.Diale
 	return nil, err
 }
 
-// successor returns the node that has the slots of another one, or "".
+// successor returns the node that has the slots of another one now, or "".
 func (c *Client) successor(ctx context.Context, address string) string {
 	c.mu.Lock()
 	slot, known := c.owned[address]
@@ -78,7 +75,6 @@ func (c *Client) successor(ctx context.Context, address string) string {
 	return ""
 }
 
-// askOwner asks a node for the owner of a slot.
 func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string, error) {
 	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
@@ -103,8 +99,8 @@ func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string,
 	return "", fmt.Errorf("%s knows no owner of slot %d", node, slot)
 }
 
-// rangesIn reads the text of CLUSTER NODES: a line for each node with its ID, host:port@port,
-// flags, five more fields, and its slots. The node that was asked may leave out its own host.
+// rangesIn reads CLUSTER NODES: a line for each node with its ID, host:port@port, flags, five more fields, and its
+// slots. The node that was asked may leave out its own host.
 func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -128,8 +124,7 @@ func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	return ranges
 }
 
-// parseSlots reads a slot or a range of slots: 5, or 5-7. It refuses slots that migrate, which
-// are in brackets and repeated.
+// parseSlots reads 5 or 5-7. It refuses slots that migrate, which are in brackets and repeated.
 func parseSlots(text string) (from, to int64, ok bool) {
 	low, high, found := strings.Cut(text, "-")
 	if !found {
