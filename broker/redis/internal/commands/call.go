@@ -8,17 +8,16 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// Verbs that publish a message, by plain and by sharded PUB/SUB.
+// Verbs of plain and of sharded PUB/SUB.
 const (
 	Publish      = "publish"
 	ShardPublish = "spublish"
 )
 
-// countNames are the numbers of keys as text.
 var countNames = [...]string{"0", "1", "2", "3", "4", "5", "6"}
 
-// Call is one execution of a script with at most 6 keys. More than 4 keys and 11 arguments are rare, and take memory of their
-// own. Without a script it is a PUBLISH or SPUBLISH.
+// Call is one execution of a script with at most 6 keys. More than 4 keys and 11 arguments are rare, and take memory of
+// their own. Without a script it is a PUBLISH or SPUBLISH.
 type Call struct {
 	Script *Script
 	nkeys  int
@@ -53,21 +52,21 @@ func (c *Call) Arg(values ...string) {
 	}
 }
 
-// Reset makes c empty. It leaves keys and arguments in place, where later ones replace them: a
-// large broadcast would spend 3% of its time on clearing them.
+// Reset leaves keys and arguments in place, where later ones replace them: a large broadcast would spend 3% of its time
+// on clearing them.
 func (c *Call) Reset() {
 	c.Script, c.nkeys, c.nargs, c.via, c.more = nil, 0, 0, "", [2][]string{}
 }
 
-// Message makes c, which must be empty, publish data on a channel by one of the verbs.
+// Message makes c, which must be empty, publish by one of the verbs.
 func (c *Call) Message(verb, name, data string) {
 	c.keys[0], c.args[0], c.args[1] = name, verb, data
 }
 
-// Via sends a PUBLISH to the Cluster's node that has the key, and not to the node that has the channel's name.
+// Via sends a PUBLISH to the Cluster's node that has the key, instead of the channel's name.
 func (c *Call) Via(key string) { c.via = key }
 
-// command returns the command, with the script's SHA-1, or with its text if whole.
+// command has the script's SHA-1, or its text if whole.
 func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 	if c.Script == nil {
 		if c.args[0] == ShardPublish {
@@ -88,7 +87,6 @@ func (c *Call) command(b rueidis.Builder, whole bool) rueidis.Completed {
 		Args(c.args[:c.nargs]...).Args(c.more[1]...).Build()
 }
 
-// isUnknown tells that Redis does not know the script.
 func isUnknown(err error) bool {
 	failure, ok := rueidis.IsRedisErr(err)
 	return ok && failure.IsNoScript()
@@ -106,8 +104,8 @@ func Run(ctx context.Context, client *servers.Client, c *Call) (rueidis.RedisRes
 	return result, nil
 }
 
-// Send does a PUBLISH, and tells whether Redis knows that the message has no receiver. A server of a Cluster does not know,
-// because it counts only the receivers that are connected to itself.
+// Send does a PUBLISH. noReceiver: Redis knows that there is none. A server of a Cluster does not know, because it
+// counts only its own receivers.
 func Send(ctx context.Context, client *servers.Client, name, data string) (noReceiver bool, err error) {
 	var c Call
 	c.Message(Publish, name, data)
@@ -119,8 +117,8 @@ func Send(ctx context.Context, client *servers.Client, name, data string) (noRec
 	return receivers == 0, err
 }
 
-// RunAll does at most servers.MaxPipeline calls, mostly in one round trip. It does not explain
-// errors. cmds is scratch space, which it returns for further use.
+// RunAll does at most servers.MaxPipeline calls, mostly in one round trip, and does not explain errors. cmds is scratch
+// space, which it returns.
 func RunAll(ctx context.Context, client *servers.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
 	cmds = cmds[:0]
 	for i := range calls {
@@ -140,7 +138,7 @@ func RunAll(ctx context.Context, client *servers.Client, calls []Call, cmds []ru
 	if len(again) == 0 {
 		return results, cmds
 	}
-	// Redis does not have these scripts yet, or not any more: send their texts, in order.
+	// Redis does not have these scripts yet, or not any more.
 	var whole []rueidis.Completed
 	for _, i := range again {
 		whole = append(whole, calls[i].command(client.B(), true))

@@ -25,15 +25,14 @@ const (
 	flagFull    = "7"
 )
 
-// Result of a script that publishes, or asks for the position alone.
+// Result of a script that publishes, or reads a position.
 type Result struct {
 	broker.PublishResult
-	// Renewed tells that the stream had lost publications that were known of, and has
-	// another epoch now.
+	// Renewed tells that the stream had lost publications, and has another epoch now.
 	Renewed bool
 }
 
-// ReadPosition reads the answer of scripts that publish, or ask for the position alone.
+// ReadPosition reads a Result.
 func ReadPosition(answer rueidis.RedisResult) (Result, error) {
 	text, err := answer.ToString()
 	if err != nil {
@@ -91,8 +90,7 @@ func ReadMeta(answer rueidis.RedisResult) (top channel.StreamPosition, err error
 	return top, err
 }
 
-// ReadEntry reads the answer of the script for one entry: where the stream is, and the
-// payload of the entry, empty if it is not there.
+// ReadEntry reads the top, and the payload of the entry, empty if it is not there.
 func ReadEntry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload string, err error) {
 	texts, offset, err := readTexts(answer, 3, 1)
 	if err != nil {
@@ -101,7 +99,7 @@ func ReadEntry(answer *rueidis.RedisResult) (top channel.StreamPosition, payload
 	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, texts[2], nil
 }
 
-// ReadRenewed reads the answer of the script that renews epochs: where the stream is now.
+// ReadRenewed reads the top after Renew.
 func ReadRenewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err error) {
 	texts, offset, err := readTexts(answer, 2, 1)
 	if err != nil {
@@ -110,7 +108,7 @@ func ReadRenewed(answer *rueidis.RedisResult) (top channel.StreamPosition, err e
 	return channel.StreamPosition{Offset: offset, Epoch: texts[0]}, nil
 }
 
-// ReadMark reads the answer of the script that writes a mark.
+// ReadMark reads the mark before, and the replication ID of the server.
 func ReadMark(answer *rueidis.RedisResult) (before uint64, replication string, err error) {
 	texts, before, err := readTexts(answer, 2, 0)
 	if err != nil {
@@ -119,7 +117,6 @@ func ReadMark(answer *rueidis.RedisResult) (before uint64, replication string, e
 	return before, texts[1], nil
 }
 
-// readTexts reads an array of n texts. The one at at is a number.
 func readTexts(answer *rueidis.RedisResult, n, at int) (texts []string, number uint64, err error) {
 	if texts, err = answer.AsStrSlice(); err != nil {
 		return nil, 0, err

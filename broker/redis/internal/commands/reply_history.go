@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// ReadHistory reads the position and the requested entries of a STREAM. If list is set, it reads a whole LIST and selects the
-// entries that f asks for. renewed is Result.Renewed.
+// ReadHistory reads the position and entries of a STREAM, or a whole LIST, from which it selects what f asks for.
+// renewed is Result.Renewed.
 func ReadHistory(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
 	result, entries, err := readPositionAndEntries(answer)
 	if err != nil {
@@ -28,7 +28,6 @@ func ReadHistory(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool)
 	return h, result.Renewed, err
 }
 
-// readPositionAndEntries reads an array of the position and the entries.
 func readPositionAndEntries(answer rueidis.RedisResult) (result Result, entries []rueidis.RedisMessage, err error) {
 	parts, err := answer.ToArray()
 	if err != nil {
@@ -48,7 +47,6 @@ func readPositionAndEntries(answer rueidis.RedisResult) (result Result, entries 
 	return result, entries, err
 }
 
-// parseStream reads entries of XRANGE: an ID and the field d with its value.
 func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error) {
 	store := make([]channel.Publication, len(entries))
 	pubs := make([]*channel.Publication, len(entries))
@@ -81,8 +79,8 @@ func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error)
 	return pubs, nil
 }
 
-// parseList reads envelopes, the newest first, and applies the filter. Centrifugo leaves entries of an earlier life of the
-// stream; they do not count.
+// parseList reads envelopes, the newest first. Centrifugo leaves entries of an earlier life of the stream; they do not
+// count.
 func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *broker.HistoryFilter) ([]*channel.Publication, error) {
 	var pubs []*channel.Publication
 	for i := range entries {

@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// ReadChange reads the answer of the scripts that change a map. current is the value of the entry that
-// was not at the expected position; empty if there is none.
+// ReadChange reads a Result. current is the entry that was not at the expected position, or empty.
 func ReadChange(answer rueidis.RedisResult) (result Result, current []byte, err error) {
 	m, err := answer.ToMessage()
 	if err != nil {
@@ -37,7 +36,7 @@ func ReadChange(answer rueidis.RedisResult) (result Result, current []byte, err 
 	return result, current, err
 }
 
-// ReadState reads the answer of the script that reads entries of a map. renewed is Result.Renewed.
+// ReadState reads entries of a map. renewed is Result.Renewed.
 func ReadState(answer rueidis.RedisResult) (s channel.State, renewed bool, err error) {
 	parts, err := answer.ToArray()
 	if err != nil {
@@ -83,8 +82,8 @@ func readEntries(values []rueidis.RedisMessage) ([]*channel.Publication, error) 
 	return pubs, nil
 }
 
-// ReadDue reads the answer of the script that reads the keys of a map that have expired: how the
-// removals are kept, in how many ms the next key expires (empty: none does), and the keys.
+// ReadDue reads the expired keys of a map: how the removals are kept, in how many ms the next key expires (empty: none
+// does), and the keys.
 func ReadDue(answer rueidis.RedisResult) (o channel.MapOptions, next string, due []string, err error) {
 	texts, err := answer.AsStrSlice()
 	if err != nil {

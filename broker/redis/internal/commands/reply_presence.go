@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// ReadPresence reads the answer of the script that counts clients and users.
+// ReadPresence reads the counts of clients and users.
 func ReadPresence(answer rueidis.RedisResult) (broker.PresenceStats, error) {
 	numbers, err := answer.AsIntSlice()
 	if err == nil && len(numbers) != 2 {
@@ -18,8 +18,7 @@ func ReadPresence(answer rueidis.RedisResult) (broker.PresenceStats, error) {
 	return broker.PresenceStats{Clients: int(numbers[0]), Users: int(numbers[1])}, nil
 }
 
-// ReadFields goes through an answer to HGETALL: a map, or keys and values in turns,
-// which scripts return.
+// ReadFields goes through an answer to HGETALL: a map, or keys and values in turns, which scripts return.
 func ReadFields(answer rueidis.RedisResult, do func(name string, value []byte) error) error {
 	message, err := answer.ToMessage()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package commands holds the commands that the engine sends to Redis, and reads the answers. Most of them are calls of scripts
-// in Lua, which Redis runs as one step.
+// Package commands holds the commands that the engine sends to Redis, and reads the answers. Most of them are calls of
+// scripts in Lua, which Redis runs as one step.
 package commands
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
-// Script is Lua that Redis knows by its SHA-1, once it has been sent.
+// Script is Lua. Redis knows it by its SHA-1, once it has been sent.
 type Script struct{ text, sha string }
 
 func newScript(parts ...string) *Script {
@@ -23,7 +23,6 @@ func newScript(parts ...string) *Script {
 //go:embed lua
 var sources embed.FS
 
-// lua returns a file of Lua: a script, or a part of scripts.
 func lua(name string) string {
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -32,7 +31,7 @@ func lua(name string) string {
 	return string(text)
 }
 
-// HistoryScripts has the scripts of one way to keep history, and the kinds of keys that they use.
+// HistoryScripts has the scripts of one way to keep history, and its kinds of keys.
 type HistoryScripts struct {
 	History, Meta format.KeyKind
 
@@ -43,7 +42,7 @@ type HistoryScripts struct {
 	Remove       *Script
 }
 
-// PublishBy returns the script that publishes with history, by sharded PUB/SUB or not.
+// PublishBy returns Publish or ShardPublish.
 func (h *HistoryScripts) PublishBy(sharded bool) *Script {
 	if sharded {
 		return h.ShardPublish
@@ -51,7 +50,6 @@ func (h *HistoryScripts) PublishBy(sharded bool) *Script {
 	return h.Publish
 }
 
-// newHistory makes the scripts of one way to keep history of its parts.
 func newHistory(history, meta format.KeyKind, functions, publish, undo, read string) HistoryScripts {
 	by := func(verb string) *Script {
 		return newScript(verbed(verb), functions, lua("publish_begin"), publish, lua("publish_send"), lua("publish_end"), undo)
@@ -63,7 +61,6 @@ func newHistory(history, meta format.KeyKind, functions, publish, undo, read str
 	}
 }
 
-// verbed sets the verb that a script publishes with.
 func verbed(verb string) string { return "local verb = '" + verb + "'\n" }
 
 // MapScripts has the scripts of maps that publish.
@@ -109,8 +106,8 @@ type PresenceScripts struct {
 	Get, Stats  *Script // nil if there are commands for that
 }
 
-// Scripts of the presence manager. The entries of SetPresence expire by a sorted set beside the hash, the entries of
-// FieldPresence by the time to live of their hash fields.
+// Scripts of the presence manager. Entries of SetPresence expire by a sorted set beside the hash, of FieldPresence by
+// the time to live of hash fields.
 var (
 	SetPresence   = PresenceScripts{presence("add"), presence("remove"), presence("get"), presence("stats")}
 	FieldPresence = PresenceScripts{Add: presence("field_add"), Remove: presence("field_remove")}

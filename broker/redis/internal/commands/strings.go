@@ -11,21 +11,19 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Strings makes strings that share allocations. Each string keeps its neighbours in memory, so
-// none should live much longer than the call that it is made for. The zero value begins
-// small. It belongs to one goroutine.
+// Strings makes strings that share allocations. Each keeps its neighbours in memory, so none should live much longer
+// than its call. Strings belong to one goroutine; the zero value begins small.
 type Strings struct {
 	free []byte
 	size int // of the next chunk
 }
 
-// MaxChunk is the size in bytes that chunks grow to.
+// MaxChunk is what chunks grow to, in bytes.
 const MaxChunk = 64 << 10
 
 // NewStrings returns Strings whose first chunk has size bytes.
 func NewStrings(size int) Strings { return Strings{size: size} }
 
-// room returns a slice of length 0 with room for most bytes, for keep.
 func (s *Strings) room(most int) []byte {
 	if cap(s.free)-len(s.free) < most {
 		s.free = make([]byte, 0, max(s.size, most))
@@ -34,7 +32,7 @@ func (s *Strings) room(most int) []byte {
 	return s.free[len(s.free):]
 }
 
-// keep makes a string of the bytes that were appended to a slice of room.
+// keep makes a string of bytes that were appended to a slice of room.
 func (s *Strings) keep(dst []byte) string {
 	if len(dst) == 0 {
 		return ""
@@ -45,17 +43,17 @@ func (s *Strings) keep(dst []byte) string {
 	return unsafe.String(&dst[0], len(dst)) // these bytes do not change any more
 }
 
-// Name makes the name of kind for a channel whose hash is given.
+// Name of a kind for a channel and its hash.
 func (s *Strings) Name(n *format.Names, kind format.KeyKind, ch string, hash uint64) string {
 	return s.keep(n.Append(s.room(n.Size(ch)), kind, ch, hash))
 }
 
-// Result makes the name of an idempotency key's result.
+// Result is the name of an idempotency key's result.
 func (s *Strings) Result(n *format.Names, ch string, hash uint64, key string) string {
 	return s.keep(n.AppendResult(s.room(n.Size(ch)+1+len(key)), ch, hash, key))
 }
 
-// maxTTL is longer than any useful time to live, and as much as Redis can add to the time.
+// maxTTL is as much as Redis can add to the time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // Milliseconds of d, at least 1, in decimal.
@@ -64,7 +62,7 @@ func (s *Strings) Milliseconds(d time.Duration) string {
 	return s.Number(uint64(max((d+time.Millisecond-1)/time.Millisecond, 1)))
 }
 
-// Number makes n in decimal.
+// Number is n in decimal.
 func (s *Strings) Number(n uint64) string {
 	if n < 100 {
 		return strconv.Itoa(int(n)) // constants of strconv
@@ -72,12 +70,12 @@ func (s *Strings) Number(n uint64) string {
 	return s.keep(strconv.AppendUint(s.room(20), n, 10))
 }
 
-// Epoch makes 8 random letters.
+// Epoch is 8 random letters.
 func (s *Strings) Epoch() string {
 	return s.keep(enginekit.AppendEpoch(s.room(enginekit.EpochSize), rand.Uint64()))
 }
 
-// Life makes an epoch for a new life of a stream and appends the known position of the stream: offset:epoch.
+// Life is an epoch for a new life of a stream, and the known position: offset:epoch.
 func (s *Strings) Life(epoch string, offset uint64) string {
 	dst := enginekit.AppendEpoch(s.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
 	if epoch != "" {
@@ -87,7 +85,7 @@ func (s *Strings) Life(epoch string, offset uint64) string {
 	return s.keep(dst)
 }
 
-// Publication makes the Protobuf of pub.
+// Publication is the Protobuf of pub.
 func (s *Strings) Publication(pub *channel.Publication, delta bool) string {
 	most := len(pub.Data) + len(pub.Channel) + len(pub.Key) + 80
 	if pub.Info != nil {
@@ -99,7 +97,7 @@ func (s *Strings) Publication(pub *channel.Publication, delta bool) string {
 	return s.keep(format.AppendPublication(s.room(most), pub, delta))
 }
 
-// ClientInfo makes the message of a join or leave, or a client info alone if prefix is empty.
+// ClientInfo is the message of a join or leave, or a client info alone without prefix.
 func (s *Strings) ClientInfo(prefix string, info *channel.ClientInfo) string {
 	most := len(prefix) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
 	return s.keep(info.AppendProto(append(s.room(most), prefix...)))

@@ -14,8 +14,7 @@ func Hash(ch string) uint64 {
 	return hash
 }
 
-// Jump is the jump consistent hash of Lamping and Veach: the bucket of n that a
-// hash belongs to.
+// Jump is the jump consistent hash of Lamping and Veach: a bucket of n.
 func Jump(hash uint64, n int) int {
 	if n <= 1 {
 		return 0
@@ -29,10 +28,10 @@ func Jump(hash uint64, n int) int {
 	return int(b)
 }
 
-// PartitionSlot returns the slot of a partition's names in a Cluster.
+// PartitionSlot is the slot of a partition in a Cluster.
 func PartitionSlot(partition int) int { return slotOf(PartitionTag(partition)) }
 
-// Spread returns hash tags whose slots are spread evenly: one in each sixteenth of all slots.
+// Spread returns hash tags of which each is in another sixteenth of all slots.
 var Spread = sync.OnceValue(func() (list [16]string) {
 	for i, found := 0, 0; found < len(list); i++ {
 		if at := &list[slotOf(strconv.Itoa(i))*len(list)/16384]; *at == "" {
@@ -43,7 +42,7 @@ var Spread = sync.OnceValue(func() (list [16]string) {
 	return list
 })
 
-// slotOf is the slot of a hash tag in a Cluster: its CRC16 (XMODEM) modulo 16384.
+// slotOf is the CRC16 (XMODEM) modulo 16384.
 func slotOf(tag string) int {
 	var crc uint16
 	for i := range len(tag) {

@@ -1,5 +1,6 @@
 // Package format is the form of Gyro's data in Redis, which is the form of Centrifugo 6: the names of keys and PUB/SUB
-// channels, the Protobuf of publications and client infos, and the envelope that gives a publication its place in the stream.
+// channels, the Protobuf of publications and client infos, and the envelope that gives a publication its place in the
+// stream.
 package format
 
 import (
@@ -34,15 +35,15 @@ const (
 	UsersLife    KeyKind = ".presence.user.expire."
 )
 
-// Names makes the names of one shard. With hash tags, all keys of a channel are
-// in one slot of a Cluster, so that a script can use them.
+// Names makes the names of one shard. By hash tags, all keys of a channel are in one slot of a Cluster, so that a script
+// can use them.
 type Names struct {
 	Prefix     string
 	Cluster    bool
 	Partitions int // of sharded PUB/SUB; 0 without
 }
 
-// Partition of a channel whose hash is given, or 0.
+// Partition of a channel's hash, or 0.
 func (n *Names) Partition(hash uint64) int {
 	if n.Partitions == 0 {
 		return 0
@@ -50,11 +51,11 @@ func (n *Names) Partition(hash uint64) int {
 	return Jump(hash, n.Partitions)
 }
 
-// Append appends the name of kind for a channel whose hash is given.
+// Append appends the name of kind for a channel and its hash.
 //
-// No two channels share a key. Without hash tags, the stream of channel meta.X would have the
-// name of the meta key of channel X. So the history of a channel that begins with "meta." has
-// the name prefix.stream:meta.X, which Centrifugo does not use.
+// No two channels share a key. Without hash tags, the stream of channel meta.X would have the name of the meta key of
+// channel X. So a channel that begins with "meta." has its history in prefix.stream:meta.X, which Centrifugo does not
+// use.
 func (n *Names) Append(dst []byte, kind KeyKind, ch string, hash uint64) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, kind...)
@@ -64,9 +65,8 @@ func (n *Names) Append(dst []byte, kind KeyKind, ch string, hash uint64) []byte 
 	return n.appendChannel(dst, ch, hash)
 }
 
-// AppendResult appends the name of the result of an idempotency key. The last dot divides
-// channel and key. A key with dots would make that ambiguous, so its name has a colon behind
-// the kind, and then the length of the channel.
+// AppendResult appends the name of the result of an idempotency key. The last dot divides channel and key. A key with
+// dots would make that ambiguous, so its name has a colon behind the kind, and then the length of the channel.
 func (n *Names) AppendResult(dst []byte, ch string, hash uint64, key string) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, result...)
@@ -94,10 +94,10 @@ func (n *Names) appendChannel(dst []byte, ch string, hash uint64) []byte {
 	}
 }
 
-// Size is an upper bound of the length of the names that Append makes for a channel.
+// Size is an upper bound of what Append makes.
 func (n *Names) Size(ch string) int { return len(n.Prefix) + len(ch) + 40 }
 
-// Presence returns the name of a kind of presence. Its hash tag is always the channel.
+// Presence returns a name of presence. Its hash tag is always the channel.
 func (n *Names) Presence(kind KeyKind, ch string) string {
 	if n.Cluster {
 		return n.Prefix + string(kind) + "{" + ch + "}"
@@ -105,16 +105,14 @@ func (n *Names) Presence(kind KeyKind, ch string) string {
 	return n.Prefix + string(kind) + ch
 }
 
-// Mark returns the key of a node's mark in the slot of a hash tag, or without one if tag is
-// empty.
+// Mark returns the key of a node's mark, in the slot of tag unless that is empty.
 func (n *Names) Mark(node, tag string) string { return n.own(".mark.", node, tag) }
 
-// Sample returns the keys of a history of the node's own beside its mark.
+// Sample returns the keys of the history beside a mark.
 func (n *Names) Sample(node, tag string) (history, meta string) {
 	return n.own(".sample.", node, tag), n.own(".sample.meta.", node, tag)
 }
 
-// own returns the name of a key of one node.
 func (n *Names) own(kind, node, tag string) string {
 	if tag == "" {
 		return n.Prefix + kind + node
@@ -122,7 +120,7 @@ func (n *Names) own(kind, node, tag string) string {
 	return n.Prefix + kind + "{" + tag + "}." + node
 }
 
-// Looks returns the key of a list of maps that are to be looked at. In a Cluster there are several.
+// Looks returns the key of a list of maps to look at. In a Cluster there are several.
 func (n *Names) Looks(i int) string {
 	if !n.Cluster {
 		return n.Prefix + ".map.looks"
@@ -130,12 +128,10 @@ func (n *Names) Looks(i int) string {
 	return n.Prefix + ".map.looks.{" + strconv.Itoa(i) + "}"
 }
 
-// PartitionTag is the hash tag of a partition: in braces, it puts a name into the
-// partition's slot.
+// PartitionTag is the hash tag that puts a name into the partition's slot.
 func PartitionTag(partition int) string { return strconv.Itoa(partition) }
 
-// CanaryChannel returns the channel for the canaries of a connection of one node. A name for a
-// partition has its tag; -1 stands for no partition.
+// CanaryChannel is for one connection of one node. The partition may be -1.
 func (n *Names) CanaryChannel(shard int, node string, partition int) string {
 	name := fmt.Sprintf("%s.shard.%d", n.Prefix, shard)
 	if partition >= 0 {
@@ -144,13 +140,13 @@ func (n *Names) CanaryChannel(shard int, node string, partition int) string {
 	return name + "." + node
 }
 
-// ControlChannel returns the channel of control messages for all nodes.
+// ControlChannel is for control messages to all nodes.
 func ControlChannel(prefix string) string { return prefix + ".control" }
 
-// NodeChannel returns the channel of control messages for one node.
+// NodeChannel is for control messages to one node.
 func NodeChannel(prefix, node string) string { return prefix + ".node." + node }
 
-// Check refuses channels that are not possible on the shard.
+// Check refuses channels that the shard cannot have.
 func (n *Names) Check(ch string) error {
 	if n.Partitions > 0 {
 		return nil
@@ -158,8 +154,7 @@ func (n *Names) Check(ch string) error {
 	return n.CheckPresence(ch)
 }
 
-// CheckPresence refuses channels whose presence is not possible on the shard. Partitions do
-// not matter there.
+// CheckPresence is Check for presence, where partitions do not matter.
 func (n *Names) CheckPresence(ch string) error {
 	if n.Cluster && (ch == "" || ch[0] == '}') {
 		return fmt.Errorf("redis: in a Cluster, a channel must not be empty nor begin with }: %w", protocol.ErrorBadRequest)

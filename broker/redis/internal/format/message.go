@@ -2,7 +2,7 @@ package format
 
 import "bytes"
 
-// MessageKind is a kind of a message on a client channel.
+// MessageKind is a kind of message on a client channel.
 type MessageKind uint8
 
 // Kinds of messages.
@@ -13,8 +13,7 @@ const (
 	KindClear // of a map
 )
 
-// Prefixes of messages. A bare Protobuf publication never begins with
-// an underscore.
+// Prefixes of messages. A bare Protobuf publication never begins with an underscore.
 const (
 	PrefixJoin  = "__j__"
 	PrefixLeave = "__l__"
@@ -25,16 +24,15 @@ const (
 	positionEnd    = "__"
 )
 
-// Message is a message on a client channel. Its slices are parts of what ParseMessage was given.
+// Message is a message on a client channel. Its slices are parts of the argument of ParseMessage.
 type Message struct {
 	Kind MessageKind
-	// Data is the Protobuf of a publication, or of a client info.
+	// Data is the Protobuf of a publication or client info.
 	Data []byte
 	// Offset and Epoch of a publication with history.
 	Offset uint64
 	Epoch  []byte
-	// Delta tells that deltas may be made from Prev, the Protobuf of the publication
-	// before. Prev is empty if there was none.
+	// Delta allows deltas from Prev, the Protobuf of the publication before, or empty.
 	Delta bool
 	Prev  []byte
 }

@@ -8,14 +8,12 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/pbwire"
 )
 
-// ErrMalformed is the error of an envelope that cannot be read.
+// ErrMalformed: an envelope cannot be read.
 var ErrMalformed = errors.New("malformed payload")
 
-// Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8, so it is
-// not used here.
+// Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8.
 
-// AppendPublication appends pub as Protobuf, without its offset, which is not known yet.
-// delta allows deltas of a publication without history.
+// AppendPublication appends Protobuf without the offset, which is not known yet. delta allows deltas without history.
 func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte {
 	if !delta && isPlain(pub) {
 		if len(pub.Data) > 0 {
@@ -32,8 +30,8 @@ func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte 
 	return m.AppendProto(dst)
 }
 
-// isPlain tells that pub has nothing but data and a time, as most publications. The general way takes three times as long,
-// which matters in a large batch.
+// isPlain tells that pub has nothing but data and a time, as most have. The general way takes three times as long, which
+// matters in a large batch.
 func isPlain(pub *channel.Publication) bool {
 	return pub.Info == nil && pub.Tags == nil && pub.Version == 0 &&
 		pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0
@@ -57,8 +55,8 @@ const (
 	wireBytes  = 2
 )
 
-// ReadPublication fills pub from data; without an offset, Offset stays. Data and the bytes of Info are parts of data, the
-// rest is copied. delta is the argument of AppendPublication. Unknown fields are skipped.
+// ReadPublication fills pub; without an offset, Offset stays. Data and the bytes of Info are parts of data, the rest is
+// copied. delta is the argument of AppendPublication. Unknown fields are skipped.
 func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err error) {
 	if plain(data, pub) {
 		return false, nil
@@ -100,8 +98,8 @@ func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err err
 	return delta, r.Err()
 }
 
-// plain reads a publication that has nothing but data, of less than 16 KiB, and a time, as
-// most have, in half of the time that the reader takes. It returns false for others.
+// plain reads a publication that has nothing but data, of less than 16 KiB, and a time, in half of the time that the
+// reader takes.
 func plain(message []byte, pub *channel.Publication) bool {
 	if len(message) < 4 || message[0] != tagData {
 		return false
@@ -122,8 +120,8 @@ func plain(message []byte, pub *channel.Publication) bool {
 	return true
 }
 
-// ReadEntry fills pub with an entry of a map, as the scripts keep it:
-// offset:version:V:T: and V bytes of the version's epoch, T bytes of tags, and the publication.
+// ReadEntry reads an entry of a map, as the scripts keep it: offset:version:V:T: and V bytes of the version's epoch, T
+// bytes of tags, and the publication.
 func ReadEntry(value []byte, pub *channel.Publication) error {
 	var numbers [4]uint64
 	for i := range numbers {
@@ -144,7 +142,7 @@ func ReadEntry(value []byte, pub *channel.Publication) error {
 	return nil
 }
 
-// ReadClientInfo fills info from data. The bytes of info are parts of data.
+// ReadClientInfo fills info, whose bytes are parts of data.
 func ReadClientInfo(data []byte, info *channel.ClientInfo) error {
 	r := pbwire.NewBorrowingReader(data)
 	readInfo(&r, info)

@@ -2,7 +2,7 @@ package pubsub
 
 import "time"
 
-// backlog holds the messages that wait for the handler. The lock of the queue guards it.
+// backlog holds the messages that wait for the handler. The lock of the queue guards it, and drops.
 type backlog struct {
 	max, maxBytes int
 	list          []message
@@ -12,10 +12,9 @@ type backlog struct {
 	dropping      bool      // from too long a time of being full until it is half empty
 }
 
-// empty tells whether there is nothing to take.
 func (b *backlog) empty() bool { return len(b.list) == 0 }
 
-// add returns false if there is no room. An empty backlog has room for any message, and there is always room for notes, which
+// add returns false if there is no room. An empty backlog has room for any message, and there is room for notes, which
 // are few.
 func (b *backlog) add(m *message) bool {
 	size := m.size()
@@ -28,7 +27,7 @@ func (b *backlog) add(m *message) bool {
 	return true
 }
 
-// take returns the messages that can be taken, or nil. It uses the memory of handled later on.
+// take returns the messages of list, or nil. It uses the memory of handled later on.
 func (b *backlog) take(handled []message) []message {
 	if handled != nil {
 		b.spare = handled[:0]
@@ -41,7 +40,6 @@ func (b *backlog) take(handled []message) []message {
 	return list
 }
 
-// release forgets messages that were taken, and reports whether the backlog is half empty.
 func (b *backlog) release(n, size int) (halfEmpty bool) {
 	b.count -= n
 	b.bytes -= size
@@ -53,13 +51,13 @@ func (b *backlog) release(n, size int) (halfEmpty bool) {
 }
 
 const (
-	// maxLost is the most channels with dropped messages that are remembered.
+	// maxLost is how many channels with dropped messages are remembered.
 	maxLost = 1 << 16
 	// lostDelay is the longest time until drops are told while they go on.
 	lostDelay = time.Second
 )
 
-// drops are the channels whose messages were dropped and that were not told yet. The lock of the queue guards it.
+// drops are the channels whose messages were dropped and that were not told yet.
 type drops struct {
 	count    uint64 // of all messages ever
 	channels map[string]struct{}
@@ -69,7 +67,6 @@ type drops struct {
 
 func (d *drops) none() bool { return len(d.channels) == 0 && !d.all }
 
-// add notes a message of a channel.
 func (d *drops) add(channel []byte) {
 	d.count++
 	if d.none() {
@@ -88,10 +85,10 @@ func (d *drops) add(channel []byte) {
 	d.channels[string(channel)] = struct{}{}
 }
 
-// due reports whether it is time to tell of drops: at their end, or after lostDelay.
+// due reports whether to tell of drops: at their end, or after lostDelay.
 func (d *drops) due(ended bool) bool { return !d.none() && (ended || time.Since(d.since) >= lostDelay) }
 
-// take returns the channels, nil for all, and forgets them.
+// take forgets the channels and returns them, nil for all.
 func (d *drops) take() (channels []string) {
 	for ch := range d.channels {
 		channels = append(channels, ch)

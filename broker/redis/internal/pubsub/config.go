@@ -1,9 +1,9 @@
-// Package pubsub is the receiving side of a Redis shard: one connection that subscribes and
-// receives messages at little cost. It proves every second that it delivers; when it does
-// not, it connects again and restores its subscriptions.
+// Package pubsub is the receiving side of a Redis shard: one connection that subscribes and receives messages at little
+// cost. It proves every second that it delivers; when it does not, it connects again and restores its subscriptions.
 //
-// A Conn has a table (subscriptions, and commands that wait for their confirmation), a heartbeat (canaries and health), a
-// queue (from the reader to the handler) and, while it is connected, a connection (the socket with its reader and writer).
+// A Conn has a table (subscriptions, and commands that wait for their confirmation), a heartbeat (canaries and health),
+// a queue (from the reader to the handler) and, while it is connected, a connection (the socket with its reader and
+// writer).
 package pubsub
 
 import (
@@ -22,77 +22,68 @@ import (
 
 // Config of a Conn. Dial, Message, Publish and CanaryChannel are required.
 //
-// Message, Resubscribed and Overflow are called one at a time. They may block for a short
-// time; messages gather meanwhile. They must not call Close.
+// Message, Resubscribed and Overflow are called one at a time. They may block for a short time, and must not call Close.
 type Config struct {
 	// Name of the shard for logs and errors, without secrets.
 	Name string
-	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must end
-	// when ctx does; ctx ends after Timeout.
+	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must end when ctx does, after Timeout.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Message is called for every message, in the order received. The goroutine that reads
-	// calls it as long as Message keeps pace; otherwise another one goes on reading. Workers
-	// would cost more: handing a message to another goroutine takes 600 ns of CPU, in a
-	// burst 50 to 120 ns, while reading takes 170 ns, and decoding and posting little more.
+	// Message is called for every message, in the order received, by the goroutine that reads, as long as Message keeps
+	// pace. Workers would cost more: handing a message to another goroutine takes 600 ns of CPU, in a burst 50 to 120
+	// ns, while reading takes 170 ns, and decoding and posting little more.
 	//
-	// channel and payload are parts of memory. They are valid until the handler, or a later receiver, calls memory.Free(1).
-	// Without that call they stay valid, and the garbage collector gets the memory, 64 KiB or a larger message.
+	// channel and payload are parts of memory. They are valid until the handler, or a later receiver, calls
+	// memory.Free(1). Without that call they stay valid, and the garbage collector gets the memory, 64 KiB or a larger
+	// message.
 	Message func(channel, payload []byte, memory *Chunk)
-	// Resubscribed tells that the connection delivers everything that is subscribed. lost is
-	// false for the first connection, before which nothing can have been lost.
+	// Resubscribed tells that everything subscribed is delivered. lost is false for the first connection, before which
+	// nothing can have been lost.
 	Resubscribed func(lost bool)
-	// Overflow tells that messages of these channels were dropped because Message was
-	// behind, and that messages are delivered again now. Nil stands for any channel, if
-	// there are too many for a list. The callee may keep the slice.
+	// Overflow tells that messages of these channels, nil for any, were dropped because Message was behind, and that
+	// messages are delivered again now. The callee may keep the slice.
 	Overflow func(channels []string)
-	// TakeDropped may take a message that would be dropped because Message is behind, out of
-	// order. It must not wait, nor keep channel and payload. Nil takes none.
+	// TakeDropped may take a message that would be dropped. It must not wait, nor keep its arguments. Nil takes none.
 	TakeDropped func(channel, payload []byte) bool
 	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
 	Sharded bool
 
-	// Publish sends a canary, by another connection. It must end when ctx does.
+	// Publish sends a canary by another connection. It must end when ctx does.
 	Publish func(ctx context.Context, channel string, data []byte) error
-	// CanaryChannel is the channel of the canaries. No other Conn should use it.
+	// CanaryChannel is for this Conn alone.
 	CanaryChannel string
-	// CanaryInterval (1 s) is the time between two canaries.
+	// CanaryInterval: default 1 s.
 	CanaryInterval time.Duration
-	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive
-	// before the connection is given up.
+	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive before the connection is given
+	// up.
 	CanaryTimeout time.Duration
 
 	// Timeout (4 s) of dialing, of a write, and of a confirmation.
 	Timeout time.Duration
-	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to
-	// connect. Half of it is random. It doubles until a canary has come back. A server that
-	// works again during the pause publishes messages that this Conn does not receive.
+	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to connect, half of which is
+	// random. It doubles until a canary has come back. A server that works again during the pause publishes messages
+	// that are lost here.
 	MinBackoff, MaxBackoff time.Duration
-	// MaxMessage (64 MiB) is the largest message in bytes; a larger one breaks the
-	// connection.
+	// MaxMessage (64 MiB): a larger message breaks the connection.
 	MaxMessage int
-	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound the messages that wait for Message.
+	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound what waits for Message.
 	MaxQueue, MaxQueueBytes int
-	// MaxStall (1 s) is how long the queue may be full, and messages gather at the
-	// server instead, before they are dropped.
+	// MaxStall (1 s) is how long the queue may be full, and messages gather at the server, before they are dropped.
 	MaxStall time.Duration
 
-	// Logger gets the beginning and the end of each outage, and the attempts to connect in
-	// between at level debug. Nil: none.
+	// Logger gets the beginning and the end of each outage and, at level debug, attempts to connect. Nil: none.
 	Logger *slog.Logger
 	// Random returns a number in [0, 1). Nil: math/rand.
 	Random func() float64
 }
 
-// Chunk is the memory that messages are received in. Attached and Used belong to the handler.
+// Chunk is the memory of messages. Attached and Used belong to the handler.
 type Chunk = resp.Chunk
 
 // maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10
 
-// period is the time between two checks of a connection.
 func (c *Config) period() time.Duration { return c.CanaryInterval / 2 }
 
-// complete sets the defaults.
 func (c *Config) complete() {
 	c.CanaryInterval = enginekit.PositiveOr(c.CanaryInterval, time.Second)
 	c.CanaryTimeout = enginekit.PositiveOr(c.CanaryTimeout, 3*time.Second)

@@ -14,24 +14,21 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// errClosed is the error of calls after Close.
 var errClosed = errors.New("closed")
 
-// Conn keeps one connection alive until it is closed. All methods may be called from
-// any goroutine.
+// Conn keeps one connection alive until it is closed. Any goroutine may call the methods.
 type Conn struct {
-	cfg       Config
-	table     *table
-	heartbeat *heartbeat
-	queue     *queue
-	stats     counters
-	// failures of connections and of calls to subscribe.
+	cfg                Config
+	table              *table
+	heartbeat          *heartbeat
+	queue              *queue
+	stats              counters
 	failures, refusals atomic.Uint64
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // ends a pause between two attempts to connect
-	// connected tells that there was a connection, downSince since when there is none. run alone uses them.
+	// connected tells that there was a connection, downSince since when there is none. Used by run alone.
 	connected bool
 	downSince time.Time
 	first     chan struct{} // closed after the first attempt to connect
@@ -54,7 +51,7 @@ type Stats struct {
 	Failures
 }
 
-// Failures are counters of what went wrong.
+// Failures counts what went wrong.
 type Failures struct {
 	Connections uint64 // connections that broke, or could not be made
 	Unsent      uint64 // canaries that could not be published
@@ -62,7 +59,7 @@ type Failures struct {
 	Subscribes  uint64 // calls of Subscribe that failed
 }
 
-// Add adds the failures of another connection.
+// Add adds o.
 func (f *Failures) Add(o Failures) {
 	f.Connections += o.Connections
 	f.Unsent += o.Unsent
@@ -81,9 +78,8 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// Start connects. It returns the outcome of the first attempt, or the error of ctx. After a
-// failure the Conn tries again until Close. Start fails if Config is not complete, or if it is
-// called a second time.
+// Start connects. It returns the outcome of the first attempt, or the error of ctx. After a failure the Conn tries again
+// until Close. Start fails if Config is not complete, and when called again.
 func (c *Conn) Start(ctx context.Context) error {
 	if err := c.cfg.validate(); err != nil {
 		return err
@@ -104,8 +100,8 @@ func (c *Conn) Start(ctx context.Context) error {
 	}
 }
 
-// Close ends the connection and waits for all goroutines. No callback is called after it
-// returned. Messages that were not handed over yet are discarded.
+// Close ends the connection and waits for all goroutines and callbacks. Messages that were not handed over are
+// discarded.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -115,10 +111,9 @@ func (c *Conn) Close() {
 	c.heartbeat.publisher.Wait()
 }
 
-// Subscribe subscribes to channels and waits until the server has confirmed that, for
-// Config.Timeout at most. Concurrent calls share commands. It fails at once while there is no
-// connection (ErrDisconnected), and when the connection breaks. If it fails, none of the
-// channels is subscribed, unless by a later call. Subscriptions outlive the connection.
+// Subscribe waits until the server has confirmed, for Config.Timeout at most. Concurrent calls share commands. It fails
+// at once while there is no connection (ErrDisconnected), and when the connection breaks; then none of the channels is
+// subscribed, unless by a later call. Subscriptions outlive the connection.
 func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	err := c.call(ctx, subscribe, channels)
 	if err != nil {
@@ -127,8 +122,7 @@ func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	return err
 }
 
-// Unsubscribe ends subscriptions. Without a connection it returns at once. After an error,
-// the subscriptions may have ended or not.
+// Unsubscribe returns at once without a connection. After an error, the subscriptions may have ended or not.
 func (c *Conn) Unsubscribe(ctx context.Context, channels ...string) error {
 	return c.call(ctx, unsubscribe, channels)
 }
@@ -153,11 +147,11 @@ func (c *Conn) call(ctx context.Context, k kind, channels []string) error {
 	}
 }
 
-// Health returns how long the newest canary took from Publish to the handler. The error says
-// why the connection is not proven to deliver now. Health does not block.
+// Health returns how long the newest canary took from Publish to the handler, and why the connection is not proven to
+// deliver now. It does not block.
 func (c *Conn) Health() (time.Duration, error) { return c.heartbeat.health() }
 
-// Stats returns counters.
+// Stats does not wait for the handler.
 func (c *Conn) Stats() Stats {
 	waiting, dropped := c.queue.counts()
 	return Stats{
@@ -178,11 +172,9 @@ func (c *Conn) handle(m *message) {
 	c.cfg.Message(m.channel, m.payload, m.memory)
 }
 
-// Wake tells that the server seems to be reachable again. It shortens the pause between two
-// attempts to connect.
+// Wake tells that the server seems to be reachable again, which shortens the pause between two attempts to connect.
 func (c *Conn) Wake() { enginekit.Signal(c.wake) }
 
-// run connects again and again.
 func (c *Conn) run() {
 	backoff, attempts := enginekit.Backoff{Min: c.cfg.MinBackoff, Max: c.cfg.MaxBackoff}, 0
 	c.downSince = time.Now()
@@ -219,11 +211,11 @@ func (c *Conn) run() {
 	}
 }
 
-// wakeSpread is the part of MaxBackoff over which Conns that are woken spread their attempts.
+// wakeSpread is the part of MaxBackoff over which Conns that are woken spread.
 const wakeSpread = 10
 
-// logLoss logs that the connection was lost or, at level debug, that there still is none. Start
-// returns what happens before the first connection.
+// logLoss logs a loss or, at level debug, that there still is no connection. Start returns what happens before the first
+// one.
 func (c *Conn) logLoss(reason error) {
 	if !c.connected || !c.downSince.IsZero() {
 		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "part", c.cfg.Name, "reason", reason.Error())
@@ -233,7 +225,6 @@ func (c *Conn) logLoss(reason error) {
 	c.cfg.Logger.Warn("redis PUB/SUB connection lost", "part", c.cfg.Name, "reason", reason.Error(), "channels", c.table.size())
 }
 
-// attempted gives Start the outcome of the first attempt.
 func (c *Conn) attempted(err error) {
 	select {
 	case <-c.first:
@@ -243,8 +234,7 @@ func (c *Conn) attempted(err error) {
 	}
 }
 
-// attempt makes one connection and returns when it has ended. proven tells whether the
-// connection was proven to deliver.
+// attempt makes one connection and returns when it has ended. proven: it was proven to deliver.
 func (c *Conn) attempt() (proven bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, c.cfg.Timeout, fmt.Errorf("no connection within %s", c.cfg.Timeout))
 	conn, err := c.cfg.Dial(ctx)
@@ -273,7 +263,6 @@ func (c *Conn) attempt() (proven bool, err error) {
 	return c.heartbeat.proof(), cn.err
 }
 
-// read starts the reader of a connection.
 func (c *Conn) read(cn *connection) {
 	reader := new(readerID)
 	c.queue.setReader(reader)
@@ -291,7 +280,6 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 	return cn
 }
 
-// watch checks a connection until it has failed.
 func (c *Conn) watch(cn *connection, boot *call) {
 	// All connections of a process do this at the same moments, as an idle process should wake up rarely.
 	canary := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
@@ -332,7 +320,7 @@ func (c *Conn) watch(cn *connection, boot *call) {
 	}
 }
 
-// ready tells that everything is subscribed, and sends a canary to prove that.
+// ready is called when everything is subscribed. The canary proves that.
 func (c *Conn) ready(cn *connection) {
 	lost := c.connected
 	c.connected = true

@@ -39,7 +39,6 @@ type connection struct {
 	waitingSince atomic.Int64 // since when the reader waits; 0: it does not
 }
 
-// counters of a Conn.
 type counters struct{ messages, reconnects atomic.Uint64 }
 
 // fail ends the connection: all calls that wait for it get the error. The Conn closes the socket.
@@ -52,10 +51,10 @@ func (cn *connection) fail(err error) {
 	})
 }
 
-// drainTime is how long a connection that has failed is still read, at most. The server does not send these messages again.
+// drainTime is how long a connection that has failed is still read. The server does not send these messages again.
 const drainTime = 100 * time.Millisecond
 
-// drain waits until everything that the connection has received is read, if the handler keeps pace.
+// drain waits until everything received is read, if the handler keeps pace.
 func (cn *connection) drain() {
 	if cn.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
 		return
@@ -66,8 +65,8 @@ func (cn *connection) drain() {
 	}
 }
 
-// write sends commands as they come. Commands that come while it writes, or that other
-// goroutines are about to add when it wakes up, are sent together.
+// write sends commands as they come. Commands that come while it writes, or that other goroutines are about to add when
+// it wakes up, are sent together.
 func (cn *connection) write() {
 	var buf []byte
 	for {
@@ -95,7 +94,7 @@ func (cn *connection) write() {
 	}
 }
 
-// source is the connection for resp.Reader. It measures how long reads wait.
+// source measures how long reads wait.
 type source struct{ *connection }
 
 func (s source) Read(p []byte) (int, error) {
@@ -111,8 +110,8 @@ func (s source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// saturated reports whether the reader hardly waited for the network in the last period: then
-// messages may gather at the server.
+// saturated reports whether the reader hardly waited for the network in the last period: messages may gather at the
+// server.
 func (cn *connection) saturated(period time.Duration) bool {
 	waited := cn.waited.Swap(0)
 	if begin := cn.waitingSince.Load(); begin != 0 {
@@ -121,8 +120,8 @@ func (cn *connection) saturated(period time.Duration) bool {
 	return waited < int64(period/16)
 }
 
-// read takes the messages of the server until the connection fails or the reader is relieved. Before it waits for the network,
-// everything received goes to the queue.
+// read takes messages until the connection fails or the reader is relieved. Before it waits for the network, everything
+// received goes to the queue.
 func (cn *connection) read(reader *readerID) {
 	batch := make([]message, 0, batchSize)
 	var f resp.Frame
@@ -153,7 +152,6 @@ func (cn *connection) read(reader *readerID) {
 	}
 }
 
-// enqueue counts messages and puts them into the queue.
 func (cn *connection) enqueue(reader *readerID, batch []message) bool {
 	at, n := cn.lastReceived.Load(), uint64(0)
 	for i := range batch {
@@ -168,7 +166,7 @@ func (cn *connection) enqueue(reader *readerID, batch []message) bool {
 	return cn.queue.put(reader, batch, cn.heartbeat.start.Add(time.Duration(at)))
 }
 
-// frame handles one value. If it is not for the handler, the message is zero.
+// frame returns a zero message for a value that is not for the handler.
 func (cn *connection) frame(f *resp.Frame) (m message, err error) {
 	switch {
 	case f.Kind == '>' || f.Kind == '*':
@@ -181,7 +179,6 @@ func (cn *connection) frame(f *resp.Frame) (m message, err error) {
 	return m, fmt.Errorf("unexpected answer of type %q", f.Kind)
 }
 
-// event handles a message or a confirmation.
 func (cn *connection) event(f *resp.Frame) (m message, err error) {
 	switch string(f.Items[0]) {
 	case "message", "smessage":
@@ -204,7 +201,7 @@ func (cn *connection) event(f *resp.Frame) (m message, err error) {
 	return m, fmt.Errorf("unexpected event %.50q of %d elements", f.Items[0], f.Len)
 }
 
-// message makes a message for the handler, or a note of a canary.
+// message makes a message, or a note of a canary.
 func (cn *connection) message(channel, payload []byte) message {
 	if string(channel) == cn.canaries {
 		number, at, ok := cn.heartbeat.parse(payload)

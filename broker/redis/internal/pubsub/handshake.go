@@ -12,19 +12,18 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// Login is the user and the name of a connection.
+// Login of a connection.
 type Login struct {
 	User, Password string // User may be empty: the default user
 	ClientName     string
 	RESP2          bool // do not ask for RESP3
 }
 
-// handshakeTimeout bounds a handshake if ctx has no deadline.
+// handshakeTimeout is for a ctx without deadline.
 const handshakeTimeout = 4 * time.Second
 
-// Handshake makes a connection ready for commands: by HELLO 3 with authentication and name, or
-// by AUTH and CLIENT SETNAME for RESP2 and servers that do not know HELLO. It ends when ctx
-// does. Its errors hold no password. After an error the connection cannot be used.
+// Handshake makes a connection ready for commands: by HELLO 3, or by AUTH and CLIENT SETNAME for RESP2 and servers that
+// do not know HELLO. It ends when ctx does. Its errors hold no password, and end the use of the connection.
 func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -85,7 +84,7 @@ func (h *handshake) hello() error {
 	return err
 }
 
-// rest checks that the server has sent nothing but the answers.
+// rest checks that the server has sent only the answers.
 func (h *handshake) rest() error {
 	if !h.Empty() {
 		return errors.New("more answers than commands")

@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// patience is how many times CanaryTimeout a published canary may stay away while messages
-// arrive: there may be so many before it.
+// patience is how many times CanaryTimeout a canary may stay away while messages arrive: so many may be before it.
 const patience = 5
 
-// heartbeat publishes canaries and judges the connection by the canaries that come back. Its times are nanoseconds since it
-// was made, by the monotonic clock.
+// heartbeat publishes canaries, and checks the connection by the canaries that come back. Its times are nanoseconds
+// since it was made, by the monotonic clock.
 //
-// It answers two questions. Does the connection live? Anything that arrives at the reader proves that; if nothing arrives,
-// the connection is given up. Does it deliver? A canary that has gone all the way to the handler proves that.
+// Does the connection live? Anything that arrives at the reader proves that; if nothing arrives, the connection is given
+// up. Does it deliver? A canary that has gone all the way to the handler proves that.
 type heartbeat struct {
 	cfg         *Config
 	start       time.Time
@@ -47,16 +46,15 @@ type heartbeat struct {
 	publisher   sync.WaitGroup
 }
 
-// idleTimes is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while the process or
-// the machine stood still, it could not read.
+// idleTimes is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while it
+// stood still, it could not read.
 type idleTimes struct {
 	all      time.Duration // nothing at all
 	messages time.Duration
 	canary   time.Duration // while a canary is outstanding
 }
 
-// extend adds the time since the last check, at since. The process is known to have run for part
-// of that time.
+// extend adds the time since the last check, at since. The process is known to have run for part of it.
 func (s *idleTimes) extend(h *heartbeat, cn *connection, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {
@@ -82,7 +80,6 @@ func newHeartbeat(cfg *Config) *heartbeat {
 // clock is never 0.
 func (h *heartbeat) clock() int64 { return int64(time.Since(h.start)) + 1 }
 
-// open begins to check a connection.
 func (h *heartbeat) open(cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,7 +87,6 @@ func (h *heartbeat) open(cn *connection) {
 	h.checked, h.idle = h.since, idleTimes{}
 }
 
-// subscribed tells that everything is subscribed.
 func (h *heartbeat) subscribed(cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,14 +103,13 @@ func (h *heartbeat) close(cn *connection, reason error) {
 	}
 }
 
-// refused notes why there is no connection.
 func (h *heartbeat) refused(reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reason = reason
 }
 
-// publishCanary publishes a canary, unless the publish before is still under way.
+// publishCanary does nothing while the publish before is under way.
 func (h *heartbeat) publishCanary(ctx context.Context, cn *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +143,7 @@ func (h *heartbeat) published(number uint64, err error) {
 	}
 }
 
-// parse reads a canary. ok is false for the messages of others.
+// parse reads a canary. ok is false for messages of others.
 func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	if len(data) > 64 {
 		return 0, 0, false
@@ -166,7 +161,7 @@ func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	return number, at, err == nil
 }
 
-// arrived tells that the reader received a canary.
+// arrived tells that the reader got a canary.
 func (h *heartbeat) arrived(cn *connection, number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +171,7 @@ func (h *heartbeat) arrived(cn *connection, number uint64) {
 	}
 }
 
-// delivered tells that a canary has arrived at the handler.
+// delivered tells that the handler got a canary.
 func (h *heartbeat) delivered(cn *connection, number uint64, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,8 +181,7 @@ func (h *heartbeat) delivered(cn *connection, number uint64, at int64) {
 	}
 }
 
-// check returns an error if the connection must be given up. idle reports whether nothing has
-// arrived for an interval.
+// check returns an error if the connection must be given up. idle: nothing has arrived for an interval.
 func (h *heartbeat) check(cn *connection) (idle bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,7 +209,6 @@ func (h *heartbeat) isReady() bool {
 	return h.ready
 }
 
-// proof reports whether this connection has brought back a canary.
 func (h *heartbeat) proof() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,7 +222,6 @@ func (h *heartbeat) unsentNote() string {
 	return fmt.Sprintf(", and no canary published: %v", h.unsent)
 }
 
-// health is what Conn.Health returns.
 func (h *heartbeat) health() (time.Duration, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

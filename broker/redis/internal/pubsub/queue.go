@@ -14,8 +14,7 @@ const (
 	relieveAfter = 50 * time.Millisecond
 )
 
-// message waits for the handler. A message without channel is a note: a function that is called
-// at this place in the order.
+// message waits for the handler. Without channel it is a note: a function that is called at this place in the order.
 type message struct {
 	channel, payload []byte
 	memory           *Chunk
@@ -24,14 +23,12 @@ type message struct {
 
 func (m *message) size() int { return len(m.channel) + len(m.payload) }
 
-// queue brings messages from the reader to the handler, in order. Usually the reader calls the
-// handler itself, which saves a switch between goroutines that costs as much as the rest. If
-// the handler takes too long, the reader is relieved: another goroutine reads from then on,
-// and the old reader empties the queue.
+// queue brings messages from the reader to the handler, in order. Usually the reader calls the handler itself, which
+// saves a switch between goroutines that costs as much as the rest. If the handler takes too long, the reader is
+// relieved: another goroutine reads from then on, and the old reader empties the queue.
 //
-// So messages gather only while the handler is behind. When the queue is full, the reader
-// waits, and messages gather at the server. If the queue is not half empty again in a bounded
-// time, messages without room are dropped until it is, and overflow gets their channels.
+// So messages gather only while the handler is behind. When the queue is full, the reader waits, and messages gather at
+// the server. If the queue is not half empty again in a bounded time, messages without room are dropped until it is.
 // Otherwise the server would close the connection, and all messages would be lost.
 type queue struct {
 	stall       time.Duration
@@ -61,7 +58,7 @@ func newQueue(cfg *Config, done <-chan struct{}, handle func(m *message), spawn 
 	}
 }
 
-// setReader sets the goroutine that puts messages from now on; nil: none. Messages of other goroutines are discarded.
+// setReader sets the goroutine that puts messages from now on, or none. Messages of others are discarded.
 func (q *queue) setReader(reader *readerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,9 +66,9 @@ func (q *queue) setReader(reader *readerID) {
 	enginekit.Signal(q.room) // a reader that waits for room finds out that it was replaced
 }
 
-// relieve makes next the reader if the present reader is in the handler, and has been for too long or is saturated. A saturated
-// reader hardly waits for the network; the next reader then leaves the handler to another goroutine, even if no goroutine is
-// in it at the moment.
+// relieve makes next the reader if the present reader is in the handler, and has been for too long or is saturated. A
+// saturated reader hardly waits for the network; the next reader then leaves the handler to another goroutine, even if
+// none is in it at the moment.
 func (q *queue) relieve(next *readerID, saturated bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +80,7 @@ func (q *queue) relieve(next *readerID, saturated bool) bool {
 	return true
 }
 
-// put hands over messages that arrived at the given time. It returns false if the reader has been relieved, and must not read
+// put hands over messages that arrived at a time. It returns false if the reader has been relieved, and must not read
 // any more. The batch belongs to the caller again.
 func (q *queue) put(reader *readerID, batch []message, at time.Time) (goOn bool) {
 	q.mu.Lock()
@@ -108,7 +105,8 @@ func (q *queue) put(reader *readerID, batch []message, at time.Time) (goOn bool)
 	return q.handleAll(reader, batch)
 }
 
-// handleAll calls the handler in the goroutine of the reader, which has set busy: for a batch, then for what was queued meanwhile.
+// handleAll calls the handler in the goroutine of the reader, which has set busy: for a batch, then for what was queued
+// meanwhile.
 func (q *queue) handleAll(reader *readerID, batch []message) (goOn bool) {
 	for i := range batch {
 		if q.ended() {
@@ -142,8 +140,8 @@ func (q *queue) ended() bool {
 	}
 }
 
-// enqueue appends messages, or drops them, with mu held. It returns false if the reader was
-// relieved while it waited for room.
+// enqueue appends messages, or drops them, with mu held. It returns false if the reader was relieved while it waited for
+// room.
 func (q *queue) enqueue(reader *readerID, batch []message) (goOn bool) {
 	for len(batch) > 0 {
 		switch m := &batch[0]; {
@@ -164,7 +162,7 @@ func (q *queue) enqueue(reader *readerID, batch []message) (goOn bool) {
 	return true
 }
 
-// wait waits for room, with mu held at its begin and its end, and reports whether it came in time.
+// wait reports whether room came in time. mu is held, but for the wait.
 func (q *queue) wait() bool {
 	select {
 	case <-q.room: // an old signal
@@ -187,8 +185,7 @@ func (q *queue) wait() bool {
 	return false
 }
 
-// note makes the handler's goroutine call f when everything before is handled. Any goroutine
-// may call note. It never waits.
+// note has f called when everything before is handled. It never waits.
 func (q *queue) note(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -224,8 +221,7 @@ func (q *queue) drain() {
 	}
 }
 
-// take returns the messages in the queue, which may use the memory of handled later on. If there
-// are none, it resets busy and returns nil.
+// take returns the messages in the queue; without any it resets busy. It uses the memory of handled later on.
 func (q *queue) take(handled []message) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -253,7 +249,6 @@ func (q *queue) release(handled []message) {
 	}
 }
 
-// counts returns how many messages wait and how many were dropped.
 func (q *queue) counts() (waiting int, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

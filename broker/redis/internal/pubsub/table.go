@@ -10,10 +10,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// ErrDisconnected is why a Subscribe fails while there is no connection.
+// ErrDisconnected: there is no connection.
 var ErrDisconnected = errors.New("not connected")
 
-// errMoved ends a connection whose subscription the server has ended.
 var errMoved = errors.New("the server ended a subscription")
 
 const (
@@ -21,7 +20,6 @@ const (
 	maxWrite      = 64 << 10 // bytes gathered for a write, about
 )
 
-// kind of a call.
 type kind uint8
 
 const (
@@ -41,8 +39,7 @@ type call struct {
 	done     chan struct{} // closed when left is 0
 }
 
-// segment is the part of a call that is in one command, while that waits for its answers.
-// Without call it is a PING.
+// segment is the part of a call that is in one command, until that is answered. Without call it is a PING.
 type segment struct {
 	call   *call
 	lo, hi int
@@ -50,7 +47,6 @@ type segment struct {
 	last   bool // the command ends here
 }
 
-// entry of a channel that is subscribed or about to be.
 type entry struct {
 	seq uint64 // of the last call for the channel
 	on  bool   // confirmed
@@ -79,8 +75,7 @@ func newTable(name string, sharded bool) *table {
 	return t
 }
 
-// open begins the life of a connection: it queues a call for the channel of canaries and everything that is
-// subscribed.
+// open queues a call for everything that is subscribed.
 func (t *table) open(cn *connection, canaries string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +90,7 @@ func (t *table) open(cn *connection, canaries string) *call {
 	return boot
 }
 
-// close ends the life of a connection: calls that wait fail, except for unsubscribes.
+// close fails the calls that wait, except for unsubscribes.
 func (t *table) close(cn *connection, reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +107,6 @@ func (t *table) close(cn *connection, reason error) {
 	t.pending, t.queue = nil, nil
 }
 
-// refused tells why there is no connection.
 func (t *table) refused(reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +115,6 @@ func (t *table) refused(reason error) {
 	}
 }
 
-// end completes a call whose connection is gone.
 func (t *table) end(c *call, reason error) {
 	if c == nil || c.left == 0 {
 		return
@@ -138,7 +131,7 @@ func (t *table) end(c *call, reason error) {
 	t.complete(c)
 }
 
-// submit queues a call. It returns nil if there is nothing to wait for.
+// submit returns nil if there is nothing to wait for.
 func (t *table) submit(k kind, channels []string) (*call, error) {
 	for _, ch := range channels {
 		if ch == "" || len(ch) > maxChannelName {
@@ -186,8 +179,8 @@ func (t *table) enqueue(k kind, channels []string) *call {
 	return c
 }
 
-// abandon makes a call fail when it is answered, because its caller does not wait any more. If it was answered meanwhile,
-// abandon returns its outcome.
+// abandon makes a call fail, because its caller does not wait any more. If it was answered meanwhile, it returns the
+// outcome.
 func (t *table) abandon(c *call, reason error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +210,6 @@ func (t *table) complete(c *call) {
 	close(c.done)
 }
 
-// confirm takes the server's confirmation for one channel.
 func (t *table) confirm(cn *connection, k kind, channel []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -269,7 +261,7 @@ func (t *table) confirmOff(c *call, ch string) {
 	}
 }
 
-// reject handles an error that the server answers a command with. It returns an error if the connection must end.
+// reject takes an error that the server answers. It returns an error if the connection must end.
 func (t *table) reject(cn *connection, sharded bool, text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -303,7 +295,6 @@ func (t *table) reject(cn *connection, sharded bool, text []byte) error {
 	return nil
 }
 
-// requestPing makes the connection send a PING.
 func (t *table) requestPing(cn *connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -313,7 +304,6 @@ func (t *table) requestPing(cn *connection) {
 	}
 }
 
-// pong handles the answer to a PING.
 func (t *table) pong(cn *connection) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,7 +317,7 @@ func (t *table) pong(cn *connection) error {
 	return nil
 }
 
-// commands appends to buf the commands that the connection sends next, about maxWrite bytes at most.
+// commands appends the next commands, about maxWrite bytes at most.
 func (t *table) commands(cn *connection, buf []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -376,7 +366,6 @@ func (t *table) command(buf []byte) []byte {
 	return buf
 }
 
-// size is the number of channels that are subscribed or about to be.
 func (t *table) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
