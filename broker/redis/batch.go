@@ -18,18 +18,17 @@ import (
 )
 
 const (
-	// sharesPerShard is how many shares of a batch a shard gets at a time, so that one chunk
-	// is prepared while Redis works on another. All items of a channel are in one share:
-	// they keep their order.
+	// sharesPerShard shares of a batch go to a shard at a time, so that one chunk is prepared while Redis works on
+	// another. All items of a channel are in one share: they keep their order.
 	sharesPerShard = 2
-	// minShare is how many items are worth a share of their own.
+	// minShare items are worth a share of their own.
 	minShare = 64
-	// maxChunk bounds the payload of a chunk in bytes.
+	// maxChunk is in bytes of payload.
 	maxChunk = 4 << 20
 )
 
-// PublishBatch is Traits.Batch. Each shard gets its items as pipelined chunks of up to 1,000,
-// all shards at a time. Items of one channel keep their order.
+// PublishBatch is Traits.Batch. Each shard gets its items as pipelined chunks of up to 1,000, all shards at a time.
+// Items of one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	for i := range batch {
 		batch[i].Unkept = true // Redis gets an encoded copy
@@ -58,7 +57,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	group.Wait()
 }
 
-// shares stamps the publications of a batch and divides them among the shards. Items that need no command are in no share.
+// shares stamps the publications and divides the items among the shards. Items that need no command are in no share.
 func (b *Broker) shares(shards []*shard, batch []broker.BatchItem) []share {
 	now := time.Now()
 	count := len(shards)
@@ -89,7 +88,7 @@ func (b *Broker) shares(shards []*shard, batch []broker.BatchItem) []share {
 	return slices.DeleteFunc(shares, func(s share) bool { return len(s.items) == 0 })
 }
 
-// share is a part of a batch whose items go to one shard, in their order.
+// share is a part of a batch for one shard, in its order.
 type share struct {
 	broker *Broker
 	shard  *shard
@@ -136,7 +135,7 @@ func (s *share) run(ctx context.Context) {
 	}
 }
 
-// prepare makes the calls of the next chunk and returns their number.
+// prepare makes the calls of the next chunk.
 func (s *share) prepare(items []shareItem) int {
 	items = items[:min(len(items), servers.MaxPipeline)]
 	if cap(s.calls) < len(items) {

@@ -17,15 +17,15 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
-// Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at
-// most once. HandleLoss tells when publications may be missing; subscribers with positions
-// then find out whether they are.
+// Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at most once. HandleLoss tells
+// when publications may be missing; subscribers with positions then find out whether they are.
 //
-// Redis may lose the newest publications of a stream, in a failover or a restart, or because its data went back while it ran.
-// If this node delivered them, or they were acknowledged to it, the stream gets another epoch before anything is read of it
-// or published to it. So no subscriber goes on from a position that does not exist any more. To find such a loss, the node
-// writes a key of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it the node stores a
-// sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a row.
+// Redis may lose the newest publications of a stream, in a failover or a restart, or because its data went back while it
+// ran. If this node delivered them, or they were acknowledged to it, the stream gets another epoch before anything is
+// read of it or published to it. So no subscriber goes on from a position that does not exist any more. To find such a
+// loss, the node writes a key of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it
+// the node stores a sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a
+// row.
 //
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold the answer of Redis (OOM, READONLY, LOADING,
 // CLUSTERDOWN, ...).
@@ -79,9 +79,8 @@ func (b *Broker) Describe() broker.Traits {
 	return t
 }
 
-// Run implements broker.Broker. It connects, which it tries for Config.StartTimeout, and subscribes to control messages if
-// RunControl was called. It fails if a shard cannot be reached, refuses, or lacks a command that the configuration needs;
-// then the engine is closed.
+// Run implements broker.Broker. It tries for Config.StartTimeout to connect. It fails if a shard cannot be reached,
+// refuses, or lacks a command that the configuration needs; then the engine is closed.
 func (b *Broker) Run(h broker.EventHandler) error {
 	if err := b.lifecycle.Start(); err != nil {
 		return err
@@ -104,8 +103,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// start makes the connections for PUB/SUB, all at a time. After a failure it may be called
-// again.
+// start connects for PUB/SUB. After a failure it may be called again.
 func (b *Broker) start(ctx context.Context) error {
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	if b.control != nil {
@@ -122,7 +120,7 @@ func (b *Broker) start(ctx context.Context) error {
 	return err
 }
 
-// startShard connects the receivers of a shard. The last one receives control messages.
+// startShard connects receivers. The last one receives control messages.
 func (b *Broker) startShard(ctx context.Context, receivers []*receiver) error {
 	err := enginekit.AtOnce(receivers, func(r *receiver) error { return r.conn.Start(ctx) })
 	if err != nil || b.control == nil {
@@ -131,7 +129,6 @@ func (b *Broker) startShard(ctx context.Context, receivers []*receiver) error {
 	return receivers[len(receivers)-1].conn.Subscribe(ctx, b.control.channels()...)
 }
 
-// stop closes the receivers and waits for the calls of the handler.
 func (b *Broker) stop() {
 	b.end()
 	_ = enginekit.AtOnce(slices.Concat(b.receivers...), func(r *receiver) error {
@@ -144,9 +141,8 @@ func (b *Broker) stop() {
 	}
 }
 
-// Close implements broker.Broker. It closes the engine, its presence manager included, and
-// waits for the handler calls under way. If ctx ends before they do, Close returns the
-// context's error, and the broker is freed when they return.
+// Close implements broker.Broker. It closes the engine, its presence manager included, and waits for the handler calls
+// under way. If ctx ends before they do, Close returns the context's error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
 	if b.lifecycle.Close() != enginekit.StateRunning {
 		return b.engine.Close(ctx)
@@ -157,7 +153,6 @@ func (b *Broker) Close(ctx context.Context) error {
 	})
 }
 
-// running returns the shards if the broker runs and ctx has not ended.
 func (b *Broker) running(ctx context.Context) ([]*shard, error) {
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return nil, err
@@ -165,7 +160,7 @@ func (b *Broker) running(ctx context.Context) ([]*shard, error) {
 	return b.shards, nil
 }
 
-// locate returns the shard of a channel and the channel's hash.
+// locate returns the shard and the hash of a channel.
 func (b *Broker) locate(ctx context.Context, ch string) (*shard, uint64, error) {
 	shards, err := b.running(ctx)
 	if err != nil {
@@ -176,19 +171,17 @@ func (b *Broker) locate(ctx context.Context, ch string) (*shard, uint64, error) 
 	return s, hash, s.names.Check(ch)
 }
 
-// Subscribe implements broker.Broker. Concurrent calls share commands. While the connection
-// for PUB/SUB of a shard is down, it fails at once.
+// Subscribe implements broker.Broker. Concurrent calls share commands. While the connection for PUB/SUB of a shard is
+// down, it fails at once.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.each(ctx, channels, (*receiver).subscribe)
 }
 
-// Unsubscribe implements broker.Broker. Events that have arrived before may still be
-// delivered.
+// Unsubscribe implements broker.Broker. Events that have arrived before may still be delivered.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.each(ctx, channels, (*receiver).unsubscribe)
 }
 
-// each calls do for every receiver that has some of the channels, at once.
 func (b *Broker) each(ctx context.Context, channels []string, do func(*receiver, context.Context, []string) error) error {
 	if len(channels) == 1 {
 		r, err := b.receiver(ctx, channels[0])
@@ -233,7 +226,7 @@ func (b *Broker) Health() []broker.Health {
 	return list
 }
 
-// health of a shard is the health of its worst receiver.
+// health is the health of the worst receiver.
 func (b *Broker) health(shard int) broker.Health {
 	h := broker.Health{Part: b.shards[shard].client.Name()}
 	for _, r := range b.receivers[shard] {

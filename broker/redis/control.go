@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
-// RunControl implements broker.Controller. Messages come from Run of the broker on. It fails
-// after Run, and when it is called twice.
+// RunControl implements broker.Controller. Messages come from Run of the broker on. It fails after Run, and when it is
+// called twice.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	return b.lifecycle.Prepare(func() error {
 		switch {
@@ -28,7 +28,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 }
 
 // PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take
-// turns. It tries unhealthy shards last. It goes on with the next shard if one fails, or knows that the node does not receive the
+// turns, unhealthy ones last. It goes on with the next shard if one fails, or knows that the node does not receive the
 // message.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
@@ -65,7 +65,6 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return errors.Join(failures...)
 }
 
-// unhealthy tells that control messages by this shard are not proven to arrive.
 func (b *Broker) unhealthy(shard int) bool {
 	receivers := b.receivers[shard]
 	_, err := receivers[len(receivers)-1].conn.Health()

@@ -10,15 +10,13 @@ import (
 )
 
 const (
-	// maxControlMessages is how many control messages wait for their handler.
 	maxControlMessages = 4096
-	// controlPatience is how long receive waits for room. Then it drops messages until there is
-	// room.
+	// controlPatience is how long receive waits for room. Then it drops messages until there is room.
 	controlPatience = time.Second
 )
 
-// controlQueue hands control messages to the node in goroutines of its own, so that a slow handler
-// does not hold up publications.
+// controlQueue hands control messages to the node in goroutines of its own, so that a slow handler does not hold up
+// publications.
 type controlQueue struct {
 	log         *slog.Logger
 	all, toNode string // names of the channels
@@ -30,19 +28,17 @@ type controlQueue struct {
 	behind      atomic.Bool // the last message was dropped
 }
 
-// newControlQueue returns a queue of the messages of two channels: to all nodes, and to this node. Several goroutines call handle,
-// from start to stop.
+// newControlQueue is for the messages to all nodes, and to this node. Several goroutines call handle, from start to
+// stop.
 func newControlQueue(all, toNode string, handle func(data []byte), log *slog.Logger) *controlQueue {
 	return &controlQueue{log: log, all: all, toNode: toNode, handle: handle}
 }
 
-// counts returns how many messages wait, and how many were dropped.
 func (q *controlQueue) counts() (waiting int, dropped uint64) { return len(q.queue), q.dropped.Load() }
 
-// channels returns the channels to subscribe to.
 func (q *controlQueue) channels() []string { return []string{q.all, q.toNode} }
 
-// start starts handing messages over. It may be called again after stop.
+// start may be called again after stop.
 func (q *controlQueue) start() {
 	q.queue, q.done = make(chan []byte, maxControlMessages), make(chan struct{})
 	for range runtime.GOMAXPROCS(0) {
@@ -59,14 +55,14 @@ func (q *controlQueue) start() {
 	}
 }
 
-// stop waits for the handlers under way, and discards the messages that wait.
+// stop waits for the handlers, and discards the messages that wait.
 func (q *controlQueue) stop() {
 	close(q.done)
 	q.workers.Wait()
 }
 
-// receive takes a message and ignores it unless it is from one of channels. It does not keep
-// data. It waits up to 1 s for room, and drops the message if there is none.
+// receive ignores messages of other channels. It does not keep data. It waits up to 1 s for room, and then drops the
+// message.
 func (q *controlQueue) receive(name, data []byte) {
 	if !q.is(name) {
 		return
@@ -80,7 +76,6 @@ func (q *controlQueue) receive(name, data []byte) {
 	q.log.Warn("redis: a control message was dropped: too many wait for the node", "limit", maxControlMessages)
 }
 
-// await takes a control message if there is room soon.
 func (q *controlQueue) await(data []byte) bool {
 	timer := time.NewTimer(controlPatience)
 	defer timer.Stop()
@@ -93,10 +88,9 @@ func (q *controlQueue) await(data []byte) bool {
 	return true
 }
 
-// is tells whether a channel is one of channels.
 func (q *controlQueue) is(name []byte) bool { return string(name) == q.all || string(name) == q.toNode }
 
-// offer is receive without waiting. It reports whether it took the message.
+// offer is receive without waiting.
 func (q *controlQueue) offer(name, data []byte) bool {
 	if !q.is(name) || len(q.queue) == cap(q.queue) {
 		return false

@@ -19,11 +19,9 @@ var (
 	errClosed       = errors.New("redis: closed")
 )
 
-// Engine is a broker and a presence manager that share their connections: one for commands
-// and one for PUB/SUB per shard (in a Cluster one for commands per node, and with sharded
-// PUB/SUB one more per partition), however many clients there are. A program may use one of
-// the two alone: only a broker that runs has connections for PUB/SUB. Any goroutine may call
-// the methods.
+// Engine is a broker and a presence manager that share their connections: one for commands and one for PUB/SUB per shard
+// (in a Cluster one for commands per node, and with sharded PUB/SUB one more per partition). A program may use one of
+// the two alone: only a broker that runs has connections for PUB/SUB. Any goroutine may call the methods.
 type Engine struct {
 	cfg      Config
 	broker   *Broker
@@ -34,8 +32,7 @@ type Engine struct {
 	shards []*shard // nil before Connect
 }
 
-// New returns an engine that is not connected yet. If the configuration is wrong, the error
-// names the field.
+// New returns an engine that is not connected yet. If the configuration is wrong, the error names the field.
 func New(cfg Config) (*Engine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -47,24 +44,22 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Broker returns the broker of the engine, a *Broker and always the same. Its Run connects the
-// engine, its Close closes the engine.
+// Broker returns the broker of the engine, a *Broker. Its Run connects the engine, its Close closes it.
 func (e *Engine) Broker() broker.Broker { return e.broker }
 
-// Presence returns the presence manager of the engine, always the same. It works from Connect
-// (or Run of the broker) to Close.
+// Presence returns the presence manager of the engine. It works from Connect (or Run of the broker) to Close.
 func (e *Engine) Presence() *Presence { return e.presence }
 
-// Connect connects to all shards and checks that they meet the needs of the configuration. It tries for Config.StartTimeout,
-// and no longer than until ctx ends; it fails at once if a shard refuses the user, the password or the database. If the
-// engine is connected, it does nothing.
+// Connect connects to all shards and checks that they meet the needs of the configuration. It tries for
+// Config.StartTimeout, and no longer than until ctx ends; it fails at once if a shard refuses the user, the password or
+// the database. If the engine is connected, it does nothing.
 func (e *Engine) Connect(ctx context.Context) error {
 	_, err := e.connect(ctx)
 	return err
 }
 
-// Close closes the connections. Calls under way and later ones fail. Closing again is fine.
-// If the broker runs, close the broker instead, which closes the engine as well.
+// Close closes the connections. Calls under way and later ones fail. Closing again is fine. If the broker runs, close
+// the broker instead, which closes the engine as well.
 func (e *Engine) Close(context.Context) error {
 	e.mu.Lock()
 	shards := e.shards
@@ -74,8 +69,8 @@ func (e *Engine) Close(context.Context) error {
 	return nil
 }
 
-// Mode tells how the shards are organised, for logs: standalone, sentinel or cluster; with
-// several shards, for example, sharded(3):cluster,sentinel-x2.
+// Mode tells how the shards are organised, for logs: standalone, sentinel, cluster or, for example,
+// sharded(3):cluster,sentinel-x2.
 func (e *Engine) Mode() string {
 	var runs []string
 	for i := 0; i < len(e.cfg.Shards); {
@@ -108,7 +103,6 @@ func (e *Engine) mode(i int) string {
 	}
 }
 
-// connect returns the shards after connecting to them if need be.
 func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,7 +124,6 @@ func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
 	return shards, nil
 }
 
-// retry calls try until it succeeds, fails for good, or Config.StartTimeout is over.
 func (e *Engine) retry(ctx context.Context, try func(context.Context) error) error {
 	r := enginekit.Retry{Timeout: e.cfg.StartTimeout, Hopeless: hopeless, Failed: func(err error) {
 		e.cfg.Logger.Warn("redis cannot be reached, trying again", "error", err)
@@ -138,7 +131,6 @@ func (e *Engine) retry(ctx context.Context, try func(context.Context) error) err
 	return r.Do(ctx, try)
 }
 
-// hopeless tells that trying again will not help.
 func hopeless(err error) bool {
 	var missing *servers.MissingCommand
 	if errors.As(err, &missing) {
@@ -157,7 +149,6 @@ func hopeless(err error) bool {
 	return false
 }
 
-// open connects to all shards at a time.
 func (e *Engine) open(ctx context.Context) ([]*shard, error) {
 	shards := make([]*shard, len(e.cfg.Shards))
 	for i := range shards {
@@ -181,7 +172,6 @@ func closeAll(shards []*shard) {
 	group.Wait()
 }
 
-// live returns the shards, or why there are none.
 func (e *Engine) live() ([]*shard, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +185,6 @@ func (e *Engine) live() ([]*shard, error) {
 	}
 }
 
-// shardOptions returns the options of package servers for a shard.
 func shardOptions(cfg *Config, i int) servers.Options {
 	s := &cfg.Shards[i]
 	return servers.Options{

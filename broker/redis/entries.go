@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// mapEntries implements broker.Maps: it keeps the entries of map channels in Redis. The stream of a map's changes is a stream like
-// any other; its entries are in keys of their own (internal/commands/lua/map.lua). Each call is one round trip.
+// mapEntries implements broker.Maps. The stream of a map's changes is a stream like any other; its entries are in keys
+// of their own (internal/commands/lua/map.lua). Each call is one round trip.
 type mapEntries struct {
 	broker *Broker
 	looks  looks
@@ -24,7 +24,6 @@ type mapEntries struct {
 
 var _ broker.Maps = (*mapEntries)(nil)
 
-// interval is the time between two looks for entries that have expired. If it is negative, other nodes look.
 func (m *mapEntries) interval() time.Duration { return m.broker.engine.cfg.MapExpiryInterval }
 
 // Changes, as the script calls them.
@@ -34,10 +33,8 @@ const (
 	changeExpire = "expire"
 )
 
-// forEver is a time to live.
 const forEver = time.Duration(math.MaxInt64)
 
-// Change implements broker.Maps.
 func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	if err := broker.CheckChange(pub, &opts); err != nil {
 		return channel.MapResult{}, err
@@ -70,7 +67,7 @@ func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publica
 	return m.changed(s, changing{ch, hash, what, pub}, result, current, encoded, opts.Ephemeral())
 }
 
-// changed reads the answer to a change, and remembers the acknowledged change.
+// changed reads the answer to a change, and remembers what was acknowledged.
 func (m *mapEntries) changed(s *shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
 	out.Suppressed = result.Suppressed
 	if !ephemeral {
@@ -90,7 +87,6 @@ func (m *mapEntries) changed(s *shard, c changing, result commands.Result, curre
 	return out, err
 }
 
-// changing is a change of an entry.
 type changing struct {
 	ch   string
 	hash uint64
@@ -98,7 +94,7 @@ type changing struct {
 	pub  *channel.Publication
 }
 
-// changeCall prepares c, which must be zero, for a change. It returns the encoded publication.
+// changeCall prepares c, which must be zero, and returns the encoded publication.
 func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Strings, change changing, o *channel.MapOptions) string {
 	pub := change.pub
 	enginekit.Stamp(pub, time.Now())
@@ -144,7 +140,7 @@ func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Strin
 	return encoded
 }
 
-// addKeys adds the keys of a map, in the order of the scripts.
+// addKeys has the order of the scripts.
 func addKeys(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64) {
 	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
 		c.Key(text.Name(&s.names, kind, ch, hash))
@@ -167,7 +163,6 @@ func flag(set bool) string {
 
 func orForEver(ttl time.Duration) time.Duration { return enginekit.PositiveOr(ttl, forEver) }
 
-// State implements broker.Maps.
 func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateFilter) (out channel.State, err error) {
 	b := m.broker
 	s, hash, err := b.locate(ctx, ch)
@@ -199,7 +194,6 @@ func (m *mapEntries) State(ctx context.Context, ch string, filter channel.StateF
 	return out, err
 }
 
-// Clear implements broker.Maps.
 func (m *mapEntries) Clear(ctx context.Context, ch string) error {
 	s, hash, err := m.broker.locate(ctx, ch)
 	if err != nil {

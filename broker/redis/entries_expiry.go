@@ -17,25 +17,24 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// Entries of maps expire by a change like any other. Each shard has a list of the maps that need a look, with the time of
-// each look. In every Config.MapExpiryInterval, each node with maps claims the maps whose time has come, removes the expired
-// entries, and sets the time of the next look. Only one node claims a map. If the node dies meanwhile, another node may claim
-// the map after claimTime.
+// Entries of maps expire by a change like any other. Each shard has a list of the maps that need a look, with the time
+// of each look. In every Config.MapExpiryInterval, each node with maps claims the maps whose time has come, removes the
+// expired entries, and sets the time of the next look. Only one node claims a map. If the node dies, another one may
+// claim the map after claimTime.
 //
-// The list may be on another node of a Cluster than the map, so both cannot change in one step. Therefore a node registers
-// the maps that it changed once more an interval later. A look ends with the removal of the map from the list only if no node
-// has registered the map since the look began.
+// The list may be on another node of a Cluster than the map, so both cannot change in one step. Therefore a node
+// registers the maps that it changed once more an interval later. A look ends with the removal of the map from the list
+// only if no node has registered the map since the look began.
 
 const (
-	// claimTime is how long a node has for a look.
 	claimTime = 5 * time.Second
-	// claimBatch is how many maps a node takes at a time, dueBatch how many keys of a map.
+	// claimBatch counts maps, dueBatch keys of a map.
 	claimBatch, dueBatch = 64, 256
-	// lookLists is how many lists a shard has if it is a Cluster.
+	// lookLists is for a shard that is a Cluster.
 	lookLists = 16
 )
 
-// looks are the maps that a node must register.
+// looks are maps to register.
 type looks struct {
 	mu      sync.Mutex
 	running bool
@@ -44,7 +43,7 @@ type looks struct {
 	meter   enginekit.ExpiryMeter
 }
 
-// look is the time when the first of the keys expires that were set.
+// look is when the first of the keys expires that were set.
 type look struct {
 	shard *shard
 	due   time.Time
@@ -69,7 +68,6 @@ func (l *looks) add(m *mapEntries, s *shard, ch string, ttl time.Duration) bool 
 	return true
 }
 
-// Expiry is broker.Traits.Expiry.
 func (m *mapEntries) Expiry() broker.Expiry { return m.looks.meter.Expiry() }
 
 // begin starts the rounds, unless they run. They end with the broker.
@@ -83,7 +81,6 @@ func (l *looks) begin(m *mapEntries) {
 	}
 }
 
-// round registers the changed maps, and looks at the maps whose time has come.
 func (m *mapEntries) round(ctx context.Context) {
 	began, shards := time.Now(), m.broker.shards
 	failures := make([]error, len(shards)+1)
@@ -111,8 +108,7 @@ func (m *mapEntries) round(ctx context.Context) {
 	}
 }
 
-// registerChanged registers the maps that were changed since the last round. If that fails, the next
-// round does it.
+// registerChanged leaves the maps to the next round if it fails.
 func (m *mapEntries) registerChanged(ctx context.Context) error {
 	m.looks.mu.Lock()
 	changed := m.looks.maps
@@ -136,7 +132,7 @@ func (m *mapEntries) registerChanged(ctx context.Context) error {
 	return err
 }
 
-// giveBack notes maps again that could not be registered. Of two looks at a map, the earlier one counts.
+// giveBack notes maps again. Of two looks at a map, the earlier one counts.
 func (l *looks) giveBack(failed map[string]look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,14 +159,13 @@ func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 	return nil
 }
 
-// registerCall prepares c, which must be zero, to register a map for a look after a time.
+// registerCall prepares c, which must be zero.
 func registerCall(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64, after time.Duration) {
 	c.Script = commands.Register
 	c.Key(s.names.Looks(int(hash % uint64(lookListsOf(s)))))
 	c.Arg(ch, text.Milliseconds(after))
 }
 
-// lookListsOf returns how many lists of maps the shard has.
 func lookListsOf(s *shard) int {
 	if s.names.Cluster {
 		return lookLists
@@ -178,7 +173,6 @@ func lookListsOf(s *shard) int {
 	return 1
 }
 
-// lookAt looks at the maps of a list whose time has come.
 func (m *mapEntries) lookAt(ctx context.Context, s *shard, list string) error {
 	for {
 		c := commands.Call{Script: commands.Claim}
@@ -233,7 +227,6 @@ func (m *mapEntries) look(ctx context.Context, s *shard, list, ch, claim string)
 	}
 }
 
-// expire removes keys that are due, unless they were changed meanwhile.
 func (m *mapEntries) expire(ctx context.Context, s *shard, ch string, hash uint64, o *channel.MapOptions, due []string) error {
 	if len(due) == 0 {
 		return nil

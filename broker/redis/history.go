@@ -13,7 +13,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads the whole LIST for every filter.
+// History implements broker.Broker, in one round trip. With Config.HistoryUseLists it reads the whole LIST for every
+// filter.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
@@ -36,12 +37,11 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return h, err
 }
 
-// subscription returns the subscription of a channel, or nil.
+// subscription returns nil for a channel that is not subscribed.
 func (b *Broker) subscription(s *shard, text *commands.Strings, ch string, hash uint64) *losses.Stream {
 	return b.receivers[s.index][s.names.Partition(hash)].subscription(text.Name(&s.names, format.ClientChannel, ch, hash))
 }
 
-// read notes the position of a stream that was read.
 func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.StreamPosition, renewed bool) {
 	sub.Read(top)
 	if renewed {
@@ -49,7 +49,7 @@ func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.Strea
 	}
 }
 
-// history does the call of historyCall. whole is the result of historyCall.
+// history does the call of historyCall, which returned whole.
 func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
@@ -63,12 +63,11 @@ func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter
 	return h, renewed, s.client.Explain(err)
 }
 
-// metaTTL is how long a position lives after a read.
 func (b *Broker) metaTTL(f *broker.HistoryFilter) time.Duration {
 	return enginekit.PositiveOr(f.MetaTTL, b.engine.cfg.HistoryMetaTTL)
 }
 
-// historyCall prepares a read. It returns false if the position alone is read.
+// historyCall returns false if the position alone is read.
 func (b *Broker) historyCall(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64, sub *losses.Stream, f *broker.HistoryFilter) bool {
 	s.noteUse()
 	known := s.known(ch, hash, sub)
@@ -97,7 +96,7 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, text *commands.Strings,
 	return true
 }
 
-// known returns the knowledge of a stream, from publishing or from the subscription, which may be nil.
+// known returns what is known from publishing or from the subscription, which may be nil.
 func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 	known := s.acked.Known(ch, hash)
 	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {

@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/losses"
 )
 
-// newMarks makes the marks of a receiver: one, or in a Cluster so many that they reach all
-// primaries. With partitions all history is in their slots, so the plain receiver has no marks.
+// newMarks makes one mark, or in a Cluster so many that they reach all primaries. With partitions all history is in
+// their slots, so the plain receiver has no marks.
 func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	var tags []string
 	switch {
@@ -26,8 +26,8 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	return losses.NewMarks(&s.names, b.node, tags, b.kinds.PublishBy(s.names.Partitions > 0))
 }
 
-// mark writes the marks of the receiver, if this node uses history or presence. Marks do not show the loss of publications after
-// the last marks; verifications do (verify.go). The error says why Redis takes no publications.
+// mark writes the marks, if this node uses history or presence. They do not show the loss of publications after the last
+// marks; verifications do (verify.go). The error says why Redis takes no publications.
 func (r *receiver) mark(ctx context.Context) error {
 	s := r.shard
 	if !s.used.Load() {
@@ -43,17 +43,17 @@ func (r *receiver) mark(ctx context.Context) error {
 	return f.Refused
 }
 
-// maxRefusals is how often in a row marks may be refused before the receiver counts as one that stores nothing: a slot that
-// migrates, or a new primary, refuses a moment's writes.
+// maxRefusals is how often in a row marks may be refused: a slot that migrates, or a new primary, refuses a moment's
+// writes.
 const maxRefusals = 1
 
-// refusals tell whether Redis takes the marks of a receiver. One goroutine at a time calls note.
+// refusals tell whether Redis takes the marks. One goroutine at a time calls note.
 type refusals struct {
 	row int
 	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
 }
 
-// note takes the result of writing the marks, and reports whether the state has changed.
+// note reports whether the state has changed.
 func (r *refusals) note(err error) (news bool) {
 	if err == nil {
 		r.row = 0
@@ -66,7 +66,6 @@ func (r *refusals) note(err error) (news bool) {
 	return r.err.Swap(&err) == nil
 }
 
-// last returns why Redis stores nothing, or nil.
 func (r *refusals) last() error {
 	if err := r.err.Load(); err != nil {
 		return fmt.Errorf("publications with history are refused: %w", *err)
@@ -89,7 +88,6 @@ func (r *receiver) watch(ctx context.Context) {
 	}
 }
 
-// noteRollback notes proof that the shard has lost data, and starts a verification.
 func (b *Broker) noteRollback(s *shard) {
 	s.rolledBack.Store(true)
 	s.client.NewGeneration()

@@ -34,22 +34,18 @@ func (b *Broker) metrics() []broker.Metric {
 	return c.metrics()
 }
 
-// pubSubCounts are the counts of all shards.
 type pubSubCounts struct {
-	// sharded is set with sharded PUB/SUB. Then control messages have connections of their own.
+	// sharded PUB/SUB has connections of its own for control messages.
 	sharded bool
 	waiting []int // messages for the node, by shard
 	dropped uint64
-	// client are the failures of the connections for channels, control the failures of the connections for control messages
-	// alone.
+	// client are the failures of connections for channels, control of connections for control messages alone.
 	client, control pubsub.Failures
-	// controlWaiting and controlDropped count control messages.
-	controlWaiting int
-	controlDropped uint64
+	controlWaiting  int
+	controlDropped  uint64
 }
 
-// metrics returns the counts under their names of docs/metrics.md. Errors and drops have no
-// label for the shard there, so they are sums over all shards.
+// metrics has the names of docs/metrics.md. Errors and drops have no label for the shard there, so they are sums.
 func (c *pubSubCounts) metrics() (list []broker.Metric) {
 	buffered := func(kind string, shard, n int) {
 		list = append(list, broker.Metric{

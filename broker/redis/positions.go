@@ -52,7 +52,6 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	return results
 }
 
-// reading is a read of positions from a shard.
 type reading struct {
 	*Broker
 	shard    *shard
@@ -61,16 +60,16 @@ type reading struct {
 	results  []broker.PositionResult // of channels
 }
 
-// expected is a node's knowledge of a stream before a read.
+// expected is the node's knowledge of a stream before a read.
 type expected struct {
 	item  shareItem
 	sub   *losses.Stream
 	known losses.Known
 }
 
-// byCommand reads the positions of streams that are as expected, at a third of the script's cost for Redis. It returns all
-// other streams, and streams that are not subscribed, need a renewal, or come after a loss: only a script that writes shows
-// that a server has become a replica.
+// byCommand reads the positions of streams that are as expected, at a third of the script's cost for Redis. It returns
+// all other streams, and streams that are not subscribed, need a renewal, or come after a loss: only a script that
+// writes shows that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now, revision := time.Now(), r.shard.revision()
 	text := commands.NewStrings(min(128*len(items), commands.MaxChunk))
@@ -109,7 +108,7 @@ func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shar
 	return rest
 }
 
-// byScript reads the positions of streams, and renews the lives of the positions. It creates missing streams.
+// byScript renews the lives of the positions, and creates missing streams.
 func (r *reading) byScript(ctx context.Context, items []shareItem) {
 	var cmds []rueidis.Completed
 	revision := r.shard.revision()

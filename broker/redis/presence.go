@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Presence is the presence manager of an Engine. It works while the engine
-// is connected. It uses the clock of Redis, so the clocks of nodes may differ.
+// Presence is the presence manager of an Engine, while that is connected. It uses the clock of Redis, so the clocks of
+// nodes may differ.
 type Presence struct {
 	engine  *Engine
 	scripts *commands.PresenceScripts
@@ -40,7 +40,6 @@ func (p *Presence) shard(ctx context.Context, ch string) (*shard, error) {
 	return s, s.names.CheckPresence(ch)
 }
 
-// mapped tells whether the channel has user mapping.
 func (p *Presence) mapped(ch string) bool {
 	if which := p.engine.cfg.PresenceUserMappingFor; which != nil {
 		return which(ch)
@@ -48,7 +47,7 @@ func (p *Presence) mapped(ch string) bool {
 	return p.engine.cfg.PresenceUserMapping
 }
 
-// keys adds the keys of a channel to c, in the order of the scripts.
+// keys has the order of the scripts.
 func (p *Presence) keys(c *commands.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
 	c.Key(s.names.Presence(format.Presence, ch))
@@ -129,7 +128,6 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return stats, nil
 }
 
-// each calls do for each entry of a channel.
 func (p *Presence) each(ctx context.Context, ch string, do func(client string, data []byte) error) error {
 	s, err := p.shard(ctx, ch)
 	if err != nil {
@@ -148,7 +146,6 @@ func (p *Presence) each(ctx context.Context, ch string, do func(client string, d
 	return s.client.Explain(commands.ReadFields(answer, do))
 }
 
-// counts reads how many fields the hashes have.
 func (p *Presence) counts(ctx context.Context, ch string) (stats broker.PresenceStats, err error) {
 	s, err := p.shard(ctx, ch)
 	if err != nil {
@@ -171,7 +168,6 @@ func (p *Presence) counts(ctx context.Context, ch string) (stats broker.Presence
 	return stats, s.client.Explain(err)
 }
 
-// fields counts the fields of a hash.
 func (s *shard) fields(ctx context.Context, key string) (int, error) {
 	n, err := s.client.Read(ctx, s.client.B().Hlen().Key(key).Build()).AsInt64()
 	return int(n), s.client.Explain(err)

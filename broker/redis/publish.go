@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Publish implements broker.Broker, in one round trip. With history or an idempotency key it
-// is a script, and atomic; otherwise a PUBLISH.
+// Publish implements broker.Broker, in one round trip. With history or an idempotency key it is a script, and atomic;
+// otherwise a PUBLISH.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	s, hash, err := b.locate(ctx, ch)
 	if err != nil {
@@ -46,8 +46,7 @@ func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands
 	}
 }
 
-// lostSome is called when a script found publications of a channel missing. It logs that for
-// the first channel only, as others will follow.
+// lostSome is called when a script found publications missing. It logs the first channel only, as others will follow.
 func (b *Broker) lostSome(s *shard, ch string) {
 	if s.isVerified() {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
@@ -56,7 +55,6 @@ func (b *Broker) lostSome(s *shard, ch string) {
 	b.noteRollback(s)
 }
 
-// position does a call whose answer is a position.
 func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result, error) {
 	answer, err := commands.Run(ctx, s.client, c)
 	if err != nil {
@@ -66,10 +64,9 @@ func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result
 	return result, s.client.Explain(err)
 }
 
-// unkeptDelta tells whether the payload must allow deltas. With history, the envelope allows them.
+// unkeptDelta tells whether the payload must allow deltas. With history, the envelope does.
 func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
 
-// publishing is a publication for publishCall.
 type publishing struct {
 	ch      string
 	hash    uint64
@@ -77,7 +74,7 @@ type publishing struct {
 	version uint64
 }
 
-// publishCall prepares c, which must be zero, to publish.
+// publishCall prepares c, which must be zero.
 func (b *Broker) publishCall(c *commands.Call, s *shard, text *commands.Strings, p publishing, opts *broker.PublishOptions) {
 	name := text.Name(&s.names, format.ClientChannel, p.ch, p.hash)
 	verb := commands.Publish
@@ -102,7 +99,6 @@ func (b *Broker) publishCall(c *commands.Call, s *shard, text *commands.Strings,
 	}
 }
 
-// historyPublishCall is publishCall with history.
 func (b *Broker) historyPublishCall(c *commands.Call, s *shard, text *commands.Strings, p publishing, opts *broker.PublishOptions, name string) {
 	s.noteUse()
 	known := s.acked.Known(p.ch, p.hash)

@@ -16,8 +16,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// receiver is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one
-// partition of a shard.
+// receiver is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one of its partitions.
 type receiver struct {
 	broker    *Broker
 	shard     *shard
@@ -30,7 +29,6 @@ type receiver struct {
 	channels readmap.Map[*losses.Stream] // by their names in Redis
 }
 
-// newReceivers makes the receivers of a shard: one for each partition, and a plain one.
 func (b *Broker) newReceivers(s *shard) []*receiver {
 	var receivers []*receiver
 	for partition := range s.names.Partitions {
@@ -87,18 +85,17 @@ func (b *Broker) newReceiver(s *shard, partition int) *receiver {
 	return r
 }
 
-// During an outage, the receivers of up to 100 partitions make some 20 attempts to connect per
-// second and node, all together. The first receiver that succeeds wakes the others. The plain
-// receiver never waits for long.
+// During an outage, the receivers of up to 100 partitions make some 20 attempts to connect per second and node together.
+// The first one that succeeds wakes the others. The plain receiver never waits for long.
 const (
 	reconnectShare = 50 * time.Millisecond
 	minReconnect   = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 )
 
-// canary publishes a canary the way that messages of the receiver are published. With plain
-// PUB/SUB in a Cluster, each message goes by the node that has the channel's slot. So there
-// the canary goes by the owners of sixteen slots: if one of them fails, the shard is unhealthy.
+// canary publishes a canary the way that messages are published. With plain PUB/SUB in a Cluster, each message goes by
+// the node that has the channel's slot. So there the canary goes by the owners of sixteen slots: if one of them fails,
+// the shard is unhealthy.
 func (r *receiver) canary(ctx context.Context, ch, data string) error {
 	client := r.shard.client
 	if r.partition >= 0 || !client.Cluster() {
@@ -125,7 +122,7 @@ func (r *receiver) canary(ctx context.Context, ch, data string) error {
 	return nil
 }
 
-// subscribe adds the channels before their messages can come, and subscribes to them.
+// subscribe adds the channels before their messages can come.
 func (r *receiver) subscribe(ctx context.Context, channels []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -178,8 +175,8 @@ func (r *receiver) names(channels []string) []string {
 	return list
 }
 
-// message is called for every message, in order. The receiver of the event frees the memory;
-// without an event, message frees it. Memory of a message that cannot be read becomes garbage.
+// message is called for every message, in order. The receiver of the event frees the memory; without an event, message
+// does. Memory of a message that cannot be read becomes garbage.
 func (r *receiver) message(name, data []byte, memory *pubsub.Chunk) {
 	sub := r.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
@@ -194,7 +191,7 @@ func (r *receiver) message(name, data []byte, memory *pubsub.Chunk) {
 	}
 }
 
-// subscription returns the subscription of a channel by its name in Redis, or nil.
+// subscription finds a channel by its name in Redis.
 func (r *receiver) subscription(name string) *losses.Stream {
 	sub, _ := r.channels.Get(readmap.Hash(name), name)
 	return sub
@@ -253,10 +250,9 @@ func (r *receiver) deliverPublication(sub *losses.Stream, m *format.Message, mem
 	return nil
 }
 
-// block is how many publications are allocated at a time.
 const block = 16
 
-// publication returns an empty publication in the memory.
+// publication returns an empty publication in the memory, where block of them are allocated at a time.
 func publication(memory *pubsub.Chunk) *channel.Publication {
 	blocks, _ := memory.Attached.(*[]*[block]channel.Publication)
 	if blocks == nil {
@@ -273,14 +269,11 @@ func publication(memory *pubsub.Chunk) *channel.Publication {
 	return pub
 }
 
-// takeDropped takes control messages while messages are dropped.
 func (r *receiver) takeDropped(name, data []byte) bool {
 	c := r.broker.control
 	return c != nil && r.partition < 0 && c.offer(name, data)
 }
 
-// resubscribed tells the node of channels whose messages may have been lost while there was no
-// connection.
 func (r *receiver) resubscribed(lost bool) {
 	r.shard.losses.Add(1)
 	for _, other := range r.broker.receivers[r.shard.index] {
@@ -294,7 +287,6 @@ func (r *receiver) resubscribed(lost bool) {
 	r.broker.handler.HandleLoss(r.has)
 }
 
-// has tells whether a channel belongs to this receiver.
 func (r *receiver) has(ch string) bool {
 	hash := format.Hash(ch)
 	if format.Jump(hash, len(r.broker.shards)) != r.shard.index {
@@ -303,7 +295,7 @@ func (r *receiver) has(ch string) bool {
 	return r.shard.names.Partitions == 0 || r.shard.names.Partition(hash) == r.partition
 }
 
-// overflow tells the node of channels whose messages were dropped. Nil stands for all.
+// overflow gets the channels whose messages were dropped, nil for all.
 func (r *receiver) overflow(names []string) {
 	r.shard.losses.Add(1)
 	if names == nil {

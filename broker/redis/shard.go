@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// shard is a Shard of the configuration with its connection.
 type shard struct {
 	index        int
 	client       *servers.Client
@@ -19,27 +18,24 @@ type shard struct {
 	timeout      time.Duration
 	verification verification
 	acked        losses.Acked
-	// used tells that this node has read or published history here, or written presence.
+	// used: this node has read or published history here, or written presence.
 	used   atomic.Bool
 	losses atomic.Uint64 // of messages on its receivers
-	// rolledBack tells that, since the last verification, there was proof that the data went back.
+	// rolledBack: since the last verification, there was proof that the data went back.
 	rolledBack atomic.Bool
 }
 
-// isVerified tells that the node's knowledge was verified against the present data.
 func (s *shard) isVerified() bool { return s.verification.generation.Load() == s.client.Generation() }
 
 // revision changes when the server may hold other data than before, and when messages may have got lost.
 func (s *shard) revision() uint64 { return s.client.Generation() + s.losses.Load() }
 
-// noteUse notes that the node reads or publishes history, or writes presence.
 func (s *shard) noteUse() {
 	if !s.used.Load() {
 		s.used.Store(true)
 	}
 }
 
-// open connects, and checks the abilities of the shard.
 func (s *shard) open(ctx context.Context, cfg *Config) error {
 	client, err := servers.Open(ctx, shardOptions(cfg, s.index))
 	if err != nil {
@@ -54,7 +50,6 @@ func (s *shard) open(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// check checks that the shard has the mode and the commands that the configuration needs.
 func (s *shard) check(ctx context.Context, cfg *Config) error {
 	if cfg.ShardedPubSubPartitions > 0 && !s.client.Cluster() {
 		return fmt.Errorf("%s: ShardedPubSubPartitions needs a Cluster", s.client.Name())

@@ -13,23 +13,21 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// A failover, or a restart of a server that does not write to disk at once, can lose the newest publications of a stream. So can a
-// server whose data go back while it runs (see losses.Marks). Then the stream gives out offsets a second time under the same epoch,
-// and subscribers would take the new publications for duplicates. A stream that lacks publications, or holds others, gets another
-// epoch, which ends all positions in it. Losses are found in three ways:
+// A failover, or a restart of a server that does not write to disk at once, can lose the newest publications of a
+// stream. So can a server whose data go back while it runs (see losses.Marks). Then the stream gives out offsets a
+// second time under the same epoch, and subscribers would take the new publications for duplicates. A stream that lacks
+// publications, or holds others, gets another epoch, which ends all positions in it. Losses are found in three ways:
 //
-//   - Calls that publish or read tell the script the known position of the stream. If the stream has not reached a known offset,
-//     or gives it out again, the script renews the epoch at once. That costs no round trip, and the publication carries the new
-//     epoch.
-//   - A receiver gets an offset a second time. Until the stream is verified, the receiver delivers publications of that epoch under
-//     another epoch, so that subscribers do not take them for continuous.
-//   - When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it reads
-//     anything else from the server: with the publication that it delivered last, and with the publication that was acknowledged
-//     to it last. Therefore losses are also found in channels without publishers.
+//   - Calls that publish or read tell the script the known position. If the stream has not reached a known offset, or
+//     gives it out again, the script renews the epoch at once, without a further round trip.
+//   - A receiver gets an offset a second time. Until the stream is verified, the receiver delivers publications of that
+//     epoch under another one, so that subscribers do not take them for continuous.
+//   - When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it
+//     reads anything else: with the publications that it delivered last and that were acknowledged to it last. So losses
+//     are also found in channels without publishers.
 
-// verification holds the generation of a shard whose streams were verified.
 type verification struct {
-	generation atomic.Uint64
+	generation atomic.Uint64 // of the data that were verified
 
 	mu      sync.Mutex
 	running chan struct{} // closed when the verification under way ends; nil without one
@@ -38,8 +36,8 @@ type verification struct {
 
 var errNeverVerified = errors.New("the server is being replaced again and again")
 
-// readVerified verifies the shard and calls read, again if the server was replaced meanwhile: the
-// answer may be older than a verification since, which ended the epoch that it has.
+// readVerified calls read again if the server was replaced meanwhile: the answer may be older than a verification since,
+// which ended the epoch that it has.
 func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
@@ -54,12 +52,10 @@ func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) 
 	return fmt.Errorf("%s: %w", s.client.Name(), errNeverVerified)
 }
 
-// verifyBeforeSubscribing verifies the shard when a new connection for PUB/SUB has been made, before
-// anything is subscribed on it. If that fails, it closes the connection.
+// verifyBeforeSubscribing closes the new connection for PUB/SUB if it fails.
 func (b *Broker) verifyBeforeSubscribing(ctx context.Context, r *receiver, raw net.Conn) error {
 	s := r.shard
-	// First a command, as the connection for commands may be broken, too, without having
-	// noticed.
+	// The connection for commands may be broken, too, without having noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
 		_ = r.mark(ctx) // watch reports refusals
@@ -90,8 +86,7 @@ func (b *Broker) verify(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// startVerification starts a verification, unless one is under way, and returns a channel that is closed
-// at its end.
+// startVerification returns a channel that is closed when the verification under way ends.
 func (b *Broker) startVerification(s *shard) <-chan struct{} {
 	s.verification.mu.Lock()
 	defer s.verification.mu.Unlock()
@@ -121,7 +116,7 @@ func (b *Broker) startVerification(s *shard) <-chan struct{} {
 	return running
 }
 
-// verifyStreams compares the deliveries of all receivers of the shard, and the publications that the shard has acknowledged.
+// verifyStreams verifies the deliveries of all receivers, and what the shard has acknowledged.
 func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 	for _, r := range b.receivers[s.index] {
 		_ = r.mark(ctx) // watch reports refusals
@@ -150,7 +145,6 @@ func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// delivered returns the last delivered publications of channels with history.
 func (r *receiver) delivered() []losses.Candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +157,7 @@ func (r *receiver) delivered() []losses.Candidate {
 	return list
 }
 
-// channelsOf returns the channels of candidates. A channel may have several candidates.
+// channelsOf: a channel may have several candidates.
 func channelsOf(candidates []losses.Candidate) map[string]bool {
 	channels := make(map[string]bool, len(candidates))
 	for i := range candidates {
@@ -172,7 +166,7 @@ func channelsOf(candidates []losses.Candidate) map[string]bool {
 	return channels
 }
 
-// report asks the node to check the positions of subscriptions in these channels.
+// report asks the node to check the positions in these channels.
 func (b *Broker) report(candidates []losses.Candidate) {
 	if len(candidates) == 0 {
 		return

@@ -31,7 +31,7 @@ func Jump(hash uint64, n int) int {
 // PartitionSlot is the slot of a partition in a Cluster.
 func PartitionSlot(partition int) int { return slotOf(PartitionTag(partition)) }
 
-// Spread returns hash tags of which each is in another sixteenth of all slots.
+// Spread returns hash tags whose slots are spread evenly: one in each sixteenth of all slots.
 var Spread = sync.OnceValue(func() (list [16]string) {
 	for i, found := 0, 0; found < len(list); i++ {
 		if at := &list[slotOf(strconv.Itoa(i))*len(list)/16384]; *at == "" {

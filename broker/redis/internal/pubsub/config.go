@@ -59,9 +59,9 @@ type Config struct {
 
 	// Timeout (4 s) of dialing, of a write, and of a confirmation.
 	Timeout time.Duration
-	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to connect, half of which is
-	// random. It doubles until a canary has come back. A server that works again during the pause publishes messages
-	// that are lost here.
+	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to connect. Half of it is random.
+	// It doubles until a canary has come back. A server that works again during the pause publishes messages that are
+	// lost here.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage (64 MiB): a larger message breaks the connection.
 	MaxMessage int

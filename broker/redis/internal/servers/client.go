@@ -383,7 +383,7 @@ func (c *Client) Require(ctx context.Context, command, option, since string) err
 	return c.Explain(err)
 }
 
-// Explainer explains the errors of many results, most of which have the same cause. It is for one goroutine.
+// Explainer explains the errors of many results, which mostly have the same cause. It is for one goroutine.
 type Explainer struct {
 	client    *Client
 	err, said error
