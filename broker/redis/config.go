@@ -49,19 +49,19 @@ const (
 
 // Shard is one of the servers, Sentinel groups or Clusters that channels are spread over.
 type Shard struct {
-	// Addresses are host:port of the server, of Sentinels or of some Cluster nodes,
-	// or unix:///path of a server's socket. Default: 127.0.0.1:6379.
+	// Addresses are host:port of the server, of Sentinels or of some Cluster nodes, or unix:///path. Default:
+	// 127.0.0.1:6379.
 	Addresses []string
 	// Mode of the shard. Default: Detect.
 	Mode Mode
 
 	User     string // ACL user
 	Password string
-	// DB is the number of the database; a Cluster has only database 0.
+	// DB is the number of the database. A Cluster has only 0.
 	DB int
-	// ClientName is given to CLIENT SETNAME. It must not contain spaces.
+	// ClientName must not contain spaces.
 	ClientName string
-	// TLS turns on TLS. If its ServerName is empty, that is the host of the address.
+	// TLS turns on TLS. An empty ServerName is the host of the address.
 	TLS *tls.Config
 
 	// SentinelMaster is the name of the primary; necessary with Sentinel.
@@ -81,70 +81,61 @@ type Shard struct {
 	ReplicaReads bool
 }
 
-// Config of the engine. The zero value is one Redis on this machine. Nodes that
-// share channels need the same Shards in the same order, Prefix and modes.
+// Config of the engine. The zero value is one Redis on this machine. Nodes that share channels need the same Shards in
+// the same order, Prefix and modes.
 type Config struct {
-	// Shards that channels are spread over by a consistent hash of their names: with one
-	// more shard, 1/n of the channels move, and their streams begin anew. At most 1,024.
-	// Default: one Shard with its defaults.
+	// Shards that channels are spread over by a consistent hash of their names: with one more shard, 1/n of the channels
+	// move, and their streams begin anew. At most 1,024. Default: one Shard with its defaults.
 	Shards []Shard
-	// Prefix of all keys and channels, which keeps programs apart that use one Redis. At most 128
-	// bytes. Default "gyro". The gyro server and Centrifugo have "centrifugo" by default.
+	// Prefix of all keys and channels, at most 128 bytes. Default "gyro". The gyro server and Centrifugo have
+	// "centrifugo".
 	Prefix string
 
 	// HistoryUseLists keeps history in LISTs instead of STREAMs. There are no maps then.
 	HistoryUseLists bool
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use
-	// when a call names no time. Default 30 days.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive their last use when a call names no time.
+	// Default 30 days.
 	HistoryMetaTTL time.Duration
 
-	// IdempotencyTTL is how long the results of publications with an idempotency key are kept that name
-	// no time. Default 300 s.
+	// IdempotencyTTL is how long results of idempotency keys are kept when a call names no time. Default 300 s.
 	IdempotencyTTL time.Duration
 
-	// MapExpiryInterval is how often the engine looks for entries of maps that have expired, once it has changed or read a
-	// map. Default 1 s; negative: other nodes look for them.
+	// MapExpiryInterval is how often the engine looks for expired entries of maps, once it has changed or read a map.
+	// Default 1 s; negative: other nodes look for them.
 	MapExpiryInterval time.Duration
 
-	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s,
-	// at least 100 ms.
+	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s, at least 100 ms.
 	PresenceTTL time.Duration
-	// PresenceHashFieldTTL gives each entry its own time to live by HPEXPIRE. It needs Redis
-	// 7.4 (Valkey 9).
+	// PresenceHashFieldTTL gives each entry a time to live of its own by HPEXPIRE, of Redis 7.4 or Valkey 9.
 	PresenceHashFieldTTL bool
-	// PresenceFromReplicas reads presence from replicas. It needs PresenceHashFieldTTL, as
-	// reading writes otherwise, and ReplicaReads of all shards, which must be Sentinel or
-	// Cluster.
+	// PresenceFromReplicas reads presence from replicas. It needs PresenceHashFieldTTL, as reading writes otherwise, and
+	// ReplicaReads of all shards, which must be Sentinel or Cluster.
 	PresenceFromReplicas bool
-	// PresenceUserMapping counts the clients of each user, so that Stats does not read all
-	// entries.
+	// PresenceUserMapping counts the clients of each user, so that Stats does not read all entries.
 	PresenceUserMapping bool
-	// PresenceUserMappingFor, unless it is nil, chooses the channels with user mapping in
-	// place of PresenceUserMapping. It is called from any goroutine and must give the same
-	// answer on all nodes.
+	// PresenceUserMappingFor, unless nil, chooses the channels with user mapping in place of PresenceUserMapping. Any
+	// goroutine may call it. It must give the same answer on all nodes.
 	PresenceUserMappingFor func(channel string) bool
 
-	// ShardedPubSubPartitions > 0 publishes by SPUBLISH of Redis 7, so that a Cluster
-	// does not carry each publication to all of its nodes. Channels are spread over
-	// that many partitions, each with a hash tag and a connection of its own. It needs
-	// Cluster shards. At most 4,096.
+	// ShardedPubSubPartitions > 0 publishes by SPUBLISH of Redis 7, so that a Cluster does not carry each publication to
+	// all of its nodes. Channels are spread over that many partitions, at most 4,096, each with a hash tag and a
+	// connection of its own. It needs Cluster shards.
 	ShardedPubSubPartitions int
 	// SkipPubSub keeps streams without delivering anything: Subscribe fails.
 	SkipPubSub bool
 
-	// StartTimeout is how long Run and Connect try again when Redis cannot be reached.
-	// Default 0: one attempt.
+	// StartTimeout is how long Run and Connect try again when Redis cannot be reached. Default 0: one attempt.
 	StartTimeout time.Duration
-	// CanaryInterval is how often the engine checks that each shard delivers. It connects
-	// again to a shard that has delivered nothing for CanaryTimeout. Default 1 s and 3 s.
+	// CanaryInterval is how often the engine checks that each shard delivers. It connects again to a shard that has
+	// delivered nothing for CanaryTimeout. Default 1 s and 3 s.
 	CanaryInterval time.Duration
 	CanaryTimeout  time.Duration
 
-	// Logger for what happens to connections and streams. Default slog.Default().
+	// Logger: default slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults sets the defaults and checks the configuration. Errors name the field.
+// withDefaults also checks the configuration. Errors name the field.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Shards) == 0 {
 		c.Shards = []Shard{{}}
@@ -195,7 +186,6 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.checkModes()
 }
 
-// checkModes checks options that need each other.
 func (c *Config) checkModes() error {
 	if n := c.ShardedPubSubPartitions; n < 0 || n > maxPartitions {
 		return fmt.Errorf("redis: ShardedPubSubPartitions is %d, at least 0 and at most %d", n, maxPartitions)

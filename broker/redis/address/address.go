@@ -17,11 +17,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// Parse reads one entry of the list of addresses: host:port, or a URL with
-// the scheme redis, rediss (TLS), redis+sentinel, rediss+sentinel, redis+cluster,
-// rediss+cluster, tcp or unix. The entry overrides fields of base; Addresses and Mode of base
-// do not count. A URL with TLS uses base.TLS, or TLS 1.2 and later if that is nil. Errors
-// name the key and never show a password.
+// Parse reads host:port, or a URL with the scheme redis, rediss (TLS), redis+sentinel, rediss+sentinel, redis+cluster,
+// rediss+cluster, tcp or unix. It overrides fields of base, whose Addresses and Mode do not count. A URL with TLS uses
+// base.TLS, or TLS 1.2 and later if that is nil. Errors name the key and never show a password.
 func Parse(address string, base redis.Shard) (redis.Shard, error) {
 	s := shard(base)
 	s.Addresses, s.Mode = nil, redis.Detect
@@ -29,7 +27,6 @@ func Parse(address string, base redis.Shard) (redis.Shard, error) {
 	return redis.Shard(s), err
 }
 
-// shard collects what an address says.
 type shard redis.Shard
 
 func (s *shard) parse(address string) error {
@@ -77,7 +74,6 @@ func ParseList(list string) ([]string, error) {
 	return addresses, nil
 }
 
-// setScheme takes the mode, the first address and the database.
 func (s *shard) setScheme(u *url.URL) error {
 	scheme, mode, _ := strings.Cut(u.Scheme, "+")
 	switch u.Scheme {
@@ -114,7 +110,6 @@ func (s *shard) setScheme(u *url.URL) error {
 	return nil
 }
 
-// setQuery takes the options behind the question mark.
 func (s *shard) setQuery(u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -199,6 +194,6 @@ func setTLS(to **tls.Config, key, value string) error {
 
 func defaultTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 
-// ShardOf returns which of n shards, from 0 on, has what belongs to a name: that which has the channel of the name. With
-// another number of shards, as few names as possible move.
+// ShardOf returns which of n shards, from 0 on, has the channel of a name. With another n, as few names as possible
+// move.
 func ShardOf(name string, n int) int { return format.Jump(format.Hash(name), n) }

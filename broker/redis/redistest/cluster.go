@@ -13,12 +13,12 @@ const slots = 16384
 
 // Cluster is a Redis Cluster of primaries, without replicas unless they are added.
 type Cluster struct {
-	// Nodes share the slots in equal ranges: the first range begins at 0.
+	// Nodes have equal ranges of slots, from 0 on.
 	Nodes []*Server
 	opts  Options
 }
 
-// NewCluster starts three nodes and waits until each of them says that the cluster is complete.
+// NewCluster starts three nodes and waits until the cluster is complete.
 func NewCluster(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
 	const size = 3
@@ -46,7 +46,7 @@ func NewCluster(tb testing.TB, opts Options) *Cluster {
 	return c
 }
 
-// Await waits until every node knows the others and has all slots served.
+// Await waits until every node knows the others and all slots are served.
 func (c *Cluster) Await() {
 	for _, node := range c.Nodes {
 		node.await("a whole cluster", func() bool {
@@ -60,7 +60,7 @@ func (c *Cluster) Await() {
 // Addresses of the nodes.
 func (c *Cluster) Addresses() []string { return addresses(c.Nodes) }
 
-// Slot is the hash slot of a key, as the cluster says.
+// Slot of a key.
 func (c *Cluster) Slot(key string) int {
 	slot, err := strconv.Atoi(c.Nodes[0].Do("CLUSTER", "KEYSLOT", key))
 	if err != nil {
@@ -81,8 +81,7 @@ func (c *Cluster) Owner(slot int) int {
 	return -1
 }
 
-// hasSlot looks at a line of CLUSTER NODES, whose fields from the ninth on are
-// slots and ranges of them.
+// hasSlot looks at a line of CLUSTER NODES, which has slots and ranges from the ninth field on.
 func hasSlot(fields []string, slot int) bool {
 	for i := 8; i < len(fields); i++ {
 		low, high, found := strings.Cut(fields[i], "-")
@@ -98,8 +97,7 @@ func hasSlot(fields []string, slot int) bool {
 	return false
 }
 
-// MoveSlot migrates a slot with its keys to the node with index to, as redis-cli
-// does: between the steps, clients get ASK, then MOVED.
+// MoveSlot migrates a slot with its keys as redis-cli does: between the steps, clients get ASK, then MOVED.
 func (c *Cluster) MoveSlot(slot, to int) {
 	from := c.Owner(slot)
 	if from == to {
@@ -130,7 +128,6 @@ func (c *Cluster) MoveSlot(slot, to int) {
 	}
 }
 
-// lineOf finds a node's line in the answer of CLUSTER NODES.
 func lineOf(nodes, id string) string {
 	for _, line := range strings.Split(nodes, "\n") {
 		if strings.HasPrefix(line, id) {
@@ -140,8 +137,7 @@ func lineOf(nodes, id string) string {
 	return ""
 }
 
-// AddReplica starts a replica of a node and waits until it has the node's data. The replica is
-// not in Nodes.
+// AddReplica starts a replica, which is not in Nodes, and waits until it has the node's data.
 func (c *Cluster) AddReplica(of *Server) *Server {
 	replica := Standalone(of.tb, c.opts)
 	replica.Do("CLUSTER", "MEET", "127.0.0.1", portOf(c.Nodes[0]))

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Do sends one command on a connection of its own and returns its reply as text,
-// the elements of an array one per line. An error reply fails the test.
+// Do sends one command on a connection of its own. It returns the elements of an array one per line. An error reply
+// fails the test.
 func (s *Server) Do(args ...string) string {
 	s.tb.Helper()
 	reply, err := s.try(args...)
@@ -26,7 +26,6 @@ func (s *Server) Do(args ...string) string {
 	return reply
 }
 
-// try is Do that returns its error.
 func (s *Server) try(args ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.plain)), wait.Limit)
 	if err != nil {
@@ -56,7 +55,6 @@ func roundTrip(conn net.Conn, reader *bufio.Reader, args ...string) (string, err
 	return readReply(reader)
 }
 
-// readReply reads a reply of RESP2.
 func readReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

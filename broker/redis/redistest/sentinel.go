@@ -9,14 +9,13 @@ import (
 	"testing"
 )
 
-// Sentinel is a primary with replicas, watched by three Sentinels that replace a dead primary. A server that restarts keeps
-// the role that the Sentinels gave it last, because they write the role to its configuration file.
+// Sentinel is a primary with replicas and three Sentinels. A server that restarts keeps the role that the Sentinels gave
+// it last, because they write the role to its configuration file.
 type Sentinel struct {
-	// Master is the name that the Sentinels know the pair by.
+	// Master is the name of the primary for Sentinels.
 	Master string
-	// Servers are those that hold data; the first began as the primary.
-	Servers []*Server
-	// Sentinels are the three watchers.
+	// Servers hold data; the first began as the primary.
+	Servers   []*Server
 	Sentinels []*Server
 }
 
@@ -59,7 +58,6 @@ func (s *Sentinel) config(opts Options) []byte {
 	return config
 }
 
-// awaitReplicas waits until the replicas have the data of the primary.
 func (s *Sentinel) awaitReplicas() {
 	for _, replica := range s.Servers[1:] {
 		replica.await("the data of the primary", func() bool {
@@ -71,8 +69,7 @@ func (s *Sentinel) awaitReplicas() {
 // Addresses of the Sentinels.
 func (s *Sentinel) Addresses() []string { return addresses(s.Sentinels) }
 
-// Primary is the server that the Sentinels name as the primary now, or nil if that is not one of
-// Servers.
+// Primary is the server that the Sentinels name as the primary now, or nil if it is not in Servers.
 func (s *Sentinel) Primary() *Server {
 	for _, sentinel := range s.Sentinels {
 		reply, err := sentinel.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Master)
@@ -89,8 +86,7 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-// Await waits until old is not the primary any more and its successor takes
-// writes, and returns the successor.
+// Await waits until another primary than old takes writes, and returns it.
 func (s *Sentinel) Await(old *Server) *Server {
 	var next *Server
 	s.Sentinels[0].await("another primary", func() bool {
@@ -100,7 +96,7 @@ func (s *Sentinel) Await(old *Server) *Server {
 	return next
 }
 
-// successor is the primary that takes writes in place of old, or nil if there is none yet.
+// successor returns nil if there is none yet.
 func (s *Sentinel) successor(old *Server) *Server {
 	primary := s.Primary()
 	if primary == nil || primary == old {
@@ -112,9 +108,8 @@ func (s *Sentinel) successor(old *Server) *Server {
 	return primary
 }
 
-// Failover has the Sentinels swap primary and replica, and returns the new
-// primary. On a busy machine they may give up a failover, because they do not hear of the promotion within the time of the
-// configuration: then they are asked again.
+// Failover makes the Sentinels swap primary and replica, and returns the new primary. On a busy machine they may give up
+// a failover, because they do not hear of the promotion in time: then they are asked again.
 func (s *Sentinel) Failover() *Server {
 	old := s.Primary()
 	leader := s.Sentinels[0]
@@ -129,7 +124,7 @@ func (s *Sentinel) Failover() *Server {
 	return next
 }
 
-// rests reports whether a Sentinel names this primary and has no failover under way. In tests only Failover begins one.
+// rests reports whether a Sentinel names this primary and has no failover under way.
 func (s *Sentinel) rests(sentinel, primary *Server) bool {
 	state, err := sentinel.try("SENTINEL", "MASTER", s.Master)
 	return err == nil && strings.Contains(state, "\nport\n"+portOf(primary)+"\n") && !strings.Contains(state, "failover_in_progress")

@@ -1,11 +1,10 @@
 //go:build unix
 
-// Package redistest starts real redis-server processes for tests: alone, under Sentinel and as
-// a Cluster, each on free loopback ports with its data in a temporary folder. They end with
-// the test.
+// Package redistest starts redis-server processes for tests: alone, under Sentinel and as a Cluster, each on free
+// loopback ports with its data in a temporary folder. They end with the test.
 //
-// The binary is redis-server of the PATH, or the one that the environment variable
-// GYRO_REDIS_SERVER names (Valkey, another version). Without redis-server, tests are skipped (package need).
+// The binary is redis-server of the PATH, or the environment variable GYRO_REDIS_SERVER names it (Valkey, another
+// version). Without redis-server, tests are skipped (package need).
 package redistest
 
 import (
@@ -32,19 +31,18 @@ import (
 type Options struct {
 	// Password that clients need. Default: none.
 	Password string
-	// Persistent keeps data over Restart(false). Every write is in a file before it is
-	// answered.
+	// Persistent keeps data over Restart(false). Every write is in a file before it is answered.
 	Persistent bool
-	// TLS is for clients, and for the servers between themselves. Default: plaintext.
+	// TLS is for clients, and between servers. Default: plaintext.
 	TLS *TLS
-	// With Failover, the servers of a Sentinel or a Cluster replace a server that is silent for some two seconds. Without it
-	// they wait for minutes: a machine that is busy for a while does not look like a dead server.
+	// With Failover, the servers of a Sentinel or a Cluster replace a server that does not answer for some two seconds.
+	// Without it they wait for minutes, so that a busy machine does not look like a dead server.
 	Failover bool
 	// DownAfter is that time with Sentinel. Default: half a second.
 	DownAfter time.Duration
-	// Replicas is how many the primary of a Sentinel has. Default: one.
+	// Replicas of the primary of a Sentinel. Default: one.
 	Replicas int
-	// Args are further arguments of redis-server, such as "--maxmemory", "5mb".
+	// Args of redis-server, such as "--maxmemory", "5mb".
 	Args []string
 }
 
@@ -66,8 +64,7 @@ func (o *Options) tlsArgs() []string {
 
 const tlsCert = "--tls-cert-file"
 
-// Server is one redis-server process. Its methods fail the test on errors. Only Do and Addr may
-// be called concurrently.
+// Server is one redis-server process. Its methods fail the test on errors. Only Do and Addr may be called concurrently.
 type Server struct {
 	tb       testing.TB
 	port     int // for clients
@@ -87,7 +84,7 @@ func Standalone(tb testing.TB, opts Options) *Server {
 	return standalone(tb, opts, nil)
 }
 
-// standalone starts a server; unless config is nil, with a configuration file, into which the server can write.
+// standalone has a configuration file, into which the server can write, unless config is nil.
 func standalone(tb testing.TB, opts Options, config []byte) *Server {
 	tb.Helper()
 	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, append(opts.tlsArgs(), opts.Args...)...)
@@ -97,8 +94,6 @@ func standalone(tb testing.TB, opts Options, config []byte) *Server {
 	return start(tb, opts.Password, args, config)
 }
 
-// start starts a server on a free port, with these arguments and, unless config is nil, with a
-// configuration file.
 func start(tb testing.TB, password string, args []string, config []byte) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, dir: tb.TempDir(), password: password}
@@ -128,13 +123,13 @@ func start(tb testing.TB, password string, args []string, config []byte) *Server
 	return nil
 }
 
-// Addr is the host and port of the server. Restarts do not change them.
+// Addr is host:port. Restarts do not change it.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Password that clients need; empty if none.
+// Password that clients need, or empty.
 func (s *Server) Password() string { return s.password }
 
-// PID of the process; 0 if it is dead.
+// PID is 0 if the process is dead.
 func (s *Server) PID() int {
 	if s.cmd == nil {
 		return 0
@@ -142,7 +137,7 @@ func (s *Server) PID() int {
 	return s.cmd.Process.Pid
 }
 
-// Kill ends the process like kill -9. Killing a dead server does nothing.
+// Kill ends the process like kill -9, if it runs.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
@@ -152,7 +147,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Shutdown ends the process by SIGTERM. Redis then saves its data if its configuration says so.
+// Shutdown ends the process by SIGTERM. Redis saves its data if its configuration says so.
 func (s *Server) Shutdown() {
 	s.tb.Helper()
 	s.signal(syscall.SIGTERM)
@@ -170,8 +165,8 @@ func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 // Continue lets a stopped process go on.
 func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
 
-// Restart kills the process if it runs and starts another on the same port, with
-// the data of Options.Persistent, or with none.
+// Restart kills the process if it runs and starts another on the same port, with the data of Options.Persistent, or
+// empty.
 func (s *Server) Restart(empty bool) {
 	s.tb.Helper()
 	s.Kill()
@@ -204,8 +199,7 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// launch starts the process and waits until it answers. It returns false if another process has
-// the port.
+// launch waits until the process answers. It returns false if another process has the port.
 func (s *Server) launch() (ok bool) {
 	s.tb.Helper()
 	s.log = &syncBuffer{}
@@ -236,13 +230,11 @@ func (s *Server) launch() (ok bool) {
 	return ok
 }
 
-// isMine tells whether the process that was started answers.
 func (s *Server) isMine() bool {
 	info, err := s.try("INFO", "server")
 	return err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", s.cmd.Process.Pid))
 }
 
-// await polls until done says so.
 func (s *Server) await(what string, done func() bool) {
 	s.tb.Helper()
 	if !wait.Within(wait.Limit, done) {
@@ -263,8 +255,7 @@ func binary(tb testing.TB) string {
 	return path
 }
 
-// freePort finds a port that is free, as is the port 10,000 above it, which a
-// cluster node uses for its bus.
+// freePort finds a port that is free with the port 10,000 above it, which a cluster node uses for its bus.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := porttest.FreePair(10000)
@@ -281,7 +272,6 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-// syncBuffer collects the output of a process, for the message of a failure.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
