@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// compact is a publication in a history. Most publications fit in 24 bytes; another one is kept as a whole, which takes 112
-// bytes more. Histories may be most of a node's memory. The offset follows from the place in the history.
+// compact is a publication in a history. Most publications fit in 24 bytes; another one is kept as a whole, which takes
+// 112 bytes more. Histories may be most of a node's memory. The offset follows from the place in the history.
 type compact struct {
 	data *byte // of the payload; nil if that is nil
 	// more is the *channel.Publication if packed has whole, else the *channel.ClientInfo.
@@ -46,13 +46,12 @@ func compactOf(pub *channel.Publication) compact {
 	return k
 }
 
-// plain tells whether a history keeps a part of the publication only.
 func plain(pub *channel.Publication) bool {
 	return pub.Tags == nil && pub.Version == 0 && pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0 &&
 		len(pub.Data) < 1<<sizeBits && uint64(pub.Time) < 1<<timeBits
 }
 
-// publication returns the publication, which has this offset. It uses the room unless it kept the whole.
+// publication uses the room unless it kept the whole.
 func (k *compact) publication(offset uint64, room *channel.Publication) *channel.Publication {
 	if k.packed&whole != 0 {
 		return (*channel.Publication)(k.more)

@@ -9,12 +9,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// entries of a map, in the order of their keys. Those that expire are on a heap besides. A nil
-// *entries has none. The stripe's lock guards them.
+// entries of a map, in the order of their keys. Entries that expire are on a heap besides. A nil *entries has none. The
+// stripe's lock guards them.
 type entries struct {
 	byKey    btree.Map[string, *entry]
 	expiries expiries
-	// How the last change had the stream kept. Entries that expire do the same.
+	// How the last change had the stream kept. Expiries do the same.
 	size         int
 	ttl, metaTTL time.Duration
 }
@@ -33,7 +33,7 @@ type version struct {
 	epoch  string
 }
 
-// outdated reports whether a version is not greater than the entry's version.
+// outdated reports whether a version is not greater than the entry's.
 func (e *entry) outdated(number uint64, epoch string) bool {
 	return number > 0 && e.last != nil && number <= e.last.number && (epoch == "" || epoch == e.last.epoch)
 }
@@ -45,7 +45,6 @@ func (es *entries) count() int {
 	return es.byKey.Len()
 }
 
-// get returns nil if there is no such entry.
 func (es *entries) get(key string) *entry {
 	if es == nil {
 		return nil
@@ -67,8 +66,8 @@ func (es *entries) remove(e *entry) {
 	}
 }
 
-// prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than
-// before keeps its place in expiries, so that setting it again costs nothing there.
+// prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than before keeps its place
+// in expiries, so that setting it again costs nothing there.
 func (es *entries) prolong(e *entry, ttl time.Duration, now int64) {
 	e.until = forEverOr(now, ttl)
 	switch {
@@ -81,7 +80,7 @@ func (es *entries) prolong(e *entry, ttl time.Duration, now int64) {
 	}
 }
 
-// first returns when the next entry expires. some is false if there are no entries.
+// first returns when the next entry expires. some is false without entries.
 func (es *entries) first() (at int64, some bool) {
 	if es.count() == 0 {
 		return math.MaxInt64, false
@@ -97,8 +96,7 @@ func (es *entries) first() (at int64, some bool) {
 	return math.MaxInt64, true
 }
 
-// page returns up to limit entries after the key cursor (all if limit is negative), and the
-// cursor of the next page.
+// page returns up to limit entries after the key cursor, all if limit is negative, and the cursor of the next page.
 func (es *entries) page(cursor string, limit int) (out []*channel.Publication, next string) {
 	if limit == 0 || es.count() == 0 {
 		return nil, ""
@@ -121,7 +119,7 @@ func (es *entries) page(cursor string, limit int) (out []*channel.Publication, n
 	return out, next
 }
 
-// expiries is a heap of entries by the time noted.
+// expiries is a heap by the time noted.
 type expiries []*entry
 
 func (d expiries) Len() int           { return len(d) }

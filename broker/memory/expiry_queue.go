@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// expiryQueue knows what expires when: a binary heap with one timer, which runs only while the
-// heap has elements.
+// expiryQueue knows what expires when: a binary heap with one timer, which runs only while the heap has elements.
 type expiryQueue struct {
 	clock func() int64
 	due   func(e expiring, now int64) // called without a lock held
@@ -20,18 +19,17 @@ type expiryQueue struct {
 	closed   bool
 }
 
-// sweepPause is the least time between two sweeps. Reads and publishes look at the clock
-// themselves, so sweeps only give memory back.
+// sweepPause is the least time between two sweeps. Reads and publishes look at the clock themselves, so sweeps only give
+// memory back.
 const sweepPause = int64(time.Second)
 
-// sweepBatch is how many elements a sweep takes off the heap under one lock.
+// sweepBatch elements are taken under one lock.
 const sweepBatch = 256
 
 // expiring is something in the queue. It embeds queuePlace.
 type expiring interface {
 	place() *queuePlace
-	// expire is called when the time has come. It ends with schedule or cancel if the
-	// broker still has the element.
+	// expire ends with schedule or cancel if the broker still has the element.
 	expire(b *Broker, now int64)
 }
 
@@ -62,7 +60,6 @@ func (q *expiryQueue) schedule(e expiring, at int64) {
 	q.arm()
 }
 
-// cancel takes e out of the queue if it is there.
 func (q *expiryQueue) cancel(e expiring) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +96,6 @@ func (q *expiryQueue) arm() {
 	q.timer.Reset(wait)
 }
 
-// sweep expires everything that is due.
 func (q *expiryQueue) sweep() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +122,6 @@ func (q *expiryQueue) sweep() {
 	}
 }
 
-// take moves due elements off the heap into batch.
 func (q *expiryQueue) take(batch []expiring, now int64) []expiring {
 	for len(batch) < sweepBatch && len(q.heap) > 0 && q.heap[0].at <= now {
 		batch = append(batch, q.heap[0].what)
@@ -155,7 +150,6 @@ func (q *expiryQueue) put(i int, n queued) {
 	n.what.place().index = i + 1
 }
 
-// fix restores the order of the heap after the element at i changed.
 func (q *expiryQueue) fix(i int) {
 	n := q.heap[i]
 	for i > 0 {

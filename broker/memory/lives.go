@@ -9,22 +9,20 @@ import (
 // maxEnded is how many ended streams a stripe tells apart.
 const maxEnded = 1024
 
-// lives numbers the lives of a stripe's streams. A stream without publications is not
-// stored: each read computes its epoch from the channel and the number of the life, and the
-// first publication keeps that epoch. When a stream that had publications ends, its channel
-// gets a higher number. So a client that knows those publications does not take the next
+// lives numbers the lives of a stripe's streams. A stream without publications is not stored: each read computes its
+// epoch from the channel and the number of the life, and the first publication keeps that epoch. When a stream that had
+// publications ends, its channel gets a higher number. So a client that knows those publications does not take the next
 // stream for the same one.
 //
-// The numbers of ended streams are forgotten, maxEnded at a time. Then all channels of the
-// stripe begin a new life that are not subscribed and whose streams have no publications. A
-// client that returns to one of them does not recover, although it missed nothing.
+// The numbers of ended streams are forgotten, maxEnded at a time. Then all channels of the stripe begin a new life that
+// are not subscribed and whose streams have no publications. A client that returns to one of them does not recover,
+// although it missed nothing.
 type lives struct {
 	newest uint32            // the greatest number so far
 	others uint32            // the number of all channels that are not in ended
 	ended  map[uint64]uint32 // by the hash of the channel
 }
 
-// of returns the number of the channel's life.
 func (l *lives) of(channel uint64) uint32 {
 	if n, ok := l.ended[channel]; ok {
 		return n
@@ -32,7 +30,7 @@ func (l *lives) of(channel uint64) uint32 {
 	return l.others
 }
 
-// end ends the channel's life and returns the number of the next one.
+// end returns the number of the next life.
 func (l *lives) end(channel uint64) uint32 {
 	if l.ended == nil {
 		l.ended = make(map[uint64]uint32)
@@ -47,8 +45,8 @@ func (l *lives) end(channel uint64) uint32 {
 	return l.newest
 }
 
-// life is the number of the life of a channel whose stream has no publications. It does not
-// change while the channel is subscribed.
+// life is the number of the life of a channel whose stream has no publications. It stays while the channel is
+// subscribed.
 func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	switch {
 	case c.subscribed:

@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// expireBatch is how many entries of a channel expire before others get the turn.
 const expireBatch = 256
 
 // Change implements broker.Maps. It holds the channel's lock, as Publish does.
@@ -85,7 +84,7 @@ func (b *Broker) change(s *stripe, ch string, pub *channel.Publication, opts *ch
 	return event, result, c.subscribed
 }
 
-// suppressed tells why a change is not made, or returns "". e is the entry among n; nil if there is none.
+// suppressed tells why a change is not made, or returns "". e is among n, or nil.
 func suppressed(n *entries, e *entry, pub *channel.Publication, opts *channel.MapOptions, epoch string) broker.SuppressReason {
 	switch {
 	case pub.Removed:
@@ -115,7 +114,7 @@ func suppressed(n *entries, e *entry, pub *channel.Publication, opts *channel.Ma
 	return ""
 }
 
-// explain completes the result of a change that is suppressed, and prolongs the entry if that is wanted.
+// explain completes the result of a suppressed change, and prolongs the entry if that is wanted.
 func (b *Broker) explain(st *stream, e *entry, opts *channel.MapOptions, result *channel.MapResult, now int64) {
 	switch {
 	case e == nil:
@@ -130,7 +129,6 @@ func (b *Broker) explain(st *stream, e *entry, opts *channel.MapOptions, result 
 	}
 }
 
-// apply sets or removes an entry.
 func (st *stream) apply(e *entry, pub *channel.Publication, opts *channel.MapOptions, now int64) {
 	if pub.Removed {
 		if pub.Tags == nil {
@@ -156,7 +154,6 @@ func (st *stream) apply(e *entry, pub *channel.Publication, opts *channel.MapOpt
 	st.entries.size, st.entries.ttl, st.entries.metaTTL = opts.StreamSize, opts.StreamTTL, opts.MetaTTL
 }
 
-// remember adds a change to the stream.
 func (st *stream) remember(pub *channel.Publication, size int, ttl time.Duration, now int64) {
 	st.top++
 	pub.Offset = st.top
@@ -164,7 +161,7 @@ func (st *stream) remember(pub *channel.Publication, size int, ttl time.Duration
 	st.pubsUntil = after(now, ttl)
 }
 
-// removeExpired removes entries whose time is over, by changes. The caller holds the channel's lock.
+// removeExpired removes entries by changes. The caller holds the channel's lock.
 func (b *Broker) removeExpired(s *stripe, st *stream, now int64) {
 	for range expireBatch {
 		event, deliver, ok := b.removeNext(s, st, now)
@@ -177,7 +174,6 @@ func (b *Broker) removeExpired(s *stripe, st *stream, now int64) {
 	}
 }
 
-// removeNext removes one such entry. ok is false if there is none.
 func (b *Broker) removeNext(s *stripe, st *stream, now int64) (event broker.PublicationEvent, deliver, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

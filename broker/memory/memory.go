@@ -1,10 +1,8 @@
-// Package memory is the engine of a single process: a broker and a presence
-// manager that keep everything in memory and lose it at exit. It carries no control messages:
-// a node on it is alone.
+// Package memory is the engine of a single process: a broker and a presence manager that keep everything in memory and
+// lose it at exit. It carries no control messages: a node on it is alone.
 //
-// It follows the specification where the reference server's memory engine
-// differs: a publication without version keeps the stored version, and
-// publications in history carry no epoch.
+// Unlike the memory engine of the reference server it follows the specification: a publication without version keeps the
+// stored version, and publications in history carry no epoch.
 package memory
 
 import (
@@ -25,12 +23,10 @@ const (
 	defaultIdempotencyTTL = 300 * time.Second
 	defaultPresenceTTL    = 60 * time.Second
 
-	// lockCount is the number of locks that channels share by hash. It is large because a
-	// handler that blocks holds up the channels that share its lock.
+	// lockCount is large because a handler that blocks holds up the channels that share its lock.
 	lockCount = 4096
-	// stripeCount is the number of stripes that channels are spread over. It is small
-	// because their locks are held briefly, and many small maps cost more cache misses
-	// than few large ones.
+	// stripeCount is small because the locks are held briefly, and many small maps cost more cache misses than few large
+	// ones.
 	stripeCount = 64
 )
 
@@ -41,24 +37,20 @@ var (
 
 // Config of the memory engine. The zero value is good.
 type Config struct {
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use, when
-	// a publication or a history read does not set its own time. Default 30 days. They
-	// never end before the stream's publications.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive their last use, when a publication or a history
+	// read does not set its own time, and never less than the publications. Default 30 days.
 	HistoryMetaTTL time.Duration
-	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s; it
-	// should be more than twice the interval of the renewals.
+	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s; it should be more than twice
+	// the interval of the renewals.
 	PresenceTTL time.Duration
 }
 
-// Broker keeps streams in memory and hands events to the one node of this
-// process, synchronously, in the goroutine that publishes.
+// Broker keeps streams in memory and hands events to the one node of this process, in the goroutine that publishes.
 //
-// Publications of a channel take turns: the turn covers the append to history
-// and the call of the handler, so that events arrive in the order of their
-// offsets. Channels share 4096 turns by hash. So a handler that blocks holds up the
-// publishers of its own channel and of few others. It must not call Publish, PublishJoin,
-// PublishLeave, Positions or Close, which may wait for the turn that it holds; it may call
-// everything else. Waiting for a turn is not bounded by the context.
+// A publication holds the channel's lock during the append to history and the call of the handler, so that events arrive
+// in the order of their offsets. Channels share 4096 locks by hash. So a handler that blocks holds up the publishers of
+// its own channel and of few others. It must not call Publish, PublishJoin, PublishLeave, Positions or Close, which may
+// wait for the lock; it may call everything else. Waiting for a lock is not bounded by the context.
 type Broker struct {
 	metaTTL     time.Duration
 	seed        maphash.Seed
@@ -73,8 +65,8 @@ type Broker struct {
 	presence *Presence
 }
 
-// stripe holds the state of the channels of one hash value. Its lock is never held during a handler call. With several locks,
-// a lock of channels is taken first and the lock of the queue last.
+// stripe holds the state of the channels of one hash value. Its lock is never held during a handler call. With several
+// locks, a channel's lock is taken first and the lock of the queue last.
 type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
@@ -89,8 +81,7 @@ type state struct {
 	stream     *stream
 }
 
-// New returns a broker that waits for Run, and has a presence manager in its traits. It needs no
-// Close if it never ran.
+// New returns a broker that waits for Run, with a presence manager in its traits. It needs no Close if it never ran.
 func New(cfg Config) *Broker {
 	b := &Broker{
 		metaTTL: enginekit.PositiveOr(cfg.HistoryMetaTTL, defaultHistoryMetaTTL),
@@ -108,8 +99,8 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and
-// History take no locks of channels, and their locks are held for one operation only.
+// Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and History take no locks of channels,
+// and other locks for one operation only.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "memory", Local: true,
@@ -138,8 +129,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, true)
 }
 
-// Unsubscribe implements broker.Broker. At most one event of each channel comes after it: the event that was being delivered
-// at the time of the call.
+// Unsubscribe implements broker.Broker. At most one event of each channel comes after it, which was being delivered.
 func (b *Broker) Unsubscribe(ctx context.Context, channels ...string) error {
 	return b.setSubscribed(ctx, channels, false)
 }
@@ -174,7 +164,6 @@ func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.Clie
 	return b.publishInfo(ctx, ch, func() { b.handler.HandleLeave(ch, info) })
 }
 
-// publishInfo calls handle in the channel's lock if the channel is subscribed.
 func (b *Broker) publishInfo(ctx context.Context, ch string, handle func()) error {
 	lock, s := b.locate(ch)
 	lock.Lock()
@@ -199,17 +188,16 @@ func (b *Broker) subscribed(s *stripe, ch string) (bool, error) {
 	return subscribed, nil
 }
 
-// Close implements broker.Broker. It waits for the handler calls under way. If ctx ends
-// before they do, Close returns the context's error, and the broker is freed when they
-// return. Closing twice is fine.
+// Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns
+// the context's error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
 	b.lifecycle.Close()
 	b.expiryQueue.close()
 	return enginekit.Await(ctx, b.clear)
 }
 
-// enter locks the channel's stripe. It looks at the state under the lock, so that nothing is
-// put into a stripe that Close has cleared.
+// enter locks the channel's stripe. It looks at the state under the lock, so that nothing is put into a stripe that
+// Close has cleared.
 func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	_, s := b.locate(ch)
 	s.mu.Lock()
@@ -220,16 +208,16 @@ func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	return s, nil
 }
 
-// locate returns the channel's lock and stripe.
+// locate returns the lock and the stripe of a channel.
 func (b *Broker) locate(ch string) (*sync.Mutex, *stripe) {
 	hash := maphash.String(b.seed, ch)
 	return &b.locks[hash%lockCount], &b.stripes[hash/lockCount%stripeCount]
 }
 
-// now is the time since the broker was made. Changes of the wall clock do not affect it.
+// now is the time since the broker was made, whatever happens to the wall clock.
 func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
 
-// clear waits for every lock, so that no handler call is under way, and drops all channels.
+// clear takes every lock, so that no handler call is under way.
 func (b *Broker) clear() {
 	for i := range b.locks {
 		b.locks[i].Lock()
@@ -245,7 +233,6 @@ func (b *Broker) clear() {
 	}
 }
 
-// put stores c, or forgets the channel if c is the zero value.
 func (s *stripe) put(ch string, c state) {
 	if c == (state{}) {
 		s.channels.delete(ch)

@@ -12,11 +12,10 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// presenceStripeCount is the number of stripes that channels are spread over.
 const presenceStripeCount = 256
 
-// Presence knows the clients of each channel. It forgets an entry that is not renewed within the configured time to live. It
-// needs no Close: one timer runs while there are entries.
+// Presence knows the clients of each channel. It forgets an entry that is not renewed in time. It needs no Close: one
+// timer runs while there are entries.
 type Presence struct {
 	ttl     int64
 	seed    maphash.Seed
@@ -27,8 +26,8 @@ type Presence struct {
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
-// presenceStripe holds the channels of one hash value. All entries have the same time to
-// live, so one list in the order of renewals is in the order of expiry, too.
+// presenceStripe holds the channels of one hash value. All entries have the same time to live, so one list in the order
+// of renewals is in the order of expiry, too.
 type presenceStripe struct {
 	mu       sync.Mutex
 	channels table[string, *members]
@@ -36,7 +35,6 @@ type presenceStripe struct {
 	newest   *member
 }
 
-// members are the clients of one channel.
 type members struct {
 	channel string
 	clients table[string, *member]
@@ -52,7 +50,7 @@ type member struct {
 	older, newer *member
 }
 
-// NewPresence returns an empty presence manager. It uses PresenceTTL of cfg alone.
+// NewPresence uses PresenceTTL of cfg alone.
 func NewPresence(cfg Config) *Presence {
 	return &Presence{
 		ttl:     int64(enginekit.PositiveOr(cfg.PresenceTTL, defaultPresenceTTL)),
@@ -65,8 +63,7 @@ func NewPresence(cfg Config) *Presence {
 // Describe implements broker.Engine. No lock is held for longer than one operation takes.
 func (p *Presence) Describe() broker.Traits { return broker.Traits{Name: "memory", Local: true} }
 
-// Add implements broker.PresenceManager. info.Client identifies the client. info must not be
-// changed afterwards.
+// Add implements broker.PresenceManager. info must not be changed afterwards.
 func (p *Presence) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	s, now, err := p.enter(ctx, ch)
 	if err != nil {
@@ -108,8 +105,8 @@ func (p *Presence) Remove(ctx context.Context, ch, client, _ string) error {
 	return nil
 }
 
-// Presence implements broker.PresenceManager. The map belongs to the caller; the infos are
-// shared and must not be changed. Without an error the map is not nil.
+// Presence implements broker.PresenceManager. The map belongs to the caller; the infos are shared and must not be
+// changed.
 func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel.ClientInfo, error) {
 	s, _, err := p.enter(ctx, ch)
 	if err != nil {
@@ -127,8 +124,7 @@ func (p *Presence) Presence(ctx context.Context, ch string) (map[string]*channel
 	return infos, nil
 }
 
-// Stats implements broker.PresenceManager. Its cost does not depend on the
-// number of clients.
+// Stats implements broker.PresenceManager. Its cost does not depend on the number of clients.
 func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, error) {
 	s, _, err := p.enter(ctx, ch)
 	if err != nil {
@@ -142,7 +138,7 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return broker.PresenceStats{Clients: len(ms.clients.m), Users: len(ms.users.m)}, nil
 }
 
-// enter locks the channel's stripe and removes entries that have expired.
+// enter locks the channel's stripe and removes expired entries.
 func (p *Presence) enter(ctx context.Context, ch string) (s *presenceStripe, now int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -154,7 +150,6 @@ func (p *Presence) enter(ctx context.Context, ch string) (s *presenceStripe, now
 	return s, now, nil
 }
 
-// arm schedules a sweep, unless one is scheduled.
 func (p *Presence) arm(wait time.Duration) {
 	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, p.sweep)
@@ -186,7 +181,6 @@ func (s *presenceStripe) expire(now int64) {
 	}
 }
 
-// drop forgets a client, and its channel if it was the last one.
 func (s *presenceStripe) drop(m *member) {
 	s.unlist(m)
 	m.of.count(m.info.User, -1)
@@ -204,7 +198,6 @@ func (ms *members) count(user string, by int) {
 	}
 }
 
-// append adds m to the list, as the newest.
 func (s *presenceStripe) append(m *member) {
 	m.older, m.newer = s.newest, nil
 	if s.newest != nil {

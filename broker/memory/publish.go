@@ -10,13 +10,11 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// clockEvery is how many publications of a batch share one look at the clock and one
-// at the context.
+// clockEvery publications of a batch share one look at the clock and the context.
 const clockEvery = 64
 
-// Publish implements broker.Broker. Its cost does not depend on the length of
-// the history. The result of an idempotency key is remembered with and without
-// history; a publication suppressed by its version leaves no such result.
+// Publish implements broker.Broker. Its cost does not depend on the length of the history. The result of an idempotency
+// key is remembered with and without history, but not of a publication suppressed by its version.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	if err := ctx.Err(); err != nil {
 		return broker.PublishResult{}, err
@@ -47,8 +45,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (result broker.PublishResult, kept bool, err error) {
 	lock, s := b.locate(ch)
 	if !opts.Kept() && opts.IdempotencyKey == "" {
-		// Without subscribers and history there is nothing to do, so the lock is not taken.
-		// That saves two thirds of the cost.
+		// Without subscribers and history there is nothing to do. Not taking the lock saves two thirds of the cost.
 		if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
 			return broker.PublishResult{}, false, err
 		}
@@ -65,8 +62,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 	return result, deliver || event.Epoch != "" && !plain(pub), nil
 }
 
-// accept does everything but the delivery: it suppresses or stores pub. The event has an
-// epoch if pub was stored. The caller holds the channel's lock.
+// accept suppresses or stores pub. The event has an epoch if pub was stored. The caller holds the channel's lock.
 func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()
@@ -107,10 +103,8 @@ func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *br
 	return event, result, c.subscribed
 }
 
-// resultKey is the scope of an idempotency key.
 type resultKey struct{ channel, key string }
 
-// result is the result of the first publish with an idempotency key.
 type result struct {
 	queuePlace
 	resultKey
@@ -118,7 +112,6 @@ type result struct {
 	expireAt int64
 }
 
-// cached returns the position of an earlier publish with the same key.
 func (s *stripe) cached(ch, key string, now int64) (channel.StreamPosition, bool) {
 	r := s.results.get(resultKey{ch, key})
 	if r == nil || r.expireAt <= now {
@@ -127,7 +120,7 @@ func (s *stripe) cached(ch, key string, now int64) (channel.StreamPosition, bool
 	return r.position, true
 }
 
-// cache remembers the position under an idempotency key; a ttl of 0 is the default.
+// cache remembers a position; a ttl of 0 is the default.
 func (b *Broker) cache(s *stripe, ch, idempotency string, ttl time.Duration, position channel.StreamPosition, now int64) {
 	key := resultKey{ch, idempotency}
 	r := s.results.get(key)

@@ -8,7 +8,7 @@ type ring struct {
 	count int
 }
 
-// push appends a publication and drops the oldest ones until at most size are left.
+// push drops the oldest publications until at most size are left.
 func (r *ring) push(pub compact, size int) {
 	for r.count >= size {
 		r.buf[r.head] = compact{}
@@ -25,7 +25,6 @@ func (r *ring) push(pub compact, size int) {
 	r.buf[r.index(r.count-1)] = pub
 }
 
-// at returns the i-th oldest.
 func (r *ring) at(i int) *compact { return &r.buf[r.index(i)] }
 
 func (r *ring) index(i int) int {

@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// stream is the history of one channel, from its first
-// publication on; before that, a channel has an epoch only (see Broker.epoch). The offsets of
-// the stored publications end at top and have no gap. The stripe's lock guards a stream.
+// stream is the history of one channel, from its first publication on; before that, a channel has an epoch only (see
+// Broker.epoch). The offsets end at top and have no gap. The stripe's lock guards a stream.
 type stream struct {
 	queuePlace
 	channel string
@@ -31,8 +30,8 @@ type stream struct {
 	wakeAt    int64 // when the expiry queue looks at the stream; 0 if it does not
 }
 
-// stream returns the channel's stream, or nil if there was no publication or the stream has ended. A stream with entries does
-// not end. Publications that have expired are dropped here, before the expiry queue drops them.
+// stream returns nil if there was no publication or the stream has ended. A stream with entries does not end. Expired
+// publications are dropped here, before the expiry queue drops them.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
@@ -46,7 +45,6 @@ func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	return st
 }
 
-// begin makes the channel's stream for its first publication.
 func (b *Broker) begin(s *stripe, ch string, c *state) *stream {
 	ch = strings.Clone(ch)
 	c.stream = &stream{channel: ch, epoch: b.epoch(s, ch, *c)}
@@ -54,7 +52,6 @@ func (b *Broker) begin(s *stripe, ch string, c *state) *stream {
 	return c.stream
 }
 
-// end forgets a channel's stream. The next stream has another life.
 func (b *Broker) end(s *stripe, c *state) {
 	st := c.stream
 	b.expiryQueue.cancel(st)
@@ -68,9 +65,8 @@ func (b *Broker) end(s *stripe, c *state) {
 	s.put(st.channel, *c)
 }
 
-// schedule has the expiry queue look at the stream when something of it ends. If the expiry queue looks
-// earlier anyway, it will see then that the end has moved: so publishing to a busy channel
-// costs the expiry queue nothing.
+// schedule puts the next end of something of the stream into the expiry queue. If the queue looks earlier anyway, it
+// will see then that the end has moved: so publishing to a busy channel costs nothing there.
 func (b *Broker) schedule(st *stream) {
 	at := st.ends()
 	if st.wakeAt == 0 || at < st.wakeAt {
@@ -79,7 +75,6 @@ func (b *Broker) schedule(st *stream) {
 	}
 }
 
-// expire drops expired publications and entries, and the stream when its life is over.
 func (st *stream) expire(b *Broker, now int64) {
 	lock, s := b.locate(st.channel)
 	s.mu.Lock()
@@ -100,7 +95,7 @@ func (st *stream) expire(b *Broker, now int64) {
 	b.expiryQueue.schedule(st, st.wakeAt)
 }
 
-// accepts reports whether a version is newer than the latest of its epoch, and stores it then.
+// accepts stores a version that is newer than the latest of its epoch.
 func (st *stream) accepts(version uint64, epoch string) bool {
 	if version == 0 {
 		return true
@@ -115,7 +110,6 @@ func (st *stream) accepts(version uint64, epoch string) bool {
 	return true
 }
 
-// newest returns the newest publication, nil if there is none.
 func (st *stream) newest() *channel.Publication {
 	if st.pubs.count == 0 {
 		return nil
@@ -129,7 +123,6 @@ func (st *stream) append(pub *channel.Publication, opts *broker.PublishOptions) 
 	st.pubs.push(compactOf(pub), opts.HistorySize)
 }
 
-// renew restarts the times to live.
 func (st *stream) renew(now int64, pubsTTL, metaTTL time.Duration) {
 	st.pubsUntil = after(now, pubsTTL)
 	st.renewMeta(now, metaTTL)
@@ -142,7 +135,7 @@ func (st *stream) renewMeta(now int64, ttl time.Duration) {
 	}
 }
 
-// ends is the next time when something of the stream ends.
+// ends is when the next thing of the stream ends.
 func (st *stream) ends() int64 {
 	first, some := st.entries.first()
 	switch {
@@ -158,12 +151,11 @@ func (st *stream) position() channel.StreamPosition {
 	return channel.StreamPosition{Offset: st.top, Epoch: st.epoch}
 }
 
-// read returns the publications that f selects. The slice belongs to the caller.
 func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	if f.Limit == 0 || st.pubs.count == 0 {
 		return nil
 	}
-	// from and to are indices into the ring: the publication with offset o is at o - oldest.
+	// The publication with offset o has the index o - oldest in the ring.
 	oldest := st.top - uint64(st.pubs.count) + 1
 	from, to := 0, st.pubs.count
 	if f.Since != nil {
@@ -193,7 +185,7 @@ func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	return pubs
 }
 
-// clamp returns offset - oldest, not less than 0 and not more than count.
+// clamp returns offset - oldest, from 0 to count.
 func clamp(offset, oldest uint64, count int) int {
 	if offset <= oldest {
 		return 0
@@ -201,9 +193,8 @@ func clamp(offset, oldest uint64, count int) int {
 	return int(min(offset-oldest, uint64(count)))
 }
 
-// History implements broker.Broker. The slice of the result belongs to the caller; the
-// publications are shared and must not be changed. A reversed read since an offset beyond
-// the top begins at the newest publication.
+// History implements broker.Broker. The slice belongs to the caller; the publications are shared and must not be
+// changed. A reversed read since an offset beyond the top begins at the newest publication.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	s, err := b.enter(ctx, ch)
 	if err != nil {
@@ -223,8 +214,8 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
-// Positions is Traits.Positions. It reads each position in the channel's lock, so that no
-// publication is between the stream and the handler.
+// Positions is Traits.Positions. It holds the channel's lock, so that no publication is between the stream and the
+// handler.
 func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
@@ -237,8 +228,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	return out
 }
 
-// RemoveHistory implements broker.Broker. It does not renew the life of top and
-// epoch.
+// RemoveHistory implements broker.Broker. It does not renew the life of top and epoch.
 func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
 	s, err := b.enter(ctx, ch)
 	if err != nil {

@@ -2,17 +2,16 @@ package memory
 
 import "maps"
 
-// table is a map that gives memory back when entries are deleted, which a Go map does not.
-// It is copied when three quarters of its greatest size are gone.
+// table is a map that gives memory back, which a Go map does not: it is copied when three quarters of its greatest size
+// are gone.
 type table[K comparable, V any] struct {
 	m    map[K]V
 	peak int
 }
 
-// smallTable is the size that a Go map holds without further allocations.
+// smallTable is what a Go map holds without further allocations.
 const smallTable = 8
 
-// get returns the zero value for a key that is not there.
 func (t *table[K, V]) get(k K) V { return t.m[k] }
 
 func (t *table[K, V]) set(k K, v V) {
