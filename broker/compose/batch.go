@@ -8,8 +8,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// publishBatch is Traits.Batch. Each engine gets its items as one batch, in their order;
-// an engine that takes no batches gets them one by one.
+// publishBatch is Traits.Batch. Each engine gets its items as one batch, in their order.
 func (c *composition) publishBatch(ctx context.Context, batch []broker.BatchItem) {
 	c.split(len(batch), func(i int) string { return batch[i].Channel }, func(engine int, at []int) {
 		if at == nil {
@@ -26,8 +25,7 @@ func (c *composition) publishBatch(ctx context.Context, batch []broker.BatchItem
 	})
 }
 
-// ownPublications gives items copies of their publications. Items of a batch may share a
-// publication, but several engines cannot own it.
+// ownPublications copies publications: items of a batch may share one, but several engines cannot own it.
 func ownPublications(items []broker.BatchItem) {
 	var original *channel.Publication // of the item before
 	for i := range items {
@@ -41,7 +39,6 @@ func ownPublications(items []broker.BatchItem) {
 	}
 }
 
-// publishTo publishes items of one engine.
 func (c *composition) publishTo(ctx context.Context, engine int, batch []broker.BatchItem) {
 	if publish := c.traits[engine].Batch; publish != nil {
 		publish(ctx, batch)
@@ -53,7 +50,6 @@ func (c *composition) publishTo(ctx context.Context, engine int, batch []broker.
 	}
 }
 
-// positions is Traits.Positions.
 func (c *composition) positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	c.split(len(channels), func(i int) string { return channels[i] }, func(engine int, at []int) {
@@ -69,7 +65,6 @@ func (c *composition) positions(ctx context.Context, channels []string, metaTTL 
 	return out
 }
 
-// positionsOf reads positions at one engine, by History if it has no Positions.
 func (c *composition) positionsOf(ctx context.Context, engine int, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	if read := c.traits[engine].Positions; read != nil {
 		return read(ctx, channels, metaTTL)

@@ -1,5 +1,4 @@
-// Package compose makes one broker, or one presence manager, of several engines:
-// each channel belongs to one of them.
+// Package compose makes one broker, or one presence manager, of several engines: each channel belongs to one of them.
 package compose
 
 import (
@@ -14,18 +13,17 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Selector returns the index of the engine that a channel belongs to. It is called for every operation and event, from any
-// goroutine, so it must be fast. It must return the same index on every node, for as long as the channel is used. An index
+// Selector returns the index of the engine that a channel belongs to. Any goroutine calls it, for every operation and
+// event, so it must be fast. It must return the same index on every node, for as long as the channel is used. An index
 // out of range stands for engine 0.
 type Selector func(ch string) int
 
-// NewBroker returns a broker that hands each channel's operations to the engine that selector
-// names. engines must not be empty. The composition owns them from here on: it runs and
-// closes them. A single engine is returned as it is.
+// NewBroker returns a broker that hands each channel's operations to the engine that selector names. engines must not be
+// empty. The composition owns them: it runs and closes them. A single engine is returned as it is.
 //
-// The composition has the traits that all engines have. It reports the health of all, has the Control of engine 0, and takes
-// batches and reads positions even if the engines do not. It has maps if one engine has maps; a map of a channel of another
-// engine is protocol.ErrorNotAvailable. It has no metrics: each engine has its own.
+// The composition has the traits that all engines have. It reports the health of all, has the Control of engine 0, and
+// takes batches and reads positions even if the engines do not. It has maps if one engine has maps; a map of a channel
+// of another engine is protocol.ErrorNotAvailable. It has no metrics: each engine has its own.
 func NewBroker(selector Selector, engines ...broker.Broker) broker.Broker {
 	if len(engines) == 1 {
 		return engines[0]
@@ -52,7 +50,6 @@ type composition struct {
 	own      broker.Traits
 }
 
-// describe returns the traits of each engine.
 func describe[E broker.Engine](engines []E) []broker.Traits {
 	traits := make([]broker.Traits, len(engines))
 	for i, e := range engines {
@@ -61,7 +58,7 @@ func describe[E broker.Engine](engines []E) []broker.Traits {
 	return traits
 }
 
-// common returns the traits that all engines have, and their health.
+// common returns the traits that all engines have.
 func common(engines []broker.Traits) broker.Traits {
 	t := broker.Traits{Name: "compose", Local: true, History: true, Idempotency: true, Versions: true, Delta: true}
 	for _, e := range engines {
@@ -82,7 +79,6 @@ func common(engines []broker.Traits) broker.Traits {
 
 func (c *composition) Describe() broker.Traits { return c.own }
 
-// in returns the index of a channel's engine among n.
 func (s Selector) in(n int, ch string) int {
 	if i := s(ch); i >= 0 && i < n {
 		return i
@@ -93,7 +89,7 @@ func (s Selector) in(n int, ch string) int {
 func (c *composition) of(ch string) int               { return c.selector.in(len(c.engines), ch) }
 func (c *composition) engine(ch string) broker.Broker { return c.engines[c.of(ch)] }
 
-// Run implements broker.Broker. If one engine fails, those before it are closed.
+// Run closes the engines before the one that fails.
 func (c *composition) Run(h broker.EventHandler) error {
 	for i, e := range c.engines {
 		if err := e.Run(&handler{EventHandler: h, broker: c, index: i}); err != nil {
@@ -107,20 +103,17 @@ func (c *composition) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// handler passes on the events of one engine.
 type handler struct {
 	broker.EventHandler
 	broker *composition
 	index  int
 }
 
-// HandleLoss passes a loss on for channels of this engine only, whatever match says.
 func (h *handler) HandleLoss(match func(ch string) bool) {
 	h.EventHandler.HandleLoss(func(ch string) bool { return h.broker.of(ch) == h.index && match(ch) })
 }
 
-// Subscribe implements broker.Broker. If an engine fails, the channels of the other engines
-// may be subscribed.
+// Subscribe may fail with channels of some engines subscribed.
 func (c *composition) Subscribe(ctx context.Context, channels ...string) error {
 	return c.eachGroup(channels, func(e broker.Broker, channels []string) error {
 		return e.Subscribe(ctx, channels...)
@@ -133,7 +126,6 @@ func (c *composition) Unsubscribe(ctx context.Context, channels ...string) error
 	})
 }
 
-// eachGroup calls do with the channels of each engine, for all engines at once.
 func (c *composition) eachGroup(channels []string, do func(broker.Broker, []string) error) error {
 	if len(channels) == 1 {
 		return do(c.engine(channels[0]), channels)
@@ -145,8 +137,8 @@ func (c *composition) eachGroup(channels []string, do func(broker.Broker, []stri
 	return errors.Join(errs...)
 }
 
-// split calls do for each engine that has some of n channels, for these engines at once. at
-// are the places of the engine's channels, or nil if it has all.
+// split calls do for each engine that has some of n channels, at once. at are the places of its channels, or nil if it
+// has all.
 func (c *composition) split(n int, ch func(i int) string, do func(engine int, at []int)) {
 	if only, ok := c.only(n, ch); ok {
 		do(only, nil)
@@ -166,7 +158,7 @@ func (c *composition) split(n int, ch func(i int) string, do func(engine int, at
 	wg.Wait()
 }
 
-// only reports whether n channels belong to one engine, and returns its index.
+// only returns the engine to which all channels belong.
 func (c *composition) only(n int, ch func(i int) string) (index int, ok bool) {
 	if n == 0 {
 		return 0, true
@@ -180,7 +172,7 @@ func (c *composition) only(n int, ch func(i int) string) (index int, ok bool) {
 	return index, true
 }
 
-// pick returns the elements of a list at some places; nil stands for all.
+// pick returns the elements at some places; nil stands for all.
 func pick[T any](list []T, at []int) []T {
 	if at == nil {
 		return list
@@ -212,8 +204,7 @@ func (c *composition) RemoveHistory(ctx context.Context, ch string) error {
 	return c.engine(ch).RemoveHistory(ctx, ch)
 }
 
-// Close implements broker.Broker. It closes all engines at once, so that each has the whole
-// time of ctx.
+// Close closes all engines at once, so that each has the whole time of ctx.
 func (c *composition) Close(ctx context.Context) error {
 	return enginekit.AtOnce(c.engines, func(e broker.Broker) error { return e.Close(ctx) })
 }

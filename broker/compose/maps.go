@@ -9,15 +9,13 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maps is Traits.Maps of a composition if some engine has maps.
+// maps is Traits.Maps.
 type maps struct{ *composition }
 
-// haveMaps reports whether some engine has maps.
 func haveMaps(engines []broker.Traits) bool {
 	return slices.ContainsFunc(engines, func(t broker.Traits) bool { return t.Maps != nil })
 }
 
-// of returns the maps of a channel's engine.
 func (m maps) of(ch string) (broker.Maps, error) {
 	if its := m.traits[m.composition.of(ch)].Maps; its != nil {
 		return its, nil
@@ -25,7 +23,6 @@ func (m maps) of(ch string) (broker.Maps, error) {
 	return nil, protocol.ErrorNotAvailable
 }
 
-// Change implements broker.Maps.
 func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	its, err := m.of(ch)
 	if err != nil {
@@ -34,7 +31,6 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	return its.Change(ctx, ch, pub, opts)
 }
 
-// State implements broker.Maps.
 func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
 	its, err := m.of(ch)
 	if err != nil {
@@ -43,7 +39,6 @@ func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) 
 	return its.State(ctx, ch, filter)
 }
 
-// Clear implements broker.Maps.
 func (m maps) Clear(ctx context.Context, ch string) error {
 	its, err := m.of(ch)
 	if err != nil {

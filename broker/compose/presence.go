@@ -7,9 +7,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// NewPresence returns a presence manager that hands each channel's operations to the manager
-// that selector names. managers must not be empty. The result is local if all managers are, and
-// reports the health of all. A single manager is returned as it is.
+// NewPresence returns a presence manager that hands each channel's operations to the manager that selector names.
+// managers must not be empty. The result is local if all managers are, and reports the health of all. A single manager
+// is returned as it is.
 func NewPresence(selector Selector, managers ...broker.PresenceManager) broker.PresenceManager {
 	if len(managers) == 1 {
 		return managers[0]

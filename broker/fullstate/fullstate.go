@@ -1,6 +1,6 @@
-// Package fullstate is a broker whose channels show maps: each publication of such a channel is a whole map, as a
-// JSON array of [key, value] pairs in the order of the keys. It is for clients that want a state and need not know
-// how it changes. It belongs into a composition (package compose), beside the broker that keeps the maps.
+// Package fullstate is a broker whose channels show maps: each publication of such a channel is a whole map, as a JSON
+// array of [key, value] pairs in the order of the keys. It is for clients that want a state and need not know how it
+// changes. It belongs into a composition (package compose), beside the broker that keeps the maps.
 package fullstate
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const (
 	defaultInterval = 250 * time.Millisecond
-	// linger is how long a channel without subscribers goes on, with its epoch.
+	// linger is how long a channel without subscribers keeps its epoch.
 	linger = 30 * time.Second
 )
 
@@ -29,12 +29,12 @@ var (
 
 // Config of a broker. All functions may be called from any goroutine.
 type Config struct {
-	// Of returns the map that a channel shows; false if the channel shows none, which refuses it with
-	// protocol.ErrorUnknownChannel. The interval of a channel is the interval of its first subscriber.
+	// Of returns the map that a channel shows; false refuses it with protocol.ErrorUnknownChannel. The interval of a
+	// channel is the interval of its first subscriber.
 	Of func(ch string) (Map, bool)
-	// State reads a map, as broker.Maps does. It is called with a negative limit.
+	// State reads a map, as broker.Maps does, with a negative limit.
 	State func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error)
-	// Positions reads the positions of maps that are not ephemeral, as broker.Traits.Positions does.
+	// Positions reads positions of maps that are not ephemeral, as broker.Traits.Positions does.
 	Positions func(ctx context.Context, channels []string) []broker.PositionResult
 	// Local says that State waits for nothing but locks that are held briefly.
 	Local bool
@@ -42,18 +42,18 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Map is the map that a channel shows.
+// Map is what a channel shows.
 type Map struct {
 	// Channel of the map.
 	Channel string
-	// Ephemeral says that the map has no positions, so that it is read in every interval.
+	// Ephemeral: the map has no positions, so that it is read in every interval.
 	Ephemeral bool
-	// Interval between two looks at the map. What changes within it makes one publication. Default 250 ms.
+	// Interval between two looks at the map. Changes within it make one publication. Default 250 ms.
 	Interval time.Duration
 }
 
-// Broker shows maps. Each node makes the publications of its own subscribers, under an epoch of its own, so a
-// subscriber that comes to another node gets the state anew. Nothing can be published.
+// Broker shows maps. Each node makes the publications of its own subscribers, under an epoch of its own, so a subscriber
+// that comes to another node gets the state anew. Nothing can be published.
 type Broker struct {
 	cfg      Config
 	handler  broker.EventHandler
@@ -64,7 +64,7 @@ type Broker struct {
 	mu       sync.Mutex
 	running  bool
 	channels map[string]*view
-	// byInterval has the channels again; each interval has a goroutine that looks after its channels.
+	// byInterval has the channels again; each interval has a goroutine.
 	byInterval map[time.Duration]map[*view]struct{}
 }
 
@@ -118,7 +118,7 @@ func (b *Broker) Subscribe(_ context.Context, channels ...string) error {
 	return nil
 }
 
-// add starts to look after a channel. The caller holds the lock.
+// add is called with the lock held.
 func (b *Broker) add(v *view) {
 	b.channels[v.channel] = v
 	list := b.byInterval[v.of.Interval]
@@ -145,7 +145,7 @@ func (b *Broker) Unsubscribe(_ context.Context, channels ...string) error {
 	return nil
 }
 
-// find returns a channel. One that is not subscribed, and was not lately, is made for the caller alone.
+// find makes a channel for the caller alone if it is not subscribed, and was not lately.
 func (b *Broker) find(ch string) (*view, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +183,6 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return h, nil
 }
 
-// positions is Traits.Positions.
 func (b *Broker) positions(ctx context.Context, channels []string, _ time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {

@@ -16,26 +16,25 @@ import (
 )
 
 const (
-	// maxSize bounds a state, in bytes of JSON.
+	// maxSize is in bytes of JSON.
 	maxSize = 1 << 20
-	// readers is how many maps of an interval are read at a time.
+	// readers maps of an interval are read at a time.
 	readers = 16
-	// readTimeout bounds one look at the channels of an interval.
+	// readTimeout is for all channels of an interval.
 	readTimeout = 10 * time.Second
 )
 
-// view is a channel and the state that it shows.
 type view struct {
 	channel string
 	of      Map
-	// left is when the last subscriber left; zero while there is one. The lock of the broker protects it.
+	// left is when the last subscriber left; zero while there is one. The lock of the broker guards it.
 	left time.Time
 
-	// reading is held to read the map and to take the state over; it protects at and invalid.
+	// reading is held to read the map and to replace the state; it guards at and invalid.
 	reading mutex
 	at      channel.StreamPosition // of the map that the state is from
 	invalid error                  // why the map cannot be shown, or nil
-	// delivering is held from before the state is taken over until the handler has it. It is taken after reading, never by
+	// delivering is held from before the state is replaced until the handler has it. It is taken after reading, never by
 	// History, which must not wait for the handler.
 	delivering mutex
 
@@ -45,7 +44,6 @@ type view struct {
 	epoch  string
 }
 
-// latest returns the newest state, nil if there is none, and its position.
 func (v *view) latest() (*channel.Publication, channel.StreamPosition) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -68,7 +66,7 @@ func (m mutex) lock(ctx context.Context) error {
 
 func (m mutex) unlock() { <-m }
 
-// replace makes data the newest state, and returns the publications before and now.
+// replace returns the publications before and now.
 func (v *view) replace(data []byte) (prev, pub *channel.Publication, epoch string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,7 +87,7 @@ func (v *view) end() (ended bool) {
 	return true
 }
 
-// first returns the state of a channel, which has none yet unless another caller was first.
+// first returns the first state of a channel, unless another caller made it.
 func (b *Broker) first(ctx context.Context, v *view) (*channel.Publication, channel.StreamPosition, error) {
 	if err := v.reading.lock(ctx); err != nil {
 		return nil, channel.StreamPosition{}, err
@@ -108,7 +106,7 @@ func (b *Broker) first(ctx context.Context, v *view) (*channel.Publication, chan
 	return latest, top, nil
 }
 
-// read reads the map. The caller has entered.
+// read is called with reading held.
 func (b *Broker) read(ctx context.Context, v *view) ([]byte, error) {
 	state, err := b.cfg.State(ctx, v.of.Channel, channel.StateFilter{Limit: -1})
 	if err != nil {
@@ -124,11 +122,10 @@ func (b *Broker) read(ctx context.Context, v *view) ([]byte, error) {
 	return data, v.invalid
 }
 
-// null stands for an entry without data.
+// null stands for no data.
 var null = []byte("null")
 
-// encode returns the entries as a JSON array. The error says which entry cannot be a part of it, or that there are too
-// many.
+// encode returns a JSON array. The error says which entry cannot be a part of it, or that there are too many.
 func encode(entries []*channel.Publication) ([]byte, error) {
 	size := len("[]")
 	for _, e := range entries {
@@ -153,7 +150,6 @@ func encode(entries []*channel.Publication) ([]byte, error) {
 	return jsonwire.EndArray(data), nil
 }
 
-// watch looks at the maps of an interval until there is none.
 func (b *Broker) watch(interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -171,8 +167,7 @@ func (b *Broker) watch(interval time.Duration) {
 	}
 }
 
-// active returns the channels of an interval, and forgets channels that have had no subscriber for a while. With the last one
-// the interval ends.
+// active forgets channels that have had no subscriber for a while. With the last one the interval ends.
 func (b *Broker) active(interval time.Duration) []*view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,7 +187,6 @@ func (b *Broker) active(interval time.Duration) []*view {
 	return list
 }
 
-// refresh renews the channels whose maps have changed.
 func (b *Broker) refresh(list []*view) {
 	ctx, cancel := context.WithTimeout(b.ctx, readTimeout)
 	defer cancel()
@@ -213,7 +207,7 @@ func (b *Broker) refresh(list []*view) {
 	done.Wait()
 }
 
-// changed returns the channels whose maps have another position than before, or none.
+// changed returns the channels whose maps have another position, or none.
 func (b *Broker) changed(ctx context.Context, list []*view) []*view {
 	var changed, ask []*view
 	var maps []string
@@ -243,8 +237,8 @@ func (b *Broker) changed(ctx context.Context, list []*view) []*view {
 	return changed
 }
 
-// renew reads the map of a channel, and hands the state over if it is another one. A map that cannot be shown any
-// more ends the stream, so that subscribers come back and are told why.
+// renew reads the map of a channel, and delivers another state. A map that cannot be shown any more ends the stream, so
+// that subscribers come back and are told why.
 func (b *Broker) renew(ctx context.Context, v *view) {
 	if v.reading.lock(ctx) != nil {
 		return
@@ -273,7 +267,6 @@ func (b *Broker) renew(ctx context.Context, v *view) {
 	v.delivering.unlock()
 }
 
-// hasSubscribers tells whether a channel has subscribers.
 func (b *Broker) hasSubscribers(v *view) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 type cachedMap struct {
 	ch    string
 	total *atomic.Int64 // the bytes of all channels
-	// Guarded by the lock of the cache.
+	// The lock of the cache guards these two.
 	element *list.Element // in cache.recent
 	read    time.Time     // when it was read last
 
@@ -28,11 +28,11 @@ type cachedMap struct {
 
 	mu    sync.RWMutex
 	phase phase
-	// pending are the changes that came during the load.
+	// pending are the changes that come during the load.
 	pending []broker.PublicationEvent
-	// top is the position of entries and changes. Readers that have seen floor before do not get less.
+	// top is the position of entries and changes. Readers that have seen floor do not get less.
 	top, floor channel.StreamPosition
-	// behind is when floor went beyond top; zero if it did not.
+	// behind is when floor went beyond top.
 	behind  time.Time
 	entries btree.Map[string, *channel.Publication]
 	changes changes
@@ -40,7 +40,6 @@ type cachedMap struct {
 	changed chan struct{} // closed when a field above changes; nil if no reader waits for it
 }
 
-// phase of a channel in the cache.
 type phase int
 
 const (
@@ -50,7 +49,7 @@ const (
 	gone                  // not in the table any more
 )
 
-// wake wakes the readers that wait for a change. The caller holds the lock.
+// wake wakes the readers that wait. Like the methods below, unless they lock, it is called under the lock.
 func (h *cachedMap) wake() {
 	if h.changed != nil {
 		close(h.changed)
@@ -58,7 +57,7 @@ func (h *cachedMap) wake() {
 	}
 }
 
-// awaited returns a channel that is closed at the next change. The caller holds the lock.
+// awaited is closed at the next change.
 func (h *cachedMap) awaited() <-chan struct{} {
 	if h.changed == nil {
 		h.changed = make(chan struct{})
@@ -66,10 +65,11 @@ func (h *cachedMap) awaited() <-chan struct{} {
 	return h.changed
 }
 
-// isBehind tells whether a reader has seen more than the cache has. The caller holds the lock.
+// isBehind tells whether a reader has seen more than the cache has.
 func (h *cachedMap) isBehind() bool { return h.top.Offset < h.floor.Offset }
 
-// raise makes sure that reads show at least a position. It returns the reason to forget the channel, or "".
+// raise makes sure that reads show at least a position. Like update, it takes the lock, and returns the reason to forget
+// the channel, or "".
 func (h *cachedMap) raise(read channel.StreamPosition) dropReason {
 	h.mu.RLock()
 	enough := read.Epoch == "" || h.phase > live || h.floor.Epoch == read.Epoch && h.floor.Offset >= read.Offset
@@ -95,11 +95,11 @@ func (h *cachedMap) raise(read channel.StreamPosition) dropReason {
 	return ""
 }
 
-// count adds the growth of the channel, since it had this many bytes, to the total. The caller holds the lock, so that bytes
-// are counted before they can be taken away.
+// count adds the growth since a number of bytes to the total, under the lock, so that bytes are counted before they can
+// be taken away.
 func (h *cachedMap) count(before int64) { h.total.Add(h.bytes - before) }
 
-// update applies a change, or puts it aside while the channel is loaded. It returns the reason to forget the channel, or "".
+// update applies a change, or puts it aside while the channel is loaded.
 func (h *cachedMap) update(e *broker.PublicationEvent, most *limits) (reason dropReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (h *cachedMap) update(e *broker.PublicationEvent, most *limits) (reason dro
 	return reason
 }
 
-// apply applies a change, unless it is known. own returns a copy that does not change. The caller holds the lock.
+// apply applies a change, unless it is known. own returns a copy that does not change.
 func (h *cachedMap) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
 	switch {
 	case pub.Offset == 0:
@@ -159,7 +159,7 @@ func (h *cachedMap) apply(pub *channel.Publication, epoch string, most *limits, 
 	return ""
 }
 
-// page is State of a live channel. ok is false if the broker must answer. The caller holds the lock.
+// page is State of a live channel. ok is false if the broker must answer.
 func (h *cachedMap) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	count := h.entries.Len()
 	if count == 0 {
@@ -194,7 +194,7 @@ func (h *cachedMap) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	return s, true
 }
 
-// since is History of a live channel. ok is false if the broker must answer. The caller holds the lock.
+// since is History of a live channel. ok is false if the broker must answer.
 func (h *cachedMap) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
 	from := f.Since.Offset
 	if h.entries.Len() == 0 || from > h.top.Offset || from < h.top.Offset-uint64(h.changes.len()) {
@@ -217,7 +217,6 @@ func (c *changes) len() int { return len(c.list) - c.head }
 
 func (c *changes) last(n int) []*channel.Publication { return c.list[len(c.list)-n:] }
 
-// push adds a change.
 func (c *changes) push(pub *channel.Publication) {
 	if c.head > len(c.list)/2 {
 		n := copy(c.list, c.list[c.head:])
@@ -227,14 +226,13 @@ func (c *changes) push(pub *channel.Publication) {
 	c.list = append(c.list, pub)
 }
 
-// limits of a channel: the changes that are kept, and the memory.
+// limits of a channel.
 type limits struct {
 	changes int
 	bytes   int64
 }
 
-// trim forgets the oldest changes of a channel, which takes this many bytes, until it is within the limits. It returns the
-// memory that this frees.
+// trim forgets the oldest changes of a channel, which takes this many bytes, until it is within the limits.
 func (c *changes) trim(most *limits, bytes int64) (freed int64) {
 	for c.len() > most.changes || bytes-freed > most.bytes && c.len() > 0 {
 		freed += size(c.list[c.head])
@@ -248,7 +246,7 @@ func (c *changes) trim(most *limits, bytes int64) (freed int64) {
 // rounding of allocations.
 const overhead = 200
 
-// size is about the memory of a publication. A publication that is an entry and a change counts twice.
+// size estimates memory. A publication that is an entry and a change counts twice.
 func size(pub *channel.Publication) int64 {
 	n := overhead + len(pub.Key) + len(pub.Data) + len(pub.Channel)
 	for key, value := range pub.Tags {
@@ -260,8 +258,7 @@ func size(pub *channel.Publication) int64 {
 	return int64(n)
 }
 
-// own returns a copy that shares no memory with pub. The memory of pub may be a part of something much larger, or be used
-// again.
+// own returns a copy that shares no memory with pub, which may be a part of something much larger, or be used again.
 func own(pub *channel.Publication) *channel.Publication {
 	p := *pub
 	p.Key, p.Channel, p.Data = strings.Clone(p.Key), strings.Clone(p.Channel), slices.Clone(p.Data)

@@ -11,16 +11,14 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// loadPage is how many entries a load reads at a time.
 const loadPage = 1000
 
-// bypass tells why a channel is not cached, and for how long.
+// bypass is why a channel is not cached, and for how long.
 type bypass struct {
 	reason dropReason
 	lasts  time.Duration
 }
 
-// image is the result of a load.
 type image struct {
 	top     channel.StreamPosition // of the first page
 	far     uint64                 // the greatest offset that was read
@@ -29,7 +27,6 @@ type image struct {
 	bytes   int64
 }
 
-// load fills a channel. Readers wait for it.
 func (c *cache) load(h *cachedMap) {
 	c.counters.loads.Add(1)
 	ctx, cancel := context.WithTimeout(c.lifetime, c.cfg.LoadTimeout)
@@ -46,8 +43,8 @@ func (c *cache) load(h *cachedMap) {
 	c.evict()
 }
 
-// readAll reads the entries and the stream of a channel at the broker. Pages may be of different positions. When the
-// changes since the first page are applied, until the last position of a page at least, the entries are exact.
+// readAll reads the entries and the stream at the broker. Pages may be of different positions. When the changes since
+// the first page are applied, until the last position of a page at least, the entries are exact.
 func (c *cache) readAll(ctx context.Context, h *cachedMap) (m *image, why bypass) {
 	m = &image{}
 	for first, cursor := true, ""; first || cursor != ""; first = false {
@@ -82,8 +79,8 @@ func (c *cache) readAll(ctx context.Context, h *cachedMap) (m *image, why bypass
 	return m, bypass{}
 }
 
-// readTop reads the position where it is written, because pages may come from a copy that is behind. If the copy is behind,
-// readers wait for the missing changes, or go to the broker.
+// readTop reads the position where it is written, because pages may come from a copy that is behind. Then readers wait
+// for the missing changes, or go to the broker.
 func (c *cache) readTop(ctx context.Context, ch string, m *image) (why bypass) {
 	if c.positions == nil {
 		return bypass{}
@@ -99,7 +96,6 @@ func (c *cache) readTop(ctx context.Context, ch string, m *image) (why bypass) {
 	}
 }
 
-// add adds a page.
 func (m *image) add(s *channel.State, most int64) (why bypass) {
 	m.far = max(m.far, s.Top.Offset)
 	for _, pub := range s.Entries {
@@ -137,7 +133,6 @@ func (m *image) remember(newest []*channel.Publication, most *limits) {
 	m.bytes -= m.changes.trim(most, m.bytes)
 }
 
-// begin makes a channel live, with the loaded image and the changes that came meanwhile.
 func (h *cachedMap) begin(m *image, most *limits) (why bypass) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,20 +1,20 @@
-// Package mapcache keeps the maps that the clients of a node follow in the memory of the node, so that
-// reading them asks the broker nothing.
+// Package mapcache keeps the maps that the clients of a node follow in the memory of the node, so that reading them asks
+// the broker nothing.
 //
-// A channel is cached while the node is subscribed to it at the broker, because only then the broker delivers its changes.
-// The first read of it loads the entries and the stream; from then on the cache applies each change before the node sees it.
-// Therefore the cache shows exactly the map at the position that it names, and a client that has got a change finds the
-// change in its next read.
+// A channel is cached while the node is subscribed to it at the broker, because only then the broker delivers its
+// changes. The first read of it loads the entries and the stream; from then on the cache applies each change before the
+// node sees it. So the cache shows exactly the map at the position that it names, and a client that has got a change
+// finds it in its next read.
 //
-// A read never shows less than an earlier read or change through the same cache: the cache remembers the highest position
-// that it has shown, and a read that comes before the delivery has caught up waits a moment and then asks the broker. Changes
-// always go to the broker. So do reads that the cache cannot answer: reads of maps without entries (only the broker knows
-// when their position ends), of ephemeral maps (their changes have no offsets), of channels that are not subscribed, of
-// changes that are older than the cache remembers, and History without HistoryFilter.Since or with Limit 0, which nodes use
-// to find out whether they have missed something.
+// A read never shows less than an earlier read or change through the same cache: a read that comes before the delivery
+// has caught up waits a moment and then asks the broker. Changes always go to the broker. So do reads that the cache
+// cannot answer: reads of maps without entries (only the broker knows when their position ends), of ephemeral maps
+// (their changes have no offsets), of channels that are not subscribed, of changes that are older than the cache
+// remembers, and History without HistoryFilter.Since or with Limit 0, which nodes use to find out whether they have
+// missed something.
 //
-// When the cache doubts a channel, it forgets the channel, and the next read loads it again. Reasons for doubt are a loss
-// that the broker reports, a hole in the offsets, another epoch, Clear and RemoveHistory. A change that gets lost without a
+// When the cache doubts a channel, it forgets the channel, and the next read loads it again. Reasons are a loss that the
+// broker reports, a hole in the offsets, another epoch, Clear and RemoveHistory. A change that gets lost without a
 // trace, and is the last one, is found by comparing positions with the broker once per Config.SyncInterval.
 package mapcache
 
@@ -35,30 +35,29 @@ import (
 
 // Config of a cache. The zero value has all defaults.
 type Config struct {
-	// IsMap tells which channels are maps. The cache has nothing to do with others, which the broker may carry as well. It is
-	// called for subscribes and reads, by any goroutine. Default: channels are maps whose entries are read; then History
-	// alone does not load a channel.
+	// IsMap tells which channels are maps. Any goroutine may call it. Default: channels are maps whose entries are read;
+	// then History alone does not load a channel.
 	IsMap func(ch string) bool
-	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as
-	// estimated from keys, data, tags and infos. Beyond that, the channels that were not read for the
-	// longest time go. A channel that would take more than MaxBytes alone has fewer changes, and is not kept if its
-	// entries are too many. Defaults: 1,000 and 256 MiB.
+	// MaxChannels is the most channels that are kept, MaxBytes the memory that they may take, as estimated from keys,
+	// data, tags and infos. Beyond that, the channels that were not read for the longest time go. A channel that would
+	// take more than MaxBytes alone has fewer changes, and is not kept if its entries are too many. Defaults: 1,000 and
+	// 256 MiB.
 	MaxChannels int
 	MaxBytes    int64
 	// IdleTimeout is how long a channel without reads is kept. Default: 10 minutes.
 	IdleTimeout time.Duration
-	// StreamSize is the most changes of a channel that are kept. They are kept for as long as the channel is,
-	// whatever MapOptions.StreamTTL says. Default: 10,000.
+	// StreamSize is the most changes of a channel that are kept, for as long as the channel is, whatever
+	// MapOptions.StreamTTL says. Default: 10,000.
 	StreamSize int
 	// LoadTimeout bounds a load, and each reading of positions. Default: 5 s.
 	LoadTimeout time.Duration
-	// SyncInterval is the time between two comparisons with the positions at the broker. They are read in
-	// batches of SyncBatchSize channels, SyncConcurrency batches at a time (channels, if the broker does not
-	// read positions in batches). Defaults: 30 s, 1,000 and 64.
+	// SyncInterval is the time between two comparisons with the positions at the broker. They are read in batches of
+	// SyncBatchSize channels, SyncConcurrency batches at a time (channels, if the broker does not read positions in
+	// batches). Defaults: 30 s, 1,000 and 64.
 	SyncInterval    time.Duration
 	SyncBatchSize   int
 	SyncConcurrency int
-	// Logger gets a line when a comparison finds a difference. Default: slog.Default.
+	// Logger gets a line for each difference. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -92,8 +91,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// New returns a broker that is inner with a cache in front of its maps. It owns inner from here on. It has the traits of
-// inner, but is never local, and adds its metrics to the metrics of inner. A broker without maps is returned as it is.
+// New returns a broker that is inner with a cache in front of its maps, and owns inner. It has the traits of inner, but
+// is never local, and adds its metrics. A broker without maps is returned as it is.
 func New(inner broker.Broker, cfg Config) broker.Broker {
 	traits := inner.Describe()
 	if traits.Maps == nil {
@@ -118,7 +117,7 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 	return c
 }
 
-// cache is a broker. The embedded broker does everything that is not about maps.
+// cache embeds the broker, which does everything that is not about maps.
 type cache struct {
 	broker.Broker
 	cfg       Config
@@ -142,10 +141,8 @@ type cache struct {
 	recent     list.List // of *cachedMap; the one that was read last is at the front
 }
 
-// Describe implements broker.Engine.
 func (c *cache) Describe() broker.Traits { return c.own }
 
-// Run implements broker.Broker.
 func (c *cache) Run(h broker.EventHandler) error {
 	if err := c.Broker.Run(&handler{EventHandler: h, cache: c}); err != nil {
 		return err
@@ -157,7 +154,6 @@ func (c *cache) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// Close implements broker.Broker.
 func (c *cache) Close(ctx context.Context) error {
 	c.end()
 	c.mu.Lock()
@@ -169,7 +165,7 @@ func (c *cache) Close(ctx context.Context) error {
 	return err
 }
 
-// Subscribe implements broker.Broker. A channel may be cached as soon as the broker delivers its changes.
+// Subscribe lets a channel be cached as soon as the broker delivers its changes.
 func (c *cache) Subscribe(ctx context.Context, channels ...string) error {
 	if err := c.Broker.Subscribe(ctx, channels...); err != nil {
 		return err
@@ -184,7 +180,7 @@ func (c *cache) Subscribe(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// Unsubscribe implements broker.Broker. The channels are forgotten before their changes stop.
+// Unsubscribe forgets the channels before their changes stop.
 func (c *cache) Unsubscribe(ctx context.Context, channels ...string) error {
 	for _, ch := range channels {
 		c.mu.Lock()
@@ -195,14 +191,12 @@ func (c *cache) Unsubscribe(ctx context.Context, channels ...string) error {
 	return c.Broker.Unsubscribe(ctx, channels...)
 }
 
-// RemoveHistory implements broker.Broker.
 func (c *cache) RemoveHistory(ctx context.Context, ch string) error {
 	err := c.Broker.RemoveHistory(ctx, ch)
 	c.drop(ch, dropCleared)
 	return err
 }
 
-// History implements broker.Broker.
 func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	if filter.Since == nil || filter.Limit == 0 || filter.Reverse {
 		h, err := c.Broker.History(ctx, ch, filter)
@@ -227,10 +221,8 @@ func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFil
 	return h, err
 }
 
-// cached is Traits.Maps of a cache.
 type cached struct{ *cache }
 
-// Change implements broker.Maps. The broker makes the change. The next read finds it.
 func (c cached) Change(ctx context.Context, ch string, pub *channel.Publication, opts channel.MapOptions) (channel.MapResult, error) {
 	result, err := c.maps.Change(ctx, ch, pub, opts)
 	if err == nil {
@@ -239,7 +231,6 @@ func (c cached) Change(ctx context.Context, ch string, pub *channel.Publication,
 	return result, err
 }
 
-// State implements broker.Maps.
 func (c cached) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
 	if h := c.use(ch, true); h != nil {
 		if s, ok := c.page(ctx, h, &filter); ok {
@@ -254,26 +245,22 @@ func (c cached) State(ctx context.Context, ch string, filter channel.StateFilter
 	return s, err
 }
 
-// Clear implements broker.Maps.
 func (c cached) Clear(ctx context.Context, ch string) error {
 	err := c.maps.Clear(ctx, ch)
 	c.drop(ch, dropCleared)
 	return err
 }
 
-// handler takes the events of the broker on their way to the node.
 type handler struct {
 	broker.EventHandler
 	cache *cache
 }
 
-// HandlePublication applies a change, and then hands it to the node.
 func (h *handler) HandlePublication(ch string, e broker.PublicationEvent) {
 	h.cache.update(ch, &e)
 	h.EventHandler.HandlePublication(ch, e)
 }
 
-// HandleLoss forgets the channels whose events may have got lost.
 func (h *handler) HandleLoss(match func(ch string) bool) {
 	h.cache.dropWhere(dropLoss, match)
 	h.EventHandler.HandleLoss(match)

@@ -6,7 +6,6 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// dropReason tells why a channel is not cached any more.
 type dropReason string
 
 const (
@@ -44,7 +43,6 @@ func (c *counters) dropped(why dropReason) {
 	}
 }
 
-// metrics returns the metrics of the cache alone.
 func (c *cache) metrics() []broker.Metric {
 	c.mu.Lock()
 	channels := len(c.table)

@@ -12,18 +12,16 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// inFlight is how long a change may be on its way before a comparison takes it for lost.
+// inFlight is how long a change may be on its way.
 const inFlight = time.Second
 
-// compared is a channel whose position is compared with that at the broker.
 type compared struct {
 	*cachedMap
 	before channel.StreamPosition // in the cache, before the broker's was read
 	at     broker.PositionResult  // the broker's
 }
 
-// keepInSync compares positions until the cache is closed. The first time is at random, so that nodes that
-// started together do not ask together.
+// keepInSync begins at random, so that nodes that started together do not ask together.
 func (c *cache) keepInSync() {
 	wait := rand.N(c.cfg.SyncInterval)
 	var outage logging.Outage
@@ -44,8 +42,7 @@ func (c *cache) keepInSync() {
 	}
 }
 
-// compare forgets the channels whose positions differ from those at the broker. It returns the first error of a
-// read.
+// compare forgets the channels whose positions differ. It returns the first error of a read.
 func (c *cache) compare() (failure error) {
 	list := c.livePositions()
 	c.readPositions(list)
@@ -76,14 +73,12 @@ func (c *cache) compare() (failure error) {
 	return failure
 }
 
-// differs forgets a channel and says so.
 func (c *cache) differs(p compared, reason dropReason) {
 	c.cfg.Logger.Warn("a cached map differed from the broker's: it is loaded again", "channel", p.ch, "reason", string(reason),
 		"cached", p.before, "broker", p.at.Top)
 	c.dropThis(p.cachedMap, reason)
 }
 
-// livePositions returns the channels that are cached, and their positions.
 func (c *cache) livePositions() (list []compared) {
 	c.mu.Lock()
 	for _, h := range c.table {
@@ -118,7 +113,6 @@ func (c *compared) differs() dropReason {
 	return ""
 }
 
-// readPositions reads the positions at the broker.
 func (c *cache) readPositions(list []compared) {
 	size, ask := c.cfg.SyncBatchSize, c.positions
 	if ask == nil {
@@ -144,7 +138,6 @@ func (c *cache) readPositions(list []compared) {
 	group.Wait()
 }
 
-// positionOf reads one position of a broker that does not read many.
 func (c *cache) positionOf(ctx context.Context, channels []string, _ time.Duration) []broker.PositionResult {
 	h, err := c.Broker.History(ctx, channels[0], broker.HistoryFilter{})
 	return []broker.PositionResult{{Top: h.Top, Err: err}}

@@ -9,17 +9,15 @@ import (
 )
 
 const (
-	// patience is how long a read waits until the delivery has caught up with earlier reads.
+	// patience is how long a read waits for the delivery to catch up.
 	patience = 50 * time.Millisecond
-	// tooLate is for how long a channel may be behind before it is loaded again.
+	// tooLate is how long a channel may be behind before it is loaded again.
 	tooLate = time.Second
-	// shortBypass and longBypass are for how long a channel is not cached: the short one if the next read may
-	// find that it can be, the other if it is of a kind that is not cached.
+	// shortBypass is for a channel that the next read may find cacheable, longBypass for a kind that is not cached.
 	shortBypass, longBypass = time.Second, time.Minute
 )
 
-// use returns the cached state of a channel. If there is nothing and load is set, a load begins. It returns nil if the
-// channel is not cached now.
+// use returns nil if the channel is not cached now. If load is set, a load begins.
 func (c *cache) use(ch string, load bool) *cachedMap {
 	now := time.Now()
 	c.mu.Lock()
@@ -51,7 +49,7 @@ func (c *cache) use(ch string, load bool) *cachedMap {
 	return h
 }
 
-// find returns the cached state of a channel, or nil. It does not count as a read.
+// find does not count as a read.
 func (c *cache) find(ch string) *cachedMap {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +82,8 @@ func (c *cache) page(ctx context.Context, h *cachedMap, f *channel.StateFilter) 
 	return s, ok
 }
 
-// enter takes the lock of a channel for reading when the channel has everything that readers have seen of it before. It
-// returns the function that releases the lock, or nil, without the lock, if the broker must answer.
+// enter takes the lock for reading when the channel has everything that readers have seen before. It returns nil,
+// without the lock, if the broker must answer.
 func (c *cache) enter(ctx context.Context, h *cachedMap) (unlock func()) {
 	h.mu.RLock()
 	if h.phase == live && !h.isBehind() && ctx.Err() == nil {
@@ -107,8 +105,8 @@ func (c *cache) enter(ctx context.Context, h *cachedMap) (unlock func()) {
 	return nil
 }
 
-// await waits until a channel is loaded and has everything that readers have seen of it before this call. A load takes
-// LoadTimeout at most; behind it, the wait takes patience at most. late tells that the channel has been behind for too long.
+// await waits until a channel is loaded and has everything that readers have seen before this call. A load takes
+// LoadTimeout at most; behind it, the wait takes patience at most. late: the channel has been behind for too long.
 func (h *cachedMap) await(ctx context.Context) (caughtUp, late bool) {
 	var limit <-chan time.Time
 	var need uint64
@@ -140,7 +138,6 @@ func (h *cachedMap) await(ctx context.Context) (caughtUp, late bool) {
 	}
 }
 
-// noteRead notes that a reader has seen a position of a channel.
 func (c *cache) noteRead(ch string, position channel.StreamPosition) {
 	h := c.find(ch)
 	if h == nil {
@@ -151,7 +148,6 @@ func (c *cache) noteRead(ch string, position channel.StreamPosition) {
 	}
 }
 
-// update applies a change to a channel.
 func (c *cache) update(ch string, e *broker.PublicationEvent) {
 	h := c.find(ch)
 	if h == nil {
@@ -163,7 +159,7 @@ func (c *cache) update(ch string, e *broker.PublicationEvent) {
 	c.evict()
 }
 
-// evict forgets the channels that were read least recently until the others take no more than MaxBytes.
+// evict forgets the channels that were read least recently until the others fit into MaxBytes.
 func (c *cache) evict() {
 	if c.bytes.Load() <= c.cfg.MaxBytes {
 		return
@@ -175,7 +171,6 @@ func (c *cache) evict() {
 	}
 }
 
-// drop forgets a channel.
 func (c *cache) drop(ch string, reason dropReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +179,7 @@ func (c *cache) drop(ch string, reason dropReason) {
 	}
 }
 
-// dropThis forgets a channel, unless it is forgotten already and perhaps loaded again.
+// dropThis does nothing if the channel was forgotten, and perhaps loaded again.
 func (c *cache) dropThis(h *cachedMap, reason dropReason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +188,6 @@ func (c *cache) dropThis(h *cachedMap, reason dropReason) {
 	}
 }
 
-// dropWhere forgets the channels that match accepts.
 func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
 	c.mu.Lock()
 	list := make([]*cachedMap, 0, len(c.table))
@@ -208,7 +202,7 @@ func (c *cache) dropWhere(reason dropReason, match func(ch string) bool) {
 	}
 }
 
-// remove takes a channel out of the table. The caller holds the lock of the cache.
+// remove forgets a channel. The caller holds the lock of the cache.
 func (c *cache) remove(h *cachedMap, reason dropReason) {
 	delete(c.table, h.ch)
 	c.recent.Remove(h.element)
@@ -220,7 +214,7 @@ func (c *cache) remove(h *cachedMap, reason dropReason) {
 	c.empty(h, gone)
 }
 
-// bypass keeps a channel that was being loaded out of the cache for a while, unless it was forgotten meanwhile.
+// bypass keeps a channel that was being loaded out of the cache for a while.
 func (c *cache) bypass(h *cachedMap, how bypass) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,7 +226,7 @@ func (c *cache) bypass(h *cachedMap, how bypass) {
 	h.bypassedUntil.Store(time.Now().Add(how.lasts).UnixNano())
 }
 
-// empty frees the cached state of a channel. The caller holds its lock.
+// empty frees the cached state. The caller holds its lock.
 func (c *cache) empty(h *cachedMap, to phase) {
 	c.bytes.Add(-h.bytes)
 	h.phase, h.bytes, h.pending = to, 0, nil
@@ -241,7 +235,6 @@ func (c *cache) empty(h *cachedMap, to phase) {
 	h.wake()
 }
 
-// dropIdle forgets channels without reads.
 func (c *cache) dropIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package readmap is a map that is read without a lock, for lookups that an engine or a node makes for every message, such as
-// the subscription of a channel. Readers never wait for writers. A lookup costs half as much as in a map behind a
-// sync.RWMutex.
+// Package readmap is a map that is read without a lock, for lookups that an engine or a node makes for every message.
+// Readers never wait for writers. A lookup costs half as much as in a map behind a sync.RWMutex.
 package readmap
 
 import (
@@ -8,17 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// Map finds values by strings. Any goroutine may call Get at any time. All other methods are
-// for writers, which must share a lock: only one of them may use the map at a time. The zero
-// value is an empty map.
+// Map finds values by strings. Any goroutine may call Get at any time. All other methods are for writers, which must
+// share a lock. The zero value is an empty map.
 //
-// A map is a table of pointers with open addressing. A writer changes one slot at a time, and
-// replaces the whole table when it is full or nearly empty. A reader that has the old table
-// sees the map as it was when the read began.
+// A map is a table of pointers with open addressing. A writer changes one slot at a time, and replaces the whole table
+// when it is full or nearly empty. A reader that has the old table sees the map as it was when the read began.
 type Map[V any] struct {
 	table atomic.Pointer[table[V]]
 	size  int
-	// used counts the slots that do not end a search: entries, and tombstones of entries.
+	// used counts the slots that do not end a search: entries and tombstones.
 	used int
 }
 
@@ -33,13 +30,13 @@ type entry[V any] struct {
 	value V
 }
 
-// minSlots is the size of the smallest table. At least one slot in four is empty.
+// minSlots of a table. At least one slot in four is empty.
 const minSlots = 8
 
 var seed = maphash.MakeSeed()
 
-// Hash returns the hash of a key. The methods of a Map take it beside the key, so that
-// callers can use one hash several times. It differs from process to process.
+// Hash returns the hash of a key, which the methods take beside the key, so that callers can use it several times. It
+// differs from process to process.
 func Hash(key string) uint64 { return maphash.String(seed, key) }
 
 // Get returns the value of a key and true, or the zero value and false. hash is Hash(key).
@@ -54,8 +51,8 @@ func (m *Map[V]) Get(hash uint64, key string) (value V, ok bool) {
 	return value, false
 }
 
-// find returns the slot of a key and its entry, or the empty slot where the search ended and
-// nil. For readers, a writer may fill that slot at any time.
+// find returns the slot of a key and its entry, or the empty slot where the search ended and nil. For readers, a writer
+// may fill that slot at any time.
 func (t *table[V]) find(hash uint64, key string) (*atomic.Pointer[entry[V]], *entry[V]) {
 	mask := uint64(len(t.slots) - 1)
 	for i := hash >> 8; ; i++ { // the lowest bits are left to callers who choose among many maps
@@ -82,7 +79,7 @@ func (m *Map[V]) Set(hash uint64, key string, value V) {
 	slot.Store(&entry[V]{hash, key, value})
 }
 
-// Delete removes a key. It does nothing if there is no such key.
+// Delete removes a key, if it is there.
 func (m *Map[V]) Delete(hash uint64, key string) {
 	t := m.table.Load()
 	if t == nil {
@@ -115,7 +112,6 @@ func (m *Map[V]) All(f func(key string, value V) bool) {
 	}
 }
 
-// resize makes room for one more key.
 func (m *Map[V]) resize() {
 	t := m.table.Load()
 	if t == nil || (m.used+1)*4 > len(t.slots)*3 {
@@ -123,7 +119,7 @@ func (m *Map[V]) resize() {
 	}
 }
 
-// rehash replaces t by a table that is at most half full and has no tombstones.
+// rehash makes a table that is at most half full and has no tombstones.
 func (m *Map[V]) rehash(t *table[V]) {
 	n := minSlots
 	for n < 2*(m.size+1) {
