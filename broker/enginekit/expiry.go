@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// ExpiryMeter measures the looks of one engine for entries that have expired. Any goroutine may use it.
+// ExpiryMeter measures the looks of one engine for expired entries. Any goroutine may use it.
 type ExpiryMeter struct {
 	removed, failures atomic.Uint64
 	// since is when the last look began that left nothing behind, or the first look; nil: there was none.
@@ -17,7 +17,7 @@ type ExpiryMeter struct {
 // Removed adds entries that were removed.
 func (m *ExpiryMeter) Removed(n int) { m.removed.Add(uint64(n)) }
 
-// Looked adds a look, which has removed all that had expired when it began, unless there is an error.
+// Looked adds a look. Without an error it has removed all that had expired when it began.
 func (m *ExpiryMeter) Looked(began time.Time, err error) {
 	if err == nil {
 		m.since.Store(&began)

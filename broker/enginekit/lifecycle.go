@@ -17,21 +17,21 @@ const (
 	StateClosed
 )
 
-// Lifecycle holds the state of a broker, which is new, starts, runs and is closed. With its errors set, the zero value is the
-// state of a new broker. Any goroutine may call the methods.
+// Lifecycle holds the state of a broker. With its errors set, the zero value is a new broker. Any goroutine may call the
+// methods.
 type Lifecycle struct {
 	// ErrRunTwice is the error of a second Run, and of Run after Close.
 	ErrRunTwice error
-	// ErrNotRunning is the error of calls before the broker runs.
+	// ErrNotRunning is the error of earlier calls.
 	ErrNotRunning error
-	// ErrClosed is the error of calls after Close.
+	// ErrClosed is the error of later calls.
 	ErrClosed error
 
 	mu    sync.Mutex // serialises changes
 	state atomic.Int32
 }
 
-// IsRunning reports whether the broker runs. It takes no lock.
+// IsRunning takes no lock.
 func (l *Lifecycle) IsRunning() bool { return State(l.state.Load()) == StateRunning }
 
 // Check returns an error unless the broker runs and ctx has not ended. While the broker runs, it takes no lock.
@@ -42,7 +42,6 @@ func (l *Lifecycle) Check(ctx context.Context) error {
 	return l.checkLocked(ctx)
 }
 
-// checkLocked is Check for a broker that may be starting.
 func (l *Lifecycle) checkLocked(ctx context.Context) error {
 	l.mu.Lock()
 	state := State(l.state.Load())
@@ -57,8 +56,8 @@ func (l *Lifecycle) checkLocked(ctx context.Context) error {
 	}
 }
 
-// Prepare calls do while the broker is new, and returns the error of do. Otherwise it returns ErrRunTwice. The broker does not
-// start before do has returned.
+// Prepare calls do while the broker is new, and otherwise returns ErrRunTwice. The broker does not start before do has
+// returned.
 func (l *Lifecycle) Prepare(do func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +67,7 @@ func (l *Lifecycle) Prepare(do func() error) error {
 	return do()
 }
 
-// Start is the beginning of Run: a new broker starts. For another broker it returns ErrRunTwice.
+// Start is the beginning of Run. Unless the broker is new, it returns ErrRunTwice.
 func (l *Lifecycle) Start() error {
 	return l.Prepare(func() error {
 		l.state.Store(int32(StateStarting))
@@ -76,8 +75,8 @@ func (l *Lifecycle) Start() error {
 	})
 }
 
-// Running is the end of a Run that succeeds: the broker runs once begin, which may be nil, has returned. If the broker was closed
-// meanwhile, Running returns ErrClosed and does not call begin. Close waits for begin.
+// Running is the end of a Run that succeeds: the broker runs once begin, which may be nil, has returned. If the broker
+// was closed meanwhile, Running returns ErrClosed and does not call begin. Close waits for begin.
 func (l *Lifecycle) Running(begin func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,15 +90,15 @@ func (l *Lifecycle) Running(begin func()) error {
 	return nil
 }
 
-// Close closes the broker and returns the state before. It is also for a Run that fails.
+// Close returns the state before. It is also for a Run that fails.
 func (l *Lifecycle) Close() (before State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return State(l.state.Swap(int32(StateClosed)))
 }
 
-// UnlessClosed calls do and returns true, or returns false if the broker is closed. Close waits for do. So do may start a
-// goroutine that Close, or its caller, waits for.
+// UnlessClosed calls do and returns true, or returns false if the broker is closed. Close waits for do. So do may start
+// a goroutine that Close, or its caller, waits for.
 func (l *Lifecycle) UnlessClosed(do func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +109,7 @@ func (l *Lifecycle) UnlessClosed(do func()) bool {
 	return true
 }
 
-// Await calls do in a goroutine and waits until it returns. If ctx ends before, Await returns the error of ctx, and do goes on.
+// Await waits until do returns. If ctx ends before, Await returns its error, and do goes on.
 func Await(ctx context.Context, do func()) error {
 	done := make(chan struct{})
 	go func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Stamp prepares a publication that was handed to an engine: it sets Offset to 0, and Time to now unless there is one. It does not
-// write a value that is right already, because others may be reading a publication that several items of a batch share.
+// Stamp sets Offset to 0, and Time to now unless there is one. It does not write a value that is right already, because
+// others may be reading a publication that several items of a batch share.
 func Stamp(pub *channel.Publication, now time.Time) {
 	if pub.Offset != 0 {
 		pub.Offset = 0
@@ -27,11 +27,11 @@ func PositiveOr[T cmp.Ordered](value, byDefault T) T {
 	return byDefault
 }
 
-// EpochSize is the length of an epoch that AppendEpoch makes.
+// EpochSize is the length of an epoch.
 const EpochSize = 8
 
-// AppendEpoch appends the epoch of a stream: 8 letters that a random number chooses. It is never "_", which clients use as the
-// epoch of a position that they know to be invalid.
+// AppendEpoch appends an epoch of EpochSize letters that a random number chooses. It is never "_", which clients use for
+// a position that they know to be invalid.
 func AppendEpoch(dst []byte, random uint64) []byte {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for range EpochSize {

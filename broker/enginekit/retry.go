@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Backoff is a series of pauses between attempts: the first is Min, each is twice as long as the one before, and none is longer
-// than Max.
+// Backoff is a series of pauses between attempts: from Min on, each is twice as long as the one before, up to Max.
 type Backoff struct{ Min, Max time.Duration }
 
-// Pause returns the pause after an attempt. The first attempt has number 0.
+// Pause returns the pause after an attempt. The first has number 0.
 func (b Backoff) Pause(attempt int) time.Duration {
 	pause := b.Min
 	for ; attempt > 0 && pause < b.Max; attempt-- {
@@ -27,13 +26,13 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// ConnectPause returns the pause after an attempt to connect to a server: 100 ms after the first, which has number 0, then
-// twice as long each time, at most 2 s. Half of it is random.
+// ConnectPause returns the pause after an attempt to connect: 100 ms after number 0, then twice as long each time, at
+// most 2 s. Half of it is random.
 func ConnectPause(attempt int) time.Duration {
 	return Jitter(Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}.Pause(attempt))
 }
 
-// Sleep waits for a time. It returns false if ctx ends before.
+// Sleep returns false if ctx ends before.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -48,18 +47,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Retry is how an engine tries to connect when it starts.
+// Retry is how an engine connects when it starts.
 type Retry struct {
 	// Timeout is for how long further attempts begin. 0: there is one attempt.
 	Timeout time.Duration
-	// Hopeless reports whether further attempts cannot help after an error. Nil: they may always help.
+	// Hopeless reports that further attempts cannot help. Nil: they may help.
 	Hopeless func(err error) bool
-	// Failed is told of the error of each attempt that is followed by another one.
+	// Failed gets the error of each attempt that is followed by another one.
 	Failed func(err error)
 }
 
-// Do calls try until it succeeds, fails in a way that is hopeless, Timeout is over or ctx ends. It returns the error of the last
-// attempt. Between two attempts is a ConnectPause.
+// Do calls try until it succeeds or is hopeless, Timeout is over or ctx ends. It returns the error of the last attempt.
+// Between two attempts is a ConnectPause.
 func (r *Retry) Do(ctx context.Context, try func(ctx context.Context) error) error {
 	end := time.Now().Add(r.Timeout)
 	for attempt := 0; ; attempt++ {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Every calls do once per interval until ctx ends, for the first time after one interval. It does not make up for the intervals
-// that a call takes.
+// Every calls do once per interval until ctx ends, for the first time after one interval. It does not make up for
+// intervals that a call takes.
 func Every(ctx context.Context, interval time.Duration, do func()) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -24,7 +24,7 @@ func Every(ctx context.Context, interval time.Duration, do func()) {
 	}
 }
 
-// AtOnce calls do for all elements of a list at once, and joins the errors in the order of the list.
+// AtOnce calls do for all elements at once, and joins the errors in the order of the list.
 func AtOnce[T any](list []T, do func(T) error) error {
 	failures := make([]error, len(list))
 	var group sync.WaitGroup
