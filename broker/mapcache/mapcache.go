@@ -198,21 +198,16 @@ func (c *cache) RemoveHistory(ctx context.Context, ch string) error {
 }
 
 func (c *cache) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	if filter.Since == nil || filter.Limit == 0 || filter.Reverse {
-		h, err := c.Broker.History(ctx, ch, filter)
-		if err == nil {
-			c.noteRead(ch, h.Top)
+	if filter.Since != nil && filter.Limit != 0 && !filter.Reverse {
+		m := c.use(ch, c.knowsMaps)
+		if m != nil {
+			if changes, ok := c.changesSince(ctx, m, &filter); ok {
+				return changes, nil
+			}
 		}
-		return h, err
-	}
-	m := c.use(ch, c.knowsMaps)
-	if m != nil {
-		if changes, ok := c.changesSince(ctx, m, &filter); ok {
-			return changes, nil
+		if m != nil || c.knowsMaps && c.cfg.IsMap(ch) {
+			c.counters.misses.Add(1)
 		}
-	}
-	if m != nil || c.knowsMaps && c.cfg.IsMap(ch) {
-		c.counters.misses.Add(1)
 	}
 	h, err := c.Broker.History(ctx, ch, filter)
 	if err == nil {
